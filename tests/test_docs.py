@@ -101,6 +101,7 @@ def test_every_documented_key_exists():
         "memory.db",
         "index.db",
         "ledger.db",
+        "sessions.db",
         "stm.json",
         "hooks.json",
         "clients.json",

@@ -229,9 +229,11 @@ def test_undo_restores_every_byte_and_keeps_what_was_learned(user: User) -> None
     assert not (user.home / "config.toml").exists()
     assert daemon_at(str(user.home)) is None
     assert RULE in proposals(user)
+    assert user.run("recall", "--sessions", "clients")[0], "the past sessions stay, too"
 
     user.run("setup", "--undo", "--forget", "--yes")
     assert proposals(user) == []
+    assert not (user.home / "sessions.db").exists()
     assert not (user.home / "setup.json").exists()
     assert "nothing to undo" in user.run("setup", "--undo", "--yes")[0]
     user.run("setup", "--yes")

@@ -5,12 +5,15 @@ from collections.abc import Callable
 
 import pytest
 
-from upwell.capture.rules import gives_reasons, sentences
+from upwell.capture.reasons import gives_reasons
+from upwell.episodes.corrections import rules_in
+from upwell.episodes.sentences import sentences
 from upwell.episodes.signatures import signature, steps_of
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.kind import detect
 from upwell.ground.text.sections import blocks
+from upwell.memory.documents.front_matter import front_of
 from upwell.surface.render import harmless_line
 
 CHARS = 30_000
@@ -19,10 +22,12 @@ UNITS = [
     *("a ", "a.", " |", "S   ", "* ", "- ", "```", "<a>", "</a>", "a/", "../", "a::", "a://"),
     *("a_b/c ", "A-by: ", "instead of ", ", so ", "because ", "![", "[x](", "\\u", "%2", "&lt"),
     *("exit code ", "2>&1 | tail ", "key=", "a-", "0x", "\x1b[", "é", "{", "(", "---\n", "> "),
+    *("<!--a--> ", "a\r\n"),
 ]
 READERS: dict[str, Callable[[str], object]] = {
     "sentences": lambda text: list(sentences(text)),
     "reasons": gives_reasons,
+    "rules": lambda text: list(rules_in(text)),
     "signature": signature,
     "steps": steps_of,
     "secrets": redact,
@@ -30,6 +35,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "symbols": symbols_in,
     "kind": detect,
     "blocks": lambda text: list(blocks(text)),
+    "front matter": front_of,
     "frame": harmless_line,
 }
 
@@ -38,10 +44,10 @@ READERS: dict[str, Callable[[str], object]] = {
 def test_a_reader_is_linear(name: str) -> None:
     slow = {}
     for unit in UNITS:
-        for tail in ("", "x"):
-            text = (unit * (CHARS // len(unit) + 1))[:CHARS] + tail
+        for head, tail in (("", ""), ("", "x"), ("---\r\n", "")):
+            text = head + (unit * (CHARS // len(unit) + 1))[:CHARS] + tail
             began = time.process_time()
             READERS[name](text)
             if (spent := time.process_time() - began) > 1.0:
-                slow[unit + tail] = round(spent, 1)
+                slow[head + unit + tail] = round(spent, 1)
     assert slow == {}

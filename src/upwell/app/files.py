@@ -147,7 +147,7 @@ def open_memory(
         places=places,
         clock=clock,
     )
-    imports = Imports(library, documents, sources)
+    imports = Imports(library, documents, sources, notes)
     return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
 
 

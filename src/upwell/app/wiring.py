@@ -48,6 +48,7 @@ from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.memory import DEFAULT_NAMESPACE
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
+from upwell.ground.uris import SESSION_LOCATOR
 from upwell.hook.asking import AgentAsking
 from upwell.hook.door import HookDoor, OptIns
 from upwell.learn.budgets import Budgets
@@ -67,7 +68,10 @@ from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
 
 if TYPE_CHECKING:
+    from upwell.app.past_sessions import PastSessions, SeenSessions
+    from upwell.app.review import Review
     from upwell.app.sessions import Accepts, SessionLearning
+    from upwell.migration.moving import MovingIn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +130,7 @@ class App:
         self._places = memory.places
         self._qmd = memory.qmd
         self._ltm = memory.ltm
+        self._past_sessions: PastSessions | None = None
 
     def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
         config, clock, options = self.config, settings.clock, self.config.surfacing()
@@ -203,13 +208,17 @@ class App:
             budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)
         return await self.fitter.compress(text, budget, options, query=query, name=name)
 
-    async def original(self, key: str) -> str:
-        """The original with this key.
+    async def original(self, key: str, lines: str = "") -> str:
+        """The original with this key, or some lines of it, such as `120-180`.
 
         Raises:
             KeyUnknown: it expired, was evicted, or never existed.
+            UsageError: `lines` is not a range.
         """
-        return await self._originals.get(key)
+        from upwell.compress.normalise.numbered import line_range, lines_of
+
+        text = await self._originals.get(key)
+        return f"{lines_of(text, *line_range(lines))}\n" if lines else text
 
     def toolbox(
         self, principal: Principal = OWNER, definitions: Definitions | None = None
@@ -238,9 +247,18 @@ class App:
                 context_tool(
                     self.surfacer.surface, self._cwd, enabled=context.enabled, principal=principal
                 ),
-                search_tool(self.memory, project, principal),
+                search_tool(
+                    self.memory,
+                    project,
+                    principal,
+                    self._search_sessions if principal == OWNER else None,
+                ),
                 get_tool(
-                    self.memory, self.documents.lines, project, self.learning.opened, principal
+                    self.memory,
+                    self._cited_lines if principal == OWNER else self.documents.lines,
+                    project,
+                    self.learning.opened,
+                    principal,
                 ),
                 *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
                 *([describe_tool(definitions)] if definitions else []),
@@ -330,6 +348,45 @@ class App:
             accepts=accepts or (no_proposal if asks else measured_episodes),
         )
 
+    def past_sessions(self) -> "PastSessions":
+        """The sessions of every agent on this machine."""
+        # Loaded only now, like the readers of transcripts that it uses.
+        from upwell.app.past_sessions import PastSessions
+
+        if self._past_sessions is None:
+            self._past_sessions = PastSessions(self.config.home, self.config.environment, self._cwd)
+        return self._past_sessions
+
+    def _seen_sessions(self) -> "SeenSessions":
+        from upwell.app.past_sessions import SeenSessions
+
+        return SeenSessions(self.past_sessions(), project_of(self._cwd))
+
+    async def _search_sessions(self, question: str, limit: int) -> Sequence[str]:
+        return await self._seen_sessions().search(question, limit)
+
+    async def _cited_lines(
+        self, cited: str, project: str | None, namespaces: Sequence[str]
+    ) -> Sequence[str]:
+        """The lines of an imported document or of a turn of a past session."""
+        if cited.startswith(SESSION_LOCATOR):
+            return (await self._seen_sessions().page(cited)).split("\n")
+        return await self.documents.lines(cited, project, namespaces)
+
+    def moving_in(self) -> "MovingIn":
+        """Takes over what other programs have."""
+        from upwell.app.moving_in import moving_in
+
+        return moving_in(self.config, self.memory, self.notes)
+
+    def review(self) -> "Review":
+        """Offers memories for removal."""
+        from upwell.app.review import Review
+        from upwell.capture.inbox import inbox_at
+
+        inbox = inbox_at(self.config.home.inbox_file)
+        return Review(self.memory, self.learning, self._ttl_store, inbox)
+
     def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
         """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those
         answer.
@@ -409,6 +466,8 @@ class App:
             await self._ltm.aclose()
         await self.memory.aclose()
         await self.documents.aclose()
+        if self._past_sessions:
+            await self._past_sessions.aclose()
         for database in self._files.databases:
             await database.aclose()
 

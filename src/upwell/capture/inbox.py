@@ -27,10 +27,12 @@ KINDS: Mapping[str, str] = {"commit": WHY_COMMIT, "rule": WHY_RULE, "command": W
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """The result of a proposal: how many are `new`, and how many older ones made room for them."""
+    """The result of a proposal: how many are `new`, how many older ones made room for them, and the
+    names of the rules that masked a secret."""
 
     new: int = 0
     displaced: int = 0
+    redacted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +92,15 @@ class Proposal:
         )
 
 
+Mask = Callable[[str], tuple[str, tuple[str, ...]]]
+"""Returns a text without its secrets, and the names of the rules that found some."""
+
+
 class Inbox:
     """Proposals in a file that every process shares, 0600 in the home. `mask` removes secrets from
     a text before it is written."""
 
-    def __init__(self, path: Path, mask: Callable[[str], str]) -> None:
+    def __init__(self, path: Path, mask: Mask) -> None:
         self._path = path
         self._mask = mask
 
@@ -122,6 +128,7 @@ class Inbox:
         that are open. The later of two episodes for the same situation replaces the earlier one.
         """
         new = 0
+        redacted: dict[str, None] = {}
         with exclusively(self._path):
             content = self._read()
             open_entries = {entry["id"]: entry for entry in content["waiting"]}
@@ -130,6 +137,7 @@ class Inbox:
                 entry = self._entry(proposal)
                 if _is_settled(entry, settled):
                     continue
+                redacted |= dict.fromkeys(self._mask(proposal.text)[1])
                 earlier = _same_situation(entry, open_entries)
                 new += earlier is None
                 if earlier is not None:
@@ -138,7 +146,7 @@ class Inbox:
             content["waiting"], displaced = _latest_of_projects(list(open_entries.values()))
             content["displaced"] = dict(Counter(content["displaced"]) + displaced)
             self._write(content)
-        return Intake(new, displaced.total())
+        return Intake(new, displaced.total(), tuple(redacted))
 
     def is_settled(self, proposal: Proposal) -> bool:
         """Has a person decided about this proposal?"""
@@ -199,7 +207,7 @@ class Inbox:
         return [_proposal(entry) for entry in removed]
 
     def _entry(self, proposal: Proposal) -> dict[str, Any]:
-        entry = asdict(proposal) | {"text": self._mask(proposal.text)}
+        entry = asdict(proposal) | {"text": self._mask(proposal.text)[0]}
         return entry | {"id": _proposal(entry).id}
 
     def _read(self) -> dict[str, Any]:
@@ -225,7 +233,7 @@ class Inbox:
 
 def inbox_at(path: Path) -> Inbox:
     """The inbox in this file, which masks secrets."""
-    return Inbox(path, lambda text: redact(text)[0])
+    return Inbox(path, redact)
 
 
 def of_project(

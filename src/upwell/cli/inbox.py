@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.cli.triage import Answer, Card, Decision, decisions, edited, has_terminal
 from upwell.ground.errors import UsageError
@@ -51,7 +51,7 @@ def waiting(
         return
     box = open_inbox()
     if has_terminal() and not as_json:
-        _decide(box, _owner(project, every), kind)
+        _decide(box, owner_of(project, every), kind)
         return
     proposals = _selected(box, _named(project), kind)
     if as_json:
@@ -75,7 +75,7 @@ def accept(
 ) -> None:
     """Store proposals as memories."""
     box = open_inbox()
-    chosen = _chosen(box, ids, everything, _owner(project, every), kind)
+    chosen = _chosen(box, ids, everything, owner_of(project, every), kind)
     stored = with_app(lambda app: _store(app, box, chosen)) if chosen else 0
     say(f"{counted(stored, 'memory', 'memories')} stored")
 
@@ -98,7 +98,7 @@ def refuse(
 ) -> None:
     """Drop proposals. They are not proposed again."""
     box = open_inbox()
-    chosen = _chosen(box, ids, everything, _owner(project, every), kind)
+    chosen = _chosen(box, ids, everything, owner_of(project, every), kind)
     dropped = box.ban(chosen) if never else len(box.take([item.id for item in chosen]))
     say(f"{counted(dropped, 'proposal')} dropped")
 
@@ -170,8 +170,7 @@ async def _store(
         )
     ]
     added = await app.memory.add_many(memories)
-    for rule in sorted({rule for one in added for rule in one.redacted}):
-        note(f"upwell: a secret was masked before storing ({rule})")
+    note_masked(sorted({rule for one in added for rule in one.redacted}))
     box.take([item.id for item in proposals])
     return len(added)
 
@@ -197,7 +196,7 @@ def _selected(box: "Inbox", owner: str | None, kind: str | None) -> "list[Propos
     return of_project(box.waiting(), owner, kind)
 
 
-def _owner(project: str | None, every: bool) -> str | None:
+def owner_of(project: str | None, every: bool) -> str | None:
     """The project whose proposals are meant, that of the working directory by default; None for
     every project."""
     if project and every:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from upwell.cli.moving import import_from
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
+from upwell.migration.registry import PROGRAMS
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -38,14 +40,53 @@ def import_memories(
             "--format", help="auto, markdown, stm or jsonl; auto decides by the file name."
         ),
     ] = "auto",
+    program: Annotated[
+        str | None,
+        typer.Option("--from", metavar="PROGRAM", help=f"Another program: {', '.join(PROGRAMS)}."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --from: count, and write nothing.")
+    ] = False,
+    project: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--project",
+            metavar="NAME=FOLDER",
+            help="With --from: the folder of a project that the program knows by name; repeatable.",
+        ),
+    ] = None,
+    everywhere: Annotated[
+        bool,
+        typer.Option(
+            "--everywhere", help="With --from: a project without a known folder is every project."
+        ),
+    ] = False,
     remove: Annotated[
         bool, typer.Option("--remove", help="Stop reading these files and folders.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Import memories. Markdown files and folders stay in place: upwell reads them from now on and
-    cites them relative to this folder. JSON lines and stm.json files are copied."""
+    cites them relative to this folder. JSON lines are copied, and the notes of an stm.json are
+    copied into the one in use. --from takes over what another program has."""
     import_paths = paths or []
+    if program is not None:
+        if remove or form != "auto":
+            raise UsageError("--from takes neither --format nor --remove")
+        import_from(
+            program,
+            import_paths,
+            projects=project or [],
+            everywhere=everywhere,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
+        return
+    if dry_run or project or everywhere:
+        raise UsageError(
+            "--dry-run, --project and --everywhere need --from",
+            hint="upwell import --from claude-mem --dry-run",
+        )
     if remove:
         with_app(lambda app: _remove(app, import_paths))
         return

@@ -5,18 +5,20 @@ Ranking does not depend on the budget, so a larger budget selects a superset of 
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from upwell.compress.base import Fitted, RemainingBudget
 from upwell.compress.coverage import by_names
+from upwell.compress.normalise import logs
+from upwell.compress.normalise import places as paths
 from upwell.compress.priority import in_parallel, order
 from upwell.compress.relevance import Meaning, Question, lowered, places, rarity
 from upwell.compress.units.base import FIRST, Units
 from upwell.ground.text.safe import safe_cut
 from upwell.ground.text.tokens import weigh
-from upwell.ground.types.compression import Omission, Passage
+from upwell.ground.types.compression import Kind, Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
 """The size in characters of a mark between lines and of one inside a line, and the tokens of a
@@ -61,7 +63,8 @@ def assemble(
     notable = _notable(units, text, costs, limit)
     share = _VAGUE_SHARE + (_CLEAR_SHARE - _VAGUE_SHARE) * coverage
     ordered = order(relevances, notable, costs, share, limit)
-    note = _note(_everything(passage), passage.key)
+    everything = _omissions(passage, _lines_of(passage)(text), len(text))
+    note = _note(everything, passage.key)
     allowance = remaining.without(note)
     batches = _buy(units, text, ordered, allowance, [], 0.0, 0.0)
     result = _write(passage, units, _all(batches))
@@ -238,14 +241,16 @@ class _Gaps:
     """Marks the gaps of a text in their order, and counts what is missing."""
 
     def __init__(self, passage: Passage) -> None:
+        self._passage = passage
         self._text = passage.text
+        self._count_lines = _lines_of(passage)
         self._first_line = passage.first_line
         self._row = self._at = 0
         self._lines = self._chars = 0
 
     def omissions(self) -> tuple[Omission, ...]:
         """Return the sums of the marks: of the whole lines, and of the characters within lines."""
-        return _omissions(self._text, self._lines, self._chars)
+        return _omissions(self._passage, self._lines, self._chars)
 
     def mark(self, start: int, end: int) -> str:
         """Return the form of `text[start:end]` in the result: nothing for blank lines, and the text
@@ -285,7 +290,7 @@ class _Gaps:
 
     def _whole_lines(self, start: int, end: int) -> _Gap:
         text = self._text
-        count = text.count("\n", start, end) + (text[end - 1] != "\n")
+        count = self._count_lines(text[start:end])
         if self._first_line is None:
             return _Gap(f"[…{count}]\n", lines=count)
         self._row += text.count("\n", self._at, start)
@@ -294,19 +299,20 @@ class _Gaps:
         return _Gap(f"[…{count}{following}]\n", lines=count)
 
 
-def _omissions(text: str, lines: int, chars: int) -> tuple[Omission, ...]:
-    total = text.count("\n") + (not text.endswith("\n"))
+def _lines_of(passage: Passage) -> Callable[[str], int]:
+    """Return the function that counts the lines of the original in a part of the text."""
+    if passage.folded:
+        return paths.count_lines if passage.kind == Kind.GREP else logs.count_lines
+    return lambda part: part.count("\n") + (not part.endswith("\n"))
+
+
+def _omissions(passage: Passage, lines: int, chars: int) -> tuple[Omission, ...]:
+    text = passage.text
     omissions = [
-        Omission(what="lines", count=lines, total=total),
+        Omission(what="lines", count=lines, total=_lines_of(passage)(text)),
         Omission(what="characters", count=chars, total=len(text)),
     ]
     return tuple([omission for omission in omissions if omission.count])
-
-
-def _everything(passage: Passage) -> tuple[Omission, ...]:
-    """Return the omissions with the longest note."""
-    text = passage.text
-    return _omissions(text, text.count("\n") + 1, len(text))
 
 
 def _note(omitted: Sequence[Omission], key: str) -> str:

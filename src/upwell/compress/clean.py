@@ -76,7 +76,7 @@ _UNDERLINED = re.compile("_\x08(?=[^\x08\n])")
 _BOLD = re.compile("([^\x08\n])(?:\x08\\1)+")
 _SPINNING = re.compile("(?:[|/\\\\-]\x08)+")
 _PROGRESS = re.compile(
-    r"\d ?%|\d+/\d+|--:--|[\u2588-\u258f\u2591-\u2593\u2501\u2578\u257a]{2}|[=#>]{4}"
+    r"\d ?%|\d/\d|--:--|[\u2588-\u258f\u2591-\u2593\u2501\u2578\u257a]{2}|[=#>]{4}"
     r"|[\u2800-\u28ff]|\x1b\[\d*[KG]"
 )
 """A line that shows progress has a percentage, a count, a bar, a spinner or an erasure."""

@@ -55,6 +55,7 @@ class Home:
     memory_db = Inside("memory.db")
     index_db = Inside("index.db")
     ledger_db = Inside("ledger.db")
+    sessions_db = Inside("sessions.db")
     notes_file = Inside("stm.json")
     origins_file = Inside("stm.origins.json")
     backups = Inside("backups")

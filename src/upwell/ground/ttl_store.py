@@ -40,6 +40,7 @@ class Kind(StrEnum):
     PLACE = "place"
     QUERY = "query"
     RESPONSE = "response"
+    REVIEWED = "reviewed"
     RULES = "rules"
     SEEN = "seen"
     TUNE = "tune"

@@ -17,7 +17,7 @@ MAX_CHARS = 500_000
 """Shortening a longer result takes more time than a hook has."""
 UNTOUCHED_TOOLS = frozenset({"Read", "NotebookRead"})
 """Tools that read files: a later edit must match the file byte for byte."""
-_READS_ORIGINAL = re.compile(r"\bupwell\b[^\n;&|]*\sread\s")
+_READS_ORIGINAL = re.compile(r"\bupwell\b(?:(?!\bupwell\b)[^\n;&|])*?\sread\s")
 
 Path = tuple[str | int, ...]
 Shorten = Callable[[str, Event, Sequence[str], int | None], Awaitable[Sequence[str | None]]]

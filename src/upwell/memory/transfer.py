@@ -1,10 +1,12 @@
 """Importing and exporting memories.
 
-Markdown becomes a live source (`memory/sources.py`); JSON lines and another `stm.json` are copied.
-Importing the same file again changes nothing. A line has the import shape of `memory/records.py`
-and holds the other fields of the memory under `upwell`, so exports can be imported without loss.
+Markdown becomes a live source (`memory/sources.py`). JSON lines are copied, and the notes of
+another `stm.json` are copied into the one in use. Importing the same file again changes nothing. A
+line has the import shape of `memory/records.py` and holds the other fields of the memory under
+`upwell`, so exports can be imported without loss.
 """
 
+import asyncio
 import hashlib
 import json
 import math
@@ -17,13 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.project import repository_of
 from upwell.ground.text.format import counted
 from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.memory.documents.recall import Documents, Progress
 from upwell.memory.documents.scan import Problem
 from upwell.memory.library import Library
-from upwell.memory.notes.labels import labels_of
-from upwell.memory.records import check, memory_of, moment
+from upwell.memory.notes.file import Origin
+from upwell.memory.notes.reading import read_notes
+from upwell.memory.notes.stm import ShortTerm
+from upwell.memory.records import check, memory_of
 from upwell.memory.sources import Source, Sources, source_at
 
 
@@ -45,10 +50,13 @@ class Imported:
 class Imports:
     """Imports files and folders, and drops live sources."""
 
-    def __init__(self, library: Library, documents: Documents, sources: Sources) -> None:
+    def __init__(
+        self, library: Library, documents: Documents, sources: Sources, notes: ShortTerm
+    ) -> None:
         self._library = library
         self._documents = documents
         self._sources = sources
+        self._notes = notes
 
     async def all(self) -> list[Source]:
         """The live sources."""
@@ -67,7 +75,11 @@ class Imports:
             raise UsageError(f"cannot import {path}: no such file or folder")
         form = format_of(path, format_name)
         if form != "markdown":
-            copied = await copy_memories(self._library, path, form, progress)
+            copied = (
+                await asyncio.to_thread(copy_notes, self._notes, path)
+                if form == "stm"
+                else await copy_memories(self._library, path, progress)
+            )
             return Imported(
                 path=str(path), format=form, stored=copied.stored, redacted=copied.redacted
             )
@@ -168,8 +180,20 @@ def format_of(path: Path, format_name: str = "auto") -> str:
     )
 
 
-async def copy_memories(library: Library, path: Path, form: str, progress: Progress) -> Copied:
-    """Copy the memories of a file of JSON lines, or of an `stm.json`, batch by batch.
+def copy_notes(notes: ShortTerm, path: Path) -> Copied:
+    """Copy the notes of another `stm.json` into the one in use. Blocks.
+
+    Raises:
+        UsageError: the file cannot be read, or a note in it is malformed; nothing was stored.
+        StoreUnwritable: nothing was stored.
+    """
+    origin = Origin(project=repository_of(str(path.resolve().parent)), trust=Trust.IMPORTED)
+    stored, fired = notes.take_over([(entry, origin) for entry in read_notes(path)])
+    return Copied(len(stored), Counter(fired))
+
+
+async def copy_memories(library: Library, path: Path, progress: Progress) -> Copied:
+    """Copy the memories of a file of JSON lines, batch by batch.
 
     Raises:
         UsageError: the file cannot be read, or a memory in it is malformed. The message names file
@@ -181,7 +205,7 @@ async def copy_memories(library: Library, path: Path, form: str, progress: Progr
     size = max(1, path.stat().st_size)
     stored_count, redacted = 0, Counter[str]()
     batch: list[_Item] = []
-    items = _notes(path) if form == "stm" else _lines(path)
+    items = _lines(path)
     while True:
         try:
             item = next(items, None)
@@ -242,19 +266,6 @@ def _lines(path: Path) -> Iterator[_Item]:
             yield _read(f"{path}:{number}", end, partial(_from_text, text))
 
 
-def _notes(path: Path) -> Iterator[_Item]:
-    data = b"".join(_rows(path))
-    try:
-        notes = _parsed(data)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error.message}") from error
-    if not isinstance(notes, list):
-        raise UsageError(f"{path}: an stm.json must be an array of notes")
-    for number, raw in enumerate(notes, 1):
-        end = len(data) * number // len(notes)
-        yield _read(f"{path}: note {number}", end, partial(_from_note, raw))
-
-
 def _read(position: str, end: int, read: Callable[[], Memory]) -> _Item:
     try:
         return _Item(position, read(), end)
@@ -289,22 +300,6 @@ def _from_text(text: bytes) -> Memory:
     raw = _parsed(text)
     memory = memory_of(raw, trust=Trust.IMPORTED)
     return _named(_restored(memory, raw.get(_OWN)))
-
-
-def _from_note(raw: object) -> Memory:
-    if not isinstance(raw, Mapping) or not isinstance(raw.get("content"), str):
-        raise UsageError("a note must have an id and a content")
-    labels = labels_of(raw)
-    shape = {
-        "id": raw.get("id"),
-        "text": raw["content"],
-        "created_at": raw.get("created_at"),
-        "namespace": labels.place,
-        "tags": labels.all_tags,
-        "paths": labels.paths,
-    }
-    memory = memory_of(shape, trust=Trust.IMPORTED)
-    return _named(replace(memory, viewed_at=moment(raw.get("viewed_at"))))
 
 
 def _named(memory: Memory) -> Memory:

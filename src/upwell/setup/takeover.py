@@ -1,13 +1,13 @@
 """Moves the agents' MCP servers behind upwell, and gives them back.
 
-The servers move to `config.toml`, and each agent gets one server: upwell. A plan of all changes
-comes first. A file that cannot be read is reported and not changed; the others are still changed.
+The servers move to `config.toml`, and each agent gets one server: upwell. Where one of them is
+memtomem-stm, the servers behind that proxy move instead. A plan of all changes comes first. A file
+that cannot be read is reported and not changed; the others are still changed.
 """
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from upwell.hosts.edits import TOML, Hides
 from upwell.hosts.entries import Entry
 from upwell.hosts.install import Installer, Plan
 from upwell.hosts.installation import Installation
+from upwell.hosts.memtomem import servers_behind
 from upwell.hosts.servers import ServerFile
 from upwell.setup.servers import read_document, write_document, written
 
@@ -31,8 +32,8 @@ _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 @dataclass(frozen=True, slots=True)
 class Server:
     """A server of an agent's file. `name` is its name behind upwell; "" if the server stays in the
-    agent's file, for the reason `left`. `known` means that upwell already has the server.
-    """
+    agent's file, for the reason `left`. `known` means that upwell already has the server. `proxy`
+    is the name of the proxy that the server stood behind."""
 
     client: str
     original: str
@@ -40,6 +41,7 @@ class Server:
     name: str = ""
     left: str = ""
     known: bool = False
+    proxy: str = ""
 
 
 @dataclass(slots=True)
@@ -94,11 +96,28 @@ class Clients:
                 continue
             takeover.files += plans
             takeover.servers += [
-                _taken(name, client.agent, entry, servers) for entry in entries if not entry.ours
+                server
+                for entry in entries
+                if not entry.ours
+                for server in self._taken(name, client.agent, entry, servers)
             ]
         after = tomlkit.dumps(document) if takeover.taken else before
         takeover.config = Plan("config", self._home.config_file, before, after)
         return takeover
+
+    def _taken(self, client: str, agent: str, entry: Entry, servers: Any) -> list[Server]:
+        """An agent's server, or the servers behind it where it is a proxy that upwell replaces,
+        added to `servers` unless they are there already."""
+        user = self._installation
+        behind = servers_behind(entry.table, user.environment, user.user_folder)
+        return [
+            replace(
+                _taken(client, agent, inner, servers),
+                original=f"{entry.name}: {inner.name}",
+                proxy=entry.name,
+            )
+            for inner in behind
+        ] or [_taken(client, agent, entry, servers)]
 
     def take(self, takeover: Takeover) -> None:
         """Write the servers to `config.toml`. The agents' files stay unchanged.
@@ -138,7 +157,7 @@ class Clients:
         def shown(text: str | None) -> str | None:
             return None if text is None else format.shown(text, hides)
 
-        masked = dataclasses.replace(plan, before=shown(plan.before), after=shown(plan.after))
+        masked = replace(plan, before=shown(plan.before), after=shown(plan.after))
         return masked.diff
 
 

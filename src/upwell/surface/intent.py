@@ -36,7 +36,7 @@ MAX_TOPICS = 5
 MIN_WEIGHT = 2
 """Signals with a lower weight only support others."""
 CAP = 0.95
-_SENTENCE_ENDS = re.compile(r"[.?!]+(?:\s|$)")
+_SENTENCE_ENDS = re.compile(r"[.?!](?:\s|$)")
 _QUESTION_MARKS = "?？؟"
 
 

@@ -16,7 +16,7 @@ from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
 from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import Rated, of_rater, without_rater
-from upwell.learn.implicit import Rare, Uses, Verdict, Watching, Written
+from upwell.learn.implicit import Rare, Sighting, Uses, Verdict, Watching, Written
 from upwell.learn.learned import Learned, Limits
 from upwell.learn.thresholds import Use
 from upwell.surface.moments import case_of
@@ -152,6 +152,10 @@ class Learning:
     def is_demoted(self, memory_id: str, cue: Cue) -> bool:
         """True if this principal rated the memory down too often to be offered it unasked."""
         return self.learned.is_demoted(memory_id, cue.principal.name)
+
+    async def verdicts(self) -> Sequence[Sighting]:
+        """All verdicts on memories that were mentioned, oldest first."""
+        return await self._uses.all()
 
     async def was_ignored_twice(self, memory_id: str) -> bool:
         """True if agents ignored the memory the last two times."""

@@ -93,8 +93,8 @@ _INTERROGATIVE = re.compile(
     re.IGNORECASE,
 )
 _NOTHING = re.compile(
-    r"\s*(?:no (?:matches|files|results)(?: were)?(?: found)?|found 0 (?:files|matches|results)|"
-    r"0 (?:matches|results))?[.\s]*",
+    r"\s*+(?:no (?:matches|files|results)(?: were)?(?: found)?|found 0 (?:files|matches|results)|"
+    r"0 (?:matches|results))?+[.\s]*+",
     re.IGNORECASE,
 )
 _ABSENT = re.compile(
@@ -292,7 +292,7 @@ _INSTRUCTION = re.compile(
     r"write)\b)",
     re.IGNORECASE,
 )
-_SENTENCE_BREAK = re.compile(r"[.?!;\n]+\s+")
+_SENTENCE_BREAK = re.compile(r"[.?!;\n]\s+")
 _CONVERSATION = re.compile(r"\b(?:you|your|you're|you've)\b", re.IGNORECASE)
 _WHY = re.compile(
     r"\b(?:why|reasons?|rationale|decide[ds]?|decisions?|chose[n]?|how come|when did|since when|"

@@ -23,7 +23,7 @@ KINDS = frozenset({"string", "integer", "boolean"})
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-_DECIMAL = re.compile(r"(-?)0*([0-9]+)(?:\.0*)?")
+_DECIMAL = re.compile(r"(-?)(?:0(?=[0-9]))*+([0-9]++)(?:\.0*+)?+")
 _NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?")
 _EXACT = 2**53
 _SCHEMA = frozenset(

@@ -24,7 +24,7 @@ from upwell.wire.logins import REQUIREMENT, Login, LoginNeeded, Logins
 
 MAX_SCOPE_CHARS = 500
 RENEW_SECONDS = 30.0
-_PARAMETER = re.compile(r"(\w+)\s*=\s*(?:\"([^\"\\]*)\"|([^\s,\"]+))")
+_PARAMETER = re.compile(r"(?<!\w)(\w++)\s*+=\s*+(?:\"([^\"\\]*)\"|([^\s,\"]+))")
 _POLL_SECONDS = 0.05
 _REFUSED = (400, 401, 403)
 

@@ -25,8 +25,8 @@ async def library(tmp_path: Path) -> AsyncIterator[Library]:
     await database.aclose()
 
 
-async def take(library: Library, path: Path, form: str = "jsonl") -> transfer.Copied:
-    return await copy_memories(library, path, form, lambda done, total: None)
+async def take(library: Library, path: Path) -> transfer.Copied:
+    return await copy_memories(library, path, lambda done, total: None)
 
 
 async def everything(library: Library) -> list[Memory]:
@@ -142,39 +142,6 @@ async def test_secrets_are_masked_and_counted(library: Library, tmp_path: Path):
     done = await take(library, file(tmp_path, {"text": f"the token is {TOKEN}"}))
     assert list(done.redacted.values()) == [1]
     assert TOKEN not in (await everything(library))[0].text
-
-
-async def test_a_foreign_stm_json_becomes_memories(library: Library, tmp_path: Path):
-    notes = [
-        {
-            "id": "n1",
-            "content": "kettle",
-            "created_at": "2025-07-20T12:00:00Z",
-            "viewed_at": "2025-07-21T12:00:00Z",
-            "mood": "fine",
-        },
-        {"id": "n2", "content": "teapot", "created_at": "2025-07-20"},
-    ]
-    path = tmp_path / "stm.json"
-    path.write_text(json.dumps(notes, indent=1))
-    assert (await take(library, path, "stm")).stored == 2
-    first, second = await everything(library)
-    assert (first.id, first.text, first.created_at) == ("n1", "kettle", 1753012800.0)
-    assert first.viewed_at == 1753099200.0
-    assert second.created_at == 1752969600.0
-    await take(library, path, "stm")
-    assert len(await everything(library)) == 2
-
-
-@pytest.mark.parametrize("text", ["{}", "[1]", '[{"id": "a"}]', "[", ""])
-async def test_a_file_that_is_not_an_stm_json_is_refused(
-    library: Library, tmp_path: Path, text: str
-):
-    path = tmp_path / "stm.json"
-    path.write_text(text)
-    with pytest.raises(UsageError, match=r"stm\.json"):
-        await take(library, path, "stm")
-    assert await everything(library) == []
 
 
 def test_the_file_name_decides_the_format(tmp_path: Path):

@@ -302,7 +302,7 @@ def _spend(
 
 def _written(doc: Outline, text: str, style: Style, tables: Tables) -> Fitted:
     writer = Writer(doc, text, style, tables)
-    return Fitted(writer.write(), tuple(writer.omitted))
+    return Fitted(writer.write(), writer.omitted)
 
 
 def _empty(root: Node, style: Style) -> str:

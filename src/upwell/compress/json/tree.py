@@ -118,5 +118,5 @@ def compact(text: str) -> str:
     return packed
 
 
-_BLANKS = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*"(?:: (?=[^ \t\r\n]))?)|[ \t\r\n]+')
-_NON_FINITE = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|NaN|-?Infinity')
+_BLANKS = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?+(?:: (?=[^ \t\r\n]))?)|[ \t\r\n]+')
+_NON_FINITE = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?+)|NaN|-?Infinity')

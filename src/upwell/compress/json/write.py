@@ -41,7 +41,8 @@ def _plain(key: str) -> str:
 class Writer:
     """Writes the selected part of a document, with marks such as `"…": "7 of 12 keys left out"`.
 
-    After `write`, `omitted` holds the counts of everything that is missing.
+    After `write`, `omitted` holds the sums of the marks: of keys, of items, of items that were
+    shortened, and of characters within strings.
     """
 
     def __init__(self, doc: Outline, text: str, style: Style, tables: Tables) -> None:
@@ -51,7 +52,7 @@ class Writer:
         self._tables = tables
         self._shown: set[int] = set()
         self._has_signs = SIGN in text or "\\u2026" in text
-        self.omitted: list[Omission] = []
+        self._sums: dict[str, tuple[int, int]] = {}
 
     def write(self) -> str:
         """Return the document as valid JSON."""
@@ -66,6 +67,18 @@ class Writer:
             else:
                 stack.extend(reversed(self._container(item)))
         return "".join(parts)
+
+    @property
+    def omitted(self) -> tuple[Omission, ...]:
+        return tuple(
+            Omission(what=what, count=count, total=total)
+            for what, (count, total) in self._sums.items()
+        )
+
+    def _count(self, what: str, count: int, total: int) -> None:
+        """Add the figures of a mark to the sums."""
+        counts, totals = self._sums.get(what, (0, 0))
+        self._sums[what] = counts + count, totals + total
 
     def _name(self, node: Node) -> str:
         return node.key + self._style.colon if node.key else ""
@@ -157,21 +170,18 @@ class Writer:
         missing = total - len(selected)
         brief = node.nested or node.kind == OBJECT
         below = [] if brief else [self._missing_below(child) for child in selected]
-        inner, shortened = sum(below), sum(count > 0 for count in below)
+        shortened = sum(count > 0 for count in below)
         note = self._style.note if node.parent is None else ""
-        if not missing and not inner and not note:
+        if not missing and not shortened and not note:
             return ""
         noun = "keys" if node.kind == OBJECT else "items"
         if missing:
-            name = node.key.strip('"')
-            self.omitted.append(Omission(what=noun, count=missing, total=total, where=name))
+            self._count(noun, missing, total)
         if is_brief(node):
             return self._as_mark(node, f"+{missing:,} {noun}")
         text = f"{missing:,} of {total:,} {noun} left out" if missing else "shortened"
-        if inner:
-            self.omitted.append(
-                Omission(what="values", count=inner, total=node.size, where=node.key.strip('"'))
-            )
+        if shortened:
+            self._count("items shortened", shortened, total)
             left_out = f", {missing:,} left out" if missing else ""
             text = f"{shortened:,} of {total:,} {noun} shortened{left_out}"
         return self._as_mark(node, text + note)
@@ -223,8 +233,5 @@ class Writer:
         )
         if missing:
             parts.append(f"{SIGN}(+{missing:,})")
-            total = node.end - node.start - 2
-            self.omitted.append(
-                Omission(what="characters", count=missing, total=total, where=node.key.strip('"'))
-            )
+            self._count("characters", missing, node.end - node.start - 2)
         return "".join(parts)

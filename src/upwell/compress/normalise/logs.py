@@ -13,6 +13,7 @@ from itertools import groupby
 
 MIN_RUN = 4
 HEAD = re.compile(r"\[(\d+) lines like: (.*)\]$")
+_REPEATS = re.compile(r"^\[the line above ([\d,]+) times\]\r?$", re.M)
 _SLOT = "{}"
 _ALIKE = 0.4
 """The lines of a run share at least this part of their characters, and half of their words."""
@@ -27,7 +28,15 @@ def fold(text: str) -> str:
     return _fold_alike(_fold_equal(text)) if not _HEADS.search(text) else _fold_equal(text)
 
 
-_HEADS = re.compile(HEAD.pattern, re.M)
+_HEADS = re.compile(rf"^{HEAD.pattern}", re.M)
+
+
+def count_lines(text: str) -> int:
+    """Count the lines of the original that lines of a folded log stand for."""
+    rows = text.removesuffix("\n").split("\n")
+    heads = [row for row in rows if row.startswith("[") and HEAD.match(row)]
+    repeats = [int(match[1].replace(",", "")) - 1 for match in _REPEATS.finditer(text)]
+    return len(rows) - len(heads) + sum(repeats) - len(repeats)
 
 
 def _fold_equal(text: str) -> str:

@@ -69,7 +69,9 @@ def normalise(
     if passage.kind in _RUNS:
         from upwell.compress.normalise.logs import fold
 
-        plain = fold(plain)
+        folded = fold(plain)
+        passage = replace(passage, folded=folded != plain)
+        plain = folded
     if passage.kind in _MIXED:
         plain = as_lists(plain)
     if passage.kind in _LISTS and passage.first_line in (None, 1):
@@ -77,7 +79,7 @@ def normalise(
 
         folded = fold_places(plain, matches=not passage.query)
         if folded is not plain:
-            listed = replace(passage, first_line=None)
+            listed = replace(passage, folded=True)
             return _replaced(listed, folded, remaining, strategy, Kind.GREP)
     return _replaced(passage, plain, remaining, strategy, passage.kind)
 
@@ -113,7 +115,9 @@ def _replaced(
 ) -> Normal:
     if len(text) >= len(passage.text):
         return Normal(passage)
-    shorter = replace(passage, text=text, kind=kind)
+    same_lines = not passage.folded and text.count("\n") == passage.text.count("\n")
+    first_line = passage.first_line if same_lines else None
+    shorter = replace(passage, text=text, kind=kind, first_line=first_line)
     if remaining.holds(text):
         lossless = passage.kind != Kind.HTML
         name = "truncate" if strategy == "auto" else strategy

@@ -47,6 +47,14 @@ def fold(text: str, *, matches: bool = True) -> str:
     return text
 
 
+def count_lines(text: str) -> int:
+    """Count the lines of the original that lines of a folded list stand for: each entry and match
+    for one, folders and files for none."""
+    rows = text.removesuffix("\n").split("\n")
+    heads = [row for row in rows if row.endswith((FOLDER, FILE)) and not _LIKE_MEMBER.match(row)]
+    return len(rows) - len(heads)
+
+
 def _is_likely(rows: list[str], pattern: re.Pattern[str]) -> bool:
     """Tell from a sample of the rows whether most of them may match."""
     sample = [row for row in rows[:: 1 + len(rows) // _SAMPLE_ROWS] if row.strip()]

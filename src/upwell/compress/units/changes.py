@@ -11,7 +11,8 @@ _FILE_MORE = re.compile(
     r"|=====|--- |\+\+\+ |Binary )"
 )
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+")
-_COMMIT = re.compile(r"[*|\\/ ]*commit [0-9a-f]{7,40}\b")
+_HASHED = re.compile(r"commit [0-9a-f]{7,40}\b")
+_COMMIT = re.compile(rf"[*|\\/ ]*+{_HASHED.pattern}")
 _HEADER = re.compile(r"[*|\\/ ]*(?:Author|AuthorDate|Commit|CommitDate|Date|Merge|Reflog): ?")
 _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? changed")
 
@@ -88,7 +89,7 @@ def _line_worth(line: str) -> float:
 
 def split_log(text: str, name: str = "") -> Units:
     """Split a git log: one unit for a commit's header, one for each line of its message."""
-    if not _COMMIT.search(text[:2_000]):
+    if not _HASHED.search(text[:2_000]):
         return split_plain(text, name)
     units = Units(reach=1)
     marks = Marks(text)

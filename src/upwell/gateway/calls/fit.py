@@ -42,7 +42,7 @@ Reading = Callable[[str], str]
 
 def by_tool(key: str) -> str:
     """Instructions to read with our own tool, under the name that clients of the gateway see."""
-    return f'{READ_MORE} with key="{key}"'
+    return f'{READ_MORE} with key="{key}" (a part: lines="12-44")'
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,7 @@ def notice(
 ) -> str:
     """One line: the size before and after, the omissions unless the text ends with them, and how to
     read the original."""
-    counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in after.omitted[:3]]
+    counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in after.omitted]
     omissions = "; ".join(text for text in counts if text not in after.text[-TAIL_CHARS:])
     line = f"[upwell] Shortened from {tokens_before:,} to {counted(after.tokens, 'token')}"
     line += f" ({after.strategy})."

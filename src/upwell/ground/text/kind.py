@@ -26,16 +26,17 @@ _DIFF = _lines(r"diff --git |@@ -\d+(?:,\d+)? \+\d+|--- \S|\+\+\+ \S|Index: ")
 _COMMIT = _lines(r"(?:\* )?commit [0-9a-f]{7,40}\b|[0-9a-f]{7,12} (?:\([^)]*\) )?\S")
 _GREP = _lines(r"(?:[\w.@+-]*/)*[\w.@+-]+[-:]\d+[-:]|(?:[\w.@+-]+/)+[\w.@+-]+\.\w+:\S?")
 _FRAME = _lines(
-    r'\s++(?:at .+[:(]\S+|File ".+", line \d+|\d+: +(?:0x[0-9a-f]+ - )?[\w:<>]+'
+    r'[^\S\n]++(?:at .+[:(]\S+|File ".+", line \d+|\d+: +(?:0x[0-9a-f]+ - )?[\w:<>]+'
     r"|\S+\.go:\d+ \+0x|from \S+:\d+:in )"
-    r"|Traceback \(most recent|\s*+Caused by:|goroutine \d+ \[|thread '.*' panicked"
+    r"|Traceback \(most recent|[^\S\n]*+Caused by:|goroutine \d+ \[|thread '.*' panicked"
 )
 _TEST = _lines(
-    r"test \S.* \.\.\. |\S+::\S+.*(?:PASSED|FAILED|SKIPPED|ERROR|XFAIL)|(?:PASSED|FAILED"
+    r"test \S.* \.\.\. |(?=\S+?::\S).*(?:PASSED|FAILED|SKIPPED|ERROR|XFAIL)|(?:PASSED|FAILED"
     r"|ERROR) \S+::"
     r"|=+ .*(?:test session|passed|failed|FAILURES|short test summary).*=|--- (?:PASS|FAIL|SKIP): "
-    r"|=== RUN |\s*[✓✔✕✗×√] |test result: |(?:Tests|Test Suites|Test Files):? |running \d+ tests?"
-    r"|(?:not )?ok \d+ |\s*(?:PASS|FAIL) \S|Ran \d+ tests? in|\S+ \.\.\. (?:ok|FAIL|ERROR)\b"
+    r"|=== RUN |[^\S\n]*+[✓✔✕✗×√] |test result: |(?:Tests|Test Suites|Test Files):? "
+    r"|running \d+ tests?"
+    r"|(?:not )?ok \d+ |[^\S\n]*+(?:PASS|FAIL) \S|Ran \d+ tests? in|\S+ \.\.\. (?:ok|FAIL|ERROR)\b"
     r"|\[ +(?:OK|FAILED|RUN|PASSED) +\]|Tests run: \d+"
 )
 _LOG = _lines(
@@ -49,12 +50,12 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _HEADING = _lines(r" {0,3}#{1,6} \S")
 _FENCE = _lines(r" {0,3}(?:```|~~~)")
 _MD_LINE = _lines(
-    r"\s*+(?:[-*+] \S|\d+[.)] \S|> |\|.*\|)"
+    r"[^\S\n]*+(?:[-*+] \S|\d+[.)] \S|> |\|.*\|)"
     r"|[^\[\n]*+\[[^\]\n]*\]\([^)\s]+\)|[^*`\n]*+(?:\*\*\w|`[^`\n]+`)"
 )
 _SETEXT = _lines(r" {0,3}(?:={3,}|-{3,})[^\S\n]*$")
 _HTML_START = re.compile(
-    r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype html|html\b)", re.I | re.S
+    r"\s*+(?:<\?xml[^>]*+>\s*+)?+(?:<!--(?:[^-]|-(?!->))*+-->\s*+)*+<(?:!doctype html|html\b)", re.I
 )
 _HTML_TAG = re.compile(
     r"</?(?:a|article|body|div|footer|h[1-6]|head|header|li|main|meta|nav|ol|p|pre|script|section"
@@ -67,12 +68,12 @@ _HTTP = re.compile(
 )
 _VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _CODE = _lines(
-    r"\s*+(?:def |async def |class \w|import \w|from [\w.]+ import |export |const |let "
+    r"[^\S\n]*+(?:def |async def |class \w|import \w|from [\w.]+ import |export |const |let "
     r"|var |function\b"
     r"|func |fn |pub |use \w+::|impl\b|package |struct |interface |type \w+ |enum "
     r"|namespace |template"
     r"|public |private |protected |static |#include|#define|#ifn?def|@\w+|return\b|if ?\(|for ?\("
-    r"|while ?\(|switch ?\(|//|/\*|\*/|\* )|.*[;{}][^\S\n]*$|\s*+(?:if|elif|for|while|with|try"
+    r"|while ?\(|switch ?\(|//|/\*|\*/|\* )|.*[;{}][^\S\n]*$|[^\S\n]*+(?:if|elif|for|while|with|try"
     r"|except)\b.*:$"
 )
 
@@ -80,7 +81,7 @@ _CODE = _lines(
 _BUILD = _lines(
     r"(?:error|warning)(?:\[\w+\])?: |\S+[:(]\d+(?:[:,]\d+)?\)?: (?:fatal )?(?:error|warning)\b"
     r"|> Task :|\[(?:ERROR|INFO|WARNING)\] |npm (?:ERR!|error|warn) |#\d+ (?:\[|DONE|ERROR|\d+\.\d)"
-    r"|\s+Compiling \S+ v\d|(?:FAILURE|BUILD FAILED|FAILED|make(?:\[\d+\])?: \*\*\*)"
+    r"|[^\S\n]++Compiling \S+ v\d|(?:FAILURE|BUILD FAILED|FAILED|make(?:\[\d+\])?: \*\*\*)"
 )
 _SOME_BUILD = 0.06
 

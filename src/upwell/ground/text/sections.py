@@ -20,7 +20,7 @@ _RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*+){3,}+|(?:-[ \t]*+){3,}+|(?:_[ \t]*+){
 _QUOTE = re.compile(r" {0,3}>")
 _BAR = re.compile(r"(?<=\s)\|(?=\s)")
 """A bar between two cells of a row that neither begins nor ends with a bar."""
-_FRONT = re.compile(r"\A---[ \t]*\r?\n(?:.*\r?\n){0,200}?---[ \t]*(?:\r?\n|\Z)")
+_FRONT = re.compile(r"\A---[ \t]*\r?\n(?:[^\n]*+\n){0,200}?---[ \t]*(?:\r?\n|\Z)")
 
 HEADING, PARAGRAPH, FENCE, ITEM, TABLE, BLANK = (
     "heading", "paragraph", "fence", "item", "table", "blank",

@@ -51,6 +51,8 @@ class Passage:
     agent's question, "" for none. `name`: a path or URL that helps to detect the kind.
     `key`: the key under which the original can be read, "" when it is not stored. `first_line`: the
     number of the first line if marks should name the missing lines, else None.
+    `folded`: whether `text` is a list of paths, search results or a log with repeated parts written
+    once, so that its lines are not one by one those of the original.
     """
 
     text: str
@@ -59,6 +61,7 @@ class Passage:
     name: str = ""
     key: str = ""
     first_line: int | None = None
+    folded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from upwell.memory.records import ALIASES, KNOWN, namespace
 MAX_FRONT_CHARS = 16_000
 MAX_FRONT_DEPTH = 8
 """Limits on front matter: a longer or deeper block is read as text."""
-_FRONT = re.compile(r"\A---[ \t]*\r?\n((?:.*\r?\n){0,200}?)---[ \t]*(?:\r?\n|\Z)")
+_FRONT = re.compile(r"\A---[ \t]*\r?\n((?:[^\n]*+\n){0,200}?)---[ \t]*(?:\r?\n|\Z)")
 
 
 @dataclass(frozen=True, slots=True)

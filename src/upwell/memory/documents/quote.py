@@ -220,4 +220,5 @@ def quoted(text: str, queries: Iterable[str]) -> str:
     end = start + sum(len(row) + 1 for row in rows[span[0] : span[1] + 1])
     touched = [block for block in blocks(text) if block.start < end and block.end > start]
     part = text[touched[0].start : touched[-1].end].strip("\n")
-    return MARK.sub("", part, count=1) if MARK.match(part) else part
+    mark = MARK.match(part)
+    return part[mark.end() :] if mark else part

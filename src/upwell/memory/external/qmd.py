@@ -40,7 +40,7 @@ PING_SECONDS = 5.0
 GRACE_SECONDS = 1.0
 _SNIPPET = re.compile(r"@@ -(\d{1,9}),(\d{1,9}) @@[^\n]*\n")
 _PASSAGE = re.compile(r"qmd:(.+):(\d{1,9}):(\d{1,9})")
-_ROOT = re.compile(r"^\s*Path:\s+(.+?)\s*$", re.MULTILINE)
+_ROOT = re.compile(r"^[ \t]*+Path:[ \t]++(.+)$", re.MULTILINE)
 _INSTALL = "npm install -g @tobilu/qmd, or memory.backend = builtin"
 
 
@@ -179,7 +179,7 @@ class QmdRecall:
         if collection not in self._projects:
             output = await self._run(("collection", "show", "--", collection), deadline)
             root = _ROOT.search(output.decode(errors="replace"))
-            self._projects[collection] = repository_of(root[1]) if root else None
+            self._projects[collection] = repository_of(root[1].strip()) if root else None
         return self._projects[collection]
 
     async def _run(self, args: Sequence[str], deadline: Deadline) -> bytes:

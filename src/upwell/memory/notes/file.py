@@ -133,11 +133,13 @@ def _parsed(path: Path) -> list[Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """`project` is the absolute root of the note's project; None means every project."""
+    """`project` is the absolute root of the note's project; None means every project. `program` is
+    the one that the note was imported from."""
 
     project: str | None = None
     trust: Trust = Trust.USER
     session: str = ""
+    program: str = ""
 
 
 class Origins:
@@ -152,7 +154,12 @@ class Origins:
 
     def keep(self, note_id: str, origin: Origin) -> None:
         """Record the origin of a note."""
-        self._change(lambda raws: {**raws, note_id: asdict(origin)})
+        self.keep_all({note_id: origin})
+
+    def keep_all(self, origins: Mapping[str, Origin]) -> None:
+        """Record the origins of notes by their ids."""
+        records = {note_id: asdict(origin) for note_id, origin in origins.items()}
+        self._change(lambda raws: {**raws, **records})
 
     def drop(self, note_ids: Iterable[str]) -> None:
         """Remove the origins of deleted notes."""
@@ -179,7 +186,7 @@ class Origins:
 def _origin(raw: object) -> Origin | None:
     if not isinstance(raw, dict):
         return None
-    project, session = raw.get("project"), raw.get("session")
+    project, session, program = (raw.get(name) for name in ("project", "session", "program"))
     try:
         trust = Trust(raw.get("trust", Trust.USER))
     except ValueError:
@@ -188,4 +195,5 @@ def _origin(raw: object) -> Origin | None:
         project=project if isinstance(project, str) else None,
         trust=trust,
         session=session if isinstance(session, str) else "",
+        program=program if isinstance(program, str) else "",
     )

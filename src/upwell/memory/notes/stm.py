@@ -30,6 +30,7 @@ from upwell.memory.records import MAX_TEXT_CHARS, content_hash
 TRASH_DAYS = 30
 SOURCE = "stm:"
 """The prefix of a note's source; a note is cited as `[stm:id]`."""
+_DOORS = {Trust.AGENT: "tool", Trust.IMPORTED: "import"}
 _DAY = 86_400.0
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 NO_LABELS = Labels()
@@ -107,6 +108,49 @@ class ShortTerm:
                 self._origins.keep(raw["id"], replace(origin, project=self._root or origin.project))
         self.file.change(lambda notes: [*notes, raw])
         return _entry(raw), rules
+
+    def take_over(
+        self, notes: Sequence[tuple[Entry, Origin]]
+    ) -> tuple[list[Entry], tuple[str, ...]]:
+        """Store notes of another file, with their ids and times and with their secrets masked.
+        Notes that are here already, that are empty, or that belong to another project than this
+        file, are left out. A note that `clear` would remove counts as viewed now. Returns the
+        stored notes and the rule of each masked secret.
+
+        Raises:
+            StoreUnwritable: nothing was stored.
+        """
+        present = {raw["id"] for raw in self.file.read()}
+        taken, fired = dict[str, Raw](), list[str]()
+        origins = dict[str, Origin]()
+        for entry, origin in notes:
+            is_ours = self.takes_from(origin.project)
+            if not is_ours or entry.id in present or entry.id in taken or not entry.content.strip():
+                continue
+            masked, rules = redact(entry.content)
+            fired += rules
+            taken[entry.id] = self._raw(replace(entry, content=masked))
+            origins[entry.id] = replace(origin, project=self._root or origin.project)
+        if taken and self._origins is not None:
+            with writing(self.path):
+                self._origins.keep_all(origins)
+        if taken:
+            self.file.change(lambda all_notes: [*all_notes, *taken.values()])
+        return [_entry(raw) for raw in taken.values()], tuple(fired)
+
+    def takes_from(self, project: str | None) -> bool:
+        """Whether notes of this project may stand in this file. A project's own file takes its
+        notes and those of every project."""
+        return self._root is None or project in (None, self._root)
+
+    def _raw(self, entry: Entry) -> Raw:
+        """A note of another file as this file stores it."""
+        now = self._clock.now()
+        created = now if entry.created_at is None else entry.created_at
+        viewed = created if entry.viewed_at is None else entry.viewed_at
+        is_old = viewed < now - self.options.retention_days * _DAY
+        times = {"created_at": _stamp(created), "viewed_at": _stamp(now if is_old else viewed)}
+        return {"id": entry.id, "content": entry.content, **times, **entry.labels.keys()}
 
     def search(
         self,
@@ -234,7 +278,7 @@ def _memory(entry: Entry, origin: Origin) -> Memory:
         source=f"{SOURCE}{entry.id}",
         trust=origin.trust,
         provenance=Provenance(
-            door="tool" if origin.trust is Trust.AGENT else "cli", session=origin.session
+            door=_DOORS.get(origin.trust, "cli"), server=origin.program, session=origin.session
         ),
         content_hash=content_hash(entry.content),
         created_at=entry.created_at,

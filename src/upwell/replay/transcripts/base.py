@@ -51,7 +51,7 @@ _OTHER_NAMES: Mapping[str, str] = {"cmd": "command"}
 """Names of arguments that occur in transcripts, but not in hooks."""
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete|Modify|Create) File: (.+)$", re.MULTILINE)
 _COMMAND = re.compile(r"<command-name>(/?[\w:.-]+)</command-name>")
-_COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+_COMMAND_ARGS = ("<command-args>", "</command-args>")
 _SYNTHETIC = (
     "<local-command",
     "<bash-",
@@ -70,10 +70,10 @@ _SYNTHETIC = (
 )
 """The beginnings of messages that the host writes in the user's name."""
 _INSERTED = re.compile(
-    r"<(system-reminder|system_reminder|ide_\w+|user-prompt-submit-hook|hook_context)\b[^>]*>"
-    r".*?</\1>",
-    re.DOTALL,
+    r"<(system-reminder|system_reminder|ide_\w{1,40}|user-prompt-submit-hook|hook_context)\b[^<>]*+>"
 )
+_MAX_OPEN = 20
+"""After so many inserted texts without an end, a message is taken as it is."""
 
 
 class Unreadable(UsageError):
@@ -103,6 +103,7 @@ class Draft:
     host: str
     cwd: str | None = None
     at: float = 0.0
+    offset: int = 0
 
     def event(self, kind: Kind, at: float = 0.0, **fields: Any) -> Event:
         """Make an event. Without a time of its own it has the time of the previous one."""
@@ -114,6 +115,7 @@ class Draft:
             kind=kind,
             cwd=self.cwd,
             host=self.host,
+            offset=self.offset,
             **fields,
         )
 
@@ -159,17 +161,24 @@ _BLANK: Mapping[str, Any] = {"tool": "", "args": {}, "out": "", "failed": False}
 def records(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file of lines, from the first line after the byte `start` on. Any other
     line is ignored, such as the incomplete last line of a session in progress."""
+    return (record for _, record in placed_records(path, start))
+
+
+def placed_records(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The same objects, each with the byte at which its line begins."""
     with path.open("rb") as file:
         if start:
             file.seek(start - 1)
             file.readline()
+        offset = file.tell()
         for line in file:
             try:
                 entry = orjson.loads(line)
             except orjson.JSONDecodeError:
-                continue
+                entry = None
             if isinstance(entry, dict):
-                yield entry
+                yield offset, entry
+            offset += len(line)
 
 
 def document(path: Path) -> dict[str, Any]:
@@ -265,17 +274,46 @@ def _dumped(value: Mapping[str, Any]) -> str:
         return ""
 
 
+def between(text: str, opening: str, closing: str) -> str:
+    """The text between the first `opening` and the `closing` after it; "" without either."""
+    words, end, _ = text.partition(opening)[2].partition(closing)
+    return words if end else ""
+
+
+def without(text: str, opening: str, closing: str) -> str:
+    """`text` without each part from an `opening` to the next `closing`."""
+    parts, offset = [], 0
+    while (start := text.find(opening, offset)) >= 0:
+        end = text.find(closing, start + len(opening))
+        if end < 0:
+            break
+        parts.append(text[offset:start])
+        offset = end + len(closing)
+    return "".join((*parts, text[offset:]))
+
+
 def prompt_in(message: str) -> str:
     """The user's own words in a message: a slash command as it was typed, and no text that the host
     inserted; "" if nothing is left."""
     words = message.strip()
     command = _COMMAND.search(words[:HEAD_BYTES])
     if command:
-        args = _COMMAND_ARGS.search(words)
-        words = f"{command[1]} {args[1].strip() if args else ''}".strip()
+        words = f"{command[1]} {between(words, *_COMMAND_ARGS).strip()}".strip()
     if words.startswith(_SYNTHETIC):
         return ""
-    return _INSERTED.sub("", words).strip()[:MAX_TEXT_CHARS]
+    return _without_inserted(words).strip()[:MAX_TEXT_CHARS]
+
+
+def _without_inserted(text: str) -> str:
+    """`text` without the parts that the host inserted, from each opening tag to its closing one."""
+    parts, offset, unclosed = [], 0, 0
+    while (opening := _INSERTED.search(text, offset)) and unclosed < _MAX_OPEN:
+        closing = f"</{opening[1]}>"
+        end = text.find(closing, opening.end())
+        unclosed += end < 0
+        parts.append(text[offset : opening.start() if end >= 0 else opening.end()])
+        offset = end + len(closing) if end >= 0 else opening.end()
+    return "".join((*parts, text[offset:]))
 
 
 def tool_name(name: Any) -> str:

@@ -18,7 +18,7 @@ from upwell.replay.transcripts.base import (
     folder,
     holds,
     moment,
-    records,
+    placed_records,
     table,
     text,
     text_of,
@@ -28,7 +28,7 @@ _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 _EXIT = re.compile(r'(?:exited with code|exit code:?|"exit_code"\s*:)\s*(-?\d+)', re.IGNORECASE)
 _EDGE_CHARS = 2_000
-_NAME = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_NAME = re.compile(r"\Arollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
 def read(path: Path, start: int = 0) -> Iterator[Event]:
@@ -42,7 +42,7 @@ def _events(path: Path, start: int) -> Iterator[Event]:
     has_prompts = holds(path, b'"user_message"')
     calls: dict[str, Mapping[str, Any]] = {}
     compacted = False
-    for number, record in enumerate(records(path, start)):
+    for number, (draft.offset, record) in enumerate(placed_records(path, start)):
         kind, at = record.get("type"), moment(record.get("timestamp"))
         payload = table(record.get("payload")) or record
         draft.cwd = folder(payload.get("cwd")) or draft.cwd

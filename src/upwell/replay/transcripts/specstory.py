@@ -13,30 +13,41 @@ from pathlib import Path
 from typing import Any
 
 from upwell.episodes.events import Event
-from upwell.replay.transcripts.base import Draft, Format, Unreadable, closed, folder, tool_name
+from upwell.replay.transcripts.base import (
+    Draft,
+    Format,
+    Unreadable,
+    between,
+    closed,
+    folder,
+    tool_name,
+    without,
+)
 
 _HEADING = re.compile(r"_\*\*(User|Assistant|Agent)( - sidechain)?(?: \((.*)\))?\*\*_")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ _T](\d\d)[:-](\d\d)(?:[:-](\d\d)(?:\.(\d+))?)?")
-_SESSION = re.compile(r"<!-- .*?Session ([\w-]{8,}) .*?-->")
+_SESSION = re.compile(r"<!-- (?:(?!<!-- ).)*?Session ([\w-]{8,}+) ")
 _TOOL_START = re.compile(r'<tool-use data-tool-type="[^"]*" data-tool-name="([^"]*)">')
 _TOOL_END = re.compile(r"</details>\s*</tool-use>|^</tool-use>")
-_SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
+_SUMMARY = ("<summary>", "</summary>")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 _TICKED = re.compile(r"`([^`\n]+)`")
 _FAILED = re.compile(
     r"<tool_use_error>|^(?:Error: )?Exit code [1-9]|exited with code [1-9]|^Error:", re.MULTILINE
 )
 _REFUSED = "The user doesn't want to proceed with this tool use."
-_THINKING = re.compile(r"<think>.*?</think>", re.DOTALL)
+_THINKING = ("<think>", "</think>")
 _OLD_CALL = re.compile(
     r"^Tool use: \*\*(?P<name>[\w-]+)\*\*[^\n]*$"
     r"|^Read file: (?!undefined$)(?P<read>[^\n]+)$"
     r"|^ *<summary>(?P<summary>(?:Searched codebase|Grep|Listed directory)[^\n]*?)"
     r"</summary>"
-    r"|^```(?:bash|sh)\n(?P<command>.*?)\n```$",
+    r"|^```(?:bash|sh)\n(?P<command>(?:(?!\n```).)*+)\n```$",
     re.DOTALL | re.MULTILINE,
 )
-_EDITED = re.compile(r"(?:(?:Edit|Write|Create)[^\n:]*:|Apply patch for) ([^\n<•]+)")
+_EDITED = re.compile(
+    r"(?:(?:Edit|Write|Create)(?:(?!Edit|Write|Create)[^\n:])*+:|Apply patch for) ([^\n<•]+)"
+)
 _WRITTEN = re.compile(
     r"(?:^The file|created successfully at:|^Wrote contents to) (/[^\n]+?)(?: has|$)"
 )
@@ -76,7 +87,7 @@ def _events(path: Path, raw: str) -> Iterator[Event]:
         elif _TOOL_START.search(turn.text):
             yield from _new_style(draft, turn.text, at)
         else:
-            yield from _old_style(draft, _THINKING.sub("", turn.text), at, marked=marked)
+            yield from _old_style(draft, without(turn.text, *_THINKING), at, marked=marked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +106,8 @@ def _turns(raw: str) -> Iterator[_Turn]:
     lines: list[str] = []
     call_state = _Inside()
     for line in raw.split("\n"):
-        match = None if call_state.call(line) else _HEADING.fullmatch(line.rstrip())
+        is_heading = not call_state.call(line) and line.startswith("_**")
+        match = _HEADING.fullmatch(line.rstrip()) if is_heading else None
         if match is None:
             lines.append(line)
             continue
@@ -120,18 +132,23 @@ class _Inside:
     def call(self, line: str) -> bool:
         """Take the next line. Fences close as in CommonMark 0.31, section 4.5."""
         if not self._call:
-            self._call = bool(_TOOL_START.match(line))
+            self._call = line.startswith("<tool-use") and bool(_TOOL_START.match(line))
             self._fence = ""
             return self._call
-        fence = _FENCE.match(line)
+        fence = _fence(line)
         if self._fence:
             if fence and fence[1].startswith(self._fence) and not fence[2].strip():
                 self._fence = ""
         elif fence:
             self._fence = fence[1]
-        elif _TOOL_END.search(line):
+        elif "</" in line and _TOOL_END.search(line):
             self._call = False
         return True
+
+
+def _fence(line: str) -> re.Match[str] | None:
+    """The fence that a line is. Most lines are none, and looking for the marks first is quicker."""
+    return _FENCE.match(line) if "```" in line or "~~~" in line else None
 
 
 def _new_style(draft: Draft, words: str, at: float) -> Iterator[Event]:
@@ -153,20 +170,20 @@ def _new_style(draft: Draft, words: str, at: float) -> Iterator[Event]:
 
 
 def _spoken(draft: Draft, lines: list[str], at: float) -> Iterator[Event]:
-    words = _THINKING.sub("", "\n".join(lines)).strip(" \n-")
+    words = without("\n".join(lines), *_THINKING).strip(" \n-")
     yield from draft.say(words, at)
 
 
 def _called(draft: Draft, block: str, at: float) -> Iterator[Event]:
     """Read a call from its block: the summary, arguments in backticks, and fences with the
     answer."""
-    start, summary = _TOOL_START.match(block), _SUMMARY.search(block)
+    start, summary = _TOOL_START.match(block), between(block, *_SUMMARY)
     if start is None:
         return
-    body = block[summary.end() if summary else start.end() :]
+    body = block.partition(_SUMMARY[1])[2] if summary else block[start.end() :]
     fences = _fences(body)
     before = body.split("```")[0]
-    ticked = _TICKED.findall(before) or _TICKED.findall(summary[1] if summary else "")
+    ticked = _TICKED.findall(before) or _TICKED.findall(summary)
     tool = tool_name(start[1])
     out = fences[-1][1] if fences else ""
     if not out.startswith(_REFUSED):
@@ -204,7 +221,7 @@ def _fences(text: str) -> list[tuple[str, str]]:
     fences: list[tuple[str, str]] = []
     mark, language, lines = "", "", list[str]()
     for line in text.split("\n"):
-        fence = _FENCE.match(line)
+        fence = _fence(line)
         if not mark:
             if fence:
                 mark, language, lines = fence[1], fence[2].strip(), []

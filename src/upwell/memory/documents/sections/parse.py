@@ -10,17 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)(.*)")
-_ANCHOR = re.compile(r"\s*\{[ ]*[#.:][^{}]*\}\s*$")
+_ANCHOR = re.compile(r"(?<!\s)\s*+\{[ ]*+[#.:][^{}]*+\}\s*+$")
 _TAG = re.compile(r"<[^<>]{1,200}>")
 _SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])[ \t]+\S")
-_TABLE = re.compile(r"\s*\|.*\|\s*$|\s*[|:-]*-{3,}[\s|:-]*\|[\s|:-]*$")
+_TABLE = re.compile(r"\s*+\|.*\|\s*+$|\s*+(?=[\s|:-]*+$)(?>[|:-]*?-{3})[^|]*+\|")
 _CALLOUT = re.compile(r"\s*(?::::*\s*\w|!!!|\?\?\?|///\s*\w|> ?\[!)")
 _CALLOUT_END = re.compile(r"\s*(?::::*|///+)\s*$")
 _INCLUDE = re.compile(r"\s*(?:\{[*!%].{0,300}[*!%]\}|-{1,2}8<-{1,2}.*|<<<.*|<!--.*-->)\s*$")
 """Lines that include text from elsewhere, or are never shown."""
-_FRONT_TITLE = re.compile(r"^title:\s*[\"']?(.+?)[\"']?\s*$")
+_FRONT_TITLE = re.compile(r"title:\s*+[\"']?+(.+?)[\"']?$")
 
 PROSE, ITEM, CODE, TABLE, CALLOUT = "prose", "item", "code", "table", "callout"
 
@@ -114,7 +114,7 @@ def _clean(heading: str) -> str:
 
 def _title(front_lines: Sequence[str]) -> str:
     """Return the title in the front matter, or "" if there is none."""
-    matches = (_FRONT_TITLE.match(line) for line in front_lines)
+    matches = (_FRONT_TITLE.match(line.rstrip()) for line in front_lines)
     title = next((match[1] for match in matches if match), "")
     return title.split(" | ")[0].strip()
 

@@ -43,7 +43,7 @@ MAX_NAMING = 20
 """This many of the best sections are searched for the names of files."""
 MAX_LIMIT = 100
 _GOES_TO_FOLDER = re.compile(r"^\s*cd\s+\S+\s*(?:&&|;)\s*")
-_ITEM_MARK = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
+_ITEM_MARK = re.compile(r"\A\s*+(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 _TOOL_SOURCES = frozenset(
     {QuerySource.TEMPLATE, QuerySource.PATH, QuerySource.KEYS, QuerySource.TOOL_NAME}
 )

@@ -1,0 +1,50 @@
+"""Moving in from other programs: the parts that it takes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from upwell.config import Config, read
+from upwell.ground.errors import ConfigError
+from upwell.memory.library import Library
+from upwell.memory.notes.stm import ShortTerm
+from upwell.migration.base import Server, Setting
+from upwell.migration.moving import MovingIn
+from upwell.setup.additions import SET_HERE, Additions, Key
+
+
+class ConfigFile:
+    """`config.toml`, as settings and servers of another program are written to it."""
+
+    def __init__(self, additions: Additions) -> None:
+        self._additions = additions
+
+    def obstacle(self, item: Setting | Server) -> str:
+        why = self._additions.obstacle(*_addition(item))
+        is_server = isinstance(item, Server) and why == SET_HERE
+        return "a server with this name is already in config.toml" if is_server else why
+
+    def write(self, settings: Sequence[Setting], servers: Sequence[Server]) -> None:
+        items: list[Setting | Server] = [*servers, *settings]
+        self._additions.write([_addition(item) for item in items])
+
+
+def moving_in(config: Config, library: Library, notes: ShortTerm) -> MovingIn:
+    return MovingIn(library, notes, ConfigFile(Additions(config.home.config_file, _mistakes_in)))
+
+
+def _addition(item: Setting | Server) -> tuple[Key, object]:
+    if isinstance(item, Server):
+        return ("server", item.name), item.table
+    return item.key, item.value
+
+
+def _mistakes_in(content: str) -> list[ConfigError]:
+    """The mistakes that upwell would find in this content of `config.toml`."""
+    with TemporaryDirectory(prefix="upwell-") as folder:
+        path = Path(folder, "config.toml")
+        path.write_text(content, encoding="utf-8")
+        mistakes = read(Path(folder), environment={})[1]
+    for mistake in mistakes:
+        mistake.message = mistake.message.replace(str(path), path.name)
+    return mistakes

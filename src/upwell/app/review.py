@@ -1,0 +1,268 @@
+"""Memories that a person may want to remove, each with its reason."""
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from upwell.capture.inbox import Inbox, Proposal
+from upwell.ground.text.format import counted
+from upwell.ground.text.words import jaccard, terms
+from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.types.memory import Memory, Trust
+from upwell.learn.thresholds import Use
+from upwell.memory.library import Library
+from upwell.surface.episodes import lack_of
+from upwell.surface.learning import Learning
+
+MAX_REVIEWED = 20_000
+LEAST_SAID = 3
+"""A memory that agents ignored so often, and never used, is of no use."""
+UNMATCHED_SECONDS = 30 * 86_400.0
+NEARLY_THE_SAME = 0.8
+KEPT_SECONDS = 400 * 86_400.0
+_SHOWN_CHARS = 80
+
+
+class Reason(StrEnum):
+    """The reasons, in the order in which they are asked about."""
+
+    CONTRADICTED = "contradicted"
+    STALE = "stale"
+    USELESS = "useless"
+    DUPLICATE = "duplicate"
+    UNMATCHED = "unmatched"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A memory that is offered for removal. `detail` is the evidence for the reason."""
+
+    memory: Memory
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """The record of the memories. `successors` maps the id of a superseded memory to that of its
+    replacement, `negatives` an id to the weight of bad ratings, and `uses` an id to the verdicts
+    on it, oldest first. `observed_since` is the time of the first verdict on any memory, None if
+    there is no verdict.
+    """
+
+    successors: Mapping[str, str] = field(default_factory=dict)
+    negatives: Mapping[str, float] = field(default_factory=dict)
+    uses: Mapping[str, Sequence[Use]] = field(default_factory=dict)
+    observed_since: float | None = None
+
+
+class Review:
+    """Offers memories for removal and carries the answers out."""
+
+    def __init__(
+        self, library: Library, learning: Learning, ttl_store: TtlStore, inbox: Inbox
+    ) -> None:
+        self._library = library
+        self._learning = learning
+        self._ttl_store = ttl_store
+        self._inbox = inbox
+
+    async def offers(self, project: str | None, reason: Reason | None = None) -> list[Offer]:
+        """The offers among the memories of a project (None: of all), one for each memory, ordered
+        by reason. Offers that a person has declined are not made again.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        every = await self._library.list(project=project, limit=MAX_REVIEWED)
+        memories = [item for item in every if project is None or item.project == project]
+        offers = offers_among(memories, await self._evidence(memories), time.time())
+        declined = {item.key for item in await self._ttl_store.scan(Kind.REVIEWED)}
+        return [
+            offer
+            for offer in offers
+            if reason in (None, offer.reason) and _key(offer) not in declined
+        ]
+
+    async def decline(self, offer: Offer) -> None:
+        """Keep the memory, and do not offer it again for this reason."""
+        await self._ttl_store.put(Kind.REVIEWED, {_key(offer): b""}, ttl_seconds=KEPT_SECONDS)
+
+    async def remove(self, memory: Memory, *, duplicates: bool = False) -> None:
+        """Move the memory to the trash. Sessions do not bring it back, nor, with `duplicates`, its
+        duplicates.
+
+        Raises:
+            StoreError: the store or the inbox failed.
+        """
+        await self._library.delete(memory.id)
+        forget_for_good(self._inbox, memory, duplicates=duplicates)
+
+    async def forget(self, memory_id: str, *, for_good: bool) -> bool:
+        """Move a memory to the trash, or delete it for good, so that sessions do not bring it back.
+        Returns False for an unknown id.
+
+        Raises:
+            UsageError: the memory comes from a file.
+            StoreError: the store or the inbox failed.
+        """
+        memory = await self._library.store.get(memory_id)
+        deleted = await self._library.delete(memory_id, for_good=for_good)
+        if deleted and memory is not None:
+            forget_for_good(self._inbox, memory)
+        return deleted
+
+    async def _evidence(self, memories: Sequence[Memory]) -> Evidence:
+        sightings = await self._learning.verdicts()
+        uses: dict[str, list[Use]] = defaultdict(list)
+        for sighting in sightings:
+            if isinstance(sighting.sample.verdict, Use):
+                uses[sighting.sample.memory].append(sighting.sample.verdict)
+        await self._learning.learned.load_learned()
+        return Evidence(
+            successors=await self._library.store.superseded([item.id for item in memories]),
+            negatives=self._learning.learned.demoted,
+            uses=uses,
+            observed_since=min((sighting.sample.at for sighting in sightings), default=None),
+        )
+
+
+def forget_for_good(inbox: Inbox, memory: Memory, *, duplicates: bool = False) -> None:
+    """Keep a memory that a person removed from being learned again from sessions and commits, and
+    with `duplicates` also the same words and other conclusions for its situation.
+
+    Raises:
+        StoreError: the inbox failed.
+    """
+    if duplicates:
+        inbox.ban([_as_proposal(memory)])
+    if memory.provenance.door == "capture":
+        inbox.settle([memory.id])
+
+
+def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> list[Offer]:
+    """One offer for each memory that has a reason, ordered by reason and age."""
+    texts = {memory.id: memory.text for memory in memories}
+    copies = dict(near_duplicates(memories))
+    later = dict(_overtaken(memories))
+    offers = []
+    for memory in memories:
+        successor = evidence.successors.get(memory.id) or later.get(memory.id)
+        if successor:
+            detail = f"a newer memory says otherwise: {_short(texts.get(successor, successor))}"
+            offers.append(Offer(memory, Reason.CONTRADICTED, detail))
+        elif gone := _gone(memory):
+            offers.append(Offer(memory, Reason.STALE, gone))
+        elif useless := _useless(memory, evidence):
+            offers.append(Offer(memory, Reason.USELESS, useless))
+        elif memory.id in copies:
+            detail = f"nearly the same as {copies[memory.id]}: {_short(texts[copies[memory.id]])}"
+            offers.append(Offer(memory, Reason.DUPLICATE, detail))
+        elif _is_unmatched(memory, evidence, now):
+            detail = "imported more than 30 days ago, and no session has needed it"
+            offers.append(Offer(memory, Reason.UNMATCHED, detail))
+    order = list(Reason)
+    return sorted(
+        offers,
+        key=lambda offer: (order.index(offer.reason), offer.memory.created_at or 0.0),
+    )
+
+
+def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
+    """The ids of memories that say nearly the same as another one of their project, each with the
+    id of that one, which is kept: a standing rule rather than another memory, and the newest.
+
+    Two sets that share 80 % of their words share one of their rarest fifth, so only those are
+    looked up (prefix filtering, Chaudhuri et al. 2006)."""
+    ranked = sorted(memories, key=lambda memory: (memory.pinned, _age(memory)), reverse=True)
+    words = {memory.id: frozenset(terms(memory.text)) for memory in ranked}
+    holding: dict[str, int] = defaultdict(int)
+    for own in words.values():
+        for word in own:
+            holding[word] += 1
+    kept: dict[tuple[str | None, tuple[str, ...], str], list[str]] = defaultdict(list)
+    for memory in ranked:
+        own = words[memory.id]
+        rarest = sorted(own, key=lambda word: (holding[word], word))[: len(own) // 5 + 1]
+        keys = [(memory.project, memory.triggers, word) for word in rarest]
+        others = dict.fromkeys(other for key in keys for other in kept[key])
+        same = next((id for id in others if jaccard(own, words[id]) >= NEARLY_THE_SAME), None)
+        if same is not None:
+            yield memory.id, same
+            continue
+        for key in keys:
+            kept[key].append(memory.id)
+
+
+def _overtaken(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
+    """The episodes that a later one for the same situation overtakes, with its id."""
+    newest: dict[tuple[str | None, str, tuple[str, ...]], Memory] = {}
+    for memory in sorted(memories, key=_age):
+        if not memory.triggers or memory.pinned:
+            continue
+        situation = (memory.project, memory.provenance.tool, memory.triggers)
+        if situation in newest and newest[situation].text != memory.text:
+            yield newest[situation].id, memory.id
+        newest[situation] = memory
+
+
+def _gone(memory: Memory) -> str:
+    """The part of a memory that no longer exists; "" if all does. An episode needs all its files
+    and names, any other memory one of the files that it names."""
+    if memory.project is None or memory.pinned:
+        return ""
+    if not os.path.isdir(memory.project):
+        return f"the folder {memory.project} is gone"
+    if memory.triggers:
+        return lack_of(memory, memory.project)
+    paths = [path for path in memory.paths if not path.startswith(("/", "~", ".."))]
+    if not paths or any(os.path.lexists(os.path.join(memory.project, path)) for path in paths):
+        return ""
+    return f"{', '.join(paths[:3])} {'is' if len(paths) == 1 else 'are'} gone"
+
+
+def _useless(memory: Memory, evidence: Evidence) -> str:
+    if memory.id in evidence.negatives:
+        return "rated not relevant or already known, so it is no longer mentioned"
+    uses = evidence.uses.get(memory.id, ())
+    if memory.pinned or len(uses) < LEAST_SAID or Use.USED in uses:
+        return ""
+    return f"mentioned {counted(len(uses), 'time')} and never used"
+
+
+def _is_unmatched(memory: Memory, evidence: Evidence, now: float) -> bool:
+    """Tell whether an imported memory was never mentioned, though upwell has been at work."""
+    began = evidence.observed_since
+    return (
+        memory.trust is Trust.IMPORTED
+        and not memory.pinned
+        and memory.id not in evidence.uses
+        and began is not None
+        and max(began, _age(memory)) < now - UNMATCHED_SECONDS
+    )
+
+
+def _as_proposal(memory: Memory) -> Proposal:
+    return Proposal(
+        text=memory.text,
+        source=memory.source,
+        why=memory.provenance.tool,
+        triggers=memory.triggers,
+        project=memory.project,
+    )
+
+
+def _age(memory: Memory) -> float:
+    return max(memory.updated_at or 0.0, memory.created_at or 0.0)
+
+
+def _key(offer: Offer) -> str:
+    return f"{offer.reason}:{offer.memory.id}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"

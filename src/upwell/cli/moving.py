@@ -1,0 +1,106 @@
+"""import --from: memories, rules, notes and settings of other programs."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upwell.cli.output import note, say, say_json, table
+from upwell.cli.progress import progress
+from upwell.cli.session import with_app
+from upwell.ground.errors import UsageError
+from upwell.ground.text.format import counted
+
+if TYPE_CHECKING:
+    from upwell.app import App
+    from upwell.memory.documents.recall import Progress
+    from upwell.migration.base import Place, Program
+    from upwell.migration.plan import Plan
+    from upwell.migration.projects import Projects
+
+EVERY_PROJECT = "every project"
+
+
+def import_from(
+    name: str,
+    paths: list[Path],
+    *,
+    projects: list[str],
+    everywhere: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Show what moves in from a program and, unless it is a dry run, take it over."""
+    from upwell.migration.projects import projects_at
+    from upwell.migration.registry import program_named
+
+    program, place = program_named(name), place_of_user()
+    known = projects_at(place, projects, everywhere=everywhere)
+    stores = paths or program.stores(place)
+    if not stores:
+        raise UsageError(
+            f"no {name} on this machine: nothing at {program.usual}",
+            hint=f"give the path: upwell import --from {name} PATH",
+        )
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"cannot import {path}: no such file or folder")
+    with progress(f"importing from {name}") as show:
+        plan = with_app(lambda app: _move(app, program, stores, place, known, show, dry_run))
+    if as_json:
+        say_json(plan.described(dry_run=dry_run))
+    else:
+        _report(plan, dry_run=dry_run)
+
+
+def place_of_user() -> "Place":
+    """Where the user's programs keep their files."""
+    from upwell.config import load
+    from upwell.migration.base import Place
+
+    return Place(Path.home(), load().environment, Path(os.getcwd()))
+
+
+async def _move(
+    app: "App",
+    program: "Program",
+    stores: list[Path],
+    place: "Place",
+    projects: "Projects",
+    show: "Progress",
+    dry_run: bool,
+) -> "Plan":
+    moving = app.moving_in()
+    plan = await moving.plan(program, stores, place, projects)
+    if not dry_run:
+        await moving.carry_out(plan, show)
+        if plan.memories:
+            await app.embeddings.catch_up(show)
+    return plan
+
+
+def _report(plan: "Plan", *, dry_run: bool) -> None:
+    for store in plan.stores:
+        say(f"{plan.program}: {store}")
+    rows = [
+        {"count": count, "kind": kind, "place": place or EVERY_PROJECT}
+        for (kind, place), count in sorted(plan.counts.items())
+    ]
+    if rows:
+        table(("count", "kind", "place"), rows, "")
+    for why, omission in plan.left_out.items():
+        note(f"upwell: left out {omission.count:,}: {why}")
+        for example in omission.examples[:1]:
+            note(f"          for example: {example}")
+    for rule, count in plan.redacted.items():
+        note(f"upwell: {counted(count, 'secret')} masked ({rule})")
+    if plan.changed:
+        note(f"upwell: {counted(plan.changed, 'text')} changed there since the last import")
+    say(_total(plan, dry_run=dry_run))
+
+
+def _total(plan: "Plan", *, dry_run: bool) -> str:
+    if not plan.total:
+        return "nothing to import"
+    if not dry_run:
+        return f"imported {plan.total:,}"
+    return f"would import {plan.total:,}; nothing was written"

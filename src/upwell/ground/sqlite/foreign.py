@@ -1,0 +1,63 @@
+"""Another program's SQLite database, opened for reading only."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from upwell.ground.errors import UsageError
+
+BUSY_TIMEOUT_SECONDS = 8.0
+_HEADER = b"SQLite format 3\0"
+
+
+class ForeignDatabase:
+    """The tables of a database that another program owns. Text that is not UTF-8 is read with
+    replacement characters."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def columns(self, table: str) -> set[str]:
+        """The columns of a table; empty if there is no such table."""
+        rows = self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+        return {name for (name,) in rows}
+
+    def rows(self, statement: str, values: tuple[object, ...] = ()) -> Iterator[dict[str, Any]]:
+        """The rows of a query, each by the names of its columns."""
+        cursor = self._connection.execute(statement, values)
+        names = [column[0] for column in cursor.description]
+        for row in cursor:
+            yield dict(zip(names, row, strict=True))
+
+
+def is_database(path: Path) -> bool:
+    """Does the file begin like a SQLite database?"""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_HEADER)) == _HEADER
+    except OSError:
+        return False
+
+
+@contextmanager
+def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
+    """Open a database of another program. Errors while it is read are converted, too.
+
+    Raises:
+        UsageError: the file is missing, locked, damaged, or lacks an expected column.
+    """
+    address = f"file:{quote(str(path.absolute()))}?mode=ro"
+    try:
+        connection = sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_SECONDS)
+        with closing(connection):
+            connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+            # One transaction: the program may be writing.
+            connection.execute("BEGIN")
+            yield ForeignDatabase(connection)
+    except sqlite3.Error as error:
+        raise UsageError(
+            f"cannot read {path}: {error}", hint="stop the program that writes it, and try again"
+        ) from error

@@ -1,0 +1,164 @@
+"""memtomem-stm, a proxy in front of an agent's MCP servers: the servers behind it.
+
+Its entry in an agent's file runs `memtomem-stm` or `python -m memtomem_stm`, and may name the
+proxy's own file in its environment. There each server has a prefix, which begins the public names
+of its tools (`fs__read_file`); the server keeps it here as its name.
+
+Source: memtomem-stm 0.6 (`cli/proxy`, `proxy/config`).
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from upwell.ground.errors import ConfigError, UsageError
+from upwell.hosts.entries import Entry, is_upwell, read_entry
+from upwell.hosts.installation import Installation
+from upwell.hosts.servers import ServerFile
+
+PROGRAMS = ("memtomem-stm", "memtomem-stm-proxy", "mms")
+MODULE = "memtomem_stm"
+CONFIG_PATH = "MEMTOMEM_STM_PROXY__CONFIG_PATH"
+DEFAULT_PATH = Path(".memtomem", "stm_proxy.json")
+MAX_BYTES = 16_000_000
+_LAUNCHERS = ("uv", "uvx", "run", "tool", "pipx", "--from")
+_NO_PLACEHOLDERS = re.compile(r"(?!)")
+"""The proxy passes values on as they are."""
+_LIMITS = {
+    "compression": "strategy",
+    "max_result_chars": "max_result_chars",
+    "max_result_tokens": "max_result_tokens",
+    "retention_floor": "min_result_retention",
+}
+"""The limits of a server or tool there, and the keys of `compress.*` that they become."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxiedServer:
+    """A server behind the proxy: its entry, and the settings of its tools by their names."""
+
+    entry: Entry
+    tools: Mapping[str, Mapping[str, Any]]
+
+
+def is_memtomem(table: Mapping[str, Any]) -> bool:
+    """Does this server run memtomem-stm, whatever program starts it?"""
+    words = [str(table.get("command", "")), *map(str, table.get("args", ()))]
+    names = [Path(word).name.partition("[")[0].partition("@")[0] for word in words]
+    if ("-m", MODULE) in pairwise(words):
+        return True
+    return names[0] in PROGRAMS or (names[0] in _LAUNCHERS and any(n in PROGRAMS for n in names))
+
+
+def proxy_file(environment: Mapping[str, str], user_folder: Path) -> Path:
+    """The file of the proxy's servers."""
+    named = environment.get(CONFIG_PATH, "")
+    if not named:
+        return user_folder / DEFAULT_PATH
+    inside_home = named.removeprefix("~/")
+    return user_folder / inside_home if inside_home != named else Path(named)
+
+
+def read_proxy(path: Path) -> Mapping[str, Any]:
+    """The content of the proxy's file.
+
+    Raises:
+        UsageError: it cannot be read, or is not a JSON object.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UsageError(f"{path} is larger than {MAX_BYTES:,} bytes")
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {(error.strerror or '').lower()}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read {path}: not JSON") from error
+    if not isinstance(content, Mapping):
+        raise UsageError(f"cannot read {path}: not a JSON object")
+    return content
+
+
+def proxied_servers(content: Mapping[str, Any]) -> list[ProxiedServer]:
+    """The servers behind the proxy; none where it is switched off."""
+    servers = content.get("upstream_servers")
+    if content.get("enabled") is not True or not isinstance(servers, Mapping):
+        return []
+    return [
+        ProxiedServer(_entry(str(name), raw), _tools(raw))
+        for name, raw in servers.items()
+        if isinstance(raw, Mapping) and not is_upwell(raw)
+    ]
+
+
+def servers_behind(
+    table: Mapping[str, Any], environment: Mapping[str, str], user_folder: Path
+) -> list[Entry]:
+    """The servers behind this server, if it is memtomem-stm, its file can be read, and upwell can
+    run all of them; else none."""
+    if not is_memtomem(table):
+        return []
+    own = table.get("env")
+    merged = {**environment, **(own if isinstance(own, Mapping) else {})}
+    try:
+        content = read_proxy(proxy_file(merged, user_folder))
+    except UsageError:
+        return []
+    entries = [server.entry for server in proxied_servers(content)]
+    return entries if all(entry.table for entry in entries) else []
+
+
+def registered_environment(
+    files: Iterable[ServerFile], installation: Installation
+) -> dict[str, str]:
+    """The environment that these agents' files give memtomem-stm; files that cannot be read have
+    none."""
+    environment: dict[str, str] = {}
+    for file in files:
+        try:
+            entries = file.entries(file.path(installation).read_text(encoding="utf-8-sig"))
+        except (OSError, ValueError, ConfigError):
+            continue
+        for entry in entries:
+            if is_memtomem(entry.table):
+                environment |= entry.table.get("env", {})
+    return environment
+
+
+def _entry(name: str, raw: Mapping[str, Any]) -> Entry:
+    prefix = raw.get("prefix")
+    public_name = prefix if isinstance(prefix, str) and prefix else name
+    transport = {"streamable_http": "http"}.get(str(raw.get("transport")), raw.get("transport"))
+    address = {"url": raw.get("url"), "headers": raw.get("headers"), "type": transport}
+    program = {key: raw.get(key) for key in ("command", "args", "env", "cwd")}
+    server = address if raw.get("url") else program
+    entry = read_entry(public_name, server, placeholders=_NO_PLACEHOLDERS)
+    if not entry.table:
+        return entry
+    extra: dict[str, Any] = {"compress": compress_settings(raw)}
+    if raw.get("surfacing_enabled") is False:
+        extra["surface"] = {"enabled": False}
+    seconds = raw.get("call_timeout_seconds")
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool):
+        extra["call_timeout_seconds"] = seconds
+    return Entry(public_name, {**entry.table, **{k: v for k, v in extra.items() if v}})
+
+
+def compress_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of `compress.*` that differ from the default of both programs."""
+    settings = {ours: raw.get(theirs) for theirs, ours in _LIMITS.items()}
+    return {
+        key: value
+        for key, value in settings.items()
+        if isinstance(value, int | float | str) and value not in ("auto", True, False)
+    }
+
+
+def _tools(raw: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    overrides = raw.get("tool_overrides")
+    named: Iterable[Any] = overrides.items() if isinstance(overrides, Mapping) else ()
+    tools = {str(name): compress_settings(it) for name, it in named if isinstance(it, Mapping)}
+    return {name: settings for name, settings in tools.items() if settings}

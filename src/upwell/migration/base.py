@@ -1,0 +1,223 @@
+"""The contract of moving in: a program that upwell can take memories over from.
+
+A program reads its own store and yields items. `migration/moving.py` decides what becomes of them.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from upwell.ground.errors import UsageError
+from upwell.ground.types.memory import Memory, Provenance, Trust
+from upwell.memory.notes.stm import Entry
+from upwell.memory.records import is_text, moment, namespace
+
+MAX_FILE_BYTES = 64_000_000
+MAX_PATHS = 50
+_MILLISECONDS = 100_000_000_000
+"""A time above this is in milliseconds: in seconds it would be in the year 5138."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where programs keep their files: the home folder of the user, the environment, and the
+    working directory."""
+
+    user_folder: Path
+    environment: Mapping[str, str]
+    folder: Path
+
+    def folder_named(self, variable: str, usual: str) -> Path:
+        """The folder that an environment variable names, else `usual` in the home folder."""
+        named = self.environment.get(variable, "")
+        return Path(named).expanduser() if named else self.user_folder / usual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A memory of another program. `project_name` is the name of its project where the program
+    stores a name and no path."""
+
+    memory: Memory
+    project_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A note for `stm.json`. `project` is the absolute root of its project, None for every
+    project."""
+
+    entry: Entry
+    project: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of upwell, by the parts of its key, and the name that it had."""
+
+    key: tuple[str, ...]
+    value: Any
+    original: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """An MCP server for the gateway. `table` is the content of `[server.NAME]`."""
+
+    name: str
+    table: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something that is not taken over: the reason, and an example of it."""
+
+    why: str
+    example: str = ""
+    count: int = 1
+
+
+Item = Record | Note | Setting | Server | LeftOut
+
+
+class Program(Protocol):
+    """A program that memories can be taken over from."""
+
+    @property
+    def name(self) -> str:
+        """Its name for `--from`."""
+        ...
+
+    @property
+    def usual(self) -> str:
+        """Where it keeps its memories, in words, for messages."""
+        ...
+
+    def stores(self, place: Place) -> list[Path]:
+        """Its stores on this machine; empty without one."""
+        ...
+
+    def read(self, path: Path, place: Place) -> Iterator[Item]:
+        """Everything in a store.
+
+        Raises:
+            UsageError: the file is not a store of this program, or cannot be read.
+        """
+        ...
+
+
+def record(
+    program: str,
+    record_id: str,
+    text: str,
+    *,
+    kind: str = "",
+    tags: Sequence[str] = (),
+    paths: Sequence[str] = (),
+    created_at: object = None,
+    updated_at: object = None,
+    project: str | None = None,
+    project_name: str = "",
+    session: str = "",
+) -> Record:
+    """A memory with its provenance: the program, its id there and its times. Its id here is the
+    same at every import. A kind that is not a valid namespace becomes a tag."""
+    name, extra_tags = _namespace(kind)
+    identity = json.dumps([program, record_id])
+    memory = Memory(
+        text=text.strip(),
+        id="m" + hashlib.sha256(identity.encode()).hexdigest()[:19],
+        namespace=name,
+        tags=tuple(dict.fromkeys(tag for tag in (*tags, *extra_tags) if tag.strip())),
+        paths=tuple(dict.fromkeys(path for path in paths if path.strip()))[:MAX_PATHS],
+        project=project,
+        source=f"{program}:{record_id}",
+        provenance=Provenance(door="import", server=program, session=session),
+        trust=Trust.IMPORTED,
+        created_at=time_of(created_at),
+        updated_at=time_of(updated_at),
+    )
+    return Record(memory=memory, project_name=project_name)
+
+
+def standing_rule(kept: Record, scope: Sequence[str] = ()) -> Record:
+    """The same memory as a standing rule; without a scope it opens every session."""
+    return replace(kept, memory=replace(kept.memory, pinned=True, triggers=tuple(scope)))
+
+
+def _namespace(kind: str) -> tuple[str, tuple[str, ...]]:
+    try:
+        return namespace(kind), ()
+    except UsageError:
+        return namespace(""), (kind,)
+
+
+def time_of(value: object) -> float | None:
+    """Epoch seconds from seconds, milliseconds or ISO 8601; None for anything else."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > _MILLISECONDS:
+        value = value / 1000
+    try:
+        return moment(value)
+    except UsageError:
+        return None
+
+
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        UsageError: it is missing, too large, or not UTF-8.
+    """
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise UsageError(f"cannot read {path}: it is larger than {MAX_FILE_BYTES:,} bytes")
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {(error.strerror or '').lower()}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {path}: not UTF-8 (byte {error.start})") from error
+
+
+def read_json(path: Path) -> Any:
+    """The JSON in a file.
+
+    Raises:
+        UsageError: it is missing, too large, or not JSON.
+    """
+    return parsed(read_text(path), path)
+
+
+def parsed(text: str, path: Path) -> Any:
+    """The JSON in `text`, which stood in `path`.
+
+    Raises:
+        UsageError: it is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise UsageError(f"cannot read {path}: nested too deeply") from error
+    except ValueError as error:
+        raise UsageError(f"cannot read {path}: not JSON: {error}") from error
+
+
+def texts(value: object) -> list[str]:
+    """The texts of a list, of a JSON list in a text, or of a text with commas."""
+    if isinstance(value, str):
+        stripped = value.strip()
+        if stripped.startswith("["):
+            try:
+                return texts(json.loads(stripped))
+            except (ValueError, RecursionError):
+                pass
+        return [part.strip() for part in stripped.split(",") if part.strip()]
+    parts = value if isinstance(value, list) else []
+    return [part.strip() for part in parts if isinstance(part, str) and part.strip()]
+
+
+def string(value: object) -> str:
+    """A text that can be stored; "" for anything else."""
+    return value if isinstance(value, str) and is_text(value) else ""

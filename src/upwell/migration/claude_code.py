@@ -1,0 +1,148 @@
+"""Claude Code: its own memory files, `~/.claude/projects/PROJECT/memory/*.md`.
+
+Each file holds one memory, with a description and a type in its front matter. `MEMORY.md` is a list
+of links to them, or holds memories itself; Claude Code loads it into each session. `PROJECT` is the
+path of the folder with `-` for most characters; the transcripts beside it hold the path itself.
+`CLAUDE.md` stays out, because Claude Code loads it by itself.
+
+Sources: Claude Code 2.1 (its documentation of memory; the layout is not documented).
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from upwell.ground.errors import UsageError
+from upwell.ground.project import project_of
+from upwell.migration.base import Item, LeftOut, Place, Record, read_text, record, texts
+from upwell.migration.front_matter import field, front_and_body
+
+INDEX = "MEMORY.md"
+MAX_LINES_READ = 200
+MAX_LINE_CHARS = 1_000_000
+_KINDS = {
+    "feedback": "patterns",
+    "user": "context",
+    "project": "context",
+    "reference": "context",
+}
+_LINK = re.compile(r"\[[^\]]{1,200}\]\([^)\s]{1,200}\.md\)")
+_BULLET = "-*•"
+
+
+class ClaudeCode:
+    name = "claude-code"
+    usual = "~/.claude/projects/*/memory"
+
+    def stores(self, place: Place) -> list[Path]:
+        root = place.folder_named("CLAUDE_CONFIG_DIR", ".claude") / "projects"
+        return sorted(folder for folder in root.glob("*/memory") if any(folder.glob("*.md")))
+
+    def read(self, path: Path, place: Place) -> Iterator[Item]:
+        folder = path if path.is_dir() else path.parent
+        files = [path] if path.is_file() else sorted(folder.glob("**/*.md"))
+        if not files:
+            raise UsageError(
+                f"{path} has no memory files of Claude Code", hint=f"usually {self.usual}"
+            )
+        project = _project(folder)
+        for file in files:
+            try:
+                yield from _memories(file, project)
+            except UsageError as error:
+                yield LeftOut(error.message, str(file))
+
+
+def _memories(file: Path, project: str) -> Iterator[Item]:
+    text = read_text(file)
+    if file.name == INDEX:
+        yield from _of_index(file, text, project)
+        return
+    fields, body = front_and_body(text)
+    description = field(fields, "description")
+    parts = [] if description and description in body else [description]
+    kind = field(fields, "type", "metadata.type")
+    yield _record(
+        file,
+        file.name,
+        "\n".join(filter(None, (*parts, body.strip()))),
+        project,
+        kind=_KINDS.get(kind, kind or "context"),
+        tags=[kind, *texts(fields.get("tags"))],
+        session=field(fields, "originsessionid", "metadata.originsessionid"),
+    )
+
+
+def _of_index(file: Path, text: str, project: str) -> Iterator[Item]:
+    """The entries of the index that are memories: each item of a list, without links to files."""
+    section = ""
+    for line in text.splitlines():
+        bare = line.strip()
+        if bare.startswith("#"):
+            section = bare.lstrip("# ")
+        elif _LINK.search(bare):
+            yield LeftOut("a line of the index", bare)
+        elif bare[:1] in _BULLET and bare.lstrip(f"{_BULLET} "):
+            said = bare.lstrip(f"{_BULLET} ")
+            told = f"{section}: {said}" if section else said
+            yield _record(file, f"{INDEX}#{said}", told, project, kind="context", tags=[])
+        elif bare:
+            yield LeftOut("a line of the index", bare)
+
+
+def _record(
+    file: Path,
+    name: str,
+    text: str,
+    project: str,
+    *,
+    kind: str,
+    tags: list[str],
+    session: str = "",
+) -> Record:
+    slug = file.parent.parent.name
+    known = project if project.startswith("/") else None
+    return record(
+        ClaudeCode.name,
+        f"{slug}/{name}",
+        text,
+        kind=kind,
+        tags=tags,
+        created_at=file.stat().st_mtime,
+        project=known,
+        project_name="" if known else project,
+        session=session,
+    )
+
+
+def _project(folder: Path) -> str:
+    """The project's path as a transcript beside the memory states it, else the name of the
+    folder, which `--project` can give a path."""
+    for transcript in sorted(folder.parent.glob("*.jsonl")):
+        if cwd := _cwd(transcript):
+            return project_of(cwd) or cwd
+    return folder.parent.name
+
+
+def _cwd(transcript: Path) -> str:
+    try:
+        with transcript.open(encoding="utf-8", errors="replace") as file:
+            for _ in range(MAX_LINES_READ):
+                line = file.readline(MAX_LINE_CHARS)
+                if '"cwd"' in line and (cwd := _named_folder(line)):
+                    return cwd
+                if not line:
+                    break
+    except OSError:
+        pass
+    return ""
+
+
+def _named_folder(line: str) -> str:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return ""
+    cwd = entry.get("cwd") if isinstance(entry, dict) else None
+    return cwd if isinstance(cwd, str) and cwd.startswith("/") else ""

@@ -1,0 +1,123 @@
+"""Cursor: the rules of a project, `.cursor/rules/*.mdc`, and the older `.cursorrules`.
+
+A rule that always applies becomes a standing rule, and one with globs a standing rule for these
+files. Any other rule is only there when the agent asks for it or the user names it: it becomes a
+memory, found by its description. Rules in the folder of a part of the project hold in that folder.
+
+Sources: Cursor's documentation of rules; its front matter is not YAML.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from upwell.ground.errors import UsageError
+from upwell.ground.project import project_of, repository_of
+from upwell.migration.base import Item, LeftOut, Place, read_text, record, standing_rule
+from upwell.migration.front_matter import Fields, field, front_and_body, items
+from upwell.surface.scopes import checked_scope
+
+MAX_PATTERNS = 32
+MAX_FOLDERS = 20_000
+_RULES = Path(".cursor", "rules")
+_LEGACY = ".cursorrules"
+_SKIPPED = {".git", "node_modules", ".venv", "venv", "target", "dist", "build"}
+
+
+class CursorRules:
+    name = "cursor-rules"
+    usual = ".cursor/rules/*.mdc of this project"
+
+    def stores(self, place: Place) -> list[Path]:
+        root = Path(repository_of(str(place.folder)) or place.folder)
+        return [root] if any(_files(root)) else []
+
+    def read(self, path: Path, place: Place) -> Iterator[Item]:
+        root = _root(path)
+        files = [path] if path.is_file() else sorted(_files(path))
+        if not files:
+            raise UsageError(f"{path} has no rules of Cursor", hint=f"usually {self.usual}")
+        for file in files:
+            try:
+                yield _rule(file, root)
+            except UsageError as error:
+                yield LeftOut(error.message, str(file))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files of rules in a folder and in all folders below it."""
+    if folder.parts[-2:] == _RULES.parts:
+        yield from folder.rglob("*.mdc")
+        return
+    for number, (name, folders, files) in enumerate(os.walk(folder)):
+        if number > MAX_FOLDERS:
+            return
+        if _LEGACY in files:
+            yield Path(name, _LEGACY)
+        if ".cursor" in folders:
+            yield from Path(name, _RULES).rglob("*.mdc")
+        folders[:] = [inner for inner in folders if inner not in _SKIPPED and inner != ".cursor"]
+
+
+def _root(path: Path) -> Path:
+    """The project of a file or folder of rules."""
+    absolute = path.resolve()
+    parts = absolute.parts
+    if ".cursor" in parts:
+        absolute = Path(*parts[: parts.index(".cursor")])
+    elif absolute.is_file():
+        absolute = absolute.parent
+    return Path(project_of(str(absolute)) or absolute)
+
+
+def _rule(file: Path, root: Path) -> Item:
+    absolute = file.resolve()
+    source = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else str(file)
+    fields, body = front_and_body(read_text(file))
+    text = "\n".join(filter(None, (_described(fields, body), body.strip())))
+    kept = record(
+        CursorRules.name,
+        f"{root}/{source}",
+        text,
+        kind="patterns",
+        tags=["cursor-rule"],
+        created_at=absolute.stat().st_mtime,
+        project=str(root),
+    )
+    folder = source.partition(".cursor/")[0] if ".cursor/" in source else ""
+    always = file.name == _LEGACY or field(fields, "alwaysapply").lower() == "true"
+    globs = [] if always else items(fields, "globs")
+    if not always and not globs:
+        return kept
+    patterns = [f"{folder}{glob}" for glob in globs] or ([f"{folder}**"] if folder else [])
+    return standing_rule(kept, _scope(patterns))
+
+
+def _described(fields: Fields, body: str) -> str:
+    """The description, unless the rule itself says the same."""
+    description = field(fields, "description")
+    return "" if description and description in body else description
+
+
+def _scope(globs: list[str]) -> tuple[str, ...]:
+    patterns = [pattern for glob in globs for pattern in _without_braces(glob)]
+    return checked_scope(patterns[:MAX_PATTERNS], ()).triggers()
+
+
+def _without_braces(glob: str) -> list[str]:
+    """`*.{js,ts}` as `*.js` and `*.ts`."""
+    patterns = [glob]
+    while len(patterns) <= MAX_PATTERNS:
+        pattern = next((item for item in patterns if _has_braces(item)), None)
+        if pattern is None:
+            break
+        start, end = pattern.index("{"), pattern.index("}")
+        at = patterns.index(pattern)
+        choices = pattern[start + 1 : end].split(",")
+        patterns[at : at + 1] = [f"{pattern[:start]}{it}{pattern[end + 1 :]}" for it in choices]
+    return patterns
+
+
+def _has_braces(glob: str) -> bool:
+    start = glob.find("{")
+    return start >= 0 and glob.find("}") > start

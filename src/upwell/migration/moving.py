@@ -1,0 +1,237 @@
+"""Moving in: what a program has becomes a plan, and a plan becomes memories, notes and settings.
+
+A memory has the same id at every import, so it is imported once. A text that the program changed
+replaces the earlier one. A text that the project has already, and a memory that the user deleted
+here, are left out.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from upwell.ground.errors import UsageError
+from upwell.ground.secrets.redact import redact
+from upwell.ground.types.memory import Memory, Trust
+from upwell.memory.library import Library, masked
+from upwell.memory.notes.file import Origin
+from upwell.memory.notes.stm import Entry, ShortTerm
+from upwell.memory.records import check, content_hash, memory_of
+from upwell.memory.transfer import exported
+from upwell.migration.base import (
+    Item,
+    LeftOut,
+    Note,
+    Place,
+    Program,
+    Record,
+    Server,
+    Setting,
+)
+from upwell.migration.plan import Plan
+from upwell.migration.projects import Projects
+from upwell.surface.scopes import PAUSED
+
+BATCH = 1_000
+MAX_TRASH = 100_000
+EMPTY = "empty"
+HERE = "already here"
+DELETED = "deleted here before; `upwell restore ID` brings it back"
+SAME_TEXT = "the same text is already here"
+
+Progress = Callable[[int, int], None]
+
+
+class Configuration(Protocol):
+    """The configuration that settings and servers are written to."""
+
+    def obstacle(self, item: Setting | Server) -> str:
+        """Why this setting or server is not written; "" if it can be."""
+        ...
+
+    def write(self, settings: Sequence[Setting], servers: Sequence[Server]) -> None:
+        """Write them all.
+
+        Raises:
+            ConfigError, StoreUnwritable: nothing was written.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Present:
+    """The memories that are here already: each by its id, the ids in the trash, and the texts of
+    each project."""
+
+    memories: dict[str, Memory]
+    deleted: set[str]
+    texts: set[tuple[str | None, str]]
+
+
+class MovingIn:
+    """Plans an import from another program, and carries it out."""
+
+    def __init__(self, library: Library, notes: ShortTerm, configuration: Configuration) -> None:
+        self._library = library
+        self._notes = notes
+        self._configuration = configuration
+
+    async def plan(
+        self, program: Program, stores: Sequence[Path], place: Place, projects: Projects
+    ) -> Plan:
+        """Read the stores of a program. Writes nothing.
+
+        Raises:
+            UsageError: a store cannot be read.
+            StoreError: the memory here cannot be read.
+        """
+        plan = Plan(program.name, list(map(str, stores)), notes_file=str(self._notes.path))
+        items = await asyncio.to_thread(_read, program, stores, place)
+        records = [_placed(item, projects) for item in items if isinstance(item, Record)]
+        self._add_memories(plan, records, await self._present(records))
+        self._add_notes(plan, [item for item in items if isinstance(item, Note)])
+        for item in items:
+            if isinstance(item, LeftOut):
+                plan.leave_out(item)
+            elif isinstance(item, Setting | Server):
+                self._add_configuration(plan, item)
+        return plan
+
+    async def carry_out(self, plan: Plan, progress: Progress) -> None:
+        """Write everything in the plan.
+
+        Raises:
+            StoreError, ConfigError: writing failed; the next run continues.
+        """
+        total = len(plan.memories)
+        for start in range(0, total, BATCH):
+            batch = plan.memories[start : start + BATCH]
+            await self._library.add_many(batch)
+            progress(start + len(batch), total)
+        if plan.notes:
+            await asyncio.to_thread(self._notes.take_over, _with_origins(plan))
+        if plan.settings or plan.servers:
+            self._configuration.write(plan.settings, plan.servers)
+
+    async def _present(self, records: Sequence[Memory | LeftOut]) -> _Present:
+        ids = {memory.id for memory in records if isinstance(memory, Memory)}
+        present = _Present({}, set(), set())
+        if not ids:
+            return present
+        async for memory in exported(self._library):
+            if memory.id in ids:
+                present.memories[memory.id] = memory
+            present.texts.add((memory.project, memory.content_hash))
+        trash = await self._library.store.trash(limit=MAX_TRASH)
+        present.deleted.update(memory.id for memory in trash)
+        return present
+
+    def _add_memories(
+        self, plan: Plan, records: Iterable[Memory | LeftOut], present: _Present
+    ) -> None:
+        for memory in records:
+            item = memory if isinstance(memory, LeftOut) else _checked(memory)
+            if isinstance(item, LeftOut):
+                plan.leave_out(item)
+                continue
+            ready, secrets = item
+            known = present.memories.get(ready.id)
+            text = (ready.project, content_hash(ready.text))
+            if why := _obstacle(ready, known, text, present):
+                plan.leave_out(LeftOut(why, ready.text))
+                continue
+            present.texts.add(text)
+            plan.memories.append(_renewed(ready, known) if known else ready)
+            plan.changed += known is not None
+            plan.redacted.update(secrets)
+
+    def _add_notes(self, plan: Plan, notes: Sequence[Note]) -> None:
+        present = {entry.id: entry.content for entry in self._notes.entries()} if notes else {}
+        contents = set(present.values())
+        for note in notes:
+            content, secrets = redact(note.entry.content)
+            if why := self._obstacle_to(note, content, present, contents):
+                plan.leave_out(LeftOut(why, content or note.entry.id))
+                continue
+            present[note.entry.id] = content
+            contents.add(content)
+            plan.notes.append(note)
+            plan.redacted.update(secrets)
+
+    def _obstacle_to(
+        self, note: Note, content: str, present: Mapping[str, str], contents: set[str]
+    ) -> str:
+        """Why a note is not imported; "" if it is."""
+        if not content.strip():
+            return EMPTY
+        if not self._notes.takes_from(note.project):
+            return f"of another project: import it in {note.project}"
+        if note.entry.id in present:
+            return HERE
+        return SAME_TEXT if content in contents else ""
+
+    def _add_configuration(self, plan: Plan, item: Setting | Server) -> None:
+        name = item.original if isinstance(item, Setting) else item.name
+        if why := self._configuration.obstacle(item):
+            plan.leave_out(LeftOut(why, name))
+        elif isinstance(item, Setting):
+            plan.settings.append(item)
+        else:
+            plan.servers.append(item)
+
+
+def _with_origins(plan: Plan) -> list[tuple[Entry, Origin]]:
+    return [
+        (
+            note.entry,
+            Origin(project=note.project, trust=Trust.IMPORTED, program=plan.program),
+        )
+        for note in plan.notes
+    ]
+
+
+def _read(program: Program, stores: Sequence[Path], place: Place) -> list[Item]:
+    return [item for store in stores for item in program.read(store, place)]
+
+
+def _placed(record: Record, projects: Projects) -> Memory | LeftOut:
+    """The memory in its project, with files relative to it."""
+    memory = record.memory
+    if record.project_name:
+        project, why = projects.place(record.project_name)
+        if why:
+            return LeftOut(why, memory.text)
+        memory = replace(memory, project=project)
+    if memory.project:
+        inside = f"{memory.project}/"
+        memory = replace(memory, paths=tuple(path.removeprefix(inside) for path in memory.paths))
+    return memory
+
+
+def _checked(memory: Memory) -> tuple[Memory, tuple[str, ...]] | LeftOut:
+    """The memory as it would be stored, and the rules that masked secrets in it."""
+    if not memory.text.strip():
+        return LeftOut(EMPTY, memory.source)
+    try:
+        complete = memory_of(memory)
+        check(complete)
+    except UsageError as error:
+        return LeftOut(error.message, memory.source)
+    return masked(complete)
+
+
+def _obstacle(
+    memory: Memory, known: Memory | None, text: tuple[str | None, str], present: _Present
+) -> str:
+    """Why a memory is not imported; "" if it is."""
+    if memory.id in present.deleted:
+        return DELETED
+    if known is not None and known.content_hash == text[1]:
+        return HERE
+    return SAME_TEXT if text in present.texts else ""
+
+
+def _renewed(memory: Memory, known: Memory) -> Memory:
+    """A new text of a memory that is here. A rule that was paused stays so."""
+    return replace(memory, tags=(*memory.tags, PAUSED)) if PAUSED in known.tags else memory

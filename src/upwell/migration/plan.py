@@ -1,0 +1,88 @@
+"""The plan of moving in: everything that would be taken over, and everything that would not."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from upwell.ground.secrets.redact import redact
+from upwell.ground.types.memory import Memory
+from upwell.migration.base import LeftOut, Note, Server, Setting
+
+MAX_EXAMPLES = 5
+MAX_EXAMPLE_CHARS = 80
+STANDING_RULE = "standing rule"
+
+
+@dataclass(slots=True)
+class Omission:
+    """The number of things left out for one reason, and some of them."""
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Plan:
+    """`redacted` counts the masked secrets by rule; `changed` the memories that replace an earlier
+    text of the same program; `notes_file` is the file for the notes."""
+
+    program: str
+    stores: list[str]
+    notes_file: str = ""
+    memories: list[Memory] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    settings: list[Setting] = field(default_factory=list)
+    servers: list[Server] = field(default_factory=list)
+    changed: int = 0
+    left_out: dict[str, Omission] = field(default_factory=dict)
+    redacted: Counter[str] = field(default_factory=Counter)
+
+    def leave_out(self, item: LeftOut) -> None:
+        omission = self.left_out.setdefault(redact(item.why)[0], Omission())
+        omission.count += item.count
+        if item.example and len(omission.examples) < MAX_EXAMPLES:
+            example = " ".join(redact(item.example)[0].split())
+            omission.examples.append(example[:MAX_EXAMPLE_CHARS])
+
+    @property
+    def total(self) -> int:
+        """The number of things to take over."""
+        return sum(self.counts.values())
+
+    @property
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """Kind and place → number of things to take over."""
+        counts = Counter((kind_of(memory), memory.project or "") for memory in self.memories)
+        for kind, items in (
+            ("note", self.notes),
+            ("setting", self.settings),
+            ("server", self.servers),
+        ):
+            if items:
+                counts[kind, self.notes_file if kind == "note" else "config.toml"] = len(items)
+        return counts
+
+    def described(self, *, dry_run: bool) -> dict[str, Any]:
+        """The plan as JSON."""
+        return {
+            "program": self.program,
+            "stores": self.stores,
+            "dry_run": dry_run,
+            "total": self.total,
+            "changed": self.changed,
+            "imported": [
+                {"kind": kind, "place": place, "count": count}
+                for (kind, place), count in sorted(self.counts.items())
+            ],
+            "left_out": [
+                {"why": why, "count": omission.count, "examples": omission.examples}
+                for why, omission in self.left_out.items()
+            ],
+            "redacted": dict(self.redacted),
+        }
+
+
+def kind_of(memory: Memory) -> str:
+    """The name of a memory's kind in the report."""
+    return STANDING_RULE if memory.pinned else memory.namespace

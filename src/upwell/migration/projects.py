@@ -1,0 +1,89 @@
+"""The project of a memory whose program stores only the project's name."""
+
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeGuard
+
+from upwell.ground.errors import UsageError
+from upwell.ground.project import project_of, repository_of
+from upwell.migration.base import Place, read_text
+
+NO_PROJECT = ("", "unknown-project", "default")
+
+
+@dataclass(frozen=True, slots=True)
+class Projects:
+    """The folders of projects by name. `given` comes from the user, `known` are the folders that
+    the machine knows, by their last part. With `everywhere`, a name without a folder means every
+    project."""
+
+    given: Mapping[str, str] = field(default_factory=dict)
+    known: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    everywhere: bool = False
+
+    def place(self, name: str) -> tuple[str | None, str]:
+        """The folder of the project called `name`, and "" or the reason why it has none. A
+        memory without a project belongs to every project, which is None."""
+        if name in NO_PROJECT:
+            return None, ""
+        # claude-mem names a worktree after its repository: `shop/fix-prices`.
+        for part in dict.fromkeys((name, name.split("/")[0])):
+            if part in self.given:
+                return self.given[part], ""
+            if len(folders := self.known.get(part, ())) == 1:
+                return folders[0], ""
+        if self.everywhere:
+            return None, ""
+        folders = self.known.get(name, ())
+        count = f"{len(folders)} folders are called" if folders else "no known folder is called"
+        return None, f"{count} {name}: give --project {name}=FOLDER, or --everywhere"
+
+
+def projects_at(place: Place, given: Iterable[str] = (), *, everywhere: bool = False) -> Projects:
+    """The projects that the user named as NAME=FOLDER, the repository of the working directory, and
+    the folders in which Claude Code has worked.
+
+    Raises:
+        UsageError: an item of `given` is not NAME=FOLDER.
+    """
+    known: dict[str, dict[str, None]] = defaultdict(dict)
+    for folder in (repository_of(str(place.folder)), *_folders_of_claude(place)):
+        if folder and os.path.isdir(folder):
+            root = project_of(folder) or folder
+            known[os.path.basename(root)].setdefault(root)
+            # Claude Code names its own folder for a project like this.
+            known[re.sub("[^a-zA-Z0-9]", "-", folder)].setdefault(root)
+    return Projects(
+        given=dict(map(_given, given)),
+        known={name: tuple(roots) for name, roots in known.items()},
+        everywhere=everywhere,
+    )
+
+
+def _folders_of_claude(place: Place) -> list[str]:
+    """The folders that Claude Code lists in its own file, `~/.claude.json`."""
+    try:
+        listed = json.loads(read_text(place.folder_named("CLAUDE_CONFIG_DIR", "") / ".claude.json"))
+    except (UsageError, ValueError, RecursionError):
+        return []
+    projects = listed.get("projects") if isinstance(listed, dict) else None
+    return [name for name in projects if name.startswith("/")] if _is_table(projects) else []
+
+
+def _is_table(value: object) -> TypeGuard[dict[str, object]]:
+    return isinstance(value, dict)
+
+
+def _given(item: str) -> tuple[str, str]:
+    name, _, folder = item.partition("=")
+    path = Path(folder).expanduser()
+    if not name or not folder or not path.is_dir():
+        raise UsageError(
+            f"--project {item!r} does not name a folder", hint="for example --project shop=~/shop"
+        )
+    return name, project_of(str(path.resolve())) or ""

@@ -1,0 +1,38 @@
+"""The programs that upwell can take over from."""
+
+from difflib import get_close_matches
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
+
+from upwell.ground.errors import UsageError
+
+if TYPE_CHECKING:
+    from upwell.migration.base import Program
+
+PROGRAMS: dict[str, str] = {
+    "claude-mem": "upwell.migration.claude_mem:ClaudeMem",
+    "basic-memory": "upwell.migration.basic_memory:BasicMemory",
+    "mem0": "upwell.migration.mem0:Mem0",
+    "mcp-memory-service": "upwell.migration.mcp_memory_service:McpMemoryService",
+    "claude-code": "upwell.migration.claude_code:ClaudeCode",
+    "cursor-rules": "upwell.migration.cursor_rules:CursorRules",
+    "memtomem-stm": "upwell.migration.memtomem_stm:MemtomemStm",
+    "gemini-stm": "upwell.migration.gemini_stm:GeminiStm",
+}
+"""Name → class, written `module:class`. Add a program by writing its file and a line here."""
+
+
+def program_named(name: str) -> "Program":
+    """The program with this name.
+
+    Raises:
+        UsageError: none has it; the hint suggests the nearest name.
+    """
+    if name not in PROGRAMS:
+        nearest = get_close_matches(name.lower(), PROGRAMS, 1, 0.5)
+        hint = f"did you mean {nearest[0]}? " if nearest else ""
+        raise UsageError(
+            f"upwell cannot import from {name!r}", hint=f"{hint}known: {', '.join(PROGRAMS)}"
+        )
+    program: Program = resolve_name(PROGRAMS[name])()
+    return program

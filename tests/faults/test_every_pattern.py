@@ -1,0 +1,90 @@
+"""Every pattern of the code takes linear time on the texts that cost it most."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from tests.faults.patterns import Found, all_patterns, attacks, run
+from upwell.compress.json.tree import parse
+
+SCREENED = 8_000
+QUICK_SECONDS = 0.003
+CHARS = (100_000, 200_000)
+MOST_SECONDS = 1.5
+ENOUGH = 3.0
+DRIVEN: dict[str, Callable[[Any], object]] = {"upwell.compress.json.read:ITEM": parse}
+"""Patterns whose loop ends at the first empty match: they are tested through their caller."""
+
+
+class _Late(Exception):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def _alarm() -> Iterator[None]:
+    """Let an alarm end a match: `re` looks at signals while it backtracks."""
+
+    def late(_number: int, _frame: FrameType | None) -> None:
+        raise _Late
+
+    before = signal.signal(signal.SIGALRM, late)
+    yield
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_patterns_are_found_where_they_hide() -> None:
+    places = {found.place for found in all_patterns()}
+    assert len(places) > 280
+    assert "upwell.ground.text.kind:_CODE" in places
+    assert any("[" in place for place in places)
+    assert any("()" in place for place in places)
+    assert any(place.startswith("memory/documents/sections/links.py") for place in places)
+
+
+@pytest.mark.parametrize("source", [r"(?:a|aa)+b", r"\s*x$", r"<b>.*?</b>", r"(?:.*\r?\n)*?-"])
+def test_a_pattern_that_is_not_linear_is_found(source: str) -> None:
+    import re
+
+    assert _faults(Found("sample", re.compile(source), {"search"}))
+
+
+@pytest.mark.slow
+def test_every_pattern_is_linear() -> None:
+    slow = {found.place: faults for found in all_patterns() if (faults := _faults(found))}
+    assert slow == {}
+
+
+def _faults(found: Found) -> list[str]:
+    """The first attack for each method that takes more than linear time."""
+    faults = []
+    for method in sorted(found.methods):
+        use = DRIVEN.get(found.place) or _used(found.pattern, method)
+        for text in attacks(found.pattern):
+            if _seconds(use, text(SCREENED)) < QUICK_SECONDS:
+                continue
+            half, whole = (min(_seconds(use, text(size)) for _ in range(2)) for size in CHARS)
+            if whole > MOST_SECONDS or whole / half > ENOUGH:
+                faults.append(f"{method}: {text.__doc__}: {half:.3f} s, then {whole:.3f} s")
+                break
+    return faults
+
+
+def _used(pattern: Any, method: str) -> Callable[[Any], object]:
+    return lambda text: run(pattern, method, text)
+
+
+def _seconds(use: Callable[[Any], object], text: Any) -> float:
+    """CPU seconds of one use, up to two."""
+    signal.setitimer(signal.ITIMER_REAL, 2.0)
+    began = time.process_time()
+    try:
+        use(text)
+    except _Late:
+        return 2.0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return time.process_time() - began
