@@ -53,6 +53,7 @@ class Cluster:
         self._run("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop")
 
     def remove(self) -> None:
+        atexit.unregister(self.remove)
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 

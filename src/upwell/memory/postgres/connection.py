@@ -65,7 +65,7 @@ class Postgres:
     """The connections of this process to one database. Opened at the first use."""
 
     def __init__(self, url: str, *, size: int = MAX_CONNECTIONS) -> None:
-        self._url = url
+        self.url = url
         self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
             url,
             min_size=0,
@@ -127,7 +127,7 @@ class Postgres:
             return
         async with self._opening:
             if not self._is_open:
-                await migrate(self._url)
+                await migrate(self.url)
                 await self._pool.open()
                 self._is_open = True
 
