@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Timer
 
 from upwell.capture.inbox import WHY_COMMIT, Proposal
-from upwell.capture.rules import gives_reasons
+from upwell.capture.reasons import gives_reasons
 from upwell.ground.errors import UsageError
 from upwell.ground.project import repository_of
 from upwell.ground.secrets.redact import redact
