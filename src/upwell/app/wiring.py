@@ -311,7 +311,7 @@ class App:
         )
 
     def _asking(self) -> AgentAsking | None:
-        """Asks the agent to keep what a turn found out, where the user wants that."""
+        """Asks the agent to keep the findings of a turn, if the user wants that."""
         if not self.config.capture.ask_agent:
             return None
         return AgentAsking(
@@ -337,7 +337,7 @@ class App:
         )
 
     def moving_in(self) -> "MovingIn":
-        """Takes over what other programs have."""
+        """Takes over the memories, notes and settings of other programs."""
         from upwell.app.moving_in import moving_in
 
         return moving_in(self.config, self.memory, self.notes)
