@@ -14,6 +14,7 @@ FLOORS = [
     {"compress", "memory", "learn", "usage", "hosts", "wire"},
     {"surface"},
     {"gateway", "hook", "tools", "web", "capture", "replay", "setup", "migration", "demo"},
+    {"sessions"},
     {"config"},
     {"app"},
     {"cli", "testing"},

@@ -117,7 +117,9 @@ def test_a_memory_server_that_cannot_start_changes_nothing(
     assert echo(peer) == expected
 
 
-def test_a_hanging_memory_server_is_soon_left_alone(gateway: Gateway, tmp_path: Path) -> None:
+def test_a_hanging_memory_server_is_soon_left_alone_and_named(
+    gateway: Gateway, upwell: Upwell, tmp_path: Path
+) -> None:
     log = tmp_path / "ltm.log"
     peer = gateway(UP, ltm=ltm(script("ltm", "--log", str(log), "--how", "hang")))
     until_asked(peer, log)
@@ -128,6 +130,10 @@ def test_a_hanging_memory_server_is_soon_left_alone(gateway: Gateway, tmp_path: 
         assert time.monotonic() < end, "it was not told that nobody waits"
         time.sleep(0.05)
     assert asked(log) == asked(log, "notifications/cancelled") == 3
+    peer.close()
+    assert "not searched: ltm: " in upwell("explain").out
+    assert upwell("stats", "--json").json["missing"]["ltm"] >= 3
+    assert "ltm could not be searched" in upwell("stats").out
 
 
 def test_a_late_answer_comes_with_the_next_call_about_the_file(
@@ -181,12 +187,15 @@ def test_doctor_tries_the_memory_server(upwell: Upwell) -> None:
         env = env_of(script("ltm", *args))
         return json.loads(upwell("doctor", "--json", env=env).out)["parts"]["ltm"]
 
-    assert part() == {
-        "ok": True,
-        "detail": "memtomem, searched with mem_search, 1 tools",
-        "hint": "",
-    }
+    found = part()
+    assert found["ok"]
+    assert str(found["detail"]).startswith(
+        "memtomem, searched with mem_search, 1 tools; searched in "
+    )
     assert not part("--how", "absent")["ok"]
+    hanging = part("--how", "hang")
+    assert not hanging["ok"]
+    assert "search" in str(hanging["detail"])
     assert "ltm" not in json.loads(upwell("doctor", "--json").out)["parts"]
 
 

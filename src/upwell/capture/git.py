@@ -7,7 +7,7 @@ import secrets
 import subprocess
 import tempfile
 from codecs import iterdecode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ MAX_TEXT_CHARS = 600
 MAX_PATHS = 8
 MAX_TOUCHED = 25
 MIN_MESSAGE_CHARS = 40
+MAX_SINCE = 50
 TIMEOUT_SECONDS = 600
 CHUNK_BYTES = 65_536
 MAX_ERROR_BYTES = 500
@@ -108,19 +109,37 @@ def proposals_of(root: str, commits: int, environment: Mapping[str, str]) -> lis
     return [proposal for entry in log if (proposal := _proposal(_masked(entry)[0], root))][::-1]
 
 
+def commits_since(
+    root: str, paths: Sequence[str], at: float, environment: Mapping[str, str]
+) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Hash, subject and files of the last commits that touched one of `paths` after the time `at`,
+    newest first; none where git cannot tell."""
+    try:
+        log = list(_log(root, MAX_SINCE, at, environment, paths))
+    except UsageError:
+        return []
+    return [(sha, message.strip().partition("\n")[0], files) for sha, _, message, files in log]
+
+
 def _count(root: str, environment: Mapping[str, str]) -> int:
     command = ["git", *_SAFE_OPTIONS, "-C", root, "rev-list", "--count", "--no-merges", "HEAD"]
     counted = "".join(_output(command, root, environment)).strip()
     return int(counted) if counted.isdecimal() else 0
 
 
-def _log(root: str, commits: int, since: float, environment: Mapping[str, str]) -> Iterator[Commit]:
+def _log(
+    root: str,
+    commits: int,
+    since: float,
+    environment: Mapping[str, str],
+    paths: Sequence[str] = (),
+) -> Iterator[Commit]:
     """The commits, newest first."""
     mark = secrets.token_hex(16)
     command = [
         *("git", *_SAFE_OPTIONS, "-C", root, "log", f"-{commits}", *_PLAIN),
         *([f"--max-age={since:.0f}"] if since else []),
-        *("--name-only", "-z", f"--format={mark}%H %ct %B{mark}", "--"),
+        *("--name-only", "-z", f"--format={mark}%H %ct %B{mark}", "--", *paths),
     ]
     parts = _parts(_output(command, root, environment), mark)
     next(parts, "")
