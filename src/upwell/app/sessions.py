@@ -34,8 +34,9 @@ READ_TTL_SECONDS = 400 * 86_400.0
 
 @dataclass(slots=True)
 class Gain:
-    """The yield of sessions: new proposals, older ones that made room for them, memories that were
-    stored or found again, and places. `redacted` names the rules that masked a secret.
+    """The yield of sessions: new proposals, older proposals that were dropped to make room,
+    memories that were stored or found again, and places. `redacted` names the rules that masked a
+    secret.
     """
 
     proposed: int = 0
