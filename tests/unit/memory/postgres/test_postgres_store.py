@@ -65,14 +65,14 @@ async def test_the_same_memories_give_the_same_hits_as_sqlite(tmp_path: Path) ->
     rng = random.Random(7)
     memories = [
         Memory(
-            text=" ".join(rng.choices(WORDS, k=9)) + f" item{number % 40}",
+            text=" ".join(rng.choices(WORDS, k=9)) + f" item{number % 20}",
             id=f"m{number}",
             paths=(f"src/{rng.choice(WORDS)}.py",),
             project=rng.choice((None, "/x")),
             supersedes=f"m{number - 1}" if number % 17 == 0 else None,
             created_at=float(number),
         )
-        for number in range(400)
+        for number in range(160)
     ]
     clock = ManualClock()
     sqlite, close_sqlite = open_sqlite(tmp_path, clock)
