@@ -307,7 +307,12 @@ class App:
 
     def _shortening(self) -> Shortening:
         return Shortening(
-            self.config, self._originals, self._tools, self.pause.holds, self.learning.shortened
+            self.config,
+            self._originals,
+            self._tools,
+            self.pause.holds,
+            self.learning.shortened,
+            self.surfacer.last_request,
         )
 
     def _asking(self) -> AgentAsking | None:

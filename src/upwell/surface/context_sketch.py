@@ -43,6 +43,7 @@ class ContextSketch:
     """The terms and files of one session's context."""
 
     prompts: int = 0
+    request: str = ""
     files: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _terms: set[int] = field(default_factory=set)
     # Splitting a text costs more than the rest of a small call, and most calls find no memory to
@@ -54,6 +55,7 @@ class ContextSketch:
         """Add a cue: its words, and the answer of its tool."""
         if cue.tool is None:
             self.prompts += 1
+            self.request = cue.text[:MAX_READ_CHARS]
         elif file := file_of(cue):
             self._add_file(file)
         for text in _texts_of(cue):
@@ -155,7 +157,7 @@ class ContextSketches:
     def _forget(self, session: str, *, goes_on: bool) -> None:
         sketch = self._sketches.pop(session, None)
         if sketch is not None and goes_on:
-            self._sketches[session] = ContextSketch(prompts=sketch.prompts)
+            self._sketches[session] = ContextSketch(sketch.prompts, sketch.request)
 
 
 def exact_names(text: str) -> set[str]:

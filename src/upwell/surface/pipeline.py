@@ -226,6 +226,10 @@ class Surfacer:
         self._background.request()
         return shorter
 
+    def last_request(self, session: str) -> str:
+        """The last request of the session's user, "" if none is known."""
+        return self._sketches.of(session).request
+
     async def compacting(self, session: str) -> None:
         """Allow repeats, because the session's agent is about to lose its context."""
         self._sketches.compacted(session)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from upwell.gateway.calls.cache import Cache
@@ -175,6 +175,10 @@ class CallSurfacing:
         """The agent session of the client, if it is known without a lookup."""
         return self._sessions.known(client.session)
 
+    def with_request(self, call: ToolCall, client: Client) -> ToolCall:
+        """The call with the user's last request of the session, where it is known."""
+        return replace(call, request=self._surfacer.last_request(self.session_of(client)))
+
     @asynccontextmanager
     async def race(self, call: ToolCall, client: Client) -> AsyncIterator[Race]:
         """Start a search beside a call; it has `race_ms` from now on. An outcome that is not
@@ -265,6 +269,7 @@ class Pipeline:
         memories is raced: it starts with the call, and the reply waits for it until `race_ms`."""
         if self._paused(self._surfacing.session_of(client)):
             return await self._send(call, upstream, client)
+        call = self._surfacing.with_request(call, client)
         with span("upwell.call", server=call.server, tool=call.tool, trace_id=call.trace_id):
             async with self._surfacing.race(call, client) as race:
                 reply = await self._send(call, upstream, client)
