@@ -23,7 +23,7 @@ from upwell.gateway.upstreams.supervisor import Upstream
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import CompressionError, UpstreamError, UpstreamProtocolError
-from upwell.ground.trace import LOG, span
+from upwell.ground.trace import LOG, contained, span
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.ground.types.surfacing import Skip, Surfacing
@@ -177,7 +177,9 @@ class CallSurfacing:
 
     def with_request(self, call: ToolCall, client: Client) -> ToolCall:
         """The call with the user's last request of the session, where it is known."""
-        return replace(call, request=self._surfacer.last_request(self.session_of(client)))
+        with contained("looking up the last request of a session"):
+            return replace(call, request=self._surfacer.last_request(self.session_of(client)))
+        return call
 
     @asynccontextmanager
     async def race(self, call: ToolCall, client: Client) -> AsyncIterator[Race]:
