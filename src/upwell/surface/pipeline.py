@@ -119,6 +119,7 @@ class Surfacer:
             self._seen_log,
             ttl_store,
             surface,
+            options.commands_in,
         )
         self._journal = Journal(ttl_store, options, clock)
         self._background = BackgroundWork([self._journal.flush, *self._learning.jobs()])
