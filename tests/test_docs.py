@@ -1,4 +1,4 @@
-"""Docs that cannot lie: every verb, key, host, skip reason and strategy has its row in them."""
+"""The docs are complete: every verb, key, host, skip reason and strategy has its row."""
 
 import dataclasses
 import re

@@ -1,5 +1,6 @@
 """Another memory server beside our own, through the real doors: one that works, and one that does
-everything wrong, over which no call is any different."""
+everything wrong but does not change any call.
+"""
 
 import json
 import os
@@ -27,7 +28,7 @@ ASKED = "the settlement job in src/billing/settle.py and refunds"
 UP = {"up": script("upstream")}
 HOSTILE = ["hang", "crash", "error", "garbage", "schema", "large"]
 PATIENT = {"race_ms": 3000}
-"""A race that a busy machine does not lose."""
+"""A race so long that memories win it even on a busy machine."""
 
 
 def ltm(command: Sequence[str]) -> dict[str, object]:
@@ -39,8 +40,9 @@ def env_of(command: Sequence[str]) -> Mapping[str, str]:
 
 
 def echo(peer: Peer) -> bytes:
-    """The bytes of an answer, but for the request's id and what is random: the surfacing's id and
-    the mark of the process."""
+    """The bytes of an answer, except for the request's id and random parts: the surfacing's id and
+    the mark of the process.
+    """
     peer.wait_for_tools("up__echo")
     raw = peer.call_raw("up__echo", json.dumps({"text": "é 1.10", "_context_query": ASKED}))
     raw = re.sub(rb'mark=\\"[^"]*"', b"mark=", re.sub(rb'"id":\d+', b'"id":0', raw))

@@ -1,5 +1,6 @@
 """`upwell setup` by the real command, in the home of a user with two agents and their past
-sessions: one question, a proof through each agent's own hook, and the way back, byte for byte."""
+sessions: one question, a proof through each agent's own hook, and undoing it, byte for byte.
+"""
 
 import json
 import os
@@ -266,7 +267,7 @@ def test_undo_leaves_what_others_did_before_and_since(user: User) -> None:
 
 
 def test_a_hook_that_does_not_work_is_reported(user: User) -> None:
-    """A settings file in which another program stands before upwell's own file."""
+    """A settings file with another program before upwell's own file in the command."""
     user.run("setup", "--yes")
     settings = user.folder / ".claude/settings.json"
     written = settings.read_text()
