@@ -30,8 +30,9 @@ def test_a_lost_database_is_named(upwell: Upwell) -> None:
     assert lost.code == 1
     assert "PostgreSQL failed" in lost.err
     assert "Traceback" not in lost.err
-    entries = json.loads(upwell("doctor", "--json", env=reachable).out)
-    assert any("PostgreSQL failed" in str(entry) for entry in entries)
+    memory = json.loads(upwell("doctor", "--json", env=reachable).out)["parts"]["memory"]
+    assert not memory["ok"]
+    assert "PostgreSQL failed" in memory["detail"]
 
 
 def test_a_wrong_address_is_refused_in_one_line(upwell: Upwell) -> None:
