@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 RECORDED = Path(__file__).with_name("recorded")
-"""A file of each host that was run: its name and version, then an event a line."""
+"""One file for each host that was run: its name and version, then one event per line."""
 
 
 def recordings(host: str, cwd: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -21,7 +21,7 @@ def recordings(host: str, cwd: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def recorded(host: str, name: str, cwd: str, **changed: Any) -> dict[str, Any]:
-    """The first recorded event of that name, with these keys in place of its own."""
+    """The first recorded event of that name, with these keys replaced."""
     return {**next(event for reply, event in recordings(host, cwd) if reply == name), **changed}
 
 
@@ -33,8 +33,9 @@ def recorded_read(host: str, name: str, cwd: str, reading: str, **changed: Any) 
 
 @dataclass(frozen=True)
 class Documented:
-    """The form of one host's events, and the place of the text in its answers. `prompt` None: the
-    host takes no context for prompts."""
+    """The form of one host's events, and the place of the text in its answers. `prompt` is None if
+    the host takes no context for prompts.
+    """
 
     args: Callable[[str], list[str]]
     session: Callable[[str], dict[str, Any]]

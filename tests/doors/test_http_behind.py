@@ -78,7 +78,7 @@ def test_a_forgotten_session_is_opened_again(peer: Peer) -> None:
 
 @pytest.fixture
 def mortal(gateway: Gateway, tmp_path: Path) -> Iterator[Peer]:
-    """A server that dies over calls, which it writes into `calls`."""
+    """A server that dies during calls, which it records in `calls`."""
     with listening("mortal", "--calls", str(tmp_path / "calls"), end=signal.SIGINT) as url:
         peer = gateway({"web": {"url": url}}, gateway={**QUICK, "call_timeout_seconds": 20.0})
         peer.wait_for_tools("web__echo")

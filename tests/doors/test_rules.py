@@ -9,6 +9,7 @@ import pytest
 
 from tests.doors.hook_events import claude_like, claude_read
 from tests.doors.hooked import House
+from upwell.capture.inbox import WHY_RULE, Proposal, inbox_at
 
 TEXT = "Answer errors of the API with a problem document"
 
@@ -53,6 +54,27 @@ def test_rules_are_added_scoped_paused_and_removed(house: House) -> None:
     assert [row["id"] for row in rules(house)] == [everywhere]
     house.upwell("restore", rule)
     assert len(rules(house)) == 2
+
+
+def test_a_proposal_and_a_memory_become_standing_rules(house: House) -> None:
+    box = inbox_at(house.home / "inbox.json")
+    text = "Never edit files in src/generated/ by hand."
+    proposal = Proposal(
+        text=text,
+        source="session:s",
+        why=WHY_RULE,
+        paths=("src/generated/**",),
+        project=str(house.project),
+    )
+    box.propose([proposal])
+    assert "src/generated/**" in house.upwell("rules", "keep", proposal.id)
+    assert box.waiting() == []
+    note = house.upwell("remember", "Ask before you publish").strip()
+    house.upwell("rules", "keep", note, "--tool", "Bash(npm publish*)")
+    by_text = {row["text"]: row for row in rules(house)}
+    assert by_text[text]["paths"] == ["src/generated/**"]
+    assert by_text["Ask before you publish"]["tools"] == ["Bash(npm publish*)"]
+    assert "no proposal or memory" in house.refused("rules", "keep", "p-unknown")
 
 
 def test_wrong_usage_is_one_line(house: House) -> None:

@@ -1,11 +1,13 @@
-"""Functions that read foreign text take a time that grows with its length, not with its square."""
+"""Functions that read foreign text take linear, not quadratic, time."""
 
 import time
 from collections.abc import Callable
 
 import pytest
 
-from upwell.capture.rules import gives_reasons, sentences
+from upwell.capture.reasons import gives_reasons
+from upwell.episodes.corrections import rules_in
+from upwell.episodes.sentences import sentences
 from upwell.episodes.signatures import signature, steps_of
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
@@ -25,6 +27,7 @@ UNITS = [
 READERS: dict[str, Callable[[str], object]] = {
     "sentences": lambda text: list(sentences(text)),
     "reasons": gives_reasons,
+    "rules": lambda text: list(rules_in(text)),
     "signature": signature,
     "steps": steps_of,
     "secrets": redact,

@@ -14,10 +14,10 @@ from upwell.capture.sessions import MEASURED, Findings, findings_in
 from upwell.episodes.events import Event
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of
-from upwell.ground.secrets.redact import redact
+from upwell.ground.secrets.redact import has_secret
 from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.memory import Memory, Trust
-from upwell.memory.library import Library
+from upwell.memory.library import Library, masked
 from upwell.memory.places import Places
 from upwell.replay.transcripts import Transcript, transcripts_at
 
@@ -34,8 +34,9 @@ READ_TTL_SECONDS = 400 * 86_400.0
 
 @dataclass(slots=True)
 class Gain:
-    """The yield of sessions: new proposals, older ones that made room for them, memories that were
-    stored or found again, and places.
+    """The yield of sessions: new proposals, older proposals that were dropped to make room,
+    memories that were stored or found again, and places. `redacted` names the rules that masked a
+    secret.
     """
 
     proposed: int = 0
@@ -43,6 +44,7 @@ class Gain:
     stored: int = 0
     strengthened: int = 0
     places: int = 0
+    redacted: tuple[str, ...] = ()
 
     def add(self, other: "Gain") -> None:
         """Add the figures of another session."""
@@ -51,6 +53,7 @@ class Gain:
         self.stored += other.stored
         self.strengthened += other.strengthened
         self.places += other.places
+        self.redacted = tuple(dict.fromkeys([*self.redacted, *other.redacted]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,13 +152,15 @@ class SessionLearning:
                     await self._library.store.add([_strengthened(known, proposal)])
                     gain.strengthened += 1
             elif (trust := self._accepts(proposal)) and not self._inbox.is_settled(proposal):
-                await self._library.add(proposal.memory(trust))
-                gain.stored += 1
+                added = await self._library.add(proposal.memory(trust))
+                gain.add(Gain(stored=1, redacted=added.redacted))
             else:
                 open_proposals.append(proposal)
         if open_proposals:
             intake = await asyncio.to_thread(self._inbox.propose, open_proposals)
-            gain.proposed, gain.displaced = intake.new, intake.displaced
+            gain.add(
+                Gain(proposed=intake.new, displaced=intake.displaced, redacted=intake.redacted)
+            )
         return gain
 
     async def holdings(self) -> Holdings:
@@ -248,7 +253,8 @@ def _by_session(events: Iterable[Event]) -> Sequence[Sequence[Event]]:
 
 
 def _masked(place: Memory) -> Memory:
-    return replace(place, text=redact(place.text)[0])
+    fields = (place.text, *place.paths, *place.symbols, *place.triggers)
+    return masked(place)[0] if has_secret("\n".join(fields)) else place
 
 
 def _strengthened(known: Memory, proposal: Proposal) -> Memory:

@@ -71,6 +71,11 @@ class SettingUp:
         self._installer = installer
         self._home = home
 
+    @property
+    def sessions_db(self) -> Path:
+        """The index of past sessions."""
+        return self._home.sessions_db
+
     def plan(self) -> SetupPlan:
         """The changes that are still to be made.
 

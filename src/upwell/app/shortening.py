@@ -65,7 +65,8 @@ class Shortening:
         return await self._fitter.fit_texts(call, texts, self._how_to_read, max_tokens)
 
     def _how_to_read(self, key: str) -> str:
-        return f'{self._command} {key}` in a shell, or read_more of upwell with key="{key}"'
+        in_shell = f"{self._command} {key}` in a shell (a part: --lines 12-44)"
+        return f'{in_shell}, or read_more of upwell with key="{key}"'
 
 
 def load() -> None:

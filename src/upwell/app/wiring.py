@@ -1,7 +1,7 @@
 """Builds every part of upwell and connects them."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -48,12 +48,14 @@ from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.memory import DEFAULT_NAMESPACE
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
+from upwell.ground.uris import SESSION_LOCATOR
 from upwell.hook.asking import AgentAsking
 from upwell.hook.door import HookDoor, OptIns
 from upwell.learn.budgets import Budgets
+from upwell.memory.base import Recall
 from upwell.memory.embedding.embeddings import Embeddings
 from upwell.memory.notes.stm import ping_of
-from upwell.memory.recall import FallBack
+from upwell.memory.recall import FallBack, StoreRecall
 from upwell.memory.topics import Topics
 from upwell.surface.judge import judge_ping
 from upwell.surface.options import SurfaceOptions
@@ -67,6 +69,7 @@ from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
 
 if TYPE_CHECKING:
+    from upwell.app.past_sessions import PastSessions, SeenSessions
     from upwell.app.review import Review
     from upwell.app.sessions import Accepts, SessionLearning
     from upwell.migration.moving import MovingIn
@@ -128,6 +131,7 @@ class App:
         self._places = memory.places
         self._qmd = memory.qmd
         self._ltm = memory.ltm
+        self._past_sessions: PastSessions | None = None
 
     def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
         config, clock, options = self.config, settings.clock, self.config.surfacing()
@@ -205,13 +209,17 @@ class App:
             budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)
         return await self.fitter.compress(text, budget, options, query=query, name=name)
 
-    async def original(self, key: str) -> str:
-        """The original with this key.
+    async def original(self, key: str, lines: str = "") -> str:
+        """The original with this key, or some lines of it, such as `120-180`.
 
         Raises:
             KeyUnknown: it expired, was evicted, or never existed.
+            UsageError: `lines` is not a range.
         """
-        return await self._originals.get(key)
+        from upwell.compress.normalise.numbered import line_range, lines_of
+
+        text = await self._originals.get(key)
+        return f"{lines_of(text, *line_range(lines))}\n" if lines else text
 
     def toolbox(
         self, principal: Principal = OWNER, definitions: Definitions | None = None
@@ -240,9 +248,18 @@ class App:
                 context_tool(
                     self.surfacer.surface, self._cwd, enabled=context.enabled, principal=principal
                 ),
-                search_tool(self.memory, project, principal),
+                search_tool(
+                    self.memory,
+                    project,
+                    principal,
+                    self._search_sessions if principal == OWNER else None,
+                ),
                 get_tool(
-                    self.memory, self.documents.lines, project, self.learning.opened, principal
+                    self.memory,
+                    self._cited_lines if principal == OWNER else self.documents.lines,
+                    project,
+                    self.learning.opened,
+                    principal,
                 ),
                 *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
                 *([describe_tool(definitions)] if definitions else []),
@@ -307,7 +324,7 @@ class App:
         )
 
     def _asking(self) -> AgentAsking | None:
-        """Asks the agent to keep what a turn found out, where the user wants that."""
+        """Asks the agent to keep the findings of a turn, if the user wants that."""
         if not self.config.capture.ask_agent:
             return None
         return AgentAsking(
@@ -332,8 +349,33 @@ class App:
             accepts=accepts or (no_proposal if asks else measured_episodes),
         )
 
+    def past_sessions(self) -> "PastSessions":
+        """The sessions of every agent on this machine."""
+        # Loaded only now, like the readers of transcripts that it uses.
+        from upwell.app.past_sessions import PastSessions
+
+        if self._past_sessions is None:
+            self._past_sessions = PastSessions(self.config.home, self.config.environment, self._cwd)
+        return self._past_sessions
+
+    def _seen_sessions(self) -> "SeenSessions":
+        from upwell.app.past_sessions import SeenSessions
+
+        return SeenSessions(self.past_sessions(), project_of(self._cwd))
+
+    async def _search_sessions(self, question: str, limit: int) -> Sequence[str]:
+        return await self._seen_sessions().search(question, limit)
+
+    async def _cited_lines(
+        self, cited: str, project: str | None, namespaces: Sequence[str]
+    ) -> Sequence[str]:
+        """The lines of an imported document or of a turn of a past session."""
+        if cited.startswith(SESSION_LOCATOR):
+            return (await self._seen_sessions().page(cited)).split("\n")
+        return await self.documents.lines(cited, project, namespaces)
+
     def moving_in(self) -> "MovingIn":
-        """Takes over what other programs have."""
+        """Takes over the memories, notes and settings of other programs."""
         from upwell.app.moving_in import moving_in
 
         return moving_in(self.config, self.memory, self.notes)
@@ -360,26 +402,37 @@ class App:
         """The stored decisions of surfacing, oldest first."""
         return await self.surfacer.journal.recent()
 
-    async def pings(self) -> dict[str, Ping]:
-        """The health of every part."""
-        paused = self.pause.anybody()
-        qmd = {"qmd": await FallBack(self._qmd, self.documents).ping()} if self._qmd else {}
-        ltm = {"ltm": await self._ltm.ping()} if self._ltm else {}
-        meaning = await self.embeddings.ping()
-        judged = self.config.surface.judge
-        return {
-            "memory": await self.memory.ping(),
-            "notes": await asyncio.to_thread(ping_of, self.notes),
-            "documents": await self.documents.ping(),
-            **qmd,
-            **ltm,
-            **({"meaning": meaning} if meaning else {}),
-            **({"judge": await asyncio.to_thread(judge_ping, self.config.llm)} if judged else {}),
-            "ttl_store": await self._ttl_store.ping(),
-            "pause": Ping(
-                ok=True, detail="paused: `upwell on` resumes" if paused else "not paused"
-            ),
+    def checks(self) -> dict[str, Awaitable[Ping | None]]:
+        """The check of every part but the documents, to be awaited; None for a part that is not
+        in use."""
+        checks: dict[str, Awaitable[Ping | None]] = {
+            "memory": self.memory.ping(),
+            "notes": asyncio.to_thread(ping_of, self.notes),
         }
+        if self._qmd:
+            checks["qmd"] = FallBack(self._qmd, self.documents).ping()
+        if self._ltm:
+            checks["ltm"] = self._ltm.ping()
+        checks["meaning"] = self.embeddings.ping()
+        if self.config.surface.judge:
+            checks["judge"] = asyncio.to_thread(judge_ping, self.config.llm)
+        checks["ttl_store"] = self._ttl_store.ping()
+        checks["pause"] = asyncio.to_thread(self._pause_ping)
+        return checks
+
+    def _pause_ping(self) -> Ping:
+        paused = self.pause.anybody()
+        return Ping(ok=True, detail="paused: `upwell on` resumes" if paused else "not paused")
+
+    def places_of_recall(self) -> list[tuple[str, Recall]]:
+        """Every place that searches look in, by the name of its check."""
+        places: list[tuple[str, Recall | None]] = [
+            ("memory", StoreRecall(self.memory.store)),
+            ("documents", self.documents),
+            ("qmd", self._qmd),
+            ("ltm", self._ltm),
+        ]
+        return [(name, place) for name, place in places if place is not None]
 
     async def run_housekeeping(self) -> None:
         """Remove expired data, and make the daily backup."""
@@ -425,6 +478,8 @@ class App:
             await self._ltm.aclose()
         await self.memory.aclose()
         await self.documents.aclose()
+        if self._past_sessions:
+            await self._past_sessions.aclose()
         for database in self._files.databases:
             await database.aclose()
 

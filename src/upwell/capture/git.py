@@ -7,14 +7,14 @@ import secrets
 import subprocess
 import tempfile
 from codecs import iterdecode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Timer
 
 from upwell.capture.inbox import WHY_COMMIT, Proposal
-from upwell.capture.rules import gives_reasons
+from upwell.capture.reasons import gives_reasons
 from upwell.ground.errors import UsageError
 from upwell.ground.project import repository_of
 from upwell.ground.secrets.redact import redact
@@ -23,6 +23,7 @@ MAX_TEXT_CHARS = 600
 MAX_PATHS = 8
 MAX_TOUCHED = 25
 MIN_MESSAGE_CHARS = 40
+MAX_SINCE = 50
 TIMEOUT_SECONDS = 600
 CHUNK_BYTES = 65_536
 MAX_ERROR_BYTES = 500
@@ -50,14 +51,19 @@ _DULL = re.compile(
 _LABEL = re.compile(r"^(?:fix|bug|hotfix|revert)\b", re.IGNORECASE)
 
 
+type Commit = tuple[str, float, str, tuple[str, ...]]
+"""Hash, time, message and touched files."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """The proposals of a history, oldest first, from the latest `read` of its `total` commits
-    (merges are not counted)."""
+    (merges are not counted). `redacted` names the rules that masked a secret."""
 
     proposals: list[Proposal]
     read: int
     total: int
+    redacted: tuple[str, ...] = ()
 
 
 def proposals_from(
@@ -69,7 +75,8 @@ def proposals_from(
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> Reading:
     """Proposals from the last `commits` commits (None: from all) that are not older than `since`,
-    in epoch seconds. `environment` is the user's; `show` is told how many were read, of how many.
+    in epoch seconds. `environment` is the user's; `show` receives the number of commits read and
+    their total.
 
     Raises:
         UsageError: the folder is in no repository, or git cannot read it.
@@ -80,13 +87,16 @@ def proposals_from(
     total = _count(root, environment)
     wanted = total if commits is None else min(commits, total)
     proposals, read = [], 0
+    redacted: dict[str, None] = {}
     for entry in _log(root, wanted, since, environment):
         read += 1
         if read % SHOWN_EVERY == 0:
             show(read, wanted)
-        if proposal := _proposal(entry, root):
+        masked, rules = _masked(entry)
+        if proposal := _proposal(masked, root):
             proposals.append(proposal)
-    return Reading(proposals=proposals[::-1], read=read, total=total)
+            redacted |= dict.fromkeys(rules)
+    return Reading(proposals=proposals[::-1], read=read, total=total, redacted=tuple(redacted))
 
 
 def proposals_of(root: str, commits: int, environment: Mapping[str, str]) -> list[Proposal]:
@@ -96,7 +106,19 @@ def proposals_of(root: str, commits: int, environment: Mapping[str, str]) -> lis
         UsageError: git cannot read it.
     """
     log = _log(root, commits, 0.0, environment)
-    return [proposal for entry in log if (proposal := _proposal(entry, root))][::-1]
+    return [proposal for entry in log if (proposal := _proposal(_masked(entry)[0], root))][::-1]
+
+
+def commits_since(
+    root: str, paths: Sequence[str], at: float, environment: Mapping[str, str]
+) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Hash, subject and files of the last commits that touched one of `paths` after the time `at`,
+    newest first; none where git cannot tell."""
+    try:
+        log = list(_log(root, MAX_SINCE, at, environment, paths))
+    except UsageError:
+        return []
+    return [(sha, message.strip().partition("\n")[0], files) for sha, _, message, files in log]
 
 
 def _count(root: str, environment: Mapping[str, str]) -> int:
@@ -106,14 +128,18 @@ def _count(root: str, environment: Mapping[str, str]) -> int:
 
 
 def _log(
-    root: str, commits: int, since: float, environment: Mapping[str, str]
-) -> Iterator[tuple[str, float, str, tuple[str, ...]]]:
-    """Hash, time, message and touched files of each commit, newest first."""
+    root: str,
+    commits: int,
+    since: float,
+    environment: Mapping[str, str],
+    paths: Sequence[str] = (),
+) -> Iterator[Commit]:
+    """The commits, newest first."""
     mark = secrets.token_hex(16)
     command = [
         *("git", *_SAFE_OPTIONS, "-C", root, "log", f"-{commits}", *_PLAIN),
         *([f"--max-age={since:.0f}"] if since else []),
-        *("--name-only", "-z", f"--format={mark}%H %ct %B{mark}", "--"),
+        *("--name-only", "-z", f"--format={mark}%H %ct %B{mark}", "--", *paths),
     ]
     parts = _parts(_output(command, root, environment), mark)
     next(parts, "")
@@ -133,7 +159,7 @@ def _parts(chunks: Iterable[str], mark: str) -> Iterator[str]:
 
 
 def _output(command: list[str], root: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """The output of git, which runs with nothing but the repository's files, as it comes.
+    """The output of git as it arrives; git runs with nothing but the repository's files.
 
     Raises:
         UsageError: git is not installed, failed, or took too long.
@@ -179,10 +205,18 @@ def _redirects_git(name: str) -> bool:
     return name.startswith("GIT_") and not name.startswith("GIT_CONFIG")
 
 
-def _proposal(entry: tuple[str, float, str, tuple[str, ...]], root: str) -> Proposal | None:
+def _masked(entry: Commit) -> tuple[Commit, tuple[str, ...]]:
+    """The commit without the secrets in its message, and the rules that found some. A secret that
+    is cut off later would not be recognised."""
+    sha, seconds, message, files = entry
+    masked, rules = redact(message.strip())
+    return (sha, seconds, masked, files), rules
+
+
+def _proposal(entry: Commit, root: str) -> Proposal | None:
     """The proposal of a commit that gives a reason, None for any other."""
     sha, seconds, message, files = entry
-    subject, _, body = redact(message.strip())[0].partition("\n")
+    subject, _, body = message.partition("\n")
     details = " ".join(_TRAILER.sub("", body).split())
     text = f"{subject.strip()}. {details}" if details else subject.strip()
     if _DULL.match(subject) or len(text) < MIN_MESSAGE_CHARS or not gives_reasons(text):

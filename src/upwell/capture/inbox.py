@@ -16,7 +16,7 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
 MAX_WAITING = 1_000
-"""Of one project. The oldest proposals make room for later ones, and are counted."""
+"""The most open proposals of one project. The oldest make room for later ones, and are counted."""
 MAX_SETTLED = 20_000
 WHY_COMMIT = "a commit that says why"
 WHY_RULE = "standing rule"
@@ -27,10 +27,12 @@ KINDS: Mapping[str, str] = {"commit": WHY_COMMIT, "rule": WHY_RULE, "command": W
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """The result of a proposal: how many are `new`, and how many older ones made room for them."""
+    """The result of a proposal: how many are `new`, how many older ones made room for them, and the
+    names of the rules that masked a secret."""
 
     new: int = 0
     displaced: int = 0
+    redacted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ class Proposal:
 
     @property
     def kind(self) -> str:
-        """The name of its kind, as `upwell inbox --kind` takes it."""
+        """The name of its kind, for `upwell inbox --kind`."""
         return next((kind for kind, why in KINDS.items() if why == self.why), self.why)
 
     @property
@@ -90,11 +92,15 @@ class Proposal:
         )
 
 
+Mask = Callable[[str], tuple[str, tuple[str, ...]]]
+"""Returns a text without its secrets, and the names of the rules that found some."""
+
+
 class Inbox:
     """Proposals in a file that every process shares, 0600 in the home. `mask` removes secrets from
     a text before it is written."""
 
-    def __init__(self, path: Path, mask: Callable[[str], str]) -> None:
+    def __init__(self, path: Path, mask: Mask) -> None:
         self._path = path
         self._mask = mask
 
@@ -103,12 +109,14 @@ class Inbox:
         return [_proposal(entry) for entry in self._read()["waiting"]]
 
     def displaced(self) -> Mapping[str, int]:
-        """How many open proposals of each project made room for later ones."""
+        """The number of open proposals of each project that made room for later ones."""
         displaced: dict[str, int] = self._read()["displaced"]
         return displaced
 
     def forget_displaced(self, project: str | None) -> int:
-        """Set the count of a project (None: of all) back, since the user knows now. Returns it."""
+        """Reset the count of a project (None: of all), since the user has been told. Returns the
+        count.
+        """
         with exclusively(self._path):
             content = self._read()
             counts = content["displaced"]
@@ -122,6 +130,7 @@ class Inbox:
         that are open. The later of two episodes for the same situation replaces the earlier one.
         """
         new = 0
+        redacted: dict[str, None] = {}
         with exclusively(self._path):
             content = self._read()
             open_entries = {entry["id"]: entry for entry in content["waiting"]}
@@ -130,6 +139,7 @@ class Inbox:
                 entry = self._entry(proposal)
                 if _is_settled(entry, settled):
                     continue
+                redacted |= dict.fromkeys(self._mask(proposal.text)[1])
                 earlier = _same_situation(entry, open_entries)
                 new += earlier is None
                 if earlier is not None:
@@ -138,10 +148,10 @@ class Inbox:
             content["waiting"], displaced = _latest_of_projects(list(open_entries.values()))
             content["displaced"] = dict(Counter(content["displaced"]) + displaced)
             self._write(content)
-        return Intake(new, displaced.total())
+        return Intake(new, displaced.total(), tuple(redacted))
 
     def is_settled(self, proposal: Proposal) -> bool:
-        """Has a person decided about this proposal?"""
+        """True if a person has decided about this proposal."""
         return _is_settled(self._entry(proposal), set(self._read()["settled"]))
 
     def chosen(self, ids: Sequence[str]) -> list[Proposal]:
@@ -164,7 +174,8 @@ class Inbox:
 
     def ban(self, proposals: Iterable[Proposal]) -> int:
         """Remove these proposals and their duplicates for good, and keep all duplicates from being
-        proposed. Returns how many were still open."""
+        proposed. Returns the number of those that were still open.
+        """
         banned = {key for proposal in proposals for key in _keys(self._entry(proposal))}
         with exclusively(self._path):
             content = self._read()
@@ -199,7 +210,7 @@ class Inbox:
         return [_proposal(entry) for entry in removed]
 
     def _entry(self, proposal: Proposal) -> dict[str, Any]:
-        entry = asdict(proposal) | {"text": self._mask(proposal.text)}
+        entry = asdict(proposal) | {"text": self._mask(proposal.text)[0]}
         return entry | {"id": _proposal(entry).id}
 
     def _read(self) -> dict[str, Any]:
@@ -225,7 +236,7 @@ class Inbox:
 
 def inbox_at(path: Path) -> Inbox:
     """The inbox in this file, which masks secrets."""
-    return Inbox(path, lambda text: redact(text)[0])
+    return Inbox(path, redact)
 
 
 def of_project(
@@ -266,7 +277,9 @@ def _settle(content: dict[str, Any], keys: Iterable[str]) -> None:
 def _latest_of_projects(
     waiting: Sequence[dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """The latest entries of each project, in order, and how many of each have no room."""
+    """The latest entries of each project, in order, and the number of entries of each that have no
+    room.
+    """
     counts: Counter[str] = Counter()
     displaced: Counter[str] = Counter()
     latest = []

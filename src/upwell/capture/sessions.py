@@ -1,13 +1,12 @@
 """The findings of a session: conclusions and rules to propose, and places to keep."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal
-from upwell.capture.rules import standing_rules
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Event
 from upwell.episodes.miner import EpisodeMiner
 from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.memory import Memory, Provenance
@@ -36,11 +35,12 @@ class Findings:
         if episode.kind in PLACES:
             self.places.append(_place(episode, paths, project))
             return
+        is_rule = episode.kind is EpisodeKind.RULE
         proposal = Proposal(
             text=episode.text,
             source=source,
-            why=WHY_COMMAND,
-            namespace="learnings",
+            why=WHY_RULE if is_rule else WHY_COMMAND,
+            namespace="patterns" if is_rule else "learnings",
             paths=paths,
             symbols=episode.identifiers,
             triggers=episode.triggers,
@@ -58,8 +58,6 @@ def findings_in(events: Iterable[Event], project: str, source: str) -> Findings:
     miner, findings = EpisodeMiner(), Findings()
     for event in events:
         _add(findings, miner.feed(event), project, source)
-        if event.kind is Kind.PROMPT:
-            findings.proposals += _rules(event, project, source)
     _add(findings, miner.end(), project, source)
     return findings
 
@@ -67,21 +65,6 @@ def findings_in(events: Iterable[Event], project: str, source: str) -> Findings:
 def _add(findings: Findings, episodes: Iterable[Episode], project: str, source: str) -> None:
     for episode in episodes:
         findings.add(episode, project, source)
-
-
-def _rules(event: Event, project: str, source: str) -> Sequence[Proposal]:
-    return [
-        Proposal(
-            text=rule,
-            source=source,
-            why=WHY_RULE,
-            namespace="patterns",
-            project=project,
-            session=event.session,
-            at=event.t,
-        )
-        for rule in standing_rules(event.text)
-    ]
 
 
 def _in_project(path: str, cwd: str | None, project: str) -> str:

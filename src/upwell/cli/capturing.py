@@ -9,7 +9,7 @@ import typer
 
 from upwell.cli.hooks import hook
 from upwell.cli.inbox import open_inbox, say_displaced
-from upwell.cli.output import Json, note, say, say_json
+from upwell.cli.output import Json, note, note_masked, say, say_json
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.cli.times import epoch_of
@@ -57,6 +57,7 @@ def git(
             f"upwell: read {reading.read:,} of {reading.total:,} commits; --all reads the others, "
             "--since T those since then"
         )
+    note_masked(reading.redacted)
     say_displaced(intake.displaced)
     if intake.new:
         note("upwell: `upwell inbox` asks about them, `upwell inbox accept --all` stores them")
@@ -95,6 +96,7 @@ def sessions(
         say_json({"transcripts": len(transcripts), **asdict(gain)})
         return
     say_gain(len(transcripts), gain)
+    note_masked(gain.redacted)
     say_displaced(gain.displaced)
     if gain.proposed:
         note("upwell: `upwell inbox` asks about the proposals")

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -138,7 +137,7 @@ def hook_installation(*, http: bool = False, host: str = "") -> "Installation":
     """
     from upwell.config import load
     from upwell.ground.home import usual_home
-    from upwell.hook import client
+    from upwell.hook.launcher import refresh
     from upwell.hook.place import Place
     from upwell.hosts.installation import Installation
 
@@ -146,7 +145,7 @@ def hook_installation(*, http: bool = False, host: str = "") -> "Installation":
     return Installation(
         user_folder=Path.home(),
         environment=config.environment,
-        command=(sys.executable, "-I", "-S", str(Path(client.__file__).resolve())),
+        command=(str(refresh(config.home.prepare())),),
         socket=Place(str(config.home.root)).socket,
         http=_http_address(host, config) if http else None,
         home="" if config.home.root == usual_home() else str(config.home.root),

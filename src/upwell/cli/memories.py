@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.output import Json, note, note_masked, say, say_json, table
+from upwell.cli.past import (
+    FileOption,
+    HostOption,
+    Narrowed,
+    PastSessions,
+    ProjectOption,
+    SinceOption,
+    recall_sessions,
+)
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.cli.times import seconds_of
@@ -64,8 +73,7 @@ def remember(
         expires_at=time.time() + seconds_of(ttl) if ttl else None,
     )
     added, identical_ids = with_app(lambda app: _added(app, memory))
-    for rule in added.redacted:
-        note(f"upwell: a secret was masked before storing ({rule})")
+    note_masked(added.redacted)
     for other in added.duplicates:
         if other != memory.supersedes:
             likeness = "has the same text" if other in identical_ids else "says nearly the same"
@@ -101,12 +109,25 @@ def recall(
     namespace: Annotated[str | None, typer.Option(help="Only in this namespace.")] = None,
     pinned: Annotated[bool, typer.Option("--pinned", help="List the standing rules.")] = False,
     trash: Annotated[bool, typer.Option("--trash", help="List the trash.")] = False,
+    past: PastSessions = False,
+    file: FileOption = None,
+    project: ProjectOption = None,
+    host: HostOption = None,
+    since: SinceOption = None,
     as_json: Json = False,
 ) -> None:
-    """Search or list the memories of all projects. Lists are newest first."""
+    """Search or list the memories of all projects. Lists are newest first. With --sessions, search
+    the past sessions of every agent on this machine."""
     from upwell.tools.recall import entry
 
     query = " ".join(words) if words else None
+    if past:
+        if namespace or pinned or trash:
+            raise UsageError("--sessions searches sessions, which have no namespace and no trash")
+        recall_sessions(query, file, Narrowed(project, host, since), limit, as_json=as_json)
+        return
+    if file or project or host or since:
+        raise UsageError("--file, --project, --host and --since need --sessions")
     if (query is not None) + pinned + trash > 1:
         raise UsageError("a query, --pinned and --trash exclude each other", hint="give only one")
     names = (namespace,) if namespace else ()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.ground.errors import StoreError
 from upwell.ground.project import repository_of
@@ -39,8 +39,7 @@ def add(
 
     async def work(app: "App") -> None:
         entry, rules = app.notes.add(text, origin)
-        for rule in rules:
-            note(f"upwell: a secret was masked before storing ({rule})")
+        note_masked(rules)
         _report(app, ADDED)
         if as_json:
             say_json(described([entry])[0])

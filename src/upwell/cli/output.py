@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +20,12 @@ def say(text: str = "") -> None:
 def note(text: str) -> None:
     """Print a remark on stderr, without control characters on a terminal."""
     typer.echo(_harmless(text) if sys.stderr.isatty() else _writable(text), err=True)
+
+
+def note_masked(rules: Iterable[str]) -> None:
+    """Report the masked secrets, by the names of the rules that found them."""
+    for rule in rules:
+        note(f"upwell: a secret was masked before storing ({rule})")
 
 
 def say_json(value: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upwell.cli.inbox import Every, Project, owner_of
-from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.cli.triage import Answer, Card, Decision, decisions, edited, has_terminal
 from upwell.ground.errors import UsageError
@@ -86,13 +86,13 @@ async def _carry_out(app: "App", session: "Review", decision: "Decision[Offer]")
 
 
 async def _reword(app: "App", offer: "Offer", text: str) -> None:
-    """Give a memory another text. Its files and names are read from the text again, unless it is an
-    episode."""
+    """Change the text of a memory. Its files and names are extracted again from the text, unless it
+    is an episode.
+    """
     memory = replace(offer.memory, text=text, updated_at=None)
     if not memory.triggers:
         memory = replace(memory, paths=(), symbols=())
-    for rule in (await app.memory.update(memory)).redacted:
-        note(f"upwell: a secret was masked before storing ({rule})")
+    note_masked((await app.memory.update(memory)).redacted)
 
 
 def _evidence(offer: "Offer") -> "Sequence[str]":

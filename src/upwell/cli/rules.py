@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.output import Json, note_masked, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import repository_of
-from upwell.ground.types.memory import Memory, Provenance, Scope
+from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
 from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
@@ -81,9 +81,38 @@ def add(
         triggers=checked_scope(path or (), tool or ()).triggers(),
     )
     added = with_app(lambda app: app.memory.add(rule))
-    for secret in added.redacted:
-        note(f"upwell: a secret was masked before storing ({secret})")
+    note_masked(added.redacted)
     say(added.id)
+
+
+@rules.command("keep")
+def keep(
+    rule: Annotated[str, typer.Argument(metavar="ID", help="The id of a proposal or memory.")],
+    path: Paths = None,
+    tool: Tools = None,
+) -> None:
+    """Make a standing rule of a proposal in the inbox or of a stored memory."""
+    from upwell.capture.inbox import inbox_at
+    from upwell.config import load
+    from upwell.surface.scopes import checked_scope, globs_of
+
+    box = inbox_at(load().home.inbox_file)
+    proposals = [item for item in box.waiting() if item.id == rule]
+    chosen = checked_scope(path or (), tool or ()).triggers()
+
+    async def work(app: "App") -> Memory:
+        known = proposals[0].memory() if proposals else await app.memory.get(id_in(rule))
+        if known is None or known.trust is not Trust.USER:
+            raise StoreError(
+                f"no proposal or memory of yours {rule!r}",
+                hint="`upwell inbox` and `upwell recall`",
+            )
+        kept = replace(known, pinned=True, triggers=chosen or globs_of(known.paths).triggers())
+        await (app.memory.add(kept) if proposals else app.memory.update(kept))
+        return kept
+
+    _report(_row(with_app(work)))
+    box.take([item.id for item in proposals])
 
 
 @rules.command("scope")
@@ -135,7 +164,10 @@ def _change(rule: str, changed: Callable[[Memory], Memory]) -> None:
         await app.memory.update(now)
         return now
 
-    row = _row(with_app(work))
+    _report(_row(with_app(work)))
+
+
+def _report(row: dict[str, Any]) -> None:
     scope_text = " ".join([*row["paths"], *row["tools"]]) or "every session"
     say(f"{row['id']}: {'paused' if row['paused'] else scope_text}")
 

@@ -13,6 +13,7 @@ from upwell.cli.capturing import learned_from, say_gain
 from upwell.cli.clients import NO_AGENT, clients_of_user, masked_diff, say_servers
 from upwell.cli.hooks import hook_installation, installer_of
 from upwell.cli.output import note, raw, say
+from upwell.cli.past import index_sessions
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
@@ -105,7 +106,8 @@ def _undo(
         say(f"upwell would {_state(plan)}")
     _refuse(plans.refused)
     count = with_app(lambda app: _listed(app, learned))
-    if not (plans.files or plans.hooks or plans.refused or (forget and count)):
+    is_known = count > 0 or setting_up.sessions_db.exists()
+    if not (plans.files or plans.hooks or plans.refused or (forget and is_known)):
         say("there is nothing to undo")
         return
     if dry_run:
@@ -116,13 +118,23 @@ def _undo(
     faults: list[str] = []
     setting_up.undo(_reporting(faults))
     if forget:
-        with_app(lambda app: app.session_learning().forget(learned))
-        setting_up.forgot_learned()
-        say(f"dropped {counted(count, 'finding')} of past sessions")
+        _forget(setting_up, learned, count)
     elif count:
         say("what setup learned stays; `upwell setup --undo --forget` drops it")
     if faults:
         raise typer.Exit(1)
+
+
+def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
+    """Drop what setup learned, and the index of past sessions."""
+    from upwell.ground.sqlite.file import delete_database
+
+    with_app(lambda app: app.session_learning().forget(learned))
+    setting_up.forgot_learned()
+    say(f"dropped {counted(count, 'finding')} of past sessions")
+    if setting_up.sessions_db.exists():
+        delete_database(setting_up.sessions_db)
+        say("deleted the index of past sessions")
 
 
 def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
@@ -140,6 +152,7 @@ def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
     counts = ", ".join(f"{count} of {name}" for name, count in sorted(hosts.items()))
     read = f"{counts} ({megabytes:,.1f} MB, read once, not copied)" if counts else "none found"
     say(f"  learn    from past sessions: {read}")
+    say("  index    the same sessions, for `upwell recall --sessions`")
     say("  prove    run each agent's hook once, as the agent does")
     say("`upwell setup --undo` reverts all of it.")
     _refuse(plan.refused)
@@ -208,6 +221,8 @@ def _learn(setting_up: "SettingUp", transcripts: "list[Transcript]") -> None:
     with progress("learning") as show:
         gain = with_app(work)
     say_gain(len(transcripts), gain)
+    if transcripts:
+        index_sessions()
 
 
 def _prove(setting_up: "SettingUp", faults: list[str]) -> None:

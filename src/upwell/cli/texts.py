@@ -66,9 +66,12 @@ def compress(
 
 def read(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The key from the notice.")],
+    lines: Annotated[
+        str | None, typer.Option(metavar="FIRST-LAST", help="Print only these lines.")
+    ] = None,
 ) -> None:
     """Print an original by its key."""
-    raw(with_app(lambda app: app.original(key)))
+    raw(with_app(lambda app: app.original(key, lines or "")))
 
 
 def _text_of(file: Path | None) -> str:

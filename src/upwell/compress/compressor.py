@@ -22,6 +22,12 @@ LADDER = ("progressive", "hybrid", "truncate")
 """Seed 002: the strategies to try, in this order, when an output is below the retention floor."""
 _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
 """Strategies that work on the text as received, without cleaning or lossless rewriting."""
+_NUMBERED = frozenset(
+    (Kind.CODE, Kind.MARKDOWN, Kind.API_DOCS, Kind.CSV, Kind.LOG, Kind.TEST_OUTPUT, Kind.TEXT)
+)
+"""Kinds of text whose marks name the missing lines. The other kinds, except JSON, have numbers of
+their own: those of matches, hunks and frames.
+"""
 _MAY_EXCEED = frozenset({"selective", "progressive"})
 """Strategies whose results may exceed a small budget, because a section that they do not list could
 not be fetched.
@@ -55,7 +61,8 @@ class Compressor:
         if name in _AS_RECEIVED:
             return self._try_ladder(_with_kind(passage), budget, name)
         cleaned = clean(_with_kind(without_numbers(passage)))
-        result = self._fitted(cleaned.passage, budget, name)
+        numbered = _with_line_numbers(cleaned.passage, passage.text)
+        result = self._fitted(numbered, budget, name)
         return _against_input(passage, _with_omissions(result, cleaned))
 
     def _fitted(self, passage: Passage, budget: Budget, name: str) -> Compressed:
@@ -110,6 +117,15 @@ def _with_kind(passage: Passage) -> Passage:
     kind = detect(plain_start(passage), passage.name)
     is_file = passage.first_line is not None
     return replace(passage, kind=Kind.CODE if is_file and kind == Kind.TEXT else kind)
+
+
+def _with_line_numbers(passage: Passage, original: str) -> Passage:
+    """Let marks name the missing lines, so that the agent can ask for them, in texts that have no
+    other line numbers and whose lines are those of the original."""
+    is_same = passage.text.count("\n") == original.count("\n")
+    if passage.first_line is None and is_same and passage.kind in _NUMBERED:
+        return replace(passage, first_line=1)
+    return passage
 
 
 def _with_omissions(result: Compressed, cleaned: Cleaned) -> Compressed:

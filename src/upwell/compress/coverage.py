@@ -21,7 +21,7 @@ from upwell.compress.units.base import BLANK, Units
 
 _NAME = re.compile(r"[^\W\d][\w./-]{2,}\w|\d{4,}")
 _ASCII_NAME = re.compile(r"[A-Za-z_][\w./-]{2,}\w|\d{4,}", re.ASCII)
-"""The same for an ASCII text, in little more than half the time."""
+"""The same pattern for ASCII texts, which takes little more than half the time."""
 _IDENTIFIER = re.compile(r"[\d_./]|[a-z][A-Z]")
 _PLAIN_WORD = 0.2
 """The worth of a plain word relative to an identifier, path or number."""

@@ -13,6 +13,10 @@ class EpisodeKind(StrEnum):
     """A session worked with a file, or a search showed where a name is defined."""
     TICKET = "ticket"
     """A prompt named a ticket, and the agent opened the file that bears its name."""
+    RULE = "rule"
+    """The user laid down a rule for the work. Its `paths` are globs of the files to which the rule
+    is restricted.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

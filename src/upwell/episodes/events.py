@@ -37,7 +37,8 @@ class Event:
 
     `text` is the user's prompt or the agent's words; `tool` and `args` are a call under the names
     of Claude Code, `out` is the tool's result, and `failed` tells whether the call failed. `cwd` is
-    absolute.
+    absolute. `offset` is the byte at which the transcript records the event, 0 where the format has
+    no lines.
     """
 
     session: str
@@ -51,6 +52,7 @@ class Event:
     failed: bool = False
     cwd: str | None = None
     host: str = ""
+    offset: int = 0
 
 
 class BadEvent(UsageError):

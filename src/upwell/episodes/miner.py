@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from upwell.episodes.commands import CommandMiner
+from upwell.episodes.corrections import rules_of
 from upwell.episodes.episode import Episode
 from upwell.episodes.events import Event, Kind
 from upwell.episodes.places import PlaceMiner
@@ -24,6 +25,7 @@ class EpisodeMiner:
             return (*self._commands.feed(event), *self._tickets.feed(event))
         if event.kind is Kind.PROMPT:
             self._tickets.prompt(event)
+            return tuple(rules_of(event))
         return ()
 
     def end(self) -> Sequence[Episode]:

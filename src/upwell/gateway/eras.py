@@ -361,7 +361,7 @@ def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, An
 
 INSTRUCTIONS = (
     "Tools of several servers, each named server__tool. Long results are shortened to fit; their "
-    "notice names a key, and upwell__read_more(key, offset) gives the rest. Any call may also have "
+    "notice names a key, and upwell__read_more(key, lines) gives the rest. Any call may also have "
     "the argument _context_query, your question in words: a long result then keeps the answer. "
     "Blocks marked upwell-memories are notes from earlier work."
 )

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from upwell.ground.errors import StoreUnwritable
 
+LAUNCHER = "upwell-hook"
+"""The script in the home that the hooks of agents run."""
+
 
 def default_home() -> Path:
     """Return `UPWELL_HOME`, or the platform's data folder for upwell."""
@@ -55,6 +58,7 @@ class Home:
     memory_db = Inside("memory.db")
     index_db = Inside("index.db")
     ledger_db = Inside("ledger.db")
+    sessions_db = Inside("sessions.db")
     notes_file = Inside("stm.json")
     origins_file = Inside("stm.origins.json")
     backups = Inside("backups")
@@ -66,6 +70,7 @@ class Home:
     tokens_file = Inside("tokens.json")
     logins_file = Inside("logins.json")
     hooks_file = Inside("hooks.json")
+    hook_launcher = Inside(LAUNCHER)
     clients_file = Inside("clients.json")
     inbox_file = Inside("inbox.json")
     setup_file = Inside("setup.json")

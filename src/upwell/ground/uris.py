@@ -1,4 +1,4 @@
-"""The URIs of memories and topics."""
+"""The URIs of memories and topics, and the locators of past sessions."""
 
 from urllib.parse import quote, unquote
 
@@ -6,6 +6,8 @@ MEMORY_URI = "upwell://memory/"
 LTM_ID = "ltm:"
 """The prefix of the ids of memories in an external memory server."""
 TOPICS_URI = "upwell://topics"
+SESSION_LOCATOR = "session:"
+"""The prefix of the locator of a turn in a past session: `session:NAME#TURN`."""
 
 
 def memory_uri(memory_id: str) -> str:

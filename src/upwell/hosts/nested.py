@@ -53,7 +53,7 @@ def no_output(event: Event, reply: Any) -> Mapping[str, Any]:
 
 
 def blocked(event: Event, question: str) -> Mapping[str, Any]:
-    """The agent may not stop yet, for this reason."""
+    """The output that keeps the agent from stopping yet, for this reason."""
     return {"decision": "block", "reason": question}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import ConfigError
+from upwell.ground.home import LAUNCHER
 from upwell.hosts.installation import HttpAddress, Installation
 from upwell.hosts.jsonc import Node, parse, with_child, without_child
 
@@ -190,10 +191,12 @@ class JsonHooks:
 
 
 def runs_our_hook(handler: Any) -> bool:
-    """True if this handler runs our hook. Decided by its exact words: the file of the client, or
-    the program `upwell` with `hook`.
+    """True if this handler runs our hook. Decided by its exact words: the launcher in a home, the
+    file of the client, or the program `upwell` with `hook`.
     """
     words = _words(handler)
+    if len(words) > 1 and Path(words[0]).name == LAUNCHER:
+        return True
     if len(words) > 3 and words[1:3] == ["-I", "-S"]:
         return words[3].endswith("/" + CLIENT)
     return len(words) > 1 and Path(words[0]).name == COMMAND and words[1] == "hook"

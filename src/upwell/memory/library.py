@@ -315,13 +315,20 @@ def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
         fired.update(dict.fromkeys(rules))
         return text
 
+    text = clean(memory.text)
     clean_memory = replace(
         memory,
-        text=clean(memory.text),
+        text=text,
         source=clean(memory.source),
         tags=tuple(map(clean, memory.tags)),
-        paths=tuple(map(clean, memory.paths)),
-        symbols=tuple(map(clean, memory.symbols)),
+        paths=tuple(map(clean, _outside_secrets(memory.paths, memory.text, text))),
+        symbols=tuple(map(clean, _outside_secrets(memory.symbols, memory.text, text))),
         triggers=tuple(map(clean, memory.triggers)),
     )
     return clean_memory, tuple(sorted(fired))
+
+
+def _outside_secrets(names: Sequence[str], text: str, clean_text: str) -> list[str]:
+    """The names without those that were part of a secret: a line of a private key looks like a name
+    in code, and has no format of its own."""
+    return [name for name in names if name not in text or name in clean_text]

@@ -84,6 +84,11 @@ def checked_scope(paths: Sequence[str], tools: Sequence[str]) -> RuleScope:
     return RuleScope(paths=bare, tools=tuple(tools))
 
 
+def globs_of(paths: Sequence[str]) -> RuleScope:
+    """The scope of a rule about these paths: the globs among them."""
+    return RuleScope(paths=tuple(path for path in paths if "*" in path))
+
+
 def files_of(cue: Cue) -> list[str]:
     """The files of a cue, relative to its project if they are inside it."""
     paths = anchors_of(cue.tool, cue.args)[0] if cue.tool else paths_in(cue.text)

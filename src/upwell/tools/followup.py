@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from upwell.compress.base import RemainingBudget
+from upwell.compress.normalise.numbered import line_range, lines_of
 from upwell.compress.originals import StoredOriginal
 from upwell.compress.progressive import DEFAULT_CHUNK_CHARS, chunk
 from upwell.ground.errors import UsageError
@@ -17,6 +18,8 @@ SEARCH_TOKENS = 1500
 MOST_KEYS_NAMED = 60
 
 _LOOK_AHEAD = 256
+MAX_LINES_CHARS = 40_000
+"""About the size up to which a file is delivered whole."""
 
 
 OnFollowUp = Callable[[StoredOriginal], None]
@@ -36,9 +39,12 @@ class Originals(Protocol):
 
 
 def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
-    """`read_more(key, offset?, limit?)`: the original from `offset` on, verbatim."""
+    """`read_more(key, lines?, offset?, limit?)`: lines of the original, or the original from
+    `offset` on, verbatim."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
+        if "lines" in args:
+            return await _lines(originals, on_follow_up, args["key"], args["lines"])
         offset = args.get("offset", 0)
         limit = args.get("limit", DEFAULT_CHUNK_CHARS)
         if offset < 0 or not 1 <= limit <= MAX_CHUNK_CHARS:
@@ -56,13 +62,15 @@ def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
     return Tool(
         name="read_more",
         description=(
-            "The original of a shortened result, in chunks. Pass the key from the result's notice "
-            "and the offset to read from, in characters from 0. Each chunk ends with a footer that "
-            "states how many characters precede it: add that number to the offset for the next "
-            "chunk. The chunks without their last footers, joined, are the original."
+            "The original of a shortened result. Pass the key from the result's notice and the "
+            'lines to read, such as "33-44": the mark […12→45] stands for the twelve lines before '
+            "line 45. Or read chunks from an offset, in characters from 0: each ends with a "
+            "footer that states how many characters precede it: add that number to the offset "
+            "for the next chunk. The chunks without their last footers, joined, are the original."
         ),
         properties={
             "key": {"type": "string"},
+            "lines": {"type": "string", "description": 'Such as "120-180"; instead of offset.'},
             "offset": {"type": "integer", "description": "Default 0."},
             "limit": {
                 "type": "integer",
@@ -73,6 +81,23 @@ def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
         annotations=READ_ONLY,
         run=run,
     )
+
+
+async def _lines(originals: Originals, on_follow_up: OnFollowUp, key: str, lines: str) -> Result:
+    """Return a range of lines, as many whole lines as a result may have."""
+    first, last = line_range(lines)
+    original = await originals.find(key)
+    text = lines_of(await originals.get(original.key), first, last)
+    if not text:
+        raise UsageError(f"the text has no lines {lines}", hint="read it by offset")
+    on_follow_up(original)
+    if len(text) <= MAX_LINES_CHARS:
+        return text_result(text)
+    part = text[: text.rfind("\n", 0, MAX_LINES_CHARS)] if "\n" in text[:MAX_LINES_CHARS] else ""
+    if not part:
+        raise UsageError(f"line {first} is too long", hint="read it by offset")
+    rest = first + 1 + part.count("\n")
+    return text_result(part, f'[upwell] more: call again with lines="{rest}-{last}"')
 
 
 def select_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:

@@ -49,6 +49,8 @@ Surface = Callable[[Cue], Awaitable[Surfacing | Skip]]
 Document = Callable[[str, str | None, Sequence[str]], Awaitable[Sequence[str]]]
 """The lines of an imported document, by its path in citations, and the project and namespaces of
 the reader."""
+Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The past sessions that bear most on a question, as texts, at most so many."""
 
 
 def context_tool(
@@ -88,9 +90,14 @@ def context_tool(
     )
 
 
-def search_tool(memories: Memories, project: str | None, principal: Principal = OWNER) -> Tool:
-    """`memory_search(query, max_results?)`; the answer names the stores that could not be
-    searched.
+def search_tool(
+    memories: Memories,
+    project: str | None,
+    principal: Principal = OWNER,
+    sessions: Sessions | None = None,
+) -> Tool:
+    """`memory_search(query, max_results?, sessions?)`; the answer names the stores that could not
+    be searched. Without `sessions` this principal sees no past sessions.
     """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -100,6 +107,8 @@ def search_tool(memories: Memories, project: str | None, principal: Principal = 
         limit = min(args.get("max_results", DEFAULT_RESULTS), MAX_RESULTS)
         if limit < 1:
             raise UsageError(f"max_results is {limit}", hint="pass 1 or more")
+        if args.get("sessions"):
+            return await _past(query, limit, sessions)
         result = await memories.find(
             query, limit=limit, project=project, namespaces=principal.namespaces
         )
@@ -118,16 +127,30 @@ def search_tool(memories: Memories, project: str | None, principal: Principal = 
         name="memory_search",
         description=(
             "Search memories and imported documents for a precise query. Returns citations and "
-            "snippets; memory_get reads on from a citation."
+            "snippets; memory_get reads on from a citation. With sessions: true it searches the "
+            "past sessions of every agent in this project instead: what was asked and concluded, "
+            "which commands worked, what became of the files. Paste an error to see whether it was "
+            "met before."
         ),
         properties={
             "query": {"type": "string"},
             "max_results": {"type": "integer", "description": f"Default {DEFAULT_RESULTS}."},
+            "sessions": {
+                "type": "boolean",
+                "description": "Search past sessions instead of memories.",
+            },
         },
         required=("query",),
         annotations=READ_ONLY,
         run=run,
     )
+
+
+async def _past(question: str, limit: int, sessions: Sessions | None) -> Result:
+    if sessions is None:
+        raise UsageError("past sessions are only for the owner of this home")
+    found = await sessions(question, limit)
+    return text_result("\n---\n".join(found) or f"No past session bears on {question!r:.200}.")
 
 
 def get_tool(
@@ -164,8 +187,9 @@ def get_tool(
     return Tool(
         name="memory_get",
         description=(
-            "Lines of a document, by the path in a citation ([path#L3-L5]); or the full text of a "
-            "memory, by its id or its upwell://memory/… address."
+            "Lines of a document, by the path in a citation ([path#L3-L5]); a turn of a past "
+            "session (session:…#3); or the full text of a memory, by its id or its "
+            "upwell://memory/… address."
         ),
         properties={
             "path": {"type": "string", "description": "As cited, with or without #L3-L5."},

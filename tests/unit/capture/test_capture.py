@@ -9,44 +9,9 @@ import pytest
 
 from upwell.capture.git import proposals_from
 from upwell.capture.inbox import MAX_WAITING, Inbox, Intake, Proposal
-from upwell.capture.rules import gives_reasons, standing_rules
+from upwell.capture.reasons import gives_reasons
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.types.memory import Trust
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        "Always run the migrations before the tests.",
-        "please never push to the release branch directly",
-        "From now on, dates are written in ISO format.",
-        "In this repo we never edit the generated clients by hand.",
-    ],
-)
-def test_a_rule_of_the_user_is_found(rule: str) -> None:
-    assert list(standing_rules(f"Thanks. {rule}\nGo on.")) == [rule]
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Can you always run the tests?",
-        "fix the parser",
-        "never mind",
-        "I never saw this error before, what is it?",
-        "```\nalways use strict mode here\n```",
-        "<system-reminder>Always call the tool first.</system-reminder>",
-        "it always fails on my machine",
-        "Let's go with Postgres for the queue.",
-        "We decided to keep the old endpoint until June.",
-        "Never do that again, please, not in any file.",
-        "Always check these before the next release:",
-        "From now on, we do it like in the example below.",
-        "Always format the code with black.\n" + "x" * 2_000,
-    ],
-)
-def test_other_sentences_are_ignored(said: str) -> None:
-    assert list(standing_rules(said)) == []
 
 
 @pytest.mark.parametrize(
@@ -198,7 +163,10 @@ def test_a_folder_outside_a_repository_is_an_error(tmp_path: Path) -> None:
 
 @pytest.fixture
 def box(tmp_path: Path) -> Inbox:
-    return Inbox(tmp_path / "inbox.json", lambda text: text.replace("hunter2", "***"))
+    def mask(text: str) -> tuple[str, tuple[str, ...]]:
+        return text.replace("hunter2", "***"), ("password",) if "hunter2" in text else ()
+
+    return Inbox(tmp_path / "inbox.json", mask)
 
 
 def proposal(text: str) -> Proposal:
@@ -224,7 +192,7 @@ def test_a_settled_proposal_is_not_made_again(box: Inbox) -> None:
 
 
 def test_secrets_are_masked_before_anything_is_written(box: Inbox, tmp_path: Path) -> None:
-    box.propose([proposal("The password is hunter2")])
+    assert box.propose([proposal("The password is hunter2")]).redacted == ("password",)
     assert b"hunter2" not in (tmp_path / "inbox.json").read_bytes()
     assert box.waiting()[0].text == "The password is ***"
 

@@ -1,4 +1,4 @@
-"""Units are ordered by the names that they bring."""
+"""Units are ordered by the names that they contribute."""
 
 from upwell.compress.coverage import by_names
 from upwell.compress.units.base import BLANK, Units

@@ -1,4 +1,4 @@
-"""Arguments that a schema certainly refuses are refused, and accepted ones never."""
+"""Arguments that a schema certainly rejects are refused; acceptable ones never are."""
 
 import json
 import time

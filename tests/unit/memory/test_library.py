@@ -105,6 +105,15 @@ async def test_secrets_are_masked_before_anything_is_stored(
         assert TOKEN.lower().encode() not in file.read_bytes()
 
 
+async def test_a_line_of_a_private_key_is_no_name_of_the_code(library: Library) -> None:
+    line, edge = "MIIEowIBAAKCAQEA0Zq7", f"RSA {'PRIVATE'} KEY-----"
+    text = f"load_key reads\n-----BEGIN {edge}\n{line}\n-----END {edge}"
+    (added,) = await library.add_many([{"text": text}])
+    stored = await library.get(added.id)
+    assert stored is not None
+    assert stored.symbols == ("load_key",)
+
+
 async def test_files_and_symbols_come_from_the_text_where_none_are_given(library: Library) -> None:
     (added,) = await library.add_many(
         [{"text": "retry_policy in src/net/client.py must call `Backoff.reset` first"}]

@@ -141,7 +141,7 @@ MANY = [
 
 @pytest.mark.parametrize(("toml", "said"), [("", [3, 2, 5]), ("tool_count = 4\n", [4, 4, 4])])
 async def test_a_cue_with_a_window_gets_a_matching_size(told, toml, said):
-    """Two memories in a small window, five in a large one, where the user set no number."""
+    """Two memories in a small window, five in a large one, if the user set no number."""
     for window, number in zip((None, 16_000, 1_000_000), said, strict=True):
         cue = replace(reading("fs__read_file"), window=window)
         every_moment = f'[surface]\nmoments = "all"\n{toml}'

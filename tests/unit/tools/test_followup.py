@@ -155,3 +155,30 @@ async def test_progressive_brings_contents_and_key_in_blocks_of_their_own(tmp_pa
     assert GUIDE.startswith(rejoin([first]))
     assert json.loads(contents)["type"] == "toc"
     assert 'key="' in notice
+
+
+async def test_lines_are_those_that_marks_name(app, key):
+    failed, (text,) = await call(app, "read_more", key=key, lines="3-5")
+    assert not failed
+    assert text == "\n".join(GUIDE.split("\n")[2:5])
+
+
+async def test_many_lines_come_in_parts(app):
+    rows = [f"{n} " + "filler words " * 60 for n in range(200)]
+    result = RawObject.parse(dumps({"content": [{"type": "text", "text": "\n".join(rows)}]}))
+    notice = json.loads((await app.fitter.fit(CALL, result)).encode())["content"][-1]["text"]
+    key = notice.partition('key="')[2].partition('"')[0]
+    read, lines = [], "1-200"
+    while lines:
+        failed, (part, *more) = await call(app, "read_more", key=key, lines=lines)
+        assert not failed
+        assert len(part) <= 40_000
+        read += part.split("\n")
+        lines = more[0].partition('lines="')[2].rstrip('"') if more else ""
+    assert read == rows
+
+
+async def test_lines_past_the_end(app, key):
+    failed, (text,) = await call(app, "read_more", key=key, lines="9000-9001")
+    assert failed
+    assert "no lines" in text

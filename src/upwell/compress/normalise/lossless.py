@@ -79,7 +79,7 @@ def normalise(
 
         folded = fold_places(plain, matches=not passage.query)
         if folded is not plain:
-            listed = replace(passage, first_line=None, folded=True)
+            listed = replace(passage, folded=True)
             return _replaced(listed, folded, remaining, strategy, Kind.GREP)
     return _replaced(passage, plain, remaining, strategy, passage.kind)
 
@@ -115,7 +115,9 @@ def _replaced(
 ) -> Normal:
     if len(text) >= len(passage.text):
         return Normal(passage)
-    shorter = replace(passage, text=text, kind=kind)
+    same_lines = not passage.folded and text.count("\n") == passage.text.count("\n")
+    first_line = passage.first_line if same_lines else None
+    shorter = replace(passage, text=text, kind=kind, first_line=first_line)
     if remaining.holds(text):
         lossless = passage.kind != Kind.HTML
         name = "truncate" if strategy == "auto" else strategy

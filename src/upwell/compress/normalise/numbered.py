@@ -6,11 +6,13 @@ The code can then be recognised, quoted and edited directly; marks name the line
 import re
 from dataclasses import replace
 
+from upwell.ground.errors import UsageError
 from upwell.ground.types.compression import Passage
 
 _ROW = re.compile(r"\A[ \t]*+(\d{1,7})(→|\t|:)")
 _LEAST_ROWS = 5
 _MOST = 0.8
+_RANGE = re.compile(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*")
 
 
 def without_numbers(passage: Passage) -> Passage:
@@ -43,3 +45,26 @@ def without_numbers(passage: Passage) -> Passage:
 def plain_start(passage: Passage) -> str:
     """Return the text without the number that its first line has kept."""
     return _ROW.sub("", passage.text, 1) if passage.first_line is not None else passage.text
+
+
+def lines_of(text: str, first: int, last: int) -> str:
+    """Return the lines `first` to `last` of `text`, by the numbers that a tool gave them, or else
+    counted from 1. Marks contain the same numbers.
+    """
+    begin = without_numbers(Passage(text=text)).first_line or 1
+    rows = text.split("\n")
+    return "\n".join(rows[max(0, first - begin) : max(0, last + 1 - begin)])
+
+
+def line_range(lines: str) -> tuple[int, int]:
+    """Read a range of lines such as `120-180`, or a single line.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    match = _RANGE.fullmatch(lines)
+    first = int(match[1]) if match else 0
+    last = int(match[2] or match[1]) if match else 0
+    if not 1 <= first <= last:
+        raise UsageError(f"{lines!r} is not a range of lines", hint="write it like 120-180")
+    return first, last

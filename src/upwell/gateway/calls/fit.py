@@ -42,7 +42,7 @@ Reading = Callable[[str], str]
 
 def by_tool(key: str) -> str:
     """Instructions to read with our own tool, under the name that clients of the gateway see."""
-    return f'{READ_MORE} with key="{key}"'
+    return f'{READ_MORE} with key="{key}" (a part: lines="12-44")'
 
 
 @dataclass(frozen=True, slots=True)

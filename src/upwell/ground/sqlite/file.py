@@ -274,6 +274,14 @@ def _make_private(path: Path) -> None:
         )
 
 
+def delete_database(path: Path) -> None:
+    """Delete a database with its log. Processes that have it open make a new one at the next
+    use."""
+    with exclusively(path):
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
 def connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
     """Open a connection with the pragmas that all our files use."""
     db = sqlite3.connect(

@@ -132,7 +132,9 @@ def _hit(entry: Assessed, score: float, readings: Sequence[Reading]) -> Hit:
 
 def newest_first(hits: Sequence[Hit], successors: Mapping[str, Successor]) -> list[Hit]:
     """Put each successor before the memory that it supersedes, whether or not the query found
-    the successor. It inherits the score of the superseded memory, which is marked `SUPERSEDED`."""
+    the successor. It gets at least the score of the superseded memory, which is marked
+    `SUPERSEDED`.
+    """
     if not successors:
         return list(hits)
     hit_of = {hit.memory.id: hit for hit in hits}

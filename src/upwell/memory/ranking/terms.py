@@ -90,7 +90,7 @@ def indexed(memory: Memory, around: str = "") -> Indexed:
     """Return the texts to index for `memory`. `around` holds words of its surroundings, such as
     the headings above a document's chunk."""
     body = sound(memory.text)
-    extra = _hidden_words(body)
+    extra = hidden_words(body)
     for path in memory.paths:
         extra += path_words(sound(path))
     for name in (*memory.symbols, *memory.tags):
@@ -99,7 +99,7 @@ def indexed(memory: Memory, around: str = "") -> Indexed:
     return Indexed(body, " ".join(dict.fromkeys(extra)))
 
 
-def _hidden_words(text: str) -> list[str]:
+def hidden_words(text: str) -> list[str]:
     """Return the parts of camel-case identifiers, and pairs of CJK characters."""
     words: list[str] = []
     for match in _IDENTIFIER.finditer(text):
@@ -133,7 +133,7 @@ def query_words(text: str) -> list[str]:
     runs cut as in the index. A query of one or two such words retains its words of state
     (`down`); a query of stop words alone retains them all."""
     clean = sound(text)
-    words = word_list(clean) + _hidden_words(clean)
+    words = word_list(clean) + hidden_words(clean)
     telling = informative(words)
     if 0 < len(telling) <= _FEW_WORDS:
         retained = {*telling, *_STATES}

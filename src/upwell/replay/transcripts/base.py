@@ -73,7 +73,7 @@ _INSERTED = re.compile(
     r"<(system-reminder|system_reminder|ide_\w{1,40}|user-prompt-submit-hook|hook_context)\b[^<>]*+>"
 )
 _MAX_OPEN = 20
-"""After so many inserted texts without an end, a message is taken as it is."""
+"""After this many inserted texts without an end, a message is left as it is."""
 
 
 class Unreadable(UsageError):
@@ -103,6 +103,7 @@ class Draft:
     host: str
     cwd: str | None = None
     at: float = 0.0
+    offset: int = 0
 
     def event(self, kind: Kind, at: float = 0.0, **fields: Any) -> Event:
         """Make an event. Without a time of its own it has the time of the previous one."""
@@ -114,6 +115,7 @@ class Draft:
             kind=kind,
             cwd=self.cwd,
             host=self.host,
+            offset=self.offset,
             **fields,
         )
 
@@ -159,17 +161,24 @@ _BLANK: Mapping[str, Any] = {"tool": "", "args": {}, "out": "", "failed": False}
 def records(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file of lines, from the first line after the byte `start` on. Any other
     line is ignored, such as the incomplete last line of a session in progress."""
+    return (record for _, record in placed_records(path, start))
+
+
+def placed_records(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The same objects, each with the byte at which its line begins."""
     with path.open("rb") as file:
         if start:
             file.seek(start - 1)
             file.readline()
+        offset = file.tell()
         for line in file:
             try:
                 entry = orjson.loads(line)
             except orjson.JSONDecodeError:
-                continue
+                entry = None
             if isinstance(entry, dict):
-                yield entry
+                yield offset, entry
+            offset += len(line)
 
 
 def document(path: Path) -> dict[str, Any]:

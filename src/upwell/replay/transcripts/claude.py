@@ -18,7 +18,7 @@ from upwell.replay.transcripts.base import (
     closed,
     folder,
     moment,
-    records,
+    placed_records,
     table,
     text,
     text_of,
@@ -38,7 +38,7 @@ def _events(path: Path, start: int) -> Iterator[Event]:
     has_name = bool(_SESSION_NAME.fullmatch(path.stem))
     calls: dict[str, Mapping[str, Any]] = {}
     compacted = False
-    for record in records(path, start):
+    for draft.offset, record in placed_records(path, start):
         if record.get("isSidechain"):
             continue
         draft.cwd = folder(record.get("cwd")) or draft.cwd

@@ -18,7 +18,7 @@ from upwell.replay.transcripts.base import (
     folder,
     holds,
     moment,
-    records,
+    placed_records,
     table,
     text,
     text_of,
@@ -42,7 +42,7 @@ def _events(path: Path, start: int) -> Iterator[Event]:
     has_prompts = holds(path, b'"user_message"')
     calls: dict[str, Mapping[str, Any]] = {}
     compacted = False
-    for number, record in enumerate(records(path, start)):
+    for number, (draft.offset, record) in enumerate(placed_records(path, start)):
         kind, at = record.get("type"), moment(record.get("timestamp"))
         payload = table(record.get("payload")) or record
         draft.cwd = folder(payload.get("cwd")) or draft.cwd

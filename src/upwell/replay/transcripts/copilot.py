@@ -15,7 +15,7 @@ from upwell.replay.transcripts.base import (
     closed,
     folder,
     moment,
-    records,
+    placed_records,
     table,
     text,
     text_of,
@@ -34,7 +34,7 @@ def _events(path: Path, start: int) -> Iterator[Event]:
     session_name = path.parent.name if path.name == "events.jsonl" else path.stem
     draft = Draft(session_name, "copilot")
     calls: dict[str, Mapping[str, Any]] = {}
-    for record in records(path, start):
+    for draft.offset, record in placed_records(path, start):
         kind, data = text(record.get("type")), table(record.get("data"))
         at = moment(record.get("timestamp"))
         if data.get("parentToolCallId") or data.get("agentId"):

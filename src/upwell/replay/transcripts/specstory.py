@@ -106,7 +106,8 @@ def _turns(raw: str) -> Iterator[_Turn]:
     lines: list[str] = []
     call_state = _Inside()
     for line in raw.split("\n"):
-        match = None if call_state.call(line) else _HEADING.fullmatch(line.rstrip())
+        is_heading = not call_state.call(line) and line.startswith("_**")
+        match = _HEADING.fullmatch(line.rstrip()) if is_heading else None
         if match is None:
             lines.append(line)
             continue
@@ -131,18 +132,23 @@ class _Inside:
     def call(self, line: str) -> bool:
         """Take the next line. Fences close as in CommonMark 0.31, section 4.5."""
         if not self._call:
-            self._call = bool(_TOOL_START.match(line))
+            self._call = line.startswith("<tool-use") and bool(_TOOL_START.match(line))
             self._fence = ""
             return self._call
-        fence = _FENCE.match(line)
+        fence = _fence(line)
         if self._fence:
             if fence and fence[1].startswith(self._fence) and not fence[2].strip():
                 self._fence = ""
         elif fence:
             self._fence = fence[1]
-        elif _TOOL_END.search(line):
+        elif "</" in line and _TOOL_END.search(line):
             self._call = False
         return True
+
+
+def _fence(line: str) -> re.Match[str] | None:
+    """The fence that a line is. Most lines are none, and looking for the marks first is quicker."""
+    return _FENCE.match(line) if "```" in line or "~~~" in line else None
 
 
 def _new_style(draft: Draft, words: str, at: float) -> Iterator[Event]:
@@ -215,7 +221,7 @@ def _fences(text: str) -> list[tuple[str, str]]:
     fences: list[tuple[str, str]] = []
     mark, language, lines = "", "", list[str]()
     for line in text.split("\n"):
-        fence = _FENCE.match(line)
+        fence = _fence(line)
         if not mark:
             if fence:
                 mark, language, lines = fence[1], fence[2].strip(), []

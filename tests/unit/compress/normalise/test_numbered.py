@@ -1,9 +1,13 @@
-"""The line numbers of a tool are taken off, and marks name the missing lines."""
+"""The line numbers of a tool are removed, and marks name the missing lines."""
 
+import re
 from itertools import pairwise
 
+import pytest
+
 from upwell.compress import compress
-from upwell.compress.normalise.numbered import without_numbers
+from upwell.compress.normalise.numbered import line_range, lines_of, without_numbers
+from upwell.ground.errors import UsageError
 from upwell.ground.types.compression import Passage
 
 CODE = "\n".join(
@@ -45,3 +49,36 @@ def test_marks_name_the_next_line() -> None:
         if mark.startswith("[…") and "→" in mark:
             number = int(mark.partition("→")[2].removesuffix("]"))
             assert original[number - 1] == following
+
+
+def gaps(shortened: str) -> list[tuple[int, int]]:
+    """The lines that the marks of a shortened text name."""
+    marks = re.findall(r"^\[…(\d+)→(\d+)\]$", shortened, re.M)
+    return [(int(following) - int(count), int(following) - 1) for count, following in marks]
+
+
+@pytest.mark.parametrize("text", [CODE, numbered(CODE, 120), CODE.replace("def", "We saw")])
+def test_the_lines_that_marks_name_are_the_missing_ones(text: str) -> None:
+    shortened = compress(text, max_chars=1_200).text
+    missing = gaps(shortened)
+    assert missing
+    for first, last in missing:
+        lines = lines_of(text, first, last).split("\n")
+        assert len(lines) == last - first + 1
+        assert not {line.partition("→")[2] or line for line in lines} & set(
+            line for line in shortened.split("\n") if line.strip()
+        )
+
+
+def test_lines_of_a_numbered_part_have_the_numbers_of_the_tool() -> None:
+    assert lines_of(numbered(CODE, 120), 130, 131) == "\n".join(
+        numbered(CODE, 120).split("\n")[10:12]
+    )
+    assert lines_of(CODE, 2, 2) == CODE.split("\n")[1]
+    assert lines_of(CODE, 9_000, 9_001) == ""
+
+
+@pytest.mark.parametrize("lines", ["", "0", "9-3", "a-b", "1-2-3", "-4"])
+def test_what_is_no_range_of_lines(lines: str) -> None:
+    with pytest.raises(UsageError):
+        line_range(lines)

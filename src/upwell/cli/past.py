@@ -1,0 +1,117 @@
+"""recall --sessions"""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upwell.cli.output import note, say, say_json
+from upwell.cli.progress import progress
+from upwell.cli.session import folder, with_app
+from upwell.cli.times import seconds_of
+from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.project import project_of
+from upwell.ground.text.format import counted
+from upwell.ground.uris import SESSION_LOCATOR
+
+if TYPE_CHECKING:
+    from upwell.app import App
+    from upwell.sessions.answer import Told
+
+MOST_SESSIONS = 5
+PastSessions = Annotated[
+    bool,
+    typer.Option(
+        "--sessions",
+        help="Search past sessions: a question, an error, or a locator to read a whole turn.",
+    ),
+]
+FileOption = Annotated[
+    str | None,
+    typer.Option("--file", metavar="PATH", help="With --sessions: who last changed this file."),
+]
+ProjectOption = Annotated[
+    Path | None,
+    typer.Option("--project", metavar="DIR", help="With --sessions: only in this project."),
+]
+HostOption = Annotated[
+    str | None, typer.Option("--host", help="With --sessions: only of this agent.")
+]
+SinceOption = Annotated[
+    str | None, typer.Option("--since", help="With --sessions: only since, for example 30d.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """The options that narrow a search."""
+
+    project: Path | None
+    host: str | None
+    since: str | None
+
+
+def recall_sessions(
+    question: str | None, file: str | None, narrowed: Narrowed, limit: int | None, *, as_json: bool
+) -> None:
+    """Search past sessions by a question or by a file, or read one turn by its locator."""
+    from upwell.sessions.render import described, lines_of, page_of
+
+    if (question is None) == (file is None):
+        raise UsageError(
+            "--sessions needs a question, or --file PATH", hint="upwell recall --sessions QUESTION"
+        )
+    with progress("reading sessions") as show:
+
+        async def work(app: "App") -> "list[Told]":
+            past = app.past_sessions()
+            try:
+                await past.refresh(show)
+            except StoreError as error:
+                note(f"upwell: the index of sessions is out of date: {error}")
+            return await _found(app, question, file, narrowed, limit or MOST_SESSIONS)
+
+        found = with_app(work)
+    if as_json:
+        say_json({"sessions": [described(each) for each in found]})
+    elif question is not None and question.startswith(SESSION_LOCATOR):
+        say(page_of(found[0]))
+    elif found:
+        say("\n\n".join("\n".join(lines_of(each, question or "")) for each in found))
+    else:
+        note("No past session found.")
+
+
+async def _found(
+    app: "App", question: str | None, file: str | None, narrowed: Narrowed, limit: int
+) -> "list[Told]":
+    from upwell.sessions.index import Scope
+
+    here, past = folder(), app.past_sessions()
+    scope = Scope(
+        project=project_of(str(narrowed.project)) if narrowed.project else None,
+        host=narrowed.host,
+        since=time.time() - seconds_of(narrowed.since) if narrowed.since else 0.0,
+        here=project_of(here),
+    )
+    if file is not None:
+        return await past.changes(os.path.expanduser(file), here or "/", scope, limit)
+    assert question is not None
+    if question.startswith(SESSION_LOCATOR):
+        return [await past.turn(question)]
+    return await past.search(question, scope, limit)
+
+
+def index_sessions() -> None:
+    """Bring the index of past sessions up to date, and say what is in there."""
+    with progress("indexing sessions") as show:
+
+        async def work(app: "App") -> tuple[int, int]:
+            await app.past_sessions().refresh(show)
+            return await app.past_sessions().counts()
+
+        sessions, turns = with_app(work)
+    say(f"indexed {counted(sessions, 'session')} with {counted(turns, 'turn')} for `recall`")

@@ -1,0 +1,203 @@
+"""Finds the rules that a user lays down for the work: "never use grep on JSON, use jq". Most
+sentences with "always" or "don't" are orders for one task, or describe the product ("always show
+the last row"). A rule is a complete sentence about the agent's own work: it begins as rules do, its
+verb is about work, and nothing in it refers to another sentence, to one task or to one moment. A
+sentence that cannot be understood alone is dropped.
+"""
+
+import re
+from collections.abc import Iterator
+
+from upwell.episodes.episode import Episode, EpisodeKind
+from upwell.episodes.events import Event
+from upwell.episodes.sentences import sentences
+
+MAX_MESSAGE_CHARS = 1_000
+MAX_MESSAGE_LINES = 15
+"""A longer message is a paste or a plan."""
+MAX_RULE_WORDS = 40
+_WORK_VERBS = frozenset(
+    """
+    amend ask assume build bypass change check claim close code commit delete disable document
+    duplicate edit execute explain fix follow force format generate git grep guess hardcode
+    hard-code ignore implement import install invoke lint mark merge mock modify name open prefer
+    proceed pull push read rebase refactor rely remove reuse re-use revert review run search skip
+    squash stop summarise summarize tell test touch try use verify work write
+    """.split()
+)
+_COMMON_VERBS = frozenset(
+    """
+    add answer call copy create declare define do handle include keep leave log make move pass
+    print provide put rename replace reply respond return save set start store update upgrade wrap
+    """.split()
+)
+"""Verbs that are used both for the work and for the product; a rule with one of them needs another
+word about the work.
+"""
+_PRODUCT_VERBS = frozenset(
+    """
+    accept align allow animate appear are be center centre contain default enable expect fails fall
+    fill freeze get gets happen has have hide highlight is load mind refresh reject render require
+    reset saw scroll see select show sort stretch support toggle works display
+    """.split()
+)
+"""Verbs with which a bare order describes the product, or something that happened."""
+_WORK_NOUNS = """
+    agent agents approval assumption assumptions branch branches build changelog class classes code
+    codebase command commands comment comments commit commits credentials dependencies dependency
+    doc docs docstring docstrings documentation environment error errors exception exceptions
+    fallback fallbacks file files function functions hack hacks import imports interface interfaces
+    issue issues lint linter migration migrations mock mocks module modules package packages
+    permission plan pr prs readme repo repository rule rules script scripts secret secrets shell
+    spec specs task tasks terminal test tests ticket tickets todo todos type types variable
+    variables venv workaround workarounds workspace
+"""
+_PRODUCT_NOUNS = """
+    axes axis bot button buttons card cards chart charts color colors colour colours column columns
+    customer customers dropdown dropdowns font fonts graph graphs header headers icon icons image
+    images label labels layout layouts legend legends menu menus message messages modal modals page
+    pages panel panels player players popup popups row rows screen screens tab table tables tabs
+    team teams tooltip tooltips user users widget widgets
+"""
+_ELSEWHERE_WORDS = """
+    above again another below both currently former he her here him its latter next now one ones
+    option other others phase previous she stage step still such their them these they this
+    those today tomorrow yesterday yet
+"""
+
+
+def _any_word(words: str) -> str:
+    return rf"\b(?:{'|'.join(words.split())})\b"
+
+
+_LEAD = re.compile(
+    r"^(?:(?:no+|nope|ok(?:ay)?|ye[sp]|yeah|yea|also|and|but|so|again|please|pls|btw|by the way|"
+    r"remember|note|important|reminder|hey|well|actually|then|once more|(?:as|like) i said|"
+    r"i (?:already )?(?:said|told you)|in this (?:repo|repository|project|codebase))\b"
+    r"[\s,:;.!–—-]*)+",
+    re.IGNORECASE,
+)
+_OF_WORK = re.compile(
+    r"`[^`]+`|\b[\w-]+\.(?:md|mdc|py|ts|tsx|js|jsx|go|rs|json|ya?ml|toml|sh|sql)\b|"
+    + _any_word(_WORK_NOUNS),
+    re.IGNORECASE,
+)
+_OF_PRODUCT = re.compile(_any_word(_PRODUCT_NOUNS), re.IGNORECASE)
+_FREQUENCY = r"(?:always|never(?: ever)?|(?:do not|don'?t) ever|must not|must never)"
+_VERB = r"(?P<verb>`|[a-z-]+)"
+_CONDITION = (
+    r"\b(?:ever|unless|by hand|manually|directly|until i (?:say|ask|tell|confirm|approve)|"
+    r"without (?:asking|my|permission|approval|explicit|first|telling|checking))"
+)
+_FORMS = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        rf"^(?:you |we |agents? )?(?:must |should |need to |have to )?{_FREQUENCY} (?:be )?{_VERB}",
+        rf"^(?:make sure|be sure|ensure|try) (?:that )?(?:you |to |we )?{_FREQUENCY} {_VERB}",
+        rf"^you (?:should not|shouldn'?t) (?:ever )?(?:be )?{_VERB}",
+        r"^(?:when(?:ever)?|before|after|every time|each time|if) (?:you|we|[a-z]+ing)\b"
+        rf"[^,]{{3,120}}, (?:then )?(?:you |we )?(?:must |should )?{_FREQUENCY} {_VERB}",
+        rf"^(?:you (?:must|should|may|can)|we)? ?(?:do not|don'?t|not|must not|may not) {_VERB}\b"
+        rf".*{_CONDITION}",
+        r"^(?:from now on|going forward),? (?:please )?(?:you (?:must |should )?)?"
+        rf"(?:{_FREQUENCY} |do not |don'?t |only )?{_VERB}",
+        rf"^{_VERB}\b.*\b(?:from now on|going forward)$",
+    )
+)
+"""The beginnings of a rule, with its verb."""
+_ORDER = re.compile(rf"^{_FREQUENCY} [a-z]", re.IGNORECASE)
+_LASTING = re.compile(r"\b(?:from now on|going forward)\b", re.IGNORECASE)
+_QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|(?<!\w)'[^']*'(?!\w)|“[^”]*”|@[\w./-]+")
+_EXPLAINED = r"(?! (?:\w+ ){1,3}(?:that|as)\b)"
+_ELSEWHERE = re.compile(
+    "|".join(
+        (
+            _any_word(_ELSEWHERE_WORDS),
+            r"\bit\b(?! (?:is|seems|looks) (?:obvious|clear|possible|necessary|needed))",
+            rf"\bsame\b{_EXPLAINED}",
+            r"\binstead\b(?! of\b)|\bfor now\b|\bso far\b",
+            r"\bthere\b(?! (?:is|are)\b)|\bthat(?=[.,;!?]|$)",
+            r"\bthe (?:first|second|third|last|new|old|following)\b",
+            r"\byou (?:just|already|did|said|were|have|had|made|added|removed|changed)\b",
+            r"[:?…;]|\.\.|https?://|#\d|\b[0-9a-f]{7,}\b|\d{4,}|\be\.?g\b|\bi\.?e\b",
+            r"^\W*(?:and|or|but|because)\b",
+        )
+    ),
+    re.IGNORECASE,
+)
+"""Words that refer to another sentence, to one task or to one moment."""
+_PLACES = re.compile(
+    r"\b(?:in|under|inside|within|below)\s+`?((?:[\w.-]+/)+(?=[\s`.,]|$)|[\w./-]*\*[\w./*-]*\w)"
+)
+"""A folder, written with its slash, or a glob."""
+_PAIRS = (("(", ")"), ("[", "]"), ("“", "”"))
+
+
+def rules_of(prompt: Event) -> Iterator[Episode]:
+    """The rules that a user's prompt lays down."""
+    for rule in rules_in(prompt.text):
+        yield Episode(
+            kind=EpisodeKind.RULE,
+            text=rule,
+            triggers=(),
+            paths=_scope(rule),
+            cwd=prompt.cwd,
+            session=prompt.session,
+            at=prompt.t,
+            evidence=(prompt.i,),
+        )
+
+
+def rules_in(message: str) -> Iterator[str]:
+    """The sentences of a user's message that are rules for the work."""
+    if len(message) > MAX_MESSAGE_CHARS or message.count("\n") >= MAX_MESSAGE_LINES:
+        return
+    for sentence in sentences(message):
+        rule = _LEAD.sub("", sentence)
+        if _is_whole(rule) and _is_rule(rule):
+            yield _finished(rule)
+
+
+def _scope(rule: str) -> tuple[str, ...]:
+    """The files to which a rule is restricted, as globs; none for a rule about everything."""
+    globs = (match[1] for match in _PLACES.finditer(rule))
+    return tuple(f"{glob}**" if glob.endswith("/") else glob for glob in globs)
+
+
+def _is_whole(rule: str) -> bool:
+    """True if the sentence can be understood alone."""
+    words = rule.split()
+    bare = _QUOTED.sub("X", _LASTING.sub("", rule)).strip()
+    return (
+        4 <= len(words) <= MAX_RULE_WORDS
+        and not _ELSEWHERE.search(bare)
+        and not set(bare) & set('`"“”')
+        and all(rule.count(left) == rule.count(right) for left, right in _PAIRS)
+    )
+
+
+def _is_rule(rule: str) -> bool:
+    """True if the sentence begins as rules about the work do."""
+    plain = rule.rstrip(" .!")
+    matches = (form.search(plain) for form in _FORMS)
+    return any(match is not None and _is_of_work(match["verb"].lower(), rule) for match in matches)
+
+
+def _is_of_work(verb: str, rule: str) -> bool:
+    """True if the sentence is about the work, and not about the product."""
+    if _OF_PRODUCT.search(rule) and not _OF_WORK.search(rule):
+        return False
+    bases = {verb, *(verb.removesuffix(end) for end in ("ing", "ting", "ning"))}
+    bases |= {f"{base}e" for base in bases}
+    if verb == "`" or bases & _WORK_VERBS:
+        return True
+    in_work = _OF_WORK.search(rule) and not _OF_PRODUCT.search(rule)
+    if bases & _COMMON_VERBS:
+        return bool(in_work)
+    return bool(_ORDER.match(rule)) and not bases & _PRODUCT_VERBS
+
+
+def _finished(rule: str) -> str:
+    """The sentence with a capital letter and a full stop."""
+    text = rule.rstrip(" .!,;") + "."
+    return text[:1].upper() + text[1:]

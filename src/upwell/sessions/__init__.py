@@ -1,0 +1,1 @@
+"""Past sessions of every agent, found by question, by error and by file."""

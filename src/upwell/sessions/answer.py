@@ -1,0 +1,130 @@
+"""The answer of a past session: its question and conclusion, the commands that worked, its files,
+and what became of them.
+
+Everything is read from the transcript as it is now. Where the host has removed it, the masked
+excerpts of the index take its place.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from upwell.capture.git import commits_since
+from upwell.ground.project import repository_of
+from upwell.ground.secrets.redact import redact
+from upwell.ground.text.format import counted
+from upwell.ground.text.words import informative, terms
+from upwell.sessions.commands import notable
+from upwell.sessions.index import Found, read_turn
+from upwell.sessions.turns import Change, Run, Turn
+
+STANDS = "stands"
+MAX_FILES, MAX_RUNS = 5, 3
+MAX_FILE_BYTES = 2_000_000
+_MARGIN_SECONDS = 120.0
+"""A file that is younger than the turn by no more was written by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A file that a turn changed. `state` is `stands` (the change is still in it), `reverted`,
+    `changed since`, `gone`, or "" where that cannot be told; `commits` touched it since then."""
+
+    path: str
+    state: str
+    commits: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The file and its state, for people."""
+        if not self.state:
+            return self.path
+        if self.state == STANDS or not self.commits:
+            return f"{self.path} ({self.state})"
+        count = counted(len(self.commits), "commit")
+        return f"{self.path} ({self.state}, {count}, last {self.commits[0]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The answer of a turn. `whole` are all remarks of the agent. `is_excerpt`: the transcript is
+    gone, and only excerpts are left."""
+
+    found: Found
+    question: str
+    conclusion: str
+    whole: tuple[str, ...] = ()
+    runs: tuple[Run, ...] = ()
+    files: tuple[FileState, ...] = ()
+    is_excerpt: bool = False
+
+
+def told(found: Found, question: str, environment: Mapping[str, str]) -> Told:
+    """The answer of this turn, read from its transcript, without secrets."""
+    turn = read_turn(found)
+    if turn is None:
+        return Told(found, found.turn.question, found.turn.conclusion, is_excerpt=True)
+    return Told(
+        found,
+        redact(turn.question)[0],
+        redact(turn.conclusion)[0],
+        tuple(redact(remark)[0] for remark in turn.remarks),
+        tuple(_bearing(notable(turn.runs), question)),
+        tuple(file_states(turn, environment)),
+    )
+
+
+def file_states(turn: Turn, environment: Mapping[str, str]) -> list[FileState]:
+    """What became of the files that the turn changed."""
+    root = turn.cwd or "/"
+    paths = turn.changed[:MAX_FILES]
+    repository = repository_of(root) if turn.cwd and os.path.isdir(root) else None
+    log = commits_since(repository, paths, turn.ended, environment) if repository and paths else []
+    states = []
+    for path in paths:
+        absolute = os.path.normpath(os.path.join(root, path))
+        inside = os.path.relpath(absolute, repository) if repository else path
+        commits = [f"{sha[:8]} {subject}" for sha, subject, files in log if inside in files]
+        own = [change for change in turn.changes if change.path == path]
+        state = _state(absolute, own, turn.ended, has_commits=bool(commits))
+        states.append(FileState(path.removeprefix(f"{root}/"), state, tuple(commits)))
+    return states
+
+
+def _state(path: str, changes: Sequence[Change], ended: float, *, has_commits: bool) -> str:
+    try:
+        info = os.stat(path)
+        is_young = info.st_mtime > ended + _MARGIN_SECONDS
+        if info.st_size > MAX_FILE_BYTES:
+            return "changed since" if is_young else ""
+        with open(path, encoding="utf-8", errors="replace") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return "gone"
+    except (OSError, ValueError):
+        return ""
+    verdicts = {_verdict(change, content) for change in changes} - {""}
+    if verdicts == {STANDS}:
+        return STANDS
+    if verdicts == {"reverted"}:
+        return "reverted"
+    return "changed since" if verdicts or has_commits else ""
+
+
+def _verdict(change: Change, content: str) -> str:
+    """Is a change still in the content of its file?"""
+    if change.added and change.added in content:
+        return STANDS
+    if change.removed and change.removed in content:
+        return "reverted"
+    if change.removed and not change.added:
+        return STANDS
+    return "changed" if change.added else ""
+
+
+def _bearing(runs: Sequence[Run], question: str) -> list[Run]:
+    """The commands that worked: those with words of the question first, then the latest."""
+    words = set(informative(terms(question)))
+    worked = [run for run in runs if run.worked]
+    ranked = sorted(worked, key=lambda run: -len(words & set(terms(run.command))))
+    return [Run(redact(run.command)[0], run.worked) for run in ranked[:MAX_RUNS]]

@@ -1,0 +1,319 @@
+"""The index of past sessions: keeps `sessions.db` up to date with the transcripts, searches it.
+
+The database is made at the first use and may be deleted at any time.
+"""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from upwell.episodes.events import Event
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.errors import UsageError
+from upwell.ground.project import project_of
+from upwell.ground.secrets.redact import redact
+from upwell.ground.sqlite.database import Database, open_database
+from upwell.ground.trace import LOG
+from upwell.ground.uris import SESSION_LOCATOR
+from upwell.replay.transcripts import Transcript, format_named
+from upwell.sessions import tables
+from upwell.sessions.rank import MAX_RANKED, ranked, tallies, with_priors
+from upwell.sessions.tables import Entry, Known, Reading, SessionRow, TurnRow
+from upwell.sessions.terms import (
+    digest_of,
+    error_terms,
+    impacts_of,
+    named_file,
+    question_terms,
+)
+from upwell.sessions.turns import Turn, turns_of
+
+CHUNK_BYTES, CHUNK_FILES = 16_000_000, 200
+"""A transaction stores about so many transcripts. An interruption loses at most one."""
+MAX_TURNS = 400_000
+"""Of all sessions together; the oldest sessions are dropped first."""
+MAX_STORED_CHARS = 200
+QUESTION_CHARS, CONCLUSION_CHARS = 200, 400
+"""The lengths of the excerpts."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The sessions that a search may see: those of a project and host that went on after `since`;
+    each None or 0 for all. `here` is the asker's own project, which comes first."""
+
+    project: str | None = None
+    host: str | None = None
+    since: float = 0.0
+    here: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A session with the turn of it that bears most on the question."""
+
+    session: SessionRow
+    turn: TurnRow
+    score: float
+
+    @property
+    def locator(self) -> str:
+        """The name under which the turn can be read."""
+        return f"{SESSION_LOCATOR}{self.session.name}#{self.turn.number}"
+
+
+class SessionIndex:
+    """The index of past sessions. `transcripts` names the files that there are now."""
+
+    def __init__(
+        self,
+        path: Path,
+        transcripts: Callable[[], Sequence[Transcript]],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._path = path
+        self._transcripts = transcripts
+        self._clock = clock
+        self._opening = asyncio.Lock()
+        self._database: Database | None = None
+
+    async def refresh(
+        self, show: Progress = lambda done, total: None, seconds: float | None = None
+    ) -> bool:
+        """Read what is new in the transcripts, within `seconds`. Returns whether everything was
+        read; the next call goes on from there.
+
+        Raises:
+            StoreError: the database cannot be written.
+        """
+        ends = self._clock.monotonic() + seconds if seconds is not None else None
+        database = await self._open()
+        known = await database.read(tables.known_transcripts)
+        transcripts = await asyncio.to_thread(self._transcripts)
+        due = await asyncio.to_thread(lambda: list(_due(transcripts, known)))
+        total, done = sum(size for _, size in due), 0
+        for chunk in _chunks(due):
+            if ends is not None and self._clock.monotonic() >= ends:
+                return False
+            readings = await asyncio.to_thread(_read_all, chunk, known)
+            await database.write(partial(tables.put, readings=readings))
+            done += sum(size for _, size in chunk)
+            show(done, total)
+        if due:
+            await database.write(lambda db: tables.drop_oldest(db, MAX_TURNS))
+        return True
+
+    async def search(self, question: str, scope: Scope, limit: int) -> list[Found]:
+        """The sessions that bear most on the question, best first. An error in the question is
+        looked up by its signature.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        database = await self._open()
+        return await database.read(lambda db: self._search(db, question, scope, limit))
+
+    async def changes(self, path: str, scope: Scope, limit: int) -> list[Found]:
+        """The turns that changed this file, newest first: an absolute path, one within a project,
+        or a name.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        database = await self._open()
+        return await database.read(lambda db: _changes(db, path, scope, limit))
+
+    async def located(self, locator: str) -> Found:
+        """The turn with this locator, or the first one of a session.
+
+        Raises:
+            UsageError: there is none, or several.
+            StoreError: the database cannot be read.
+        """
+        database = await self._open()
+        return await database.read(lambda db: _located(db, locator))
+
+    async def counts(self) -> tuple[int, int]:
+        """The number of sessions and of turns."""
+        return await (await self._open()).read(tables.counts)
+
+    async def aclose(self) -> None:
+        """Close the database."""
+        if self._database is not None:
+            await self._database.aclose()
+
+    def _search(
+        self, db: sqlite3.Connection, question: str, scope: Scope, limit: int
+    ) -> list[Found]:
+        words, exact = question_terms(question), error_terms(question)
+        postings = tables.postings_of(db, [*words, *exact])
+        visible = tables.visible(db, scope.project, scope.host, scope.since)
+        _, turn_count = tables.counts(db)
+        best = ranked(tallies(words, exact, postings, turn_count, visible), MAX_RANKED + limit)
+        rows = tables.sessions(db, [no for no, _, _ in best])
+        known_turns = tables.turns(db, [key for _, _, key in best])
+        now = self._clock.now()
+        found = [
+            Found(
+                rows[no],
+                known_turns[key],
+                with_priors(score, rows[no], now=now, project=scope.here),
+            )
+            for no, score, key in best
+            if no in rows and key in known_turns
+        ]
+        return sorted(found, key=lambda each: -each.score)[:limit]
+
+    async def _open(self) -> Database:
+        async with self._opening:
+            if self._database is None:
+                self._database = await asyncio.to_thread(
+                    open_database, self._path, [tables.OWNER], synchronous="NORMAL"
+                )
+        return self._database
+
+
+def read_turn(found: Found) -> Turn | None:
+    """The turn as its transcript has it now; None if the transcript is gone or another one."""
+    transcript = Transcript(Path(found.session.path), format_named(found.session.format))
+    number, offset = found.turn.number, found.turn.offset
+    try:
+        if offset:
+            first = next(turns_of(transcript.events_from(offset), number), None)
+        else:
+            own = (event for event in transcript.events() if event.session == found.session.name)
+            first = next(islice(turns_of(own), number, None), None)
+    except (UsageError, OSError):
+        return None
+    if first is None or abs(first.began - found.turn.at) > 1.0:
+        return None
+    return first
+
+
+def _due(
+    transcripts: Sequence[Transcript], known: dict[str, Known]
+) -> Iterator[tuple[Transcript, int]]:
+    """The transcripts that have changed, each with the bytes to read; the newest first."""
+    due = []
+    for transcript in transcripts:
+        try:
+            info = transcript.path.stat()
+        except OSError:
+            continue
+        old = known.get(str(transcript.path))
+        if old is None or (old.size, old.mtime_ns) != (info.st_size, info.st_mtime_ns):
+            due.append((info.st_mtime_ns, transcript, info.st_size))
+    for _, transcript, size in sorted(due, key=lambda entry: -entry[0]):
+        yield transcript, size
+
+
+def _chunks(due: Sequence[tuple[Transcript, int]]) -> Iterator[list[tuple[Transcript, int]]]:
+    chunk: list[tuple[Transcript, int]] = []
+    size = 0
+    for entry in due:
+        chunk.append(entry)
+        size += entry[1]
+        if size >= CHUNK_BYTES or len(chunk) >= CHUNK_FILES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _read_all(chunk: Sequence[tuple[Transcript, int]], known: dict[str, Known]) -> list[Reading]:
+    readings = []
+    for transcript, _ in chunk:
+        try:
+            readings.append(_read(transcript, known.get(str(transcript.path))))
+        except (UsageError, OSError) as error:
+            LOG.info("%s is not indexed: %s", transcript.path, error)
+        # Let other threads of the process go on.
+        time.sleep(0)
+    return readings
+
+
+def _read(transcript: Transcript, known: Known | None) -> Reading:
+    info = transcript.path.stat()
+    grew = known is not None and known.resume > 0 and info.st_size >= known.size
+    events: Iterator[Event] = transcript.events()
+    first = 0
+    if known is not None and grew and transcript.format.read_from is not None:
+        events, first = transcript.events_from(known.resume), max(0, known.turns - 1)
+    cwd = known.cwd if known else None
+    entries = []
+    for turn in turns_of(events, first):
+        turn.cwd = turn.cwd or cwd
+        entries.append(_entry(turn))
+    return Reading(
+        str(transcript.path),
+        transcript.format.name,
+        info.st_size,
+        info.st_mtime_ns,
+        known,
+        entries,
+    )
+
+
+def _entry(turn: Turn) -> Entry:
+    return Entry(
+        name=turn.session[:MAX_STORED_CHARS],
+        host=turn.host,
+        cwd=turn.cwd or "",
+        project=project_of(turn.cwd) or "",
+        number=turn.number,
+        began=turn.began,
+        ended=turn.ended,
+        offset=turn.offset,
+        digest=digest_of(turn),
+        question=_excerpt(turn.question, QUESTION_CHARS),
+        conclusion=_excerpt(turn.conclusion, CONCLUSION_CHARS),
+        impacts=impacts_of(turn),
+    )
+
+
+def _excerpt(text: str, limit: int) -> str:
+    """The beginning of a text, up to a space: half a secret would not be recognised."""
+    if len(text) > limit:
+        text = text[:limit].rpartition(" ")[0]
+    return redact(text)[0]
+
+
+def _changes(db: sqlite3.Connection, path: str, scope: Scope, limit: int) -> list[Found]:
+    term = named_file(path, changed=True)
+    posting = tables.postings_of(db, [term]).get(term)
+    rows = tables.turns(db, set(posting[0]) if posting else ())
+    sessions = tables.sessions(db, {row.session for row in rows.values()})
+    visible = tables.visible(db, scope.project, scope.host, scope.since)
+    found = [
+        Found(sessions[row.session], row, 0.0)
+        for row in rows.values()
+        if row.session in sessions and (visible is None or row.session in visible)
+    ]
+    return sorted(found, key=lambda each: (-each.turn.at, -each.turn.key))[:limit]
+
+
+def _located(db: sqlite3.Connection, locator: str) -> Found:
+    name, _, number = locator.removeprefix(SESSION_LOCATOR).partition("#")
+    named = tables.session_named(db, name) if name else []
+    exact = [row for row in named if row.name == name]
+    if len(exact or named) != 1 or (number and not number.isdecimal()):
+        several = "several sessions begin like" if len(named) > 1 else "no session"
+        raise UsageError(
+            f"{several} {locator!r:.80}", hint="a search in past sessions shows locators"
+        )
+    session = (exact or named)[0]
+    key = session.no << tables.TURN_BITS | min(int(number or 0), tables.MAX_TURNS - 1)
+    turn = tables.turns(db, [key]).get(key)
+    if turn is None:
+        raise UsageError(
+            f"{session.name} has no turn {number or 0}", hint=f"it has {session.turns} turns"
+        )
+    return Found(session, turn, 0.0)

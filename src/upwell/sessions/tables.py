@@ -1,0 +1,396 @@
+"""The tables of `sessions.db`: which transcripts were read, their turns, and the postings.
+
+    transcript ──< session ──< turn
+                                 └── posting    by term: the keys of turns, and the terms' weights
+
+Nothing here is a copy of a transcript: a turn has the place of its question in the file, and two
+masked excerpts for the time when the host has removed the file. Everything can be built again.
+
+A turn's key is its session's number followed by its own, so that a posting names both in 32 bits.
+Postings are appended in batches. A turn that grew is posted again under the same key: it has all of
+its former terms, so the older postings remain true.
+"""
+
+import sqlite3
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from upwell.ground.sqlite.database import Owner
+from upwell.ground.sqlite.file import recreate
+
+TURN_BITS = 11
+MAX_TURNS = 1 << TURN_BITS
+MAX_SESSIONS = 1 << (32 - TURN_BITS)
+MAX_BATCHES = 48
+"""With more, the postings of each term are merged into one row."""
+_ITEM = "I"
+_IN_CHUNKS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A transcript that was read: up to `size`, of which the turn at the byte `resume` may go on,
+    as number `turns` - 1 of its session."""
+
+    no: int
+    size: int
+    mtime_ns: int
+    resume: int
+    turns: int
+    cwd: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """A session. `began` and `ended` are in seconds since the epoch."""
+
+    no: int
+    name: str
+    host: str
+    project: str
+    cwd: str
+    began: float
+    ended: float
+    turns: int
+    path: str
+    format: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRow:
+    """A turn with its masked excerpts. `offset` is the byte of the transcript where it begins."""
+
+    key: int
+    at: float
+    offset: int
+    question: str
+    conclusion: str
+
+    @property
+    def session(self) -> int:
+        """The number of its session."""
+        return self.key >> TURN_BITS
+
+    @property
+    def number(self) -> int:
+        """Its place in the session."""
+        return self.key & (MAX_TURNS - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A turn to store: the session's `name`, `host`, `cwd` and `project`, the turn's `number`,
+    `digest` and excerpts, and its terms with their weights."""
+
+    name: str
+    host: str
+    cwd: str
+    project: str
+    number: int
+    began: float
+    ended: float
+    offset: int
+    digest: int
+    question: str
+    conclusion: str
+    impacts: Mapping[int, int]
+
+
+@dataclass(slots=True)
+class Reading:
+    """A transcript that was read up to `size`. `known` is its state before."""
+
+    path: str
+    format: str
+    size: int
+    mtime_ns: int
+    known: Known | None
+    entries: list[Entry] = field(default_factory=list[Entry])
+
+
+def create(db: sqlite3.Connection) -> None:
+    """Make the tables of an empty file."""
+    for statement in (
+        """CREATE TABLE transcript (
+            no INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, format TEXT NOT NULL,
+            size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, resume INTEGER NOT NULL)""",
+        """CREATE TABLE session (
+            no INTEGER PRIMARY KEY, transcript INTEGER NOT NULL, name TEXT NOT NULL,
+            host TEXT NOT NULL, project TEXT NOT NULL, cwd TEXT NOT NULL, began REAL NOT NULL,
+            ended REAL NOT NULL, turns INTEGER NOT NULL, UNIQUE (transcript, name))""",
+        "CREATE INDEX session_name ON session (name)",
+        """CREATE TABLE turn (
+            key INTEGER PRIMARY KEY, at REAL NOT NULL, offset INTEGER NOT NULL,
+            digest INTEGER NOT NULL, question TEXT NOT NULL, conclusion TEXT NOT NULL)""",
+        "CREATE INDEX turn_digest ON turn (digest)",
+        """CREATE TABLE posting (
+            term INTEGER NOT NULL, batch INTEGER NOT NULL, keys BLOB NOT NULL,
+            impacts BLOB NOT NULL, PRIMARY KEY (term, batch)) WITHOUT ROWID""",
+        "CREATE TABLE batch (no INTEGER PRIMARY KEY)",
+    ):
+        db.execute(statement)
+
+
+OWNER = Owner("sessions", [create], salvage=recreate)
+
+
+def known_transcripts(db: sqlite3.Connection) -> dict[str, Known]:
+    """The transcripts that were read, by path."""
+    rows = db.execute(
+        "SELECT path, transcript.no, size, mtime_ns, resume, turns, cwd FROM transcript "
+        "LEFT JOIN session ON session.transcript = transcript.no GROUP BY transcript.no"
+    )
+    return {
+        path: Known(no, size, mtime_ns, resume, turns or 0, cwd or None)
+        for path, no, size, mtime_ns, resume, turns, cwd in rows
+    }
+
+
+def put(db: sqlite3.Connection, readings: Sequence[Reading]) -> None:
+    """Store what was read, in one transaction. A transcript that another process has stored in the
+    meantime is left out."""
+    postings = Postings()
+    for reading in readings:
+        if _is_current(db, reading):
+            _put_one(db, reading, postings)
+    if postings.is_empty:
+        return
+    batch = int(db.execute("INSERT INTO batch DEFAULT VALUES RETURNING no").fetchone()[0])
+    db.executemany("INSERT INTO posting VALUES (?, ?, ?, ?)", postings.rows(batch))
+    if db.execute("SELECT count(*) FROM batch").fetchone()[0] > MAX_BATCHES:
+        merge(db)
+
+
+def _is_current(db: sqlite3.Connection, reading: Reading) -> bool:
+    row = db.execute(
+        "SELECT size, mtime_ns FROM transcript WHERE path = ?", (reading.path,)
+    ).fetchone()
+    known = reading.known
+    return bool(row == ((known.size, known.mtime_ns) if known else None))
+
+
+def _put_one(db: sqlite3.Connection, reading: Reading, postings: "Postings") -> None:
+    last = max(reading.entries, key=lambda entry: entry.number, default=None)
+    resume = last.offset if last else reading.known.resume if reading.known else 0
+    (no,) = db.execute(
+        "INSERT INTO transcript (path, format, size, mtime_ns, resume) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns, "
+        "resume = excluded.resume RETURNING no",
+        (reading.path, reading.format, reading.size, reading.mtime_ns, resume),
+    ).fetchone()
+    numbers: dict[str, int] = {}
+    for entry in reading.entries:
+        session = numbers.get(entry.name)
+        if session is None:
+            session = numbers[entry.name] = _session(db, int(no), entry)
+        if entry.number < MAX_TURNS and session < MAX_SESSIONS:
+            _put_turn(db, session, entry, postings)
+
+
+def _session(db: sqlite3.Connection, transcript: int, entry: Entry) -> int:
+    row = db.execute(
+        "INSERT INTO session (transcript, name, host, project, cwd, began, ended, turns) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT (transcript, name) DO UPDATE "
+        "SET name = excluded.name RETURNING no",
+        (
+            *(transcript, entry.name, entry.host, entry.project, entry.cwd),
+            *(entry.began, entry.ended),
+        ),
+    ).fetchone()
+    return int(row[0])
+
+
+def _put_turn(db: sqlite3.Connection, session: int, entry: Entry, postings: "Postings") -> None:
+    """Store a turn, unless another session has it already or nothing about it has changed."""
+    key = session << TURN_BITS | entry.number
+    others = db.execute("SELECT key FROM turn WHERE digest = ?", (entry.digest,)).fetchall()
+    if others and (key,) not in others:
+        return
+    db.execute(
+        "UPDATE session SET ended = max(ended, ?), turns = max(turns, ?) WHERE no = ?",
+        (entry.ended, entry.number + 1, session),
+    )
+    row = (entry.began, entry.offset, entry.digest, entry.question, entry.conclusion)
+    stored = db.execute(
+        "SELECT at, offset, digest, question, conclusion FROM turn WHERE key = ?", (key,)
+    ).fetchone()
+    if stored != row:
+        db.execute("INSERT OR REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?)", (key, *row))
+        postings.add(key, entry.impacts)
+
+
+class Postings:
+    """The postings of a batch: by term, the keys of turns and the weights."""
+
+    def __init__(self) -> None:
+        self._by_term: dict[int, tuple[array[int], bytearray]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Is nothing in there?"""
+        return not self._by_term
+
+    def add(self, key: int, impacts: Mapping[int, int]) -> None:
+        """Add the terms of a turn."""
+        for term, impact in impacts.items():
+            posting = self._by_term.get(term)
+            if posting is None:
+                posting = self._by_term[term] = array(_ITEM), bytearray()
+            posting[0].append(key)
+            posting[1].append(impact)
+
+    def rows(self, batch: int) -> Iterator[tuple[int, int, bytes, bytes]]:
+        """The rows to store, in the order of the table."""
+        for term in sorted(self._by_term):
+            keys, impacts = self._by_term[term]
+            yield term, batch, _bytes_of(keys), bytes(impacts)
+
+
+def postings_of(
+    db: sqlite3.Connection, terms: Sequence[int]
+) -> dict[int, tuple["array[int]", bytes]]:
+    """By term, the keys of the turns that have it, and its weights there."""
+    found: dict[int, tuple[array[int], bytearray]] = {}
+    for chunk in _chunks(terms):
+        marks = ",".join("?" * len(chunk))
+        rows = db.execute(f"SELECT term, keys, impacts FROM posting WHERE term IN ({marks})", chunk)
+        for term, keys, impacts in rows:
+            whole = found.setdefault(term, (array(_ITEM), bytearray()))
+            whole[0].extend(_keys_in(keys))
+            whole[1].extend(impacts)
+    return {term: (keys, bytes(impacts)) for term, (keys, impacts) in found.items()}
+
+
+def merge(db: sqlite3.Connection) -> None:
+    """Merge the batches into one. A turn that was posted several times keeps its highest
+    weights."""
+    db.execute("CREATE TEMP TABLE merged AS SELECT * FROM posting WHERE 0")
+    term, weights = None, dict[int, int]()
+
+    def row() -> tuple[int | None, int, bytes, bytes]:
+        return term, 1, _bytes_of(array(_ITEM, weights)), bytes(weights.values())
+
+    def rows() -> Iterator[tuple[int | None, int, bytes, bytes]]:
+        nonlocal term, weights
+        for each, keys, impacts in db.execute(
+            "SELECT term, keys, impacts FROM posting ORDER BY term, batch"
+        ):
+            if each != term:
+                if weights:
+                    yield row()
+                term, weights = each, {}
+            for key, impact in zip(_keys_in(keys), impacts, strict=True):
+                weights[key] = max(impact, weights.get(key, 0))
+        if weights:
+            yield row()
+
+    db.executemany("INSERT INTO merged VALUES (?, ?, ?, ?)", rows())
+    db.execute("DELETE FROM posting")
+    db.execute("INSERT INTO posting SELECT * FROM merged")
+    db.execute("DROP TABLE merged")
+    db.execute("DELETE FROM batch")
+    db.execute("INSERT INTO batch VALUES (1)")
+
+
+_SESSION_ROW = (
+    "SELECT session.no, name, host, project, cwd, began, ended, turns, path, format "
+    "FROM session JOIN transcript ON transcript.no = session.transcript "
+)
+
+
+def sessions(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, SessionRow]:
+    """These sessions, by number."""
+    found: dict[int, SessionRow] = {}
+    for chunk in _chunks(list(numbers)):
+        marks = ",".join("?" * len(chunk))
+        rows = db.execute(f"{_SESSION_ROW} WHERE session.no IN ({marks})", chunk)
+        found |= {row[0]: _session_row(row) for row in rows}
+    return found
+
+
+def session_named(db: sqlite3.Connection, beginning: str) -> list[SessionRow]:
+    """At most two sessions whose name begins like this."""
+    escaped = beginning.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    rows = db.execute(
+        f"{_SESSION_ROW} WHERE name LIKE ? ESCAPE '\\' AND turns > 0 LIMIT 2", (f"{escaped}%",)
+    )
+    return [_session_row(row) for row in rows]
+
+
+def visible(
+    db: sqlite3.Connection, project: str | None, host: str | None, since: float
+) -> set[int] | None:
+    """The sessions of a project and host that went on after `since`; None for all."""
+    conditions = {
+        "project = ?": project,
+        "host = ?": host,
+        "ended >= ?": since or None,
+    }
+    chosen = {condition: value for condition, value in conditions.items() if value is not None}
+    if not chosen:
+        return None
+    rows = db.execute(
+        f"SELECT no FROM session WHERE {' AND '.join(chosen)}", tuple(chosen.values())
+    )
+    return {row[0] for row in rows}
+
+
+def turns(db: sqlite3.Connection, keys: Iterable[int]) -> dict[int, TurnRow]:
+    """These turns, by key."""
+    found: dict[int, TurnRow] = {}
+    for chunk in _chunks(list(keys)):
+        marks = ",".join("?" * len(chunk))
+        rows = db.execute(
+            f"SELECT key, at, offset, question, conclusion FROM turn WHERE key IN ({marks})", chunk
+        )
+        for key, at, offset, question, conclusion in rows:
+            found[key] = TurnRow(
+                key=key, at=at, offset=offset, question=question, conclusion=conclusion
+            )
+    return found
+
+
+def counts(db: sqlite3.Connection) -> tuple[int, int]:
+    """The number of sessions and of turns."""
+    (sessions,) = db.execute("SELECT count(*) FROM session WHERE turns > 0").fetchone()
+    (turns,) = db.execute("SELECT count(*) FROM turn").fetchone()
+    return sessions, turns
+
+
+def drop_oldest(db: sqlite3.Connection, most: int) -> None:
+    """Remove the turns of the sessions that ended first, so that at most `most` turns remain."""
+    (turns,) = db.execute("SELECT count(*) FROM turn").fetchone()
+    for no, count in db.execute("SELECT no, turns FROM session ORDER BY ended").fetchall():
+        if turns <= most:
+            return
+        first = no << TURN_BITS
+        db.execute("DELETE FROM turn WHERE key >= ? AND key < ?", (first, first + MAX_TURNS))
+        db.execute("UPDATE session SET turns = 0 WHERE no = ?", (no,))
+        turns -= count
+
+
+def _session_row(row: Sequence[object]) -> SessionRow:
+    names = ("no", "name", "host", "project", "cwd", "began", "ended", "turns", "path", "format")
+    return SessionRow(**dict(zip(names, row, strict=True)))  # type: ignore[arg-type]
+
+
+def _chunks(values: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(values), _IN_CHUNKS):
+        yield values[start : start + _IN_CHUNKS]
+
+
+def _bytes_of(keys: "array[int]") -> bytes:
+    if sys.byteorder == "big":
+        keys = array(_ITEM, keys)
+        keys.byteswap()
+    return keys.tobytes()
+
+
+def _keys_in(data: bytes) -> "array[int]":
+    keys = array(_ITEM)
+    keys.frombytes(data)
+    if sys.byteorder == "big":
+        keys.byteswap()
+    return keys

@@ -1,0 +1,161 @@
+"""The terms of a turn and how much each one counts.
+
+A term is a number: the hash of a stem, of the path of a file or of the signature of an error. The
+index therefore holds no text of a transcript but short excerpts, and no secret can be read from it.
+
+The weight of a term in a turn is BM25F (Robertson, Zaragoza and Taylor, 2004) with fixed mean
+lengths, so that it is known when the turn is indexed: the frequencies in all fields, each divided
+by the field's relative length and multiplied by its weight, are added up and saturated once.
+"""
+
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+
+from upwell.episodes.signatures import signature
+from upwell.ground.text.words import STOP_WORDS, fold, path_words
+from upwell.memory.ranking.terms import hidden_words, query_words, sound, word_list
+from upwell.memory.stems import stemmer
+from upwell.sessions.turns import (
+    MAX_REMARK_CHARS,
+    MAX_REMARKS_CHARS,
+    Turn,
+    error_lines,
+)
+
+SATURATION = 1.2
+LENGTH_SHARE = 0.6
+MIN_LENGTH = 0.4
+MAX_IMPACT = 255
+MIN_SIGNATURE_CHARS = 12
+_HASH_BYTES = 6
+_MAX_CACHED = 200_000
+_TOKEN = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A part of a turn: its weight and the usual number of its words."""
+
+    weight: float
+    mean_words: int
+
+
+QUESTION = Field(2.2, 40)
+CONCLUSION = Field(1.5, 120)
+REMARKS = Field(0.5, 150)
+WORK = Field(0.7, 120)
+"""The question counts most: a user asks again in similar words. The work is the commands, the files
+and the errors."""
+
+
+def impacts_of(turn: Turn) -> dict[int, int]:
+    """The terms of a turn, each with its weight from 1 to `MAX_IMPACT`."""
+    weights: dict[int, float] = {}
+    fields = {
+        QUESTION: turn.question,
+        CONCLUSION: turn.conclusion,
+        REMARKS: _remarks(turn),
+        WORK: _work(turn),
+    }
+    for part, text in fields.items():
+        _weigh(weights, part, text)
+    impacts = {term: _impact(weight) for term, weight in weights.items()}
+    impacts |= dict.fromkeys(_exact_terms(turn), MAX_IMPACT)
+    return impacts
+
+
+def question_terms(text: str) -> list[int]:
+    """The terms to look for, without repeats."""
+    return list(dict.fromkeys(term for word in query_words(text) for term in _terms_of(word)))
+
+
+def error_terms(text: str) -> list[int]:
+    """The terms of the errors in a text."""
+    signatures = (signature(line) for line in error_lines(text))
+    return [_hash("error", each) for each in signatures if len(each) >= MIN_SIGNATURE_CHARS]
+
+
+def file_terms(path: str, cwd: str | None, *, changed: bool) -> list[int]:
+    """The terms of a file: by its absolute path, by its path in the folder `cwd`, by its name."""
+    kind = "changed" if changed else "read"
+    absolute = posixpath.normpath(posixpath.join(cwd or "/", path))
+    names = [absolute, posixpath.basename(absolute)]
+    if cwd and absolute.startswith(f"{cwd}/"):
+        names.append(absolute[len(cwd) + 1 :])
+    return [_hash(kind, name) for name in dict.fromkeys(names)]
+
+
+def named_file(name: str, *, changed: bool) -> int:
+    """The term of a file under one of its names."""
+    return _hash("changed" if changed else "read", name)
+
+
+def digest_of(turn: Turn) -> int:
+    """The identity of a turn: its question and its time. Hosts that resume a session copy the
+    turns before into a new transcript."""
+    return _hash(f"{turn.began:.0f}", turn.question)
+
+
+def _exact_terms(turn: Turn) -> Iterable[int]:
+    for line in turn.errors:
+        if len(each := signature(line)) >= MIN_SIGNATURE_CHARS:
+            yield _hash("error", each)
+    for path in turn.changed:
+        yield from file_terms(path, turn.cwd, changed=True)
+    for path in turn.read:
+        yield from file_terms(path, turn.cwd, changed=False)
+
+
+def _remarks(turn: Turn) -> str:
+    """The remarks before the closing answer."""
+    cut = (remark[:MAX_REMARK_CHARS] for remark in turn.remarks[:-1])
+    return "\n".join(cut)[:MAX_REMARKS_CHARS]
+
+
+def _work(turn: Turn) -> str:
+    commands = "\n".join(dict.fromkeys(run.command for run in turn.runs))
+    files = " ".join(
+        word for path in (*turn.changed, *turn.read) for word in path_words(_inside(path, turn.cwd))
+    )
+    errors = "\n".join(turn.errors)
+    return f"{commands[:MAX_REMARKS_CHARS]}\n{files}\n{errors}"
+
+
+def _inside(path: str, cwd: str | None) -> str:
+    return path.removeprefix(f"{cwd}/") if cwd else path
+
+
+def _weigh(weights: dict[int, float], part: Field, text: str) -> None:
+    tokens = Counter(_TOKEN.findall(sound(text)))
+    length = 1.0 - LENGTH_SHARE + LENGTH_SHARE * tokens.total() / part.mean_words
+    factor = part.weight / max(length, MIN_LENGTH)
+    for token, count in tokens.items():
+        for term in _terms_of(token):
+            weights[term] = weights.get(term, 0.0) + factor * count
+
+
+def _impact(weight: float) -> int:
+    return max(1, round(MAX_IMPACT * weight / (weight + SATURATION)))
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def _terms_of(token: str) -> tuple[int, ...]:
+    """The terms of a word as written: of itself, and of the parts of an identifier."""
+    words = dict.fromkeys((*word_list(token), *hidden_words(token)))
+    telling = [word for word in words if len(word) > 1 and word not in _stop_words()]
+    return tuple(_hash("word", stem) for stem in stemmer().stems(telling))
+
+
+@lru_cache(maxsize=1)
+def _stop_words() -> frozenset[str]:
+    return frozenset(map(fold, STOP_WORDS))
+
+
+def _hash(kind: str, text: str) -> int:
+    encoded = f"{kind}\0{text}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(encoded, digest_size=_HASH_BYTES).digest())

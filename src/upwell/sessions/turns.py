@@ -1,0 +1,175 @@
+"""The turns of a session: a question, the answer that closed it, and the work in between."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from upwell.episodes.events import Event, Kind
+from upwell.episodes.failures import is_refused, succeeded
+from upwell.episodes.signatures import command_of
+
+MAX_QUESTION_CHARS, MAX_ANSWER_CHARS = 4_000, 6_000
+MAX_REMARKS_CHARS, MAX_REMARK_CHARS = 6_000, 1_200
+MAX_COMMAND_CHARS = 400
+MAX_RUNS, MAX_FILES, MAX_CHANGES = 200, 200, 100
+"""The parts of one turn that are read."""
+SHORT_ANSWER_CHARS = 200
+"""A shorter closing answer (`Done.`) is read with the remark before it."""
+MAX_ERRORS, MAX_ERROR_CHARS, ERROR_EDGE_CHARS = 6, 240, 3_000
+_ERROR = re.compile(
+    r"error|fatal|exception|failed|failure|panic|cannot|can't|could not|not found|no such"
+    r"|denied|refused|unknown|unexpected|undefined|invalid|missing|unable|must be|is required",
+    re.IGNORECASE,
+)
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_EXIT = re.compile(r"(?:Error: )?Exit code \d+$")
+_READERS = frozenset({"Read", "NotebookRead"})
+_WRITERS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A command that the agent ran, and whether it worked."""
+
+    command: str
+    worked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a file: the text that was removed, and the text in its place. Both are empty
+    where the host does not record them."""
+
+    path: str
+    removed: str = ""
+    added: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """A turn. `number` is its place in the session from 0, `offset` the byte of the transcript at
+    which its question stands. `remarks` are the agent's texts, the last one closes the turn."""
+
+    session: str
+    host: str
+    number: int
+    question: str
+    offset: int = 0
+    cwd: str | None = None
+    began: float = 0.0
+    ended: float = 0.0
+    remarks: list[str] = field(default_factory=list[str])
+    runs: list[Run] = field(default_factory=list[Run])
+    changes: list[Change] = field(default_factory=list[Change])
+    read: dict[str, None] = field(default_factory=dict[str, None])
+    errors: dict[str, None] = field(default_factory=dict[str, None])
+
+    @property
+    def conclusion(self) -> str:
+        """The closing answer, with the remark before it where it is short."""
+        if not self.remarks:
+            return ""
+        last = self.remarks[-1]
+        if len(last) < SHORT_ANSWER_CHARS and len(self.remarks) > 1:
+            return f"{self.remarks[-2]}\n{last}"[-MAX_ANSWER_CHARS:]
+        return last[:MAX_ANSWER_CHARS]
+
+    @property
+    def changed(self) -> list[str]:
+        """The files that the turn changed, in order."""
+        return list(dict.fromkeys(change.path for change in self.changes))
+
+    def add(self, event: Event) -> None:
+        """Take the next event of the turn."""
+        self.ended = max(self.ended, event.t)
+        self.cwd = self.cwd or event.cwd
+        if event.kind is Kind.SAY:
+            self.remarks.append(event.text[:MAX_ANSWER_CHARS])
+        elif event.kind is Kind.TOOL and not is_refused(event):
+            self._add_call(event)
+
+    def _add_call(self, event: Event) -> None:
+        if command := command_of(event).strip():
+            worked = succeeded(event)
+            if len(self.runs) < MAX_RUNS:
+                self.runs.append(Run(command[:MAX_COMMAND_CHARS], worked))
+            if not worked:
+                self._add_errors(event.out)
+        elif (path := _path(event.args)) and event.tool in _WRITERS and not event.failed:
+            if len(self.changes) < MAX_CHANGES:
+                self.changes += changes_of(path, event.args)
+        elif path and event.tool in _READERS and len(self.read) < MAX_FILES:
+            self.read[path] = None
+
+    def _add_errors(self, text: str) -> None:
+        for line in error_lines(text):
+            if len(self.errors) < MAX_ERRORS * 4:
+                self.errors[line] = None
+
+
+def turns_of(events: Iterable[Event], first: int = 0) -> Iterator[Turn]:
+    """The turns in these events, each when it is complete. The turns of a session are numbered from
+    `first` on. Events before the first question of a session are left out."""
+    open_turns: dict[str, Turn] = {}
+    numbers: dict[str, int] = {}
+    for event in events:
+        if event.kind is not Kind.PROMPT:
+            if turn := open_turns.get(event.session):
+                turn.add(event)
+            continue
+        if turn := open_turns.pop(event.session, None):
+            yield turn
+        number = numbers.get(event.session, first)
+        numbers[event.session] = number + 1
+        open_turns[event.session] = _opened(event, number)
+    yield from open_turns.values()
+
+
+def _opened(event: Event, number: int) -> Turn:
+    question = event.text[:MAX_QUESTION_CHARS]
+    turn = Turn(
+        session=event.session,
+        host=event.host,
+        number=number,
+        question=question,
+        offset=event.offset,
+        cwd=event.cwd,
+        began=event.t,
+        ended=event.t,
+    )
+    turn.errors.update(dict.fromkeys(error_lines(question)))
+    return turn
+
+
+def error_lines(text: str) -> list[str]:
+    """The lines of an output that speak of an error, as far as they stand at its beginning or its
+    end."""
+    if len(text) > 2 * ERROR_EDGE_CHARS:
+        text = f"{text[:ERROR_EDGE_CHARS]}\n{text[-ERROR_EDGE_CHARS:]}"
+    lines: dict[str, None] = {}
+    for raw in text.split("\n"):
+        line = _ANSI.sub("", raw).strip() if "\x1b" in raw else raw.strip()
+        if 8 < len(line) <= MAX_ERROR_CHARS and _ERROR.search(line) and not _EXIT.match(line):
+            lines[line] = None
+    return list(lines)[:MAX_ERRORS]
+
+
+def changes_of(path: str, args: Any) -> list[Change]:
+    """The changes that a call makes to a file."""
+    edits = args.get("edits") if isinstance(args.get("edits"), list) else [args]
+    changes = []
+    for edit in edits:
+        if isinstance(edit, dict):
+            added = _text(edit, "new_string") or _text(edit, "content")
+            changes.append(Change(path, _text(edit, "old_string"), added))
+    return changes or [Change(path)]
+
+
+def _path(args: Any) -> str:
+    return _text(args, "file_path") or _text(args, "notebook_path")
+
+
+def _text(args: Any, name: str) -> str:
+    value = args.get(name)
+    return value if isinstance(value, str) else ""

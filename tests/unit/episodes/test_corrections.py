@@ -1,0 +1,119 @@
+"""Rules that a user lays down for the agent's work, and sentences that only look like them."""
+
+import pytest
+
+from upwell.episodes.corrections import rules_in
+from upwell.episodes.episode import EpisodeKind
+from upwell.episodes.events import Event, Kind
+from upwell.episodes.miner import EpisodeMiner
+
+
+@pytest.mark.parametrize(
+    ("said", "rule"),
+    [
+        (
+            "Always run the migrations before the tests.",
+            "Always run the migrations before the tests.",
+        ),
+        (
+            "Thanks. please never push to the release branch directly\nGo on.",
+            "Never push to the release branch directly.",
+        ),
+        ("no, never `pnpm link` the draft package.", "Never `pnpm link` the draft package."),
+        (
+            "In this repo we never edit the generated clients by hand.",
+            "We never edit the generated clients by hand.",
+        ),
+        (
+            "when working with yaml files, never use sed, but rather yq",
+            "When working with yaml files, never use sed, but rather yq.",
+        ),
+        (
+            "Make sure you always add a test for each fix.",
+            "Make sure you always add a test for each fix.",
+        ),
+        (
+            "You should not be editing files in the release folder.",
+            "You should not be editing files in the release folder.",
+        ),
+        (
+            "don't commit anything without asking me",
+            "Don't commit anything without asking me.",
+        ),
+        (
+            "please use the same quotes that the linter expects from now on",
+            "Use the same quotes that the linter expects from now on.",
+        ),
+        (
+            'From now on, never ask me questions like "Shall I go on?" in a pull request.',
+            'From now on, never ask me questions like "Shall I go on?" in a pull request.',
+        ),
+        (
+            "Always write the tests of a module beside the source files, as the linter\n"
+            "expects and the build needs.",
+            "Always write the tests of a module beside the source files, as the linter expects "
+            "and the build needs.",
+        ),
+    ],
+)
+def test_a_rule_about_the_work_is_a_whole_sentence(said: str, rule: str) -> None:
+    assert list(rules_in(said)) == [rule]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Can you always run the tests?",
+        "fix the parser",
+        "never mind, leave the tests alone",
+        "I never saw this error before, what is it?",
+        "```\nalways use strict mode here\n```",
+        "<system-reminder>Always call the tool first.</system-reminder>",
+        "it always fails on my machine",
+        "Let's go with Postgres for the queue.",
+        "Let's go with option B.",
+        "We decided to keep the old endpoint until June.",
+        "Never do that again, please, not in any file.",
+        "Always check these before the next release:",
+        "From now on, we do it like in the example below.",
+        "Always format the code with black.\n" + "x" * 2_000,
+        "no, tasks.md should always use that normal format.",
+        "Make sure to always show one table and refresh the card.",
+        "whenever a button is pressed, always show the content of the filter.",
+        "if none is given, always freeze the first and the last column",
+        "Make sure a team is always using one colour.",
+        "Don't write any code yet, explain the plan first.",
+        "don't touch the other commands for now",
+        "Never use the new parser in step 3 of the plan.",
+        "Always add the header (e.g. the one in the docs to the files.",
+        "If anything is unclear, please ask me about the tests.",
+        "Before we begin, please write a plan for the tests.",
+        "We should always return the number of rows to the user.",
+        "we just added a function and said never use join in the code",
+    ],
+)
+def test_orders_of_one_task_and_of_the_product_are_no_rules(said: str) -> None:
+    assert list(rules_in(said)) == []
+
+
+def rules_after(*prompts: str) -> list[tuple[str, tuple[str, ...]]]:
+    miner = EpisodeMiner()
+    events = [
+        Event(session="s", i=i, t=float(i), kind=Kind.PROMPT, text=text, cwd="/repo")
+        for i, text in enumerate(prompts)
+    ]
+    episodes = [episode for event in events for episode in miner.feed(event)]
+    assert all(episode.kind is EpisodeKind.RULE for episode in episodes)
+    return [(episode.text, episode.paths) for episode in episodes]
+
+
+def test_a_rule_about_a_folder_or_a_glob_is_restricted_to_it() -> None:
+    assert rules_after("Never edit files in src/generated/ by hand.") == [
+        ("Never edit files in src/generated/ by hand.", ("src/generated/**",))
+    ]
+    assert rules_after("Always use named exports in `web/**/*.ts` files.") == [
+        ("Always use named exports in `web/**/*.ts` files.", ("web/**/*.ts",))
+    ]
+    assert rules_after("Add a parser.", "No, never use regular expressions on our code.") == [
+        ("Never use regular expressions on our code.", ())
+    ]

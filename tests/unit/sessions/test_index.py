@@ -1,0 +1,273 @@
+"""The index of past sessions, over real transcripts: what it finds, and how it follows them."""
+
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.replay import samples
+
+from upwell.ground.errors import UsageError
+from upwell.replay.transcripts import Transcript, transcripts_at
+from upwell.sessions import index as index_module
+from upwell.sessions import tables
+from upwell.sessions.index import Scope, SessionIndex, read_turn
+
+ANYWHERE = Scope()
+
+
+def said(text: str, at: str, **more: object) -> dict:
+    return samples.claude_record("assistant", at, [{"type": "text", "text": text}], **more)
+
+
+def asked(text: str, at: str, **more: object) -> dict:
+    return samples.claude_record("user", at, text, **more)
+
+
+def session(folder: Path, number: int, *records: dict) -> Path:
+    name = f"{number:08d}-90f1-4e92-b3e2-6ba4449b9d70"
+    return samples.lines(folder / f"{name}.jsonl", records)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "sessions").mkdir()
+    return tmp_path / "sessions"
+
+
+@pytest.fixture
+async def index(tmp_path: Path, folder: Path) -> AsyncIterator[SessionIndex]:
+    opened = SessionIndex(tmp_path / "sessions.db", lambda: transcripts_at([folder]))
+    yield opened
+    await opened.aclose()
+
+
+async def questions(index: SessionIndex, text: str, scope: Scope = ANYWHERE) -> list[str]:
+    return [found.turn.question for found in await index.search(text, scope, 5)]
+
+
+async def test_the_session_that_answers_comes_first(index: SessionIndex, folder: Path) -> None:
+    session(folder, 1, asked("Why does the pump stall?", "10:00:00"), said("Dirt.", "10:00:01"))
+    session(
+        folder,
+        2,
+        asked("Paint the boat", "11:00:00"),
+        said("The pump room is painted, too.", "11:00:01"),
+    )
+    await index.refresh()
+    assert await questions(index, "pump stalling") == [
+        "Why does the pump stall?",
+        "Paint the boat",
+    ]
+    assert await questions(index, "anchor") == []
+
+
+@pytest.mark.parametrize(
+    "write",
+    [samples.claude, samples.codex, samples.gemini, samples.gemini_lines, samples.copilot],
+)
+async def test_a_turn_is_read_from_the_transcript_of_every_host(
+    index: SessionIndex, folder: Path, write: Callable[[Path], Path]
+) -> None:
+    write(folder)
+    await index.refresh()
+    (found,) = await index.search("pump tide buoys mooring", ANYWHERE, 5)
+    turn = read_turn(found)
+    assert turn is not None
+    assert turn.question == found.turn.question
+    assert await index.located(found.locator) == await index.located(samples.SESSION)
+
+
+async def test_an_error_is_met_again_by_its_signature(index: SessionIndex, folder: Path) -> None:
+    error = "Error: /home/ana/pump.c:12: valve 7 is missing"
+    session(
+        folder,
+        1,
+        asked("Build it", "10:00:00"),
+        samples.claude_call("10:00:01", "Bash", command="make valve"),
+        samples.claude_result("10:00:02", error, is_error=True),
+        said("I add the file.", "10:00:03"),
+    )
+    session(folder, 2, asked("Is a valve of the pump missing?", "10:00:00"))
+    await index.refresh()
+    seen = "Error: /tmp/ci/pump.c:99: valve 3 is missing"
+    assert (await questions(index, seen))[0] == "Build it"
+
+
+async def test_a_turn_that_goes_on_is_indexed_again(index: SessionIndex, folder: Path) -> None:
+    path = session(
+        folder, 1, asked("Why does the pump stall?", "10:00:00"), said("Dirt.", "10:00:01")
+    )
+    await index.refresh()
+    more = [said("The filter was full of shells.", "10:00:02"), asked("And why?", "10:01:00")]
+    with path.open("a") as file:
+        file.writelines(f"{json.dumps(record)}\n" for record in more)
+    await index.refresh()
+    (found,) = await index.search("shells in the filter", ANYWHERE, 5)
+    assert found.turn.question == "Why does the pump stall?"
+    assert await index.counts() == (1, 2)
+
+
+async def test_a_long_session_is_read_on_from_its_last_turn(
+    index: SessionIndex, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = session(
+        folder,
+        1,
+        asked("First", "10:00:00"),
+        said("One.", "10:00:01"),
+        asked("Second", "10:01:00"),
+    )
+    await index.refresh()
+    whole = Transcript.events
+    monkeypatch.setattr(Transcript, "events", lambda self: iter(()))
+    with path.open("a") as file:
+        file.write(json.dumps(said("The answer is a gasket.", "10:01:01")) + "\n")
+        file.write(json.dumps(asked("Third", "10:02:00")) + "\n")
+    await index.refresh()
+    monkeypatch.setattr(Transcript, "events", whole)
+    (found,) = await index.search("gasket", ANYWHERE, 5)
+    assert (found.turn.question, found.turn.number) == ("Second", 1)
+    assert await index.counts() == (1, 3)
+
+
+async def test_a_resumed_session_does_not_count_twice(index: SessionIndex, folder: Path) -> None:
+    first = [asked("Why does the pump stall?", "10:00:00"), said("Dirt.", "10:00:01")]
+    session(folder, 1, *first)
+    await index.refresh()
+    session(folder, 2, *first, asked("And the crane?", "10:05:00"))
+    await index.refresh()
+    assert await questions(index, "pump stall") == ["Why does the pump stall?"]
+    assert await index.counts() == (2, 2)
+
+
+async def test_an_interrupted_reading_goes_on(
+    index: SessionIndex, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "CHUNK_FILES", 1)
+    for number in range(3):
+        session(folder, number, asked(f"Pump number {number}", "10:00:00"))
+    assert not await index.refresh(seconds=0.0)
+    assert await index.counts() == (0, 0)
+    shown: list[tuple[int, int]] = []
+    assert await index.refresh(lambda done, total: shown.append((done, total)))
+    assert len(shown) == 3
+    assert shown[-1][0] == shown[-1][1]
+    assert (await index.counts())[0] == 3
+
+
+async def test_secrets_are_masked_and_the_transcript_is_not_copied(
+    folder: Path, tmp_path: Path
+) -> None:
+    index = SessionIndex(tmp_path / "sessions.db", lambda: transcripts_at([folder]))
+    token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+    remark = " ".join(f"remark{number}" for number in range(500))
+    session(
+        folder,
+        1,
+        asked(f"Use {token} for the pump", "10:00:00"),
+        said(f"{remark} {token}", "10:00:01"),
+    )
+    await index.refresh()
+    await index.aclose()
+    stored = b"".join(path.read_bytes() for path in tmp_path.glob("sessions.db*"))
+    assert token.encode() not in stored
+    assert token.lower().encode() not in stored
+    assert b"remark20 " in stored
+    assert b"remark400" not in stored
+
+
+async def test_a_transcript_that_is_gone_leaves_its_excerpt(
+    index: SessionIndex, folder: Path
+) -> None:
+    path = session(folder, 1, asked("Why does the pump stall?", "10:00:00"))
+    await index.refresh()
+    path.unlink()
+    await index.refresh()
+    (found,) = await index.search("pump", ANYWHERE, 5)
+    assert found.turn.question == "Why does the pump stall?"
+    assert read_turn(found) is None
+
+
+async def test_a_transcript_that_was_replaced_is_not_read_as_the_old_one(
+    index: SessionIndex, folder: Path
+) -> None:
+    path = session(folder, 1, asked("Why does the pump stall?", "10:00:00"))
+    await index.refresh()
+    path.write_text(json.dumps(asked("Something else", "18:00:00")) + "\n")
+    (found,) = await index.search("pump", ANYWHERE, 5)
+    assert read_turn(found) is None
+
+
+async def test_a_scope_narrows_the_search(index: SessionIndex, folder: Path) -> None:
+    session(folder, 1, asked("The pump here", "10:00:00", cwd="/code/here"))
+    session(folder, 2, asked("The pump there", "10:00:00", cwd="/code/there"))
+    await index.refresh()
+    assert await questions(index, "pump", Scope(project="/code/here")) == ["The pump here"]
+    assert await questions(index, "pump", Scope(host="codex")) == []
+    assert await questions(index, "pump", Scope(since=4e9)) == []
+    near = await questions(index, "pump", Scope(here="/code/there"))
+    assert near == ["The pump there", "The pump here"]
+
+
+async def test_the_changes_of_a_file_come_newest_first(index: SessionIndex, folder: Path) -> None:
+    def change(number: int, at: str) -> None:
+        session(
+            folder,
+            number,
+            asked(f"Change {number}", f"{at}:00"),
+            samples.claude_call(f"{at}:01", "Edit", file_path="/code/harbour/src/pump.py"),
+            samples.claude_result(f"{at}:02", "ok"),
+        )
+
+    change(1, "10:00")
+    change(2, "12:00")
+    await index.refresh()
+    for name in ("/code/harbour/src/pump.py", "src/pump.py", "pump.py"):
+        found = await index.changes(name, ANYWHERE, 5)
+        assert [each.turn.question for each in found] == ["Change 2", "Change 1"]
+    assert await index.changes("crane.py", ANYWHERE, 5) == []
+
+
+async def test_the_oldest_sessions_make_room(
+    index: SessionIndex, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "MAX_TURNS", 1)
+    session(folder, 1, asked("The old pump", "10:00:00"))
+    session(folder, 2, asked("The new pump", "18:00:00"))
+    await index.refresh()
+    assert await questions(index, "pump") == ["The new pump"]
+
+
+async def test_many_batches_are_merged_and_still_found(
+    index: SessionIndex, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "MAX_BATCHES", 2)
+    for number in range(6):
+        session(folder, number, asked(f"Pump number {number}0{number}", "10:00:00"))
+        await index.refresh()
+    for number in range(6):
+        assert await questions(index, f"{number}0{number}") == [f"Pump number {number}0{number}"]
+    assert len(await questions(index, "pump")) == 5
+
+
+async def test_an_unreadable_transcript_stops_nothing(index: SessionIndex, folder: Path) -> None:
+    broken = session(folder, 1, asked("Broken", "10:00:00"))
+    broken.write_bytes(b'{"sessionId": "x"\n\xff\xfe\n')
+    os.utime(broken, (1, 1))
+    session(folder, 2, asked("The pump", "10:00:00"))
+    assert await index.refresh()
+    assert await questions(index, "pump") == ["The pump"]
+
+
+async def test_an_unknown_locator_is_one_clear_line(index: SessionIndex, folder: Path) -> None:
+    session(folder, 1, asked("The pump", "10:00:00"))
+    session(folder, 2, asked("The crane", "11:00:00"))
+    await index.refresh()
+    for locator in ("session:nothing", "session:0000000", "session:", "session:00000001#x"):
+        with pytest.raises(UsageError):
+            await index.located(locator)
+    with pytest.raises(UsageError, match="no turn 4"):
+        await index.located("session:00000001#4")
+    assert (await index.located("session:00000002")).turn.question == "The crane"
