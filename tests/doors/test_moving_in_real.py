@@ -64,7 +64,7 @@ def test_claude_mem(upwell: Upwell, user: Path, environment: Mapping[str, str], 
     bun, module = install.claude_mem()
     database = user / ".claude-mem" / "claude-mem.db"
     database.parent.mkdir()
-    script = install.HERE / "claude_mem.js"
+    script = install.HERE / "write_claude_mem.js"
     run(bun, script, module, database, TOKEN, env=environment, cwd=shop)
     assert moved(upwell, "claude-mem", shop) == {"decisions": 1, "learnings": 2}
     hit = found(upwell, "prices integers cents", shop)
@@ -100,7 +100,7 @@ def test_mcp_memory_service(
     python = install.python_with(install.MCP_MEMORY_SERVICE, install.LOADABLE)
     database = user / ".local/share/mcp-memory/sqlite_vec.db"
     database.parent.mkdir(parents=True)
-    run(python, install.HERE / "mcp_memory_service.py", database, env=environment, cwd=shop)
+    run(python, install.HERE / "write_mcp_memory_service.py", database, env=environment, cwd=shop)
     assert moved(upwell, "mcp-memory-service", shop) == {"decisions": 1, "learnings": 1}
     assert found(upwell, "deploys VPN", shop)["tags"] == ["deploy", "vpn", "gotcha"]
 
@@ -110,7 +110,7 @@ def test_mem0(upwell: Upwell, user: Path, environment: Mapping[str, str], shop: 
     (module,) = python.parents[1].glob("lib/*/site-packages/mem0/memory/storage.py")
     database = user / ".mem0" / "history.db"
     database.parent.mkdir()
-    run(python, install.HERE / "mem0.py", module, database, env=environment, cwd=shop)
+    run(python, install.HERE / "write_mem0.py", module, database, env=environment, cwd=shop)
     assert moved(upwell, "mem0", shop) == {"context": 1}
     assert found(upwell, "pnpm", shop)["created_at"] == "2025-07-20T12:00:00Z"
 
