@@ -142,8 +142,8 @@ HOSTS: dict[str, Documented] = {
     "claude": Documented(
         args=lambda _: [],
         session=lambda cwd: recorded("claude", "SessionStart", cwd, session_id="8f14e45f"),
-        prompt=lambda cwd, said: recorded(
-            "claude", "UserPromptSubmit", cwd, session_id="8f14e45f", prompt=said
+        prompt=lambda cwd, text: recorded(
+            "claude", "UserPromptSubmit", cwd, session_id="8f14e45f", prompt=text
         ),
         tool=claude_read,
         write=lambda cwd, file: claude_read(cwd, file, "Write"),
@@ -153,7 +153,7 @@ HOSTS: dict[str, Documented] = {
     "codex": Documented(
         args=lambda _: [],
         session=lambda cwd: codex(cwd, "SessionStart"),
-        prompt=lambda cwd, said: codex(cwd, "UserPromptSubmit", prompt=said),
+        prompt=lambda cwd, text: codex(cwd, "UserPromptSubmit", prompt=text),
         tool=codex_read,
         write=lambda cwd, file: codex_read(cwd, file, "apply_patch"),
         words={"session": "SessionStart", "prompt": "UserPromptSubmit", "tool": "PostToolUse"},
@@ -162,7 +162,7 @@ HOSTS: dict[str, Documented] = {
     "gemini": Documented(
         args=lambda _: [],
         session=lambda cwd: gemini(cwd, "SessionStart"),
-        prompt=lambda cwd, said: gemini(cwd, "BeforeAgent", prompt=said),
+        prompt=lambda cwd, text: gemini(cwd, "BeforeAgent", prompt=text),
         tool=gemini_read,
         write=lambda cwd, file: gemini_read(cwd, file, "write_file"),
         words={"session": "SessionStart", "prompt": "BeforeAgent", "tool": "AfterTool"},
@@ -171,7 +171,7 @@ HOSTS: dict[str, Documented] = {
     "cursor": Documented(
         args=lambda _: [],
         session=lambda cwd: cursor(cwd, "sessionStart", is_background_agent=False),
-        prompt=lambda cwd, said: cursor(cwd, "beforeSubmitPrompt", prompt=said, attachments=[]),
+        prompt=lambda cwd, text: cursor(cwd, "beforeSubmitPrompt", prompt=text, attachments=[]),
         tool=cursor_read,
         write=lambda cwd, file: cursor_read(cwd, file, "Write"),
         words={},
@@ -182,8 +182,8 @@ HOSTS: dict[str, Documented] = {
             {"session": "sessionStart", "prompt": "userPromptSubmitted"}.get(kind, "postToolUse")
         ],
         session=lambda cwd: recorded("copilot", "sessionStart", cwd, sessionId="cop-1"),
-        prompt=lambda cwd, said: recorded(
-            "copilot", "userPromptSubmitted", cwd, sessionId="cop-1", prompt=said
+        prompt=lambda cwd, text: recorded(
+            "copilot", "userPromptSubmitted", cwd, sessionId="cop-1", prompt=text
         ),
         tool=copilot_read,
         write=lambda cwd, file: copilot_read(cwd, file, "edit"),
@@ -207,7 +207,7 @@ HOSTS: dict[str, Documented] = {
             }.get(kind, "tool.execute.after")
         ],
         session=lambda cwd: {"sessionID": "ses_1", "cwd": cwd, "source": "startup"},
-        prompt=lambda cwd, said: {"sessionID": "ses_1", "cwd": cwd, "prompt": said},
+        prompt=lambda cwd, text: {"sessionID": "ses_1", "cwd": cwd, "prompt": text},
         tool=opencode_read,
         write=lambda cwd, file: opencode_read(cwd, file, "edit"),
         words={},

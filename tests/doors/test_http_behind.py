@@ -126,8 +126,8 @@ def test_the_official_server_over_http(gateway: Gateway, tmp_path: Path, modern:
         peer = gateway({"ref": address}, modern=modern, gateway=limits)
         peer.wait_for_tools("ref__test_simple_text")
         assert "simple text" in text_of(peer.call("ref__test_simple_text"))
-        got = peer.result("prompts/get", {"name": "ref__test_simple_prompt"})
-        assert "simple prompt" in got["messages"][0]["content"]["text"]
+        prompt = peer.result("prompts/get", {"name": "ref__test_simple_prompt"})
+        assert "simple prompt" in prompt["messages"][0]["content"]["text"]
         assert peer.result("resources/read", {"uri": "test://static-text"})["contents"]
 
 

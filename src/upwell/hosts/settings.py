@@ -23,7 +23,8 @@ _URL = r"http://127\.0\.0\.1:\d+/hook/"
 class JsonHooks:
     """A JSON file whose `hooks` table holds a list for each event.
 
-    - `variable` names the environment variable that moves the host's `folder`; `file` lies below.
+    - `variable` names the environment variable that changes the host's `folder`; `file` is relative
+      to that folder.
     - `matchers` gives the matcher of each event, "" for none.
     - `nested`: a list holds groups of handlers with a matcher (Claude Code and its followers), else
       the handlers themselves.

@@ -54,8 +54,8 @@ def door_over(
     return made, ttl_store
 
 
-def prompt(said: str = "How often does the winch need grease?", **more: Any) -> bytes:
-    event = {"session_id": "s", "cwd": "/p", "hook_event_name": "UserPromptSubmit", "prompt": said}
+def prompt(text: str = "How often does the winch need grease?", **more: Any) -> bytes:
+    event = {"session_id": "s", "cwd": "/p", "hook_event_name": "UserPromptSubmit", "prompt": text}
     return json.dumps({**event, **more}).encode()
 
 

@@ -78,7 +78,7 @@ def test_a_session_start_explains_its_notes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("signals", "said"),
+    ("signals", "words"),
     [
         ({"path_join": 0.5, "path_rarity": 1.0}, "a file of that name"),
         ({"path_join": 0.35, "path_rarity": 1.0}, "a related file"),
@@ -87,8 +87,8 @@ def test_a_session_start_explains_its_notes() -> None:
         ({"cosine": 0.61}, "similar in meaning (0.61)"),
     ],
 )
-def test_signals_in_words(signals: dict[str, float], said: str) -> None:
-    assert said in in_words(signals)
+def test_signals_in_words(signals: dict[str, float], words: str) -> None:
+    assert words in in_words(signals)
 
 
 def test_the_moment_and_the_novelty_are_named() -> None:
