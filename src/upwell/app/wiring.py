@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upwell.app.asking import has_noted, tool_name
+from upwell.app.carried_commands import commands_in
 from upwell.app.files import (
     Chore,
     Files,
@@ -148,6 +149,7 @@ class App:
                 options,
                 of_cue=self._surface_of,
                 is_paused=self.pause.holds,
+                commands_in=commands_in,
                 judge=replace(options.judge, waits=settings.waits_for_judge),
             ),
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
@@ -320,7 +322,12 @@ class App:
 
     def _shortening(self) -> Shortening:
         return Shortening(
-            self.config, self._originals, self._tools, self.pause.holds, self.learning.shortened
+            self.config,
+            self._originals,
+            self._tools,
+            self.pause.holds,
+            self.learning.shortened,
+            self.surfacer.last_request,
         )
 
     def _asking(self) -> AgentAsking | None:
@@ -481,6 +488,8 @@ class App:
         await self.documents.aclose()
         if self._past_sessions:
             await self._past_sessions.aclose()
+        for close in self._files.closing:
+            await close()
         for database in self._files.databases:
             await database.aclose()
 

@@ -373,6 +373,7 @@ def _cue(event: Event, host: str) -> Cue:
         answer=event.answer,
         trace_id=new_trace_id(),
         host=host,
+        transcript=event.transcript if event.kind is EventKind.SESSION else "",
     )
 
 

@@ -87,8 +87,9 @@ class _TextHashes:
 class ContextSketch:
     """The terms and files of one session's context."""
 
-    def __init__(self, prompts: int = 0) -> None:
+    def __init__(self, prompts: int = 0, request: str = "") -> None:
         self.prompts = prompts
+        self.request = request
         self.files: OrderedDict[str, None] = OrderedDict()
         self._terms = _TextHashes(_terms_and_names)
         self._phrases = _TextHashes(_phrases)
@@ -97,6 +98,7 @@ class ContextSketch:
         """Add a cue: its words, and the answer of its tool."""
         if cue.tool is None:
             self.prompts += 1
+            self.request = cue.text[:MAX_READ_CHARS]
         elif file := file_of(cue):
             self._add_file(file)
         for text in _texts_of(cue):
@@ -197,7 +199,7 @@ class ContextSketches:
     def _forget(self, session: str, *, goes_on: bool) -> None:
         sketch = self._sketches.pop(session, None)
         if sketch is not None and goes_on:
-            self._sketches[session] = ContextSketch(prompts=sketch.prompts)
+            self._sketches[session] = ContextSketch(sketch.prompts, sketch.request)
 
 
 def exact_names(text: str) -> set[str]:

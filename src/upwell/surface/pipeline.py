@@ -119,6 +119,7 @@ class Surfacer:
             self._seen_log,
             ttl_store,
             surface,
+            options.commands_in,
         )
         self._journal = Journal(ttl_store, options, clock)
         self._background = BackgroundWork([self._journal.flush, *self._learning.jobs()])
@@ -227,6 +228,10 @@ class Surfacer:
             await self._withdraw(rest, cue)
         self._background.request()
         return shorter
+
+    def last_request(self, session: str) -> str:
+        """The last request of the session's user, "" if none is known."""
+        return self._sketches.of(session).request
 
     async def compacting(self, session: str) -> None:
         """Allow repeats, because the session's agent is about to lose its context."""
