@@ -24,7 +24,7 @@ SLOW_DOORS = frozenset(
     replay_judge rules same_decision setup slow_start start supervision surface whose_question
     """.split()
 )
-"""Door tests that take ten seconds or more a file: `make test-slow` and CI run them."""
+"""Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest applies `-m`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow door tests. Where `UPWELL_SECOND_TRY` is set, as in CI, every test gets a
-    second try; pytest lists it as RERUN, and the test or the product has a bug all the same.
+    """Mark the slow door tests. If `UPWELL_SECOND_TRY` is set, as in CI, a failed test gets a
+    second try. pytest lists it as RERUN; the test or the product has a bug all the same.
     """
     for item in items:
         is_door = item.path.is_relative_to(DOORS)

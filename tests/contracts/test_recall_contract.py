@@ -40,7 +40,9 @@ async def builtin(folder: Path, close: AsyncExitStack) -> Place:
 
 
 async def documents(folder: Path, close: AsyncExitStack) -> Place:
-    """Each memory is a file; a project is a repository of that name in the folder."""
+    """Documents: each memory is a file, and a project is a repository of that name in the
+    folder.
+    """
     database = open_database(folder / "sources.db", [SOURCES_OWNER], synchronous="NORMAL")
     sources = SqliteSources(database)
     made = Documents(Catalog(folder / "index.db"), sources)
@@ -61,7 +63,7 @@ async def documents(folder: Path, close: AsyncExitStack) -> Place:
 
 
 async def together(folder: Path, close: AsyncExitStack) -> Place:
-    """The first half in the store, the other in documents."""
+    """Two places: the first half of the memories is in the store, the other half in documents."""
     (stored, keep), (files, write) = await builtin(folder, close), await documents(folder, close)
 
     async def fill(memories: Sequence[Memory]) -> None:

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import OWNER, MemoryTtlStore, Options, SqliteTtlStore, TtlStore
+from upwell.ground.ttl_store import (
+    OWNER,
+    Entries,
+    MemoryTtlStore,
+    Options,
+    SqliteTtlStore,
+    TtlStore,
+)
 from upwell.testing import ManualClock
 
 
@@ -49,6 +56,26 @@ async def test_a_second_put_replaces_the_value_and_renews_it(
     await ttl_store.put("k", {"a": b"2"}, ttl_seconds=10)
     clock.advance(6)
     assert (await ttl_store.get("k", ["a"]))["a"].value == b"2"
+
+
+async def test_entries_of_several_kinds_are_put_in_one_step(
+    ttl_store: TtlStore, clock: ManualClock
+) -> None:
+    long, short = Entries("long", {"a": b"1"}, 20), Entries("short", {"a": b"2", "b": b"3"}, 10)
+    await ttl_store.put_all(long, short)
+    clock.advance(10)
+    assert list(await ttl_store.get("long", ["a"])) == ["a"]
+    assert await ttl_store.get("short", ["a", "b"]) == {}
+
+
+async def test_a_prefix_matches_keys_that_begin_with_it_and_no_others(ttl_store: TtlStore) -> None:
+    keys = ["", "s", "s\t", "s\tb", "s\t\U0010ffff!", "s\x08", "s\n", "t", "sé", "S\tb", "%_"]
+    await ttl_store.put("k", dict.fromkeys(keys, b"1"), ttl_seconds=10)
+    for prefix in ("", "s", "s\t", "sé", "%", "\U0010ffff", "s\t\U0010ffff"):
+        matches = sorted(item.key for item in await ttl_store.scan("k", prefix))
+        assert matches == sorted(key for key in keys if key.startswith(prefix)), prefix
+    assert await ttl_store.drop("k", "s\t") == 3
+    assert await ttl_store.drop("k") == len(keys) - 3
 
 
 async def test_touch_renews_only_a_live_entry(ttl_store: TtlStore, clock: ManualClock) -> None:

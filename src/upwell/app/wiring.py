@@ -1,13 +1,14 @@
 """Builds every part of upwell and connects them."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upwell.app.asking import has_noted, tool_name
+from upwell.app.carried_commands import commands_in
 from upwell.app.files import (
     Chore,
     Files,
@@ -52,9 +53,10 @@ from upwell.ground.uris import SESSION_LOCATOR
 from upwell.hook.asking import AgentAsking
 from upwell.hook.door import HookDoor, OptIns
 from upwell.learn.budgets import Budgets
+from upwell.memory.base import Recall
 from upwell.memory.embedding.embeddings import Embeddings
 from upwell.memory.notes.stm import ping_of
-from upwell.memory.recall import FallBack
+from upwell.memory.recall import FallBack, StoreRecall
 from upwell.memory.topics import Topics
 from upwell.surface.guards import Guards
 from upwell.surface.judge import judge_ping
@@ -148,6 +150,7 @@ class App:
                 options,
                 of_cue=self._surface_of,
                 is_paused=self.pause.holds,
+                commands_in=commands_in,
                 judge=replace(options.judge, waits=settings.waits_for_judge),
             ),
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
@@ -328,11 +331,16 @@ class App:
 
     def _shortening(self) -> Shortening:
         return Shortening(
-            self.config, self._originals, self._tools, self.pause.holds, self.learning.shortened
+            self.config,
+            self._originals,
+            self._tools,
+            self.pause.holds,
+            self.learning.shortened,
+            self.surfacer.last_request,
         )
 
     def _asking(self) -> AgentAsking | None:
-        """Asks the agent to keep what a turn found out, where the user wants that."""
+        """Asks the agent to keep the findings of a turn, if the user wants that."""
         if not self.config.capture.ask_agent:
             return None
         return AgentAsking(
@@ -383,7 +391,7 @@ class App:
         return await self.documents.lines(cited, project, namespaces)
 
     def moving_in(self) -> "MovingIn":
-        """Takes over what other programs have."""
+        """Takes over the memories, notes and settings of other programs."""
         from upwell.app.moving_in import moving_in
 
         return moving_in(self.config, self.memory, self.notes)
@@ -410,26 +418,37 @@ class App:
         """The stored decisions of surfacing, oldest first."""
         return await self.surfacer.journal.recent()
 
-    async def pings(self) -> dict[str, Ping]:
-        """The health of every part."""
-        paused = self.pause.anybody()
-        qmd = {"qmd": await FallBack(self._qmd, self.documents).ping()} if self._qmd else {}
-        ltm = {"ltm": await self._ltm.ping()} if self._ltm else {}
-        meaning = await self.embeddings.ping()
-        judged = self.config.surface.judge
-        return {
-            "memory": await self.memory.ping(),
-            "notes": await asyncio.to_thread(ping_of, self.notes),
-            "documents": await self.documents.ping(),
-            **qmd,
-            **ltm,
-            **({"meaning": meaning} if meaning else {}),
-            **({"judge": await asyncio.to_thread(judge_ping, self.config.llm)} if judged else {}),
-            "ttl_store": await self._ttl_store.ping(),
-            "pause": Ping(
-                ok=True, detail="paused: `upwell on` resumes" if paused else "not paused"
-            ),
+    def checks(self) -> dict[str, Awaitable[Ping | None]]:
+        """The check of every part but the documents, to be awaited; None for a part that is not
+        in use."""
+        checks: dict[str, Awaitable[Ping | None]] = {
+            "memory": self.memory.ping(),
+            "notes": asyncio.to_thread(ping_of, self.notes),
         }
+        if self._qmd:
+            checks["qmd"] = FallBack(self._qmd, self.documents).ping()
+        if self._ltm:
+            checks["ltm"] = self._ltm.ping()
+        checks["meaning"] = self.embeddings.ping()
+        if self.config.surface.judge:
+            checks["judge"] = asyncio.to_thread(judge_ping, self.config.llm)
+        checks["ttl_store"] = self._ttl_store.ping()
+        checks["pause"] = asyncio.to_thread(self._pause_ping)
+        return checks
+
+    def _pause_ping(self) -> Ping:
+        paused = self.pause.anybody()
+        return Ping(ok=True, detail="paused: `upwell on` resumes" if paused else "not paused")
+
+    def places_of_recall(self) -> list[tuple[str, Recall]]:
+        """Every place that searches look in, by the name of its check."""
+        places: list[tuple[str, Recall | None]] = [
+            ("memory", StoreRecall(self.memory.store)),
+            ("documents", self.documents),
+            ("qmd", self._qmd),
+            ("ltm", self._ltm),
+        ]
+        return [(name, place) for name, place in places if place is not None]
 
     async def run_housekeeping(self) -> None:
         """Remove expired data, and make the daily backup."""

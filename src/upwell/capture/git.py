@@ -75,7 +75,8 @@ def proposals_from(
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> Reading:
     """Proposals from the last `commits` commits (None: from all) that are not older than `since`,
-    in epoch seconds. `environment` is the user's; `show` is told how many were read, of how many.
+    in epoch seconds. `environment` is the user's; `show` receives the number of commits read and
+    their total.
 
     Raises:
         UsageError: the folder is in no repository, or git cannot read it.
@@ -158,7 +159,7 @@ def _parts(chunks: Iterable[str], mark: str) -> Iterator[str]:
 
 
 def _output(command: list[str], root: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """The output of git, which runs with nothing but the repository's files, as it comes.
+    """The output of git as it arrives; git runs with nothing but the repository's files.
 
     Raises:
         UsageError: git is not installed, failed, or took too long.

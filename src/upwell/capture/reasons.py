@@ -1,4 +1,4 @@
-"""Does a text give a reason?"""
+"""Recognises texts that give a reason."""
 
 import re
 

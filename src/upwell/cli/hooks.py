@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -168,7 +167,7 @@ def hook_installation(
     """
     from upwell.config import load
     from upwell.ground.home import usual_home
-    from upwell.hook import client
+    from upwell.hook.launcher import refresh
     from upwell.hook.place import Place
     from upwell.hosts.installation import Installation
 
@@ -176,7 +175,7 @@ def hook_installation(
     return Installation(
         user_folder=Path.home(),
         environment=config.environment,
-        command=(sys.executable, "-I", "-S", str(Path(client.__file__).resolve())),
+        command=(str(refresh(config.home.prepare())),),
         socket=Place(str(config.home.root)).socket,
         guards=guards,
         http=_http_address(host, config) if http else None,

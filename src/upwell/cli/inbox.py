@@ -1,4 +1,4 @@
-"""inbox: proposed memories, and what becomes of them."""
+"""inbox: proposed memories, and the user's decisions about them."""
 
 import os
 from collections.abc import Sequence
@@ -161,8 +161,9 @@ async def _store(
     proposals: "Sequence[Proposal]",
     texts: Sequence[str] | None = None,
 ) -> int:
-    """Store the proposals as memories, with these texts where they were edited. Returns their
-    number."""
+    """Store the proposals as memories, with the edited texts if there are any. Returns their
+    number.
+    """
     memories = [
         replace(proposal.memory(), text=text)
         for proposal, text in zip(
@@ -197,8 +198,7 @@ def _selected(box: "Inbox", owner: str | None, kind: str | None) -> "list[Propos
 
 
 def owner_of(project: str | None, every: bool) -> str | None:
-    """The project whose proposals are meant, that of the working directory by default; None for
-    every project."""
+    """The selected project, by default that of the working directory; None for every project."""
     if project and every:
         raise UsageError("--project and --every-project exclude each other", hint="give only one")
     return None if every else _named(project) or project_of(os.getcwd())
@@ -229,7 +229,7 @@ def _evidence(proposal: "Proposal") -> "Sequence[str]":
 
 
 def _past(occurrences: int) -> str:
-    """What the proposal would have done in the past, as far as its count tells."""
+    """The use that the proposal would have had in the past, judged by its count."""
     if occurrences == 1:
         return "found in one past session"
     return f"found in {occurrences} past sessions: the first could have told the others"

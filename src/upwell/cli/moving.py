@@ -29,7 +29,7 @@ def import_from(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Show what moves in from a program and, unless it is a dry run, take it over."""
+    """Show what would be taken over from a program and, unless it is a dry run, take it over."""
     from upwell.migration.projects import projects_at
     from upwell.migration.registry import program_named
 
@@ -53,7 +53,7 @@ def import_from(
 
 
 def place_of_user() -> "Place":
-    """Where the user's programs keep their files."""
+    """The folders in which the user's programs keep their files."""
     from upwell.config import load
     from upwell.migration.base import Place
 

@@ -109,7 +109,7 @@ def _note_missing_hooks() -> None:
 
 @rules.command("keep")
 def keep(
-    rule: Annotated[str, typer.Argument(metavar="ID", help="Of a proposal, or of a memory.")],
+    rule: Annotated[str, typer.Argument(metavar="ID", help="The id of a proposal or memory.")],
     path: Paths = None,
     tool: Tools = None,
 ) -> None:

@@ -62,6 +62,15 @@ class Item:
     expires_at: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The values of one kind by key, and how long they live."""
+
+    kind: str
+    values: Mapping[str, bytes]
+    ttl_seconds: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """`max_bytes` maps a kind to its cap; a kind without an entry grows without limit."""
@@ -84,6 +93,10 @@ class TtlStore(Protocol):
 
     async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
         """Set the value of each key and restart its time to live."""
+        ...
+
+    async def put_all(self, *entries: Entries) -> None:
+        """Like several `put`s, in one step."""
         ...
 
     async def compare_and_set(
@@ -200,14 +213,18 @@ class SqliteTtlStore:
         return await self._database.inline_read(look)
 
     async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
+        await self.put_all(Entries(kind, values, ttl_seconds))
+
+    async def put_all(self, *entries: Entries) -> None:
         now = self._clock.now()
 
         def store(db: sqlite3.Connection) -> None:
-            for key, value in values.items():
-                self._upsert(db, kind, key, value, now, ttl_seconds)
-            self._enforce_cap(db, kind, values)
+            for these in entries:
+                for key, value in these.values.items():
+                    self._upsert(db, these.kind, key, value, now, these.ttl_seconds)
+                self._enforce_cap(db, these.kind, these.values)
 
-        await self._database.write(store)
+        await self._database.write_grouped(store)
 
     async def compare_and_set(
         self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
@@ -227,7 +244,7 @@ class SqliteTtlStore:
             self._enforce_cap(db, kind, {key: value})
             return True
 
-        return await self._database.write(exchange)
+        return await self._database.write_grouped(exchange)
 
     async def touch(self, kind: str, key: str, *, ttl_seconds: float) -> bool:
         now = self._clock.now()
@@ -240,7 +257,7 @@ class SqliteTtlStore:
             )
             return cursor.rowcount > 0
 
-        return await self._database.write(renew)
+        return await self._database.write_grouped(renew)
 
     async def incr(self, kind: str, by: Mapping[str, int], *, ttl_seconds: float) -> None:
         now = self._clock.now()
@@ -258,27 +275,29 @@ class SqliteTtlStore:
                 ],
             )
 
-        await self._database.write(add)
+        await self._database.write_grouped(add)
 
     async def scan(self, kind: str, prefix: str = "") -> list[Item]:
         now = self._clock.now()
+        condition, values = _having(prefix)
 
         def look(db: sqlite3.Connection) -> list[Item]:
             rows = db.execute(
                 "SELECT key, value, number, created_at, expires_at FROM shelf WHERE tenant = ? "
-                "AND kind = ? AND expires_at > ? AND substr(key, 1, ?) = ? ORDER BY created_at",
-                (self._tenant, kind, now, len(prefix), prefix),
+                f"AND kind = ? AND expires_at > ? {condition} ORDER BY created_at",
+                (self._tenant, kind, now, *values),
             )
             return [_item(row) for row in rows]
 
-        return await self._database.read(look)
+        # A prefix names one session or memory, which has a few entries.
+        return await (self._database.inline_read if prefix else self._database.read)(look)
 
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
         if not keys:
             return 0
         now = self._clock.now()
         marks = ",".join("?" * len(keys))
-        return await self._database.write(
+        return await self._database.write_grouped(
             lambda db: (
                 db.execute(
                     "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND expires_at > ? "
@@ -289,18 +308,19 @@ class SqliteTtlStore:
         )
 
     async def drop(self, kind: str, prefix: str = "") -> int:
-        return await self._database.write(
+        condition, values = _having(prefix)
+        return await self._database.write_grouped(
             lambda db: (
                 db.execute(
-                    "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND substr(key, 1, ?) = ?",
-                    (self._tenant, kind, len(prefix), prefix),
+                    f"DELETE FROM shelf WHERE tenant = ? AND kind = ? {condition}",
+                    (self._tenant, kind, *values),
                 ).rowcount
             )
         )
 
     async def expire(self) -> int:
         now = self._clock.now()
-        return await self._database.write(
+        return await self._database.write_grouped(
             lambda db: db.execute("DELETE FROM shelf WHERE expires_at <= ?", (now,)).rowcount
         )
 
@@ -373,7 +393,11 @@ class MemoryTtlStore:
         return {key: alive[key] for key in keys if key in alive}
 
     async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
-        self._set(kind, values, ttl_seconds)
+        await self.put_all(Entries(kind, values, ttl_seconds))
+
+    async def put_all(self, *entries: Entries) -> None:
+        for these in entries:
+            self._set(these.kind, these.values, these.ttl_seconds)
 
     async def compare_and_set(
         self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
@@ -461,6 +485,14 @@ class MemoryTtlStore:
         now = self._clock.now()
         items = self._kinds.get(kind, OrderedDict())
         return {key: item for key, item in items.items() if item.expires_at > now}
+
+
+def _having(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
+    """The condition on keys that begin with `prefix`, and its values. SQLite seeks this range in
+    the primary key; for `substr(key, …) = …` it would read every key of the kind."""
+    # No byte of UTF-8 is 0xff, so every longer key sorts below this one.
+    after = prefix.encode(errors="surrogatepass") + b"\xff"
+    return ("AND key >= ? AND key < CAST(? AS TEXT)", (prefix, after)) if prefix else ("", ())
 
 
 def _item(row: tuple[str, bytes, int, float, float]) -> Item:

@@ -170,8 +170,9 @@ class HookDoor:
     async def _question_in_time(
         self, host: Host, event: Event, asking: "asyncio.Task[str]", left_ms: int | None
     ) -> bytes:
-        """The output that lets the agent go on with a question; neutral without one, or where it
-        is late."""
+        """The output that lets the agent go on with a question; neutral without a question, or if
+        it is late.
+        """
         with contained("asking the agent what it learned"):
             done, _ = await asyncio.wait({asking}, timeout=self._seconds_for(event, left_ms))
             if done and (question := await asking):
@@ -231,7 +232,9 @@ class HookDoor:
         return {}
 
     async def _shortened(self, host: Host, event: Event) -> Mapping[str, Any]:
-        """A failure is logged and costs only the shortening, not the rest of the answer."""
+        """The output with the shortened result. A failure is logged and costs only the shortening,
+        not the rest of the answer.
+        """
         try:
             return await shortened_output(host, event, self._opt_ins.shorten)
         except Exception:
@@ -391,6 +394,7 @@ def _cue(event: Event, host: str) -> Cue:
         answer=event.answer,
         trace_id=new_trace_id(),
         host=host,
+        transcript=event.transcript if event.kind is EventKind.SESSION else "",
     )
 
 

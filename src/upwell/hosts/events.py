@@ -115,8 +115,9 @@ class EventFormat(Protocol):
         ...
 
     def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
-        """The hook output at the end of a turn that lets the agent go on with `question`; empty
-        where the host allows no such thing."""
+        """The hook output at the end of a turn that lets the agent go on with `question`; empty if
+        the host does not allow this.
+        """
         ...
 
 

@@ -25,6 +25,8 @@ from upwell.hosts.events import (
 )
 
 _ENDS = (EventKind.STOP, EventKind.END)
+_RECORDED = (*_ENDS, EventKind.SESSION)
+"""Events at which upwell may read the transcript."""
 ReadReply = Callable[[str, Any], Any]
 """Returns, for a tool and its result, the part that may be replaced; None if the host replaces
 nothing.
@@ -60,7 +62,7 @@ def denied(event: Event, reason: str) -> Mapping[str, Any]:
 
 
 def blocked(event: Event, question: str) -> Mapping[str, Any]:
-    """The agent may not stop yet, for this reason."""
+    """The output that keeps the agent from stopping yet, for this reason."""
     return {"decision": "block", "reason": question}
 
 
@@ -109,7 +111,7 @@ class NestedEvents:
             session=_session_in(payload),
             cwd=folder_of(payload.get("cwd")),
             text=text,
-            transcript=_transcript_in(payload) if kind in _ENDS else "",
+            transcript=_transcript_in(payload) if kind in _RECORDED else "",
             agent=_agent_in(payload),
             is_continued=bool(payload.get("stop_hook_active")),
             reports_compactions=self.really_compacts is always,

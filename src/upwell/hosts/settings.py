@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import ConfigError
+from upwell.ground.home import LAUNCHER
 from upwell.hosts.installation import HttpAddress, Installation
 from upwell.hosts.jsonc import Node, parse, with_child, without_child
 
@@ -22,9 +23,10 @@ _URL = r"http://127\.0\.0\.1:\d+/hook/"
 class JsonHooks:
     """A JSON file whose `hooks` table holds a list for each event.
 
-    - `variable` names the environment variable that moves the host's `folder`; `file` lies below.
-    - `matchers` gives the matcher of each event, "" for none; `guard_matchers` those of further
-      events that are installed only while the user has a guard.
+    - `variable` names the environment variable that changes the host's `folder`; `file` is relative
+      to that folder.
+    - `matchers` gives the matcher of each event, "" for none; `guard_matchers` gives those of
+      further events that are installed only while the user has a guard.
     - `nested`: a list holds groups of handlers with a matcher (Claude Code and its followers), else
       the handlers themselves.
     - `typed`: a handler carries its `type`; `exec_form`: it names program and arguments
@@ -205,10 +207,12 @@ def _without_empty(text: str, event: str) -> str:
 
 
 def runs_our_hook(handler: Any) -> bool:
-    """True if this handler runs our hook. Decided by its exact words: the file of the client, or
-    the program `upwell` with `hook`.
+    """True if this handler runs our hook. Decided by its exact words: the launcher in a home, the
+    file of the client, or the program `upwell` with `hook`.
     """
     words = _words(handler)
+    if len(words) > 1 and Path(words[0]).name == LAUNCHER:
+        return True
     if len(words) > 3 and words[1:3] == ["-I", "-S"]:
         return words[3].endswith("/" + CLIENT)
     return len(words) > 1 and Path(words[0]).name == COMMAND and words[1] == "hook"

@@ -10,6 +10,7 @@ stored.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -85,6 +86,8 @@ MIN_CHARS = 4
 ENOUGH = 2
 """The distinctive words that must appear; one with a digit (a port, a version) suffices."""
 MAX_READ_CHARS = 20_000
+MAX_INLINE_CHARS = 2_000
+"""So short a text is split into words in less time than a trip to a thread takes."""
 _MAX_DEPTH = 6
 
 Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
@@ -299,7 +302,10 @@ async def _spoken_words(event: _Event, watched: Mapping[str, Watched]) -> frozen
     """The words of the event's cue; empty if nothing is watched."""
     if event.cue is None or not (watched or event.surfacing):
         return frozenset()
-    return await asyncio.to_thread(spoken, event.cue)
+    text = _spoken_text(event.cue)
+    if len(text) <= MAX_INLINE_CHARS:
+        return frozenset(terms(text))
+    return frozenset(await asyncio.to_thread(terms, text))
 
 
 async def _written_words(
@@ -326,8 +332,17 @@ def _written_since(
 
 def spoken(cue: Cue) -> frozenset[str]:
     """The words of a cue: its text, its tool's name, and all strings in its arguments."""
-    parts = [cue.text[:MAX_READ_CHARS], cue.tool or "", *_strings(cue.args, _MAX_DEPTH)]
-    return frozenset(terms("\n".join(parts)[:MAX_READ_CHARS]))
+    return frozenset(terms(_spoken_text(cue)))
+
+
+def _spoken_text(cue: Cue) -> str:
+    parts, chars = list[str](), 0
+    for part in chain((cue.text[:MAX_READ_CHARS], cue.tool or ""), _strings(cue.args, _MAX_DEPTH)):
+        parts.append(part)
+        chars += len(part) + 1
+        if chars > MAX_READ_CHARS:
+            break
+    return "\n".join(parts)[:MAX_READ_CHARS]
 
 
 def _strings(value: Any, depth: int) -> Iterable[str]:

@@ -1,6 +1,5 @@
-"""The contract of moving in: a program that upwell can take memories over from.
-
-A program reads its own store and yields items. `migration/moving.py` decides what becomes of them.
+"""The contract of moving in: a program from which upwell can take over memories. A program reads
+its own store and yields items. `migration/moving.py` decides what to do with them.
 """
 
 import hashlib
@@ -56,7 +55,9 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of upwell, by the parts of its key, and the name that it had."""
+    """A setting of upwell, by the parts of its key, with the name that it had in the other
+    program.
+    """
 
     key: tuple[str, ...]
     value: Any
@@ -84,7 +85,7 @@ Item = Record | Note | Setting | Server | LeftOut
 
 
 class Program(Protocol):
-    """A program that memories can be taken over from."""
+    """A program from which memories can be taken over."""
 
     @property
     def name(self) -> str:
@@ -93,7 +94,7 @@ class Program(Protocol):
 
     @property
     def usual(self) -> str:
-        """Where it keeps its memories, in words, for messages."""
+        """The place where it keeps its memories, in words, for messages."""
         ...
 
     def stores(self, place: Place) -> list[Path]:
@@ -191,7 +192,7 @@ def read_json(path: Path) -> Any:
 
 
 def parsed(text: str, path: Path) -> Any:
-    """The JSON in `text`, which stood in `path`.
+    """The JSON in `text`, which is from `path`.
 
     Raises:
         UsageError: it is not JSON.

@@ -39,7 +39,7 @@ _SKIPPED = {".git", ".obsidian", "node_modules", ".trash"}
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """A note: its name for ids, its title, and what all of its memories share."""
+    """A note: its name for ids, its title, and the fields that all of its memories share."""
 
     name: str
     title: str
@@ -132,7 +132,7 @@ def _observation(note: _Note, category: str, text: str) -> Record:
 
 
 def _without_last_tags(text: str) -> str:
-    """The text without the tags at its end, which may stand before a context in brackets."""
+    """The text without the tags at its end, which may precede a context in brackets."""
     start = text.rfind("(") if text.endswith(")") else len(text)
     words = text[:start].split()
     while words and words[-1].startswith("#"):
@@ -159,6 +159,7 @@ def _kind(category: str) -> str:
 
 def _without_empty_headings(lines: list[str], title: str) -> str:
     """The prose of a note: without the headings of its observations and relations, and without its
-    title, which stands above."""
+    title, which is kept separately.
+    """
     kept = [line for line in lines if not _EMPTY_HEADING.fullmatch(line.strip())]
     return "\n".join(line for line in kept if line.strip() != f"# {title}").strip()

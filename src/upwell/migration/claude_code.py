@@ -117,8 +117,9 @@ def _record(
 
 
 def _project(folder: Path) -> str:
-    """The project's path as a transcript beside the memory states it, else the name of the
-    folder, which `--project` can give a path."""
+    """The project's path as a transcript beside the memory states it, else the name of the folder,
+    to which `--project` can assign a path.
+    """
     for transcript in sorted(folder.parent.glob("*.jsonl")):
         if cwd := _cwd(transcript):
             return project_of(cwd) or cwd

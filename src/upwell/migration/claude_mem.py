@@ -33,7 +33,7 @@ _KINDS_OF_CONCEPTS = {
     "pattern": "patterns",
 }
 _OPEN_TYPES = ("discovery", "change")
-"""Types that say little; the first telling concept decides instead."""
+"""Types that say little; the first informative concept decides instead."""
 _SENSITIVE = "sensitive"
 _MANUAL = (
     "SELECT item.*, project.root_path FROM memory_items AS item "
@@ -131,7 +131,7 @@ def _manual(database: ForeignDatabase) -> Iterator[Item]:
 
 
 def _prompts(database: ForeignDatabase) -> Iterator[Item]:
-    """Prompts stay out: the agent's own transcripts have them, with what came of them."""
+    """Prompts stay out, because the agent's own transcripts have them together with the results."""
     if database.columns("user_prompts"):
         (row,) = database.rows("SELECT count(*) AS count FROM user_prompts")
         if row["count"]:

@@ -1,8 +1,9 @@
 """Cursor: the rules of a project, `.cursor/rules/*.mdc`, and the older `.cursorrules`.
 
-A rule that always applies becomes a standing rule, and one with globs a standing rule for these
-files. Any other rule is only there when the agent asks for it or the user names it: it becomes a
-memory, found by its description. Rules in the folder of a part of the project hold in that folder.
+A rule that always applies becomes a standing rule; a rule with globs becomes a standing rule for
+these files. Any other rule is used only when the agent asks for it or the user names it, so it
+becomes a memory that is found by its description. Rules in the folder of a part of the project
+apply in that folder.
 
 Sources: Cursor's documentation of rules; its front matter is not YAML.
 """

@@ -22,28 +22,24 @@ Job = Callable[[], Awaitable[object]]
 
 
 class BackgroundWork:
-    """Runs its jobs in order, half a second after the first request, so that requests batch. Owns
-    the one task that does so, and finishes it in `aclose`."""
+    """Runs its jobs side by side, half a second after the first request, so that requests batch.
+    Owns the one task that does so, and finishes it in `aclose`."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs
         self._is_due = False
-        self._is_closing = False
-        self._hurry = asyncio.Event()
+        self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def request(self, *, now: bool = False) -> None:
-        """Have the jobs run soon; with `now`, without waiting for further requests."""
+    def request(self) -> None:
+        """Have the jobs run soon."""
         self._is_due = True
-        if now:
-            self._hurry.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
         """Run every job once more, and stop."""
-        self._is_closing = True
-        self._hurry.set()
+        self._closing.set()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._run_jobs()
@@ -51,16 +47,23 @@ class BackgroundWork:
     async def _run(self) -> None:
         while self._is_due:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), FLUSH_SECONDS)
-            if not self._is_closing:
-                self._hurry.clear()
+                await asyncio.wait_for(self._closing.wait(), FLUSH_SECONDS)
             await self._run_jobs()
 
     async def _run_jobs(self) -> None:
         self._is_due = False
-        for job in self._jobs:
-            with contained("background work of surfacing"):
-                await job()
+        await side_by_side(*self._jobs)
+
+
+async def side_by_side(*jobs: Job) -> None:
+    """Run the jobs together, so that their writes share a transaction. A fault costs its own job
+    only."""
+
+    async def run(job: Job) -> None:
+        with contained("background work of surfacing"):
+            await job()
+
+    await asyncio.gather(*map(run, jobs))
 
 
 LATE = "late"

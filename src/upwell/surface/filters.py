@@ -287,7 +287,7 @@ class PostFilter:
         if not new:
             return _held_back(SkipReason.ALREADY_KNOWN, f"{len(worthy)} known", worthy)
         return [
-            replace(hit, signals={**hit.signals, NOVELTY: sketch.new_share(hit.memory.text)})
+            replace(hit, signals={**hit.signals, NOVELTY: sketch.least_new_share(hit.memory.text)})
             for hit in new
         ]
 

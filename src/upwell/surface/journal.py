@@ -16,7 +16,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.secrets.redact import redact, redacted_start
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Item, Kind, TtlStore
+from upwell.ground.ttl_store import Entries, Item, Kind, TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import Skip, Surfacing
@@ -26,6 +26,8 @@ RETENTION_DAYS = 90
 DIGEST = "sha256:"
 _DAY_SECONDS = 86_400.0
 _MAX_HELD_BACK = 5
+_MAX_INLINE = 3
+"""So many decisions are encoded in less time than a trip to a thread takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +114,15 @@ class Journal:
         return await self._ttl_store.delete(Kind.QUERY, list({*expired, *forbidden}))
 
     async def _write(self, pending: Mapping[str, _Decision]) -> None:
-        entries, queries = await asyncio.to_thread(self._encoded, pending)
+        if len(pending) <= _MAX_INLINE:
+            entries, queries = self._encoded(pending)
+        else:
+            entries, queries = await asyncio.to_thread(self._encoded, pending)
+        writes = [Entries(Kind.DECISION, entries, RETENTION_DAYS * _DAY_SECONDS)]
+        if self._options.surface.query_retention_days > 0 and queries:
+            writes.append(Entries(Kind.QUERY, queries, self._retention_seconds()))
         try:
-            await self._ttl_store.put(
-                Kind.DECISION, entries, ttl_seconds=RETENTION_DAYS * _DAY_SECONDS
-            )
-            if self._options.surface.query_retention_days > 0 and queries:
-                await self._ttl_store.put(
-                    Kind.QUERY, queries, ttl_seconds=self._retention_seconds()
-                )
+            await self._ttl_store.put_all(*writes)
         except StoreError as error:
             LOG.warning("decisions were not stored: %s", error)
 
@@ -182,6 +184,7 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "evidence": {hit.memory.id: dict(hit.signals) for hit in hits},
         "held_back": [_scored(hit) for hit in outcome.held_back[:_MAX_HELD_BACK]],
         "took_ms": round(decision.took_ms, 2),
+        "missing": [redacted_start(place, 200) for place in outcome.missing],
     }
 
 
@@ -196,6 +199,7 @@ def _decoded(item: Item) -> dict[str, Any]:
         "queries": [],
         "evidence": {},
         "situation": "",
+        "missing": [],
         **decision,
     }
 

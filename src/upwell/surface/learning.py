@@ -139,7 +139,7 @@ class Learning:
 
     def jobs(self) -> Sequence[Callable[[], Awaitable[None]]]:
         """The work to do after calls."""
-        watching = [self._watching.flush] if self._watching else []
+        watching = [self._conclude_uses] if self._watching else []
         return (*watching, self.counts.flush, self.learned.load_learned)
 
     def min_score(self, cue: Cue, case: str = "", *, exact: bool = False) -> float:
@@ -171,6 +171,8 @@ class Learning:
         self.count_decision(label, door=door, tool=tool, memories=memories)
         if isinstance(outcome, Surfacing):
             self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=count(outcome.text))
+        for place in outcome.missing:
+            self.counts.add(Event.MISSING, place.partition(":")[0], door=door)
         if cue.session:
             digest = hashlib.sha256(cue.session.encode(errors="replace")).hexdigest()
             self.counts.add(Event.SESSION, digest[:_SESSION_DIGEST_CHARS])
@@ -226,8 +228,7 @@ class Learning:
             self._watching.wrote(session, written)
             if ended:
                 self._watching.ended(session)
-            await self._watching.flush()
-            await self.counts.flush()
+            await self._conclude_uses()
 
     def spend(self, principal: str) -> None:
         """Count a rating of a principal who is not the owner.
@@ -257,6 +258,12 @@ class Learning:
         await self._mark_used(
             [without_rater(rating.memory) for rating in ratings if rating.rating is Rating.HELPFUL]
         )
+
+    async def _conclude_uses(self) -> None:
+        """Work through the events of the sessions, and count the verdicts."""
+        if self._watching:
+            await self._watching.flush()
+            await self.counts.flush()
 
     async def _conclude(self, verdicts: Sequence[Verdict]) -> None:
         for verdict in verdicts:

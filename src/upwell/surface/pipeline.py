@@ -27,7 +27,7 @@ from upwell.ground.types.surfacing import (
 from upwell.learn.feedback import Rated, without_rater
 from upwell.memory.base import MemoryReader
 from upwell.memory.ranking.scoring import SUPERSEDED
-from upwell.surface.background import BackgroundWork, LateHits
+from upwell.surface.background import BackgroundWork, LateHits, side_by_side
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import situation_of, triggers_in
 from upwell.surface.filters import Gate, Pace, PostFilter
@@ -119,6 +119,7 @@ class Surfacer:
             self._seen_log,
             ttl_store,
             surface,
+            options.commands_in,
         )
         self._journal = Journal(ttl_store, options, clock)
         self._background = BackgroundWork([self._journal.flush, *self._learning.jobs()])
@@ -200,11 +201,13 @@ class Surfacer:
     async def delivered(self, surfacing: Surfacing, cue: Cue) -> None:
         """Record that the agent received this surfacing."""
         memories = [hit.memory for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
-        if cue.session and cue.door != Door.SESSION:
-            with contained("recording a delivery"):
+
+        async def record() -> None:
+            if cue.session and cue.door != Door.SESSION:
                 await self._seen_log.record(memories, cue.session, cue.principal.name)
+
         # Written at once, because a process that is killed loses its pending decisions.
-        self._background.request(now=True)
+        await side_by_side(record, self._journal.flush, self._learning.counts.flush)
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
         """Undo a surfacing that did not reach the agent, so that it may be said again. With `late`,
@@ -232,6 +235,10 @@ class Surfacer:
             await self._withdraw(rest, cue)
         self._background.request()
         return shorter
+
+    def last_request(self, session: str) -> str:
+        """The last request of the session's user, "" if none is known."""
+        return self._sketches.of(session).request
 
     async def compacting(self, session: str) -> None:
         """Allow repeats, because the session's agent is about to lose its context."""

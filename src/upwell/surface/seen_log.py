@@ -10,7 +10,7 @@ read and write the log; explicit requests only write it.
 from collections.abc import Awaitable, Callable, Sequence
 
 from upwell.ground.host_sessions import is_subagents
-from upwell.ground.ttl_store import Item, Kind, TtlStore
+from upwell.ground.ttl_store import Entries, Item, Kind, TtlStore
 from upwell.ground.types.memory import Hit, Memory
 
 SESSION_SECONDS = 30 * 86_400.0
@@ -85,11 +85,12 @@ class SeenLog:
         """Record that a session received these memories."""
         if self._ttl_seconds <= 0 or not memories:
             return
-        await self._put(memories, session, principal, SESSION_SECONDS)
+        entries = [_session_entries(memories, session, principal, SESSION_SECONDS)]
         if not is_subagents(session):
             keys = [_shared_key(memory, principal) for memory in memories]
             shared = dict.fromkeys(keys, _value(session))
-            await self._ttl_store.put(Kind.SEEN, shared, ttl_seconds=self._ttl_seconds)
+            entries.append(Entries(Kind.SEEN, shared, self._ttl_seconds))
+        await self._ttl_store.put_all(*entries)
 
     async def record_at_start(self, memories: Sequence[Memory], session: str) -> None:
         """Record that these memories opened a session; in other sessions they rank as before."""
@@ -133,11 +134,19 @@ class SeenLog:
         self, memories: Sequence[Memory], session: str, principal: str, ttl_seconds: float
     ) -> None:
         if session and memories:
-            keys = [_session_key(memory, session, principal) for memory in memories]
-            await self._ttl_store.put(Kind.SEEN, dict.fromkeys(keys, b""), ttl_seconds=ttl_seconds)
+            await self._ttl_store.put_all(
+                _session_entries(memories, session, principal, ttl_seconds)
+            )
 
     async def _entries_of(self, session: str) -> list[Item]:
         return await self._ttl_store.scan(Kind.SEEN, session + _SEPARATOR)
+
+
+def _session_entries(
+    memories: Sequence[Memory], session: str, principal: str, ttl_seconds: float
+) -> Entries:
+    keys = [_session_key(memory, session, principal) for memory in memories] if session else []
+    return Entries(Kind.SEEN, dict.fromkeys(keys, b""), ttl_seconds)
 
 
 def _value(session: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The files of a home, and the kinds of entries that stand in its TTL store."""
+"""The files of a home, and the kinds of entries in its TTL store."""
 
 import ast
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ def caps(ttl_store: TtlStore) -> dict[str, int]:
 def literal_kinds(tree: ast.AST) -> Iterator[str]:
     """String literals that are passed as the kind of a TTL store's entry."""
     for node in ast.walk(tree):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        if not (isinstance(node, ast.Call) and node.args):
             continue
-        is_store = "ttl_store" in ast.unparse(node.func.value)
-        if is_store and node.func.attr in METHODS and node.args:
-            kind = node.args[0]
-            if isinstance(kind, ast.Constant):
-                yield str(kind.value)
+        called = ast.unparse(node.func)
+        is_store = "ttl_store." in called and called.rpartition(".")[2] in METHODS
+        kind = node.args[0]
+        if (is_store or called == "Entries") and isinstance(kind, ast.Constant):
+            yield str(kind.value)
 
 
 def test_every_kind_is_named_in_one_place() -> None:
@@ -37,6 +37,7 @@ def test_every_kind_is_named_in_one_place() -> None:
     }
     assert literals == {}
     assert list(literal_kinds(ast.parse("self._ttl_store.put('x', {})"))) == ["x"]
+    assert list(literal_kinds(ast.parse("Entries('x', {}, 1.0)"))) == ["x"]
 
 
 async def test_the_caps_belong_to_kinds(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-"""Every agent in `HOSTS`, through every place that needs to know it: whoever adds an agent and
-forgets one of them finds the place here."""
+"""Checks every place that needs to know an agent, for every agent in `HOSTS`: if somebody adds an
+agent and forgets a place, a test here fails.
+"""
 
 import re
 from collections.abc import Set

@@ -1,5 +1,6 @@
-"""mcp-memory-service: rows by the schema of version 12; `test_moving_in_real` has a database of the
-program itself."""
+"""mcp-memory-service: rows by the schema of version 12; `test_moving_in_real` has a database that
+the program itself wrote.
+"""
 
 import json
 from pathlib import Path

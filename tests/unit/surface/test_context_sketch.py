@@ -1,5 +1,7 @@
 """The sketch of a session's context: its content is not repeated."""
 
+import pytest
+
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Memory
 from upwell.surface.context_sketch import (
@@ -88,9 +90,24 @@ def test_texts_wait_unread_within_a_bound() -> None:
     text = "charge " * 1_000
     for page in range(3 * MAX_PENDING_CHARS // len(text)):
         sketch.add(read("/r/a.md", f"{text} page{page}"))
-        assert sum(map(len, sketch._pending)) <= MAX_PENDING_CHARS
+        assert sum(map(len, sketch._terms._pending)) <= MAX_PENDING_CHARS
     assert sketch.new_share("charge page0 page1") == 0.0
-    assert not sketch._pending
+    assert not sketch._terms._pending
+
+
+PROSE = "The idempotency key’s owner is the charge; parseConfig(Año) read 文字列 in src/pay.py"
+
+
+@pytest.mark.parametrize("context", [PROSE, PROSE.upper(), "a key, charged", "", PROSE * 3])
+@pytest.mark.parametrize(
+    "text", [PROSE, "keys of the charge", "parse config of 文字", "CHARGE", "."]
+)
+def test_the_quick_share_of_new_terms_is_never_above_the_exact_one(context: str, text: str) -> None:
+    sketch = ContextSketch()
+    sketch.add(read("/r/a.md", context))
+    quick = sketch.least_new_share(text)
+    assert sketch._terms._pending, "the quick share splits no text"
+    assert quick <= sketch.new_share(text) == sketch.least_new_share(text)
 
 
 def test_only_the_latest_opened_files_are_remembered() -> None:

@@ -79,7 +79,7 @@ async def test_an_unexpected_fault_counts_for_the_breaker():
     assert reasons == [*[SkipReason.FAULT] * 3, SkipReason.BREAKER_OPEN]
 
 
-@pytest.mark.parametrize("method", ["get", "put"])
+@pytest.mark.parametrize("method", ["get", "put_all"])
 async def test_a_log_that_raises_anything_is_a_fault(records, method):
     surfacer = Surfacer(FakeRecall([HIT]), BrokenStore(method), EVERY_MOMENT)
     outcome = await surfacer.surface(READ)

@@ -48,8 +48,9 @@ def plain_start(passage: Passage) -> str:
 
 
 def lines_of(text: str, first: int, last: int) -> str:
-    """Return the lines `first` to `last` of `text`, by the numbers that a tool gave them, else
-    counted from 1. The same numbers stand in marks."""
+    """Return the lines `first` to `last` of `text`, by the numbers that a tool gave them, or else
+    counted from 1. Marks contain the same numbers.
+    """
     begin = without_numbers(Passage(text=text)).first_line or 1
     rows = text.split("\n")
     return "\n".join(rows[max(0, first - begin) : max(0, last + 1 - begin)])

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from upwell.gateway.calls.cache import Cache
@@ -24,7 +24,7 @@ from upwell.gateway.upstreams.supervisor import Upstream
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import CompressionError, UpstreamError, UpstreamProtocolError
-from upwell.ground.trace import LOG, span
+from upwell.ground.trace import LOG, contained, span
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.ground.types.surfacing import Skip, Surfacing
@@ -194,6 +194,12 @@ class CallSurfacing:
         client.receipt.when_settled(settle)
         return refused(refusal.reason)
 
+    def with_request(self, call: ToolCall, client: Client) -> ToolCall:
+        """The call with the user's last request of the session, where it is known."""
+        with contained("looking up the last request of a session"):
+            return replace(call, request=self._surfacer.last_request(self.session_of(client)))
+        return call
+
     @asynccontextmanager
     async def race(self, call: ToolCall, client: Client) -> AsyncIterator[Race]:
         """Start a search beside a call; it has `race_ms` from now on. An outcome that is not
@@ -289,6 +295,7 @@ class Pipeline:
             return await self._send(call, upstream, client)
         if refusal := await self._surfacing.refusal(call, client):
             return refusal
+        call = self._surfacing.with_request(call, client)
         with span("upwell.call", server=call.server, tool=call.tool, trace_id=call.trace_id):
             async with self._surfacing.race(call, client) as race:
                 reply = await self._send(call, upstream, client)

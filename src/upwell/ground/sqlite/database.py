@@ -15,8 +15,9 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from upwell.ground.errors import StoreCorrupt, StoreError, StoreUnwritable, UsageError
 from upwell.ground.files import exclusively
@@ -46,16 +47,24 @@ class Follower:
     def connection(self) -> sqlite3.Connection:
         """Return an open connection to the file that is at the path now."""
         if not self.is_current():
-            self.drop()
-            self._connection = self._opened()
-            self._inode = _inode(self.plan.path)
-            self.generation += 1
+            self.connect()
         assert self._connection is not None
         return self._connection
+
+    def connect(self) -> None:
+        """Open the file that is at the path now, in place of the one before."""
+        self.drop()
+        self._connection = self._opened()
+        self._inode = _inode(self.plan.path)
+        self.generation += 1
 
     def is_current(self) -> bool:
         """Tell whether there is a connection to the file that is at the path now."""
         return self._connection is not None and _inode(self.plan.path) == self._inode
+
+    def owns(self, connection: sqlite3.Connection) -> bool:
+        """Tell whether this is the present connection."""
+        return connection is self._connection
 
     def reopen(self, plan: Plan) -> None:
         """Use another plan from the next use on."""
@@ -118,10 +127,31 @@ class Lane(Follower):
 class InlineRead(Follower):
     """A connection for reads of a few rows on the event loop. It waits for no lock."""
 
+    def connection(self) -> sqlite3.Connection:
+        """Return the connection as it is: `Database.inline_read` has just checked it."""
+        assert self._connection is not None
+        return self._connection
+
     def _opened(self) -> sqlite3.Connection:
         db = super()._opened()
         db.execute("PRAGMA busy_timeout = 0")
         return db
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending[T]:
+    """A write that waits for its group, and the future of its caller."""
+
+    work: Callable[[sqlite3.Connection], T]
+    result: asyncio.Future[T]
+
+    def settle(self, value: T) -> None:
+        if not self.result.done():  # its caller may have been cancelled
+            self.result.set_result(value)
+
+    def fail(self, error: BaseException) -> None:
+        if not self.result.done():
+            self.result.set_exception(error)
 
 
 class Database:
@@ -133,6 +163,8 @@ class Database:
         self._reading = Lane(plan, "read")
         self._writing = Lane(plan, "write")
         self._inline_read = InlineRead(plan)
+        self._pending: list[_Pending[Any]] = []
+        self._committing: asyncio.Task[None] | None = None
 
     async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on the reading thread; repeat it if the file had to be salvaged first.
@@ -152,7 +184,7 @@ class Database:
             StoreError: as `read`.
         """
         if not self._inline_read.is_current():
-            await self._reading.run(lambda _: self._inline_read.connection())
+            await self._reading.run(lambda _: self._inline_read.connect())
         try:
             return self._inline_read.attempt(work)
         except StoreError:
@@ -172,6 +204,46 @@ class Database:
             await asyncio.to_thread(self._open_for_writing)
         return await self._writing.run(lambda db: self._transacted(db, work))
 
+    async def write_grouped[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Like `write`, in one transaction with all other writes that are requested meanwhile: each
+        trip to the writing thread costs more than a small write. `work` may run twice.
+
+        Raises:
+            StoreError: as `write`.
+        """
+        pending = _Pending(work, asyncio.get_running_loop().create_future())
+        self._pending.append(pending)
+        if self._committing is None:
+            self._committing = asyncio.create_task(self._commit_pending())
+        result: T = await pending.result
+        return result
+
+    async def _commit_pending(self) -> None:
+        try:
+            while self._pending:
+                group, self._pending = self._pending, []
+                await self._commit(group)
+        finally:
+            # No await since the last look at `_pending`: a write would wait there for ever.
+            self._committing = None
+
+    async def _commit(self, group: Sequence[_Pending[Any]]) -> None:
+        try:
+            values = await self.write(lambda db: [pending.work(db) for pending in group])
+        except Exception:
+            # It may be the fault of one write, so each has a transaction of its own.
+            await self._commit_each(group)
+            return
+        for pending, value in zip(group, values, strict=True):
+            pending.settle(value)
+
+    async def _commit_each(self, group: Sequence[_Pending[Any]]) -> None:
+        for pending in group:
+            try:
+                pending.settle(await self.write(pending.work))
+            except Exception as error:
+                pending.fail(error)
+
     def _open_for_writing(self) -> None:
         writable = replace(self._writing.plan, is_read_only=False)
         prepare(writable).close()
@@ -183,9 +255,13 @@ class Database:
         """Return a value that changes when another connection or process changes the file."""
 
         def look(db: sqlite3.Connection) -> tuple[int, int]:
-            return self._reading.generation, int(db.execute("PRAGMA data_version").fetchone()[0])
+            # Versions of two connections cannot be compared: the sign keeps them apart.
+            generation = self._inline_read.generation
+            if not self._inline_read.owns(db):
+                generation = -self._reading.generation
+            return generation, int(db.execute("PRAGMA data_version").fetchone()[0])
 
-        return await self.read(look)
+        return await self.inline_read(look)
 
     async def checkpoint(self) -> None:
         """Move the WAL into the file and truncate it, as far as readers allow."""
@@ -193,6 +269,8 @@ class Database:
 
     async def aclose(self) -> None:
         """Finish pending work, checkpoint, and close."""
+        if self._committing is not None:
+            await self._committing
         await self._reading.close()
         await self._writing.close()
         self._inline_read.drop()
@@ -264,6 +342,6 @@ def repair(plan: Plan) -> None:
 
 def _inode(path: Path) -> int:
     try:
-        return path.stat().st_ino
+        return os.stat(path).st_ino
     except OSError:
         return 0

@@ -34,7 +34,7 @@ class ForeignDatabase:
 
 
 def is_database(path: Path) -> bool:
-    """Does the file begin like a SQLite database?"""
+    """True if the file begins like a SQLite database."""
     try:
         with path.open("rb") as file:
             return file.read(len(_HEADER)) == _HEADER
@@ -44,7 +44,7 @@ def is_database(path: Path) -> bool:
 
 @contextmanager
 def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
-    """Open a database of another program. Errors while it is read are converted, too.
+    """Open a database of another program. Errors while reading it are converted, too.
 
     Raises:
         UsageError: the file is missing, locked, damaged, or lacks an expected column.
@@ -54,7 +54,7 @@ def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
         connection = sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_SECONDS)
         with closing(connection):
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-            # One transaction: the program may be writing.
+            # One transaction, because the program may be writing.
             connection.execute("BEGIN")
             yield ForeignDatabase(connection)
     except sqlite3.Error as error:

@@ -19,12 +19,23 @@ _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 STOP_WORDS = shipped().stop_words
 
 
+class _Unaccented(dict[int, int | None]):
+    """The table of `str.translate` that drops combining characters. It fills itself: a look at
+    every character takes twice as long."""
+
+    def __missing__(self, code: int) -> int | None:
+        self[code] = None if unicodedata.combining(chr(code)) else code
+        return self[code]
+
+
+_UNACCENTED = _Unaccented()
+
+
 def fold(text: str) -> str:
     """Return `text` in lower case without accents: `Cumpleaños` → `cumpleanos`."""
     if text.isascii():
         return text.lower()
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(char for char in decomposed if not unicodedata.combining(char))
+    return unicodedata.normalize("NFKD", text.casefold()).translate(_UNACCENTED)
 
 
 def words(text: str) -> list[str]:
@@ -42,18 +53,23 @@ def terms(text: str) -> list[str]:
     `parseConfig` gives `parseconfig parse config`; `max_chars` gives `max chars`.
     """
     terms: list[str] = []
-    for match in _WORD.finditer(text):
-        word = match.group()
-        if _CJK.search(word):
+    for word in _WORD.findall(text):
+        if word.isascii():  # nearly every word is, and this takes a third of the time
+            word = word.removesuffix("'s")
+            folded = word.lower()
+            terms.append(folded)
+            if folded[1:] != word[1:]:
+                parts = _CAMEL.split(word)
+                if len(parts) > 1:
+                    terms.extend(part.lower() for part in parts)
+        elif _CJK.search(word):
             terms.extend(cjk_terms(word))
-            continue
-        word = word.replace("’", "'")
-        word = word.removesuffix("'s")
-        folded = fold(word)
-        terms.append(folded)
-        parts = _CAMEL.split(word)
-        if len(parts) > 1:
-            terms.extend(fold(part) for part in parts)
+        else:
+            word = word.replace("’", "'").removesuffix("'s")
+            terms.append(fold(word))
+            parts = _CAMEL.split(word)
+            if len(parts) > 1:
+                terms.extend(map(fold, parts))
     return terms
 
 

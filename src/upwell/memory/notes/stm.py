@@ -113,9 +113,9 @@ class ShortTerm:
         self, notes: Sequence[tuple[Entry, Origin]]
     ) -> tuple[list[Entry], tuple[str, ...]]:
         """Store notes of another file, with their ids and times and with their secrets masked.
-        Notes that are here already, that are empty, or that belong to another project than this
-        file, are left out. A note that `clear` would remove counts as viewed now. Returns the
-        stored notes and the rule of each masked secret.
+        Notes that are already here, are empty, or belong to another project than this file are left
+        out. A note that `clear` would remove counts as viewed now. Returns the stored notes and the
+        rule of each masked secret.
 
         Raises:
             StoreUnwritable: nothing was stored.
@@ -139,12 +139,13 @@ class ShortTerm:
         return [_entry(raw) for raw in taken.values()], tuple(fired)
 
     def takes_from(self, project: str | None) -> bool:
-        """Whether notes of this project may stand in this file. A project's own file takes its
-        notes and those of every project."""
+        """Whether notes of this project may be in this file. A project's own file takes its notes
+        and those of every project.
+        """
         return self._root is None or project in (None, self._root)
 
     def _raw(self, entry: Entry) -> Raw:
-        """A note of another file as this file stores it."""
+        """A note of another file, in the form in which this file stores it."""
         now = self._clock.now()
         created = now if entry.created_at is None else entry.created_at
         viewed = created if entry.viewed_at is None else entry.viewed_at

@@ -1,7 +1,7 @@
 """The local store: memories in one SQLite file, found by words, files and symbols."""
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -203,12 +203,13 @@ class SqliteStore:
 
     async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
         """Return the memories of a scope, newest first."""
-        return await self._newest(scope, "1", limit, offset)
+        return await self._database.read(self._newest(scope, "1", limit, offset))
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
         """Return the standing rules of a scope, newest first, without memories of agents and
         tools."""
-        return await self._newest(scope, "pinned AND trust NOT IN ('agent', 'tool')", limit, 0)
+        look = self._newest(scope, "pinned AND trust NOT IN ('agent', 'tool')", limit, 0)
+        return await self._database.inline_read(look)
 
     async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
         """Return the deleted memories that can be restored, latest deletion first."""
@@ -297,9 +298,10 @@ class SqliteStore:
             return Ping(ok=False, detail=f"{obstacle.message}; only read", hint=obstacle.hint)
         return Ping(ok=True, detail=counted(count, "memory", "memories"))
 
-    async def _newest(
+    def _newest(
         self, scope: Scope, condition: str, limit: int, offset: int
-    ) -> Sequence[Memory]:
+    ) -> Callable[[sqlite3.Connection], Sequence[Memory]]:
+        """The read of the newest memories of a scope that meet a condition."""
         now = self._clock.now()
         condition = f"{condition} AND (expires_at IS NULL OR expires_at > ?)"
         if scope.namespaces:
@@ -311,7 +313,7 @@ class SqliteStore:
                 scopes = visible_scopes(db, scope)
                 return newest(db, scopes, condition, values, limit=limit, offset=offset)
 
-        return await self._database.read(look)
+        return look
 
 
 def _delete_everywhere(db: sqlite3.Connection, tenant: str, memory_id: str) -> int:

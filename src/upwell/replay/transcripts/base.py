@@ -73,7 +73,7 @@ _INSERTED = re.compile(
     r"<(system-reminder|system_reminder|ide_\w{1,40}|user-prompt-submit-hook|hook_context)\b[^<>]*+>"
 )
 _MAX_OPEN = 20
-"""After so many inserted texts without an end, a message is taken as it is."""
+"""After this many inserted texts without an end, a message is left as it is."""
 
 
 class Unreadable(UsageError):

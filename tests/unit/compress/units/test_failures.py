@@ -1,4 +1,6 @@
-"""Output of commands: every error with its place comes before any detail, and the end is kept."""
+"""Output of commands: every error with its location comes before any detail, and the end is
+kept.
+"""
 
 from upwell.compress import compress
 from upwell.ground.text.kind import detect

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import stat
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -58,6 +59,47 @@ async def test_a_write_that_fails_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         await database.write(half)
     assert await database.read(lambda db: db.execute("SELECT * FROM note").fetchall()) == []
+    await database.aclose()
+
+
+async def test_writes_requested_together_are_one_transaction(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    database = open_database(path, [V1], synchronous="NORMAL")
+
+    def insert(db: sqlite3.Connection) -> int:
+        db.execute("INSERT INTO note (text) VALUES ('both')")
+        with closing(sqlite3.connect(path)) as other:
+            return len(_texts(other))
+
+    writes = (database.write_grouped(insert), database.write_grouped(insert))
+    assert await asyncio.gather(*writes) == [0, 0]
+    assert await database.write_grouped(insert) == 2
+    await database.aclose()
+
+
+async def test_a_write_that_fails_costs_its_group_nothing(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "m.db", [V1], synchronous="NORMAL")
+
+    def insert(text: str) -> Callable[[sqlite3.Connection], object]:
+        return lambda db: db.execute("INSERT INTO note (text) VALUES (?)", (text,))
+
+    texts = ["first", "lone \udc00", "last"]
+    writes = [database.write_grouped(insert(text)) for text in texts]
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert [isinstance(result, UsageError) for result in results] == [False, True, False]
+    assert await database.read(_texts) == ["first", "last"]
+    await database.aclose()
+
+
+async def test_a_cancelled_caller_holds_up_no_other_write(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "m.db", [V1], synchronous="NORMAL")
+    insert = "INSERT INTO note (text) VALUES ('kept')"
+    cancelled = asyncio.create_task(database.write_grouped(lambda db: db.execute(insert)))
+    other = asyncio.create_task(database.write_grouped(lambda db: db.execute(insert)))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await other
+    assert await database.write_grouped(lambda db: len(_texts(db))) == 2
     await database.aclose()
 
 
