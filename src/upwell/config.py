@@ -32,7 +32,7 @@ from upwell.ground.text.lexicon import Lexicon, extended, shipped
 from upwell.ground.type_hints import line_of
 from upwell.hook.options import HookOptions
 from upwell.learn.budgets import LearnOptions
-from upwell.memory.options import LtmOptions, MemoryOptions, NotesOptions
+from upwell.memory.options import LtmOptions, MemoryOptions, NotesOptions, StoreOptions
 from upwell.surface.options import (
     NOT_PER_TOOL,
     ContextOptions,
@@ -48,6 +48,7 @@ SECTIONS: Mapping[str, type] = {
     "intent": IntentOptions,
     "memory_context": ContextOptions,
     "memory": MemoryOptions,
+    "store": StoreOptions,
     "stm": NotesOptions,
     "ltm": LtmOptions,
     "compress": CompressOptions,
@@ -85,6 +86,7 @@ class Config:
     intent: IntentOptions = field(default_factory=IntentOptions)
     memory_context: ContextOptions = field(default_factory=ContextOptions)
     memory: MemoryOptions = field(default_factory=MemoryOptions)
+    store: StoreOptions = field(default_factory=StoreOptions)
     stm: NotesOptions = field(default_factory=NotesOptions)
     ltm: LtmOptions = field(default_factory=LtmOptions)
     compress: CompressOptions = field(default_factory=CompressOptions)

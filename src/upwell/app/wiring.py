@@ -496,6 +496,8 @@ class App:
         await self.documents.aclose()
         if self._past_sessions:
             await self._past_sessions.aclose()
+        for close in self._files.closing:
+            await close()
         for database in self._files.databases:
             await database.aclose()
 

@@ -39,6 +39,11 @@ TOOLS: Mapping[str, str] = {
         ("run_shell_command", "run_terminal_cmd", "run_terminal_command", "run_command"), "Bash"
     ),
     "powershell": "Bash",
+    # Newer names of Cursor
+    "read_file_v2": "Read",
+    "edit_file_v2": "Edit",
+    "ripgrep_raw_search": "Grep",
+    "run_terminal_command_v2": "Bash",
     **dict.fromkeys(("edit", "edit_file", "search_replace", "replace", "smart_edit"), "Edit"),
     **dict.fromkeys(("apply_patch", "multiedit", "str_replace_editor", "str_replace"), "Edit"),
     **dict.fromkeys(("write", "write_file", "create", "create_file"), "Write"),
