@@ -419,8 +419,9 @@ class App:
         return await self.surfacer.journal.recent()
 
     def checks(self) -> dict[str, Awaitable[Ping | None]]:
-        """The check of every part but the documents, to be awaited; None for a part that is not
-        in use."""
+        """The check of every part except the documents, to be awaited; its result is None for a
+        part that is not in use.
+        """
         checks: dict[str, Awaitable[Ping | None]] = {
             "memory": self.memory.ping(),
             "notes": asyncio.to_thread(ping_of, self.notes),
@@ -441,7 +442,7 @@ class App:
         return Ping(ok=True, detail="paused: `upwell on` resumes" if paused else "not paused")
 
     def places_of_recall(self) -> list[tuple[str, Recall]]:
-        """Every place that searches look in, by the name of its check."""
+        """Every place that a search covers, with the name of its check."""
         places: list[tuple[str, Recall | None]] = [
             ("memory", StoreRecall(self.memory.store)),
             ("documents", self.documents),

@@ -126,7 +126,7 @@ def keep(
         known = proposals[0].memory() if proposals else await app.memory.get(id_in(rule))
         if known is None or known.trust is not Trust.USER:
             raise StoreError(
-                f"no proposal or memory of yours {rule!r}",
+                f"you have no proposal or memory {rule!r}",
                 hint="`upwell inbox` and `upwell recall`",
             )
         kept = replace(known, pinned=True, triggers=chosen or globs_of(known.paths).triggers())
