@@ -176,7 +176,7 @@ class CallSurfacing:
         return self._sessions.known(client.session)
 
     def with_request(self, call: ToolCall, client: Client) -> ToolCall:
-        """The call with the user's last request of the session, where it is known."""
+        """The call, completed with the user's last request in the session if that is known."""
         with contained("looking up the last request of a session"):
             return replace(call, request=self._surfacer.last_request(self.session_of(client)))
         return call
