@@ -110,7 +110,7 @@ def _team_store(url: str, files: Files, *, tolerant: bool, clock: Clock) -> Stor
     own would hold other memories.
 
     Raises:
-        ConfigError: the address is of another kind, or its driver is not installed.
+        ConfigError: the driver is not installed.
     """
     try:
         store = _postgres_store(url, clock)
@@ -124,12 +124,6 @@ def _team_store(url: str, files: Files, *, tolerant: bool, clock: Clock) -> Stor
 
 
 def _postgres_store(url: str, clock: Clock) -> "PostgresStore":
-    if not url.startswith(("postgresql://", "postgres://")):
-        raise ConfigError(
-            "store.url is not the address of a PostgreSQL database",
-            key="store.url",
-            hint="like postgresql://upwell@db.example.org/upwell",
-        )
     try:
         from upwell.memory.postgres.connection import Postgres
         from upwell.memory.postgres.store import PostgresStore

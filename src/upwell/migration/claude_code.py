@@ -84,9 +84,9 @@ def _of_index(file: Path, text: str, project: str) -> Iterator[Item]:
         elif _LINK.search(bare):
             yield LeftOut("a line of the index", bare)
         elif bare[:1] in _BULLET and bare.lstrip(f"{_BULLET} "):
-            said = bare.lstrip(f"{_BULLET} ")
-            told = f"{section}: {said}" if section else said
-            yield _record(file, f"{INDEX}#{said}", told, project, kind="context", tags=[])
+            fact = bare.lstrip(f"{_BULLET} ")
+            entry = f"{section}: {fact}" if section else fact
+            yield _record(file, f"{INDEX}#{fact}", entry, project, kind="context", tags=[])
         elif bare:
             yield LeftOut("a line of the index", bare)
 

@@ -50,7 +50,9 @@ TOOLS: Mapping[str, str] = {
     **dict.fromkeys(("webfetch", "web_fetch"), "WebFetch"),
     **dict.fromkeys(("websearch", "web_search", "google_web_search"), "WebSearch"),
 }
-"""The hosts' names of tools, in lower case, and the names of Claude Code, which surfacing knows."""
+"""The hosts' names for tools, in lower case, and the names in Claude Code, which surfacing
+knows.
+"""
 _PATH_TOOLS = frozenset({"Read", "Edit", "Write"})
 _OTHER_NAMES: Mapping[str, str] = {"cmd": "command"}
 """Names of arguments that occur in transcripts, but not in hooks."""
@@ -170,7 +172,7 @@ def records(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def placed_records(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The same objects, each with the byte at which its line begins."""
+    """Like `records`, each object with the byte at which its line begins."""
     with path.open("rb") as file:
         if start:
             file.seek(start - 1)

@@ -154,7 +154,9 @@ class _Inside:
 
 
 def _fence(line: str) -> re.Match[str] | None:
-    """The fence that a line is. Most lines are none, and looking for the marks first is quicker."""
+    """Match a line that is a fence. Most lines are not, and looking for the marks first is
+    quicker.
+    """
     return _FENCE.match(line) if "```" in line or "~~~" in line else None
 
 
