@@ -73,7 +73,9 @@ def _root(path: Path) -> Path:
 
 def _rule(file: Path, root: Path) -> Item:
     absolute = file.resolve()
-    source = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else str(file)
+    if not absolute.is_relative_to(root):
+        return LeftOut("a link out of the project", str(file))
+    source = absolute.relative_to(root).as_posix()
     fields, body = front_and_body(read_text(file))
     folder = source.partition(".cursor/")[0] if ".cursor/" in source else ""
     always = file.name == _LEGACY or field(fields, "alwaysapply").lower() == "true"

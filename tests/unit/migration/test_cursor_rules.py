@@ -101,6 +101,15 @@ def test_rules_of_dependencies_stay_out(repository: Path) -> None:
         items_of("cursor-rules", repository)
 
 
+def test_a_link_out_of_the_project_is_not_read(repository: Path, tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.write_text("a key")
+    rule(repository, "alwaysApply: true")
+    (repository / ".cursor" / "rules" / "b.mdc").symlink_to(private)
+    assert len(memories_of("cursor-rules", repository)) == 1
+    assert left_out_of("cursor-rules", repository) == ["a link out of the project"]
+
+
 def test_a_rule_that_cannot_be_read_leaves_the_others(repository: Path) -> None:
     rule(repository, "alwaysApply: true")
     rule(repository, "globs: /etc/*\nalwaysApply: false", name="absolute.mdc")
