@@ -58,6 +58,7 @@ from upwell.memory.embedding.embeddings import Embeddings
 from upwell.memory.notes.stm import ping_of
 from upwell.memory.recall import FallBack, StoreRecall
 from upwell.memory.topics import Topics
+from upwell.surface.guards import Guards
 from upwell.surface.judge import judge_ping
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
@@ -155,6 +156,13 @@ class App:
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
             state=self._session_state,
             learning=self.learning,
+            clock=clock,
+        )
+        self.guards = Guards(
+            self.memory.reader,
+            self._ttl_store,
+            is_paused=self.pause.holds,
+            refused=self.surfacer.refused,
             clock=clock,
         )
 
@@ -278,6 +286,7 @@ class App:
             lambda server, tool: self._surface_of(f"{server}__{tool}", None),
             cwd=self._cwd,
             sessions=joined,
+            guards=self.guards,
             progressive=lambda server, tool: self._strategy_of(server, tool) == "progressive",
         )
         pipeline = Pipeline(
@@ -317,7 +326,7 @@ class App:
             self.config.hook,
             turn_end=partial(end_turn, self.surfacer, self.learning, learns),
             answered_elsewhere=self._answered_elsewhere,
-            opt_ins=OptIns(shorten=self._shortening(), ask=self._asking()),
+            opt_ins=OptIns(shorten=self._shortening(), ask=self._asking(), guards=self.guards),
         )
 
     def _shortening(self) -> Shortening:
@@ -410,8 +419,9 @@ class App:
         return await self.surfacer.journal.recent()
 
     def checks(self) -> dict[str, Awaitable[Ping | None]]:
-        """The check of every part but the documents, to be awaited; None for a part that is not
-        in use."""
+        """The check of every part except the documents, to be awaited; its result is None for a
+        part that is not in use.
+        """
         checks: dict[str, Awaitable[Ping | None]] = {
             "memory": self.memory.ping(),
             "notes": asyncio.to_thread(ping_of, self.notes),
@@ -432,7 +442,7 @@ class App:
         return Ping(ok=True, detail="paused: `upwell on` resumes" if paused else "not paused")
 
     def places_of_recall(self) -> list[tuple[str, Recall]]:
-        """Every place that searches look in, by the name of its check."""
+        """Every place that a search covers, with the name of its check."""
         places: list[tuple[str, Recall | None]] = [
             ("memory", StoreRecall(self.memory.store)),
             ("documents", self.documents),
@@ -487,6 +497,8 @@ class App:
         await self.documents.aclose()
         if self._past_sessions:
             await self._past_sessions.aclose()
+        for close in self._files.closing:
+            await close()
         for database in self._files.databases:
             await database.aclose()
 

@@ -35,6 +35,8 @@ class EventKind(StrEnum):
 
     SESSION = "session"
     PROMPT = "prompt"
+    BEFORE = "before"
+    """A tool is about to run."""
     TOOL = "tool"
     COMPACT = "compact"
     STOP = "stop"
@@ -105,6 +107,11 @@ class EventFormat(Protocol):
 
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
         """The hook output that puts `reply`, of the shape of `event.reply`, in its place."""
+        ...
+
+    def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
+        """The hook output before a tool that keeps it from running; empty if the host cannot
+        refuse a call."""
         ...
 
     def question_output(self, event: Event, question: str) -> Mapping[str, Any]:

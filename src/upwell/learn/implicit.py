@@ -87,7 +87,7 @@ ENOUGH = 2
 """The distinctive words that must appear; one with a digit (a port, a version) suffices."""
 MAX_READ_CHARS = 20_000
 MAX_INLINE_CHARS = 2_000
-"""So short a text is split into words in less time than a trip to a thread takes."""
+"""Splitting a text up to this length into words takes less time than a switch to a thread."""
 _MAX_DEPTH = 6
 
 Rare = Callable[[Sequence[str]], Awaitable[set[str]]]

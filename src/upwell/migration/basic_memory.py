@@ -61,8 +61,8 @@ class BasicMemory:
         except UsageError:
             folders = []
         home = place.folder_named("BASIC_MEMORY_HOME", "basic-memory")
-        present = dict.fromkeys(path for path in (*folders, home) if any(_files(path)))
-        return list(present)
+        present = dict.fromkeys(path for path in (*folders, home) if path.is_dir())
+        return [path for path in present if _may_be_searched(path, place) and any(_files(path))]
 
     def read(self, path: Path, place: Place) -> Iterator[Item]:
         files = [path] if path.is_file() else sorted(_files(path))
@@ -74,6 +74,12 @@ class BasicMemory:
                 yield from _memories(file, file.relative_to(root).as_posix())
             except UsageError as error:
                 yield LeftOut(error.message, str(file))
+
+
+def _may_be_searched(folder: Path, place: Place) -> bool:
+    """Most Markdown in the home folder and its parents is not notes."""
+    user = place.user_folder.resolve()
+    return folder.resolve() not in (user, *user.parents)
 
 
 def _folders(config: Any) -> list[Path]:

@@ -38,14 +38,16 @@ _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
 
 class _TextHashes:
-    """Hashes of what `extract` finds in texts. A text waits until a hash is looked for: to split it
-    costs more than the rest of a small call, and most calls find nothing to compare it with."""
+    """Hashes of what `extract` finds in texts. A text is split only when a hash is looked for:
+    splitting costs more than the rest of a small call, and most calls find nothing to compare the
+    text with.
+    """
 
     def __init__(self, extract: Callable[[str], Iterable[str]]) -> None:
         self._extract = extract
         self._hashes: set[int] = set()
         self._pending: dict[str, str] = {}
-        """Each text, and the text as its terms are written once that is needed."""
+        """Each text, and its normalised form once that is needed."""
         self._pending_chars = 0
 
     def add(self, text: str) -> None:
@@ -66,11 +68,13 @@ class _TextHashes:
         return self._hashes
 
     def surely_lack(self, name: str) -> bool:
-        """Is this name, which texts hold as it is, in none of them? Splits no text."""
+        """True if no text contains this name, which texts contain unchanged. Splits no text."""
         return hash(name) not in self._hashes and not any(name in text for text in self._pending)
 
     def new_among(self, terms: Set[str]) -> int:
-        """How many of these terms are not even parts of words in the texts. Splits no text."""
+        """The number of these terms that are not even parts of words in the texts. Splits no
+        text.
+        """
         for text, folded in self._pending.items():
             self._pending[text] = folded or fold(text.replace("’", "'"))
         texts = self._pending.values()
@@ -111,8 +115,9 @@ class ContextSketch:
         return len(new_terms - self.terms()) / len(new_terms) if new_terms else 0.0
 
     def least_new_share(self, text: str) -> float:
-        """Like `new_share`, but terms count as known that are parts of words in the context: a
-        lower bound that takes a tenth of the time."""
+        """Like `new_share`, but parts of words in the context count as known terms, too: a lower
+        bound, found in a tenth of the time.
+        """
         own_terms = set(terms(text))
         return self._terms.new_among(own_terms) / len(own_terms) if own_terms else 0.0
 
