@@ -106,8 +106,8 @@ def open_store(
 
 
 def _team_store(url: str, files: Files, *, tolerant: bool, clock: Clock) -> Store:
-    """The store at this address. A tolerant app does without a store that it cannot use: the home's
-    own would hold other memories.
+    """The store at this address. A tolerant app goes without a store that it cannot use, because
+    the home's own store would contain other memories.
 
     Raises:
         ConfigError: the driver is not installed.

@@ -151,8 +151,9 @@ class HookDoor:
         return orjson.dumps(merged(context, replacement))
 
     async def _refusal(self, host: Host, event: Event, receipt: Receipt) -> bytes:
-        """The output that keeps a tool from running; neutral if no guard refuses the call. A
-        refusal that does not arrive is due again."""
+        """The output that keeps a tool from running; neutral if no guard refuses the call. If the
+        refusal does not arrive, the guard refuses the next matching call.
+        """
         guards = self._opt_ins.guards
         refusal = await guards.refusal(_cue(event, host.name)) if guards else None
         output = host.events.refusal_output(event, refusal.reason) if refusal else {}
