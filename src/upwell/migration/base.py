@@ -37,8 +37,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A memory of another program. `project_name` is the name of its project where the program
-    stores a name and no path."""
+    """A memory of another program. `project_name` is the name of its project if the program stores
+    only a name and no path.
+    """
 
     memory: Memory
     project_name: str = ""
@@ -94,7 +95,7 @@ class Program(Protocol):
 
     @property
     def usual(self) -> str:
-        """The place where it keeps its memories, in words, for messages."""
+        """A description of the place where the program usually keeps its memories, for messages."""
         ...
 
     def stores(self, place: Place) -> list[Path]:

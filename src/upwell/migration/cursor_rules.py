@@ -95,9 +95,10 @@ def _rule(file: Path, root: Path) -> Item:
 
 
 def _text(fields: Fields, body: str, *, is_standing: bool) -> str:
-    """The text of a rule, below its description where that is what finds it. The text of a standing
-    rule must stand in the file as it is: Cursor loads it by itself, and upwell does not repeat it
-    there."""
+    """The text of a rule, below its description if searches find the rule by that. The text of a
+    standing rule must be unchanged: Cursor loads the same text from the file, and upwell does not
+    repeat it there.
+    """
     description = field(fields, "description")
     if not body or (not is_standing and description not in body):
         return f"{description}\n{body}".strip()
