@@ -145,9 +145,9 @@ def record(
     return Record(memory=memory, project_name=project_name)
 
 
-def standing_rule(kept: Record, scope: Sequence[str] = ()) -> Record:
+def standing_rule(rule: Record, scope: Sequence[str] = ()) -> Record:
     """The same memory as a standing rule; without a scope it opens every session."""
-    return replace(kept, memory=replace(kept.memory, pinned=True, triggers=tuple(scope)))
+    return replace(rule, memory=replace(rule.memory, pinned=True, triggers=tuple(scope)))
 
 
 def _namespace(kind: str) -> tuple[str, tuple[str, ...]]:

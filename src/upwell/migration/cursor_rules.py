@@ -81,7 +81,7 @@ def _rule(file: Path, root: Path) -> Item:
     always = file.name == _LEGACY or field(fields, "alwaysapply").lower() == "true"
     globs = [] if always else items(fields, "globs")
     is_standing = always or bool(globs)
-    kept = record(
+    rule = record(
         CursorRules.name,
         f"{root}/{source}",
         _text(fields, body.strip(), is_standing=is_standing),
@@ -91,7 +91,7 @@ def _rule(file: Path, root: Path) -> Item:
         project=str(root),
     )
     patterns = [f"{folder}{glob}" for glob in globs] or ([f"{folder}**"] if folder else [])
-    return standing_rule(kept, _scope(patterns)) if is_standing else kept
+    return standing_rule(rule, _scope(patterns)) if is_standing else rule
 
 
 def _text(fields: Fields, body: str, *, is_standing: bool) -> str:
