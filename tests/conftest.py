@@ -20,11 +20,12 @@ SLOW_DOORS = frozenset(
     attacks capture cli cli_compress cli_entries cli_memory delivery documents faults
     first_steps floods hook_cold hook_faults hook_http hook_sessions hook_setup hostile_client
     hostile_memory hostile_server http_behind http_resume init judge learning life login ltm
-    many_tools meaning memory_faults notes odd_exchanges promises real_servers reload replay
-    replay_judge rules same_decision setup slow_start start supervision surface whose_question
+    many_tools meaning memory_faults moving_in moving_in_real notes odd_exchanges postgres promises
+    real_servers reload replay replay_judge rules same_decision setup slow_start start supervision
+    surface whose_question
     """.split()
 )
-"""Door tests that take ten seconds or more a file: `make test-slow` and CI run them."""
+"""Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest applies `-m`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow door tests. Where `UPWELL_SECOND_TRY` is set, as in CI, every test gets a
-    second try; pytest lists it as RERUN, and the test or the product has a bug all the same.
+    """Mark the slow door tests. If `UPWELL_SECOND_TRY` is set, as in CI, a failed test gets a
+    second try. pytest lists it as RERUN; the test or the product has a bug all the same.
     """
     for item in items:
         is_door = item.path.is_relative_to(DOORS)

@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible endpoint on loopback that plays a part."""
+"""A scripted model behind an OpenAI-compatible endpoint on loopback."""
 
 import json
 import threading
@@ -31,8 +31,9 @@ def naming(word: str) -> Part:
 
 @dataclass(slots=True)
 class ScriptedModel:
-    """What the model plays, how long it thinks, the HTTP status of its answers, and the requests
-    that it received."""
+    """A model with a script, a response time, the HTTP status of its answers, and the requests that
+    it received.
+    """
 
     part: Part = silent
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""Reading fitted JSON back: tables as the arrays that they stand for."""
+"""Reads fitted JSON: expands tables to the arrays that they represent."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ NONE = "∅"
 
 
 def expand(value: Any) -> Any:
-    """`value` with its tables as arrays of objects again, marks left out."""
+    """`value` with its tables expanded to arrays of objects, without marks."""
     if isinstance(value, dict):
         return {key: expand(inner) for key, inner in value.items() if key != "…"}
     if not isinstance(value, list):
@@ -45,7 +45,7 @@ def _nested(path: list[str], cell: Any) -> Any:
 
 
 def _merged(one: Any, other: Any) -> Any:
-    """Both values as one; where they differ, `other` holds."""
+    """Merge two values; where they differ, `other` wins."""
     if isinstance(one, dict) and isinstance(other, dict):
         both = {key: _merged(one[key], other[key]) for key in one if key in other}
         return {**one, **other, **both}

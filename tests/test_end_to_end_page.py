@@ -36,7 +36,8 @@ def numbered(title: str) -> list[str]:
 
 def items(title: str) -> list[list[str]]:
     """The pointers of every numbered item of a section, as `file.py: symbol`. The first one is the
-    item's step; an item may name what its step starts beside the next steps."""
+    item's step; an item may also name functions that its step starts beside the next steps.
+    """
     return [[": ".join(pointer) for pointer in SYMBOL.findall(item)] for item in numbered(title)]
 
 
@@ -65,7 +66,7 @@ def test_every_symbol_on_the_page_exists() -> None:
 
 @pytest.mark.parametrize("title", TRAILS)
 def test_a_trail_crosses_few_files(title: str) -> None:
-    """Every file counts that an item names, with a symbol or without."""
+    """Every file that an item names counts, with or without a symbol."""
     files = {file for item in numbered(title) for file in FILE.findall(item)}
     assert 3 < len(files) <= MAX_FILES, sorted(files)
 

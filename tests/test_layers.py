@@ -92,8 +92,9 @@ def test_the_rule_notices_neighbours(tmp_path: Path) -> None:
 
 
 def needed_to_load(path: Path, module: str) -> set[str]:
-    """The modules that are loaded when `module` is: what it imports at its top level, and the
-    packages around that, but for those around itself, which are loaded before."""
+    """The modules that are loaded together with `module`: its top-level imports and the packages
+    around them, except the packages around `module` itself, which are loaded before.
+    """
     names: set[str] = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("upwell"):
@@ -167,7 +168,7 @@ def test_every_package_has_a_floor() -> None:
 
 
 def upward_steps(root: Path, package: str) -> list[str]:
-    """Imports inside a package that lead up its stairs."""
+    """Imports inside a package that lead upward."""
     stairs, wrong = STAIRS[package], []
     for path in sorted((root / package).rglob("*.py")):
         own = path.relative_to(root / package).with_suffix("").parts[0]

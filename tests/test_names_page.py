@@ -85,7 +85,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """Seeds, the seeds' name and the place here, one tuple a row."""
+    """The seeds, the seeds' name and the place here, one tuple for each row."""
     cells = [
         [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         for line in PAGE.splitlines()
@@ -121,7 +121,7 @@ ALL_SOURCE = "".join(path.read_text(encoding="utf-8") for path in SRC.rglob("*.p
 
 
 def exists(code: str) -> bool:
-    """Does the name in backticks exist here? Also False for an unknown form."""
+    """True if the name in backticks exists here. False also for an unknown form."""
     file, _, symbol = code.partition(": ")
     if file.endswith((".py", ".toml")) and "/" in file:
         path = SRC / file

@@ -1,5 +1,6 @@
 """`python traced.py FILE ARGUMENTS…`: the upwell command line, with a record of the functions that
-it starts: one line of FILE each, `surface/pipeline.py: Surfacer.surface`, in the order of time."""
+it starts: one line of FILE for each (`surface/pipeline.py: Surfacer.surface`), in order of time.
+"""
 
 import os
 import sys

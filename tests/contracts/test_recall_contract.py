@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contracts.stores import open_postgres
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable
@@ -23,6 +24,7 @@ from upwell.memory.sqlite.sources import OWNER as SOURCES_OWNER
 from upwell.memory.sqlite.sources import SqliteSources
 from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.store import SqliteStore
+from upwell.testing import ManualClock
 
 Fill = Callable[[Sequence[Memory]], Awaitable[None]]
 Place = tuple[Recall, Fill]
@@ -39,8 +41,20 @@ async def builtin(folder: Path, close: AsyncExitStack) -> Place:
     return StoreRecall(store), fill
 
 
+async def postgres(folder: Path, close: AsyncExitStack) -> Place:
+    store, aclose = open_postgres(folder, ManualClock())
+    close.push_async_callback(aclose)
+
+    async def fill(memories: Sequence[Memory]) -> None:
+        await store.add(memories)
+
+    return StoreRecall(store), fill
+
+
 async def documents(folder: Path, close: AsyncExitStack) -> Place:
-    """Each memory is a file; a project is a repository of that name in the folder."""
+    """Documents: each memory is a file, and a project is a repository of that name in the
+    folder.
+    """
     database = open_database(folder / "sources.db", [SOURCES_OWNER], synchronous="NORMAL")
     sources = SqliteSources(database)
     made = Documents(Catalog(folder / "index.db"), sources)
@@ -61,7 +75,7 @@ async def documents(folder: Path, close: AsyncExitStack) -> Place:
 
 
 async def together(folder: Path, close: AsyncExitStack) -> Place:
-    """The first half in the store, the other in documents."""
+    """Two places: the first half of the memories is in the store, the other half in documents."""
     (stored, keep), (files, write) = await builtin(folder, close), await documents(folder, close)
 
     async def fill(memories: Sequence[Memory]) -> None:
@@ -105,7 +119,7 @@ async def ltm(folder: Path, close: AsyncExitStack) -> Place:
     return LtmRecall(server, options), fill
 
 
-OURS = {"builtin": builtin, "documents": documents, "together": together}
+OURS = {"builtin": builtin, "postgres": postgres, "documents": documents, "together": together}
 PLACES = {**OURS, "ltm": ltm}
 """Another program's memories have a text and nothing else: no project, namespace or files."""
 

@@ -87,7 +87,7 @@ def test_a_shortened_text_marks_what_is_missing_and_names_its_key(strategy: str,
     passage = Passage(text=TEXTS[case], key="k3y")
     result = Compressor().compress(passage, Budget(max_chars=700), strategy)
     assert result.key == "k3y"
-    # The door writes the key of a progressive result, whose footer is its mark.
+    # The gateway writes the key of a progressive result; its footer serves as the mark.
     if result.lossless or PROGRESSIVE_FOOTER_TOKEN in result.text:
         return
     assert result.omitted, "count what is missing: `outcome(passage, Fitted(text, omitted), name)`"

@@ -25,8 +25,9 @@ ANSWERS: Mapping[str, Any] = {
 
 
 class Agent(Peer):
-    """`answers` by method; `level` is the log level of its requests in the modern era,
-    `folder` where it works."""
+    """`answers` are given by method; `level` is the log level of its requests in the modern era,
+    `folder` its working directory.
+    """
 
     answers: Mapping[str, Any] = ANSWERS
     level = ""

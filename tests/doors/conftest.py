@@ -40,7 +40,7 @@ def listening(name: str, *args: str, end: int = signal.SIGTERM) -> Iterator[str]
 
 
 def toml(value: Any) -> str:
-    """A TOML value. JSON's strings, numbers and arrays are TOML's."""
+    """A TOML value. Strings, numbers and arrays are the same as in JSON."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items()) + "}"
     return json.dumps(value)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 RECORDED = Path(__file__).with_name("recorded")
-"""A file of each host that was run: its name and version, then an event a line."""
+"""One file for each host that was run: its name and version, then one event per line."""
 
 
 def recordings(host: str, cwd: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -21,7 +21,7 @@ def recordings(host: str, cwd: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def recorded(host: str, name: str, cwd: str, **changed: Any) -> dict[str, Any]:
-    """The first recorded event of that name, with these keys in place of its own."""
+    """The first recorded event of that name, with these keys replaced."""
     return {**next(event for reply, event in recordings(host, cwd) if reply == name), **changed}
 
 
@@ -33,8 +33,9 @@ def recorded_read(host: str, name: str, cwd: str, reading: str, **changed: Any) 
 
 @dataclass(frozen=True)
 class Documented:
-    """The form of one host's events, and the place of the text in its answers. `prompt` None: the
-    host takes no context for prompts."""
+    """The form of one host's events, and the place of the text in its answers. `prompt` is None if
+    the host takes no context for prompts.
+    """
 
     args: Callable[[str], list[str]]
     session: Callable[[str], dict[str, Any]]
@@ -141,8 +142,8 @@ HOSTS: dict[str, Documented] = {
     "claude": Documented(
         args=lambda _: [],
         session=lambda cwd: recorded("claude", "SessionStart", cwd, session_id="8f14e45f"),
-        prompt=lambda cwd, said: recorded(
-            "claude", "UserPromptSubmit", cwd, session_id="8f14e45f", prompt=said
+        prompt=lambda cwd, text: recorded(
+            "claude", "UserPromptSubmit", cwd, session_id="8f14e45f", prompt=text
         ),
         tool=claude_read,
         write=lambda cwd, file: claude_read(cwd, file, "Write"),
@@ -152,7 +153,7 @@ HOSTS: dict[str, Documented] = {
     "codex": Documented(
         args=lambda _: [],
         session=lambda cwd: codex(cwd, "SessionStart"),
-        prompt=lambda cwd, said: codex(cwd, "UserPromptSubmit", prompt=said),
+        prompt=lambda cwd, text: codex(cwd, "UserPromptSubmit", prompt=text),
         tool=codex_read,
         write=lambda cwd, file: codex_read(cwd, file, "apply_patch"),
         words={"session": "SessionStart", "prompt": "UserPromptSubmit", "tool": "PostToolUse"},
@@ -161,7 +162,7 @@ HOSTS: dict[str, Documented] = {
     "gemini": Documented(
         args=lambda _: [],
         session=lambda cwd: gemini(cwd, "SessionStart"),
-        prompt=lambda cwd, said: gemini(cwd, "BeforeAgent", prompt=said),
+        prompt=lambda cwd, text: gemini(cwd, "BeforeAgent", prompt=text),
         tool=gemini_read,
         write=lambda cwd, file: gemini_read(cwd, file, "write_file"),
         words={"session": "SessionStart", "prompt": "BeforeAgent", "tool": "AfterTool"},
@@ -170,7 +171,7 @@ HOSTS: dict[str, Documented] = {
     "cursor": Documented(
         args=lambda _: [],
         session=lambda cwd: cursor(cwd, "sessionStart", is_background_agent=False),
-        prompt=lambda cwd, said: cursor(cwd, "beforeSubmitPrompt", prompt=said, attachments=[]),
+        prompt=lambda cwd, text: cursor(cwd, "beforeSubmitPrompt", prompt=text, attachments=[]),
         tool=cursor_read,
         write=lambda cwd, file: cursor_read(cwd, file, "Write"),
         words={},
@@ -181,8 +182,8 @@ HOSTS: dict[str, Documented] = {
             {"session": "sessionStart", "prompt": "userPromptSubmitted"}.get(kind, "postToolUse")
         ],
         session=lambda cwd: recorded("copilot", "sessionStart", cwd, sessionId="cop-1"),
-        prompt=lambda cwd, said: recorded(
-            "copilot", "userPromptSubmitted", cwd, sessionId="cop-1", prompt=said
+        prompt=lambda cwd, text: recorded(
+            "copilot", "userPromptSubmitted", cwd, sessionId="cop-1", prompt=text
         ),
         tool=copilot_read,
         write=lambda cwd, file: copilot_read(cwd, file, "edit"),
@@ -206,7 +207,7 @@ HOSTS: dict[str, Documented] = {
             }.get(kind, "tool.execute.after")
         ],
         session=lambda cwd: {"sessionID": "ses_1", "cwd": cwd, "source": "startup"},
-        prompt=lambda cwd, said: {"sessionID": "ses_1", "cwd": cwd, "prompt": said},
+        prompt=lambda cwd, text: {"sessionID": "ses_1", "cwd": cwd, "prompt": text},
         tool=opencode_read,
         write=lambda cwd, file: opencode_read(cwd, file, "edit"),
         words={},

@@ -22,7 +22,9 @@ PATIENCE = {
     "UPWELL_HOOK__TOOL_MS": "8000",
     "UPWELL_HOOK__COLD_MS": "8000",
 }
-"""The machine may be busy: these tests are about the answer, not about its time."""
+"""A generous time limit, because the machine may be busy and these tests are about the answer, not
+about its time.
+"""
 
 
 class House:
@@ -78,7 +80,7 @@ class House:
         assert self.comes(), "no daemon"
 
     def comes(self) -> bool:
-        """Does the daemon answer soon after its start?"""
+        """True if the daemon answers soon after its start."""
         deadline = time.monotonic() + START_SECONDS
         while not ((daemon := daemon_at(str(self.home))) and daemon.answers):
             if time.monotonic() > deadline:

@@ -83,7 +83,7 @@ def alive(pid: int) -> bool:
 
 
 def wait_gone(pids: Iterable[int], deadline: float) -> list[int]:
-    """Wait until none of `pids` lives; return those that still do."""
+    """Wait until none of `pids` is alive; return those that still are."""
     end = time.monotonic() + deadline
     left = [pid for pid in pids if alive(pid)]
     while left and time.monotonic() < end:
@@ -241,7 +241,7 @@ class Peer:
             cursor = {"cursor": page["nextCursor"]}
 
     def wait_for_tools(self, *names: str, deadline: float = 20.0) -> dict[str, dict[str, Any]]:
-        """Ask until every one of `names` is listed: servers connect in the background."""
+        """Ask until every one of `names` is listed, because servers connect in the background."""
         end = time.monotonic() + deadline
         while True:
             tools = self.tools()

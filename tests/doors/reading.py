@@ -28,7 +28,7 @@ def complaint(message: Mapping[str, Any]) -> str:
 
 
 def key_in(result: Mapping[str, Any]) -> str:
-    """The handle in the notice of a shortened reply."""
+    """The key in the notice of a shortened reply."""
     match = re.search(r'key="([^"]+)"', everything(result))
     assert match, f"no key in {everything(result)[-500:]!r}"
     return match[1]

@@ -61,9 +61,9 @@ def _rest(terminal: int) -> bytes:
 
 
 def _read(terminal: int) -> bytes | None:
-    """What the command has written since; None at its end."""
+    """The text that the command has written since the last call; None at its end."""
     ready, _, _ = select.select([terminal], [], [], 1.0)
     try:
         return os.read(terminal, 65_536) or None if ready else b""
     except OSError:
-        return None  # Linux says EIO when the other end is closed
+        return None  # Linux reports EIO when the other end is closed

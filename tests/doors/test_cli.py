@@ -253,7 +253,7 @@ def test_colours_and_boxes_only_on_a_terminal(
         while chunk := os.read(parent, 65536):
             shown += chunk
     except OSError:
-        pass  # Linux says EIO when the other end is closed
+        pass  # Linux reports EIO when the other end is closed
     assert process.wait(30) == 0
     os.close(parent)
     assert b"\x1b[" in shown

@@ -1,5 +1,6 @@
-"""Told means delivered: what agents received is what `explain` and `stats` say, though clients are
-killed, the daemon is stopped in mid-answer, or everything happens at once."""
+"""Only delivered memories count as said: `explain` and `stats` report what agents received, even if
+clients are killed, the daemon is stopped in mid-answer, or everything happens at once.
+"""
 
 import contextlib
 import json
@@ -37,7 +38,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     house.home.mkdir(mode=0o700)
     (house.home / "config.toml").write_text(
         "[surface]\nrate_per_minute = 100000\ncooldown_seconds = 0\n"
-        # Notes that several sessions of these tests ignored would fall silent.
+        # Notes that several sessions of these tests ignored would otherwise be held back.
         "[learn]\nimplicit_signals = false\n"
     )
     notes = [
@@ -52,8 +53,10 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 @dataclass(slots=True)
 class Drill:
-    """The events of one session, and what their clients left behind. `unclear`: killed after the
-    whole answer was out, which a host may or may not have used."""
+    """The events of one session, and the answers that their clients wrote. `unclear` are the
+    clients that were killed after the whole answer was written; a host may or may not have used
+    it.
+    """
 
     house: House
     session: str
@@ -86,7 +89,7 @@ class Drill:
         return process
 
     def collect(self, number: int, process: "subprocess.Popen[bytes]") -> None:
-        """Wait for the client, and note what it delivered."""
+        """Wait for the client, and record the memories that it delivered."""
         out, _ = process.communicate(timeout=20)
         try:
             is_whole = text_of(number) in str(json.loads(out or b"{}"))

@@ -1,4 +1,4 @@
-"""Examples run."""
+"""The examples run."""
 
 import subprocess
 import sys

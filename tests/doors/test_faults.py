@@ -1,5 +1,6 @@
 """Upstreams that get everything wrong: each request is answered exactly once, within its deadline,
-with an error that names the upstream; the others go on."""
+with an error that names the upstream; the other upstreams go on.
+"""
 
 import time
 from collections.abc import Iterator
@@ -14,10 +15,10 @@ from tests.doors.reading import complaint, everything
 
 CALL_SECONDS = 3.0
 SLACK_SECONDS = 20.0
-"""For a machine that is busy."""
+"""A time limit that holds on a busy machine."""
 PATIENT = {**QUICK, "call_timeout_seconds": 90.0}
 AT_ONCE_SECONDS = 30.0
-"""Far less than the time-out, far more than a busy machine needs."""
+"""Far less than the timeout, far more than a busy machine needs."""
 
 
 @pytest.fixture

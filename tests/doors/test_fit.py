@@ -15,7 +15,7 @@ from tests.doors.servers.data import big_json, big_markdown
 
 BUDGET_TOKENS = 4_000
 MOST_CHARS = BUDGET_TOKENS * 5
-"""More characters than that are more than 4 000 tokens in any text of these tests."""
+"""Any text of these tests with more characters than this has more than 4 000 tokens."""
 
 
 @pytest.fixture

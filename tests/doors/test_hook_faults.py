@@ -23,7 +23,7 @@ from upwell.hook.control import daemon_at
 from upwell.hook.place import Place
 
 IN_TIME = dict.fromkeys(PATIENCE)
-"""The deadlines as they are."""
+"""The default deadlines."""
 FERRY = "The ferry timetable is published on Mondays by the harbour master"
 MOST_SECONDS = TOOL_SECONDS + 3.0
 """Starting Python on a busy machine counts, too."""
@@ -54,8 +54,9 @@ def read_event(house: House, word: str) -> Mapping[str, object]:
 
 
 def prompt_event(house: House, session: str) -> Mapping[str, object]:
-    """About the ferry alone, and in a session of its own, so that the memory about gauges stays
-    undelivered."""
+    """A prompt about the ferry alone, in a session of its own, so that the memory about gauges
+    stays undelivered.
+    """
     prompt = HOSTS["claude"].prompt
     assert prompt is not None
     event = prompt(str(house.project), "Who publishes the ferry timetable on Mondays?")

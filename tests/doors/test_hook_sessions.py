@@ -13,6 +13,7 @@ import pytest
 from tests.doors.hook_events import HOSTS as DOCUMENTED
 from tests.doors.hook_events import claude_like, codex, cursor, gemini
 from tests.doors.hooked import House
+from tests.unit.app.test_carried_commands import transcript as transcript_of
 
 TEXT = "The {} winch needs grease every 40 hours, by Marguerite"
 RULE = "Never commit to the main branch"
@@ -119,6 +120,17 @@ def test_a_compacted_session_continues_with_its_rules_and_memories(house: House,
     assert read(house, host) == "{}", "it was told as the session went on"
     resumed = house.hook(host, event={**case.session(cwd), "source": "resume"}).json
     assert "needs grease" not in str(resumed)
+
+
+def test_a_compacted_session_gets_the_commands_that_worked(house: House, tmp_path: Path) -> None:
+    cwd = str(house.project)
+    path = transcript_of(tmp_path, "make dock PUMP=1", "make dock PUMP=1", "ls")
+    begun = {**DOCUMENTED["claude"].session(cwd), "session_id": "k1", "transcript_path": str(path)}
+    assert "make dock" not in str(house.hook("claude", event=begun).json)
+    again = house.hook("claude", event={**begun, "source": "compact"}).json
+    text = DOCUMENTED["claude"].text(again, "SessionStart")
+    assert "`make dock PUMP=1`" in text
+    assert "`ls`" not in text
 
 
 def transcript(house: House, *entries: Mapping[str, Any]) -> str:

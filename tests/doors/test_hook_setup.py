@@ -146,7 +146,7 @@ def test_a_hook_without_its_program_blocks_nothing(house: House) -> None:
     house.upwell("hook", "install", "claude", "--apply")
     settings = Path(house.environment["HOME"], ".claude", "settings.json")
     command = json.loads(settings.read_text())["hooks"]["UserPromptSubmit"][0]["hooks"][0]
-    removed = command["command"].replace("client.py", "no_such_client.py")
+    removed = command["command"].replace("upwell-hook", "no-such-launcher")
     done = subprocess.run(["sh", "-c", removed], input=b"{}", capture_output=True, timeout=20)
     assert done.returncode == 0
     assert done.stdout == b""

@@ -1,5 +1,6 @@
-"""An agent that does everything wrong: the gateway answers what is a request exactly once, survives
-the rest, and goes on serving."""
+"""An agent that does everything wrong: the gateway answers every request exactly once, survives
+everything else, and goes on serving.
+"""
 
 import json
 import os
@@ -235,7 +236,7 @@ def test_a_client_that_leaves_during_calls_leaves_no_process(
 
 
 def test_a_client_that_closes_only_its_reading_side(gateway: Gateway) -> None:
-    """Answers cannot be delivered; when its other side closes too, all ends."""
+    """Answers cannot be delivered; when the client's other side closes too, the gateway ends."""
     peer = gateway({"up": script("upstream")})
     peer.wait_for_tools("up__echo")
     tree = peer.tree()

@@ -49,9 +49,10 @@ def alone(gateway: Gateway) -> tuple[float, float, list[bytes]]:
 def test_every_call_is_delivered_unchanged_and_in_time(
     gateway: Gateway, remembered: None, tmp_path: Path, how: str
 ) -> None:
-    """A call takes at most the race longer than without the server, worst against worst, and no
-    longer once the server is skipped. The baseline is measured in the same minute on the same
-    machine."""
+    """Compared with the time without the server (worst against worst), a call takes at most the
+    length of the race longer, and no longer at all once the server is skipped. The baseline is
+    measured in the same minute on the same machine.
+    """
     usual, worst, expected = alone(gateway)
     log = tmp_path / "ltm.log"
     server = script("ltm", "--log", str(log), "--how", how, "--fact", FACT)

@@ -78,7 +78,7 @@ def test_a_forgotten_session_is_opened_again(peer: Peer) -> None:
 
 @pytest.fixture
 def mortal(gateway: Gateway, tmp_path: Path) -> Iterator[Peer]:
-    """A server that dies over calls, which it writes into `calls`."""
+    """A server that dies during calls, which it records in `calls`."""
     with listening("mortal", "--calls", str(tmp_path / "calls"), end=signal.SIGINT) as url:
         peer = gateway({"web": {"url": url}}, gateway={**QUICK, "call_timeout_seconds": 20.0})
         peer.wait_for_tools("web__echo")
@@ -126,8 +126,8 @@ def test_the_official_server_over_http(gateway: Gateway, tmp_path: Path, modern:
         peer = gateway({"ref": address}, modern=modern, gateway=limits)
         peer.wait_for_tools("ref__test_simple_text")
         assert "simple text" in text_of(peer.call("ref__test_simple_text"))
-        got = peer.result("prompts/get", {"name": "ref__test_simple_prompt"})
-        assert "simple prompt" in got["messages"][0]["content"]["text"]
+        prompt = peer.result("prompts/get", {"name": "ref__test_simple_prompt"})
+        assert "simple prompt" in prompt["messages"][0]["content"]["text"]
         assert peer.result("resources/read", {"uri": "test://static-text"})["contents"]
 
 

@@ -1,4 +1,4 @@
-"""`upwell serve --http`: many agents at one address, in both eras, each with its own."""
+"""`upwell serve --http`: many agents at one address, in both eras, each with its own session."""
 
 import http.client
 import json

@@ -1,9 +1,9 @@
 """A session of the official inspector's command line looks the same through the gateway.
 
-`inspector --cli` is a program of its own on the official TypeScript client. Each ask is made twice,
-of the server itself and of `upwell serve` with nothing but that server in its home. Only these may
-differ: the `{server}__` prefix of names, what upwell lists of its own, and the `outputSchema` of
-tools whose results may be shortened (docs/decisions.md, structuredContent).
+`inspector --cli` is a program of its own on the official TypeScript client. Each request is made
+twice: to the server itself, and to `upwell serve` with only that server in its home. Only three
+things may differ: the `{server}__` prefix of names, the entries that upwell adds, and the
+`outputSchema` of tools whose results may be shortened (docs/decisions.md, structuredContent).
 """
 
 import json
@@ -24,7 +24,9 @@ PREFIX = "every__"
 OWN_TOOL = "upwell__"
 OWN_RESOURCE = "upwell://"
 OWN_TOOLS = {"read_more", "memory_context", "add_memory", "search_memory", "feedback"}
-"""Some that must be among ours, so that leaving ours out does not leave out everything."""
+"""Some of upwell's own entries: they must be present, so that leaving out our entries does not
+leave out everything.
+"""
 DEADLINE = 90
 TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d:\d\d( [AP]M)?")
 
@@ -117,9 +119,10 @@ def same(asked: tuple[Session, Session]) -> Session:
 
 
 LEFT_OUT = {"legacy": {"outputSchema"}, "auto": {"outputSchema", "execution"}}
-"""The fields that a tool lacks through upwell, by era. Asked for the newest era the server still
-speaks the older one and upwell the newer, whose tools have no `execution`: the inspector drops
-it."""
+"""The fields that a tool lacks through upwell, by era. Asked for the newest era, the server still
+speaks the older one and upwell the newer one, whose tools have no `execution`; the inspector drops
+that field.
+"""
 CALLS = [
     ("echo", {"message": "héllo 🌊"}),
     ("get-structured-content", {"location": "New York"}),

@@ -20,9 +20,9 @@ OTHERS = (
 )
 UP = {"up": script("upstream")}
 PATIENT = {"race_ms": 5000}
-"""A busy machine does not make a memory late."""
+"""A race so long that no memory is late on a busy machine."""
 OFTEN = {**PATIENT, "dedup_ttl_seconds": 0, "cooldown_seconds": 0, "rate_per_minute": 1000}
-"""The same memory may be said at every call."""
+"""Settings with which the same memory may be said at every call."""
 
 
 def read(peer: Peer, path: str = "src/billing/settle.py") -> dict:

@@ -79,7 +79,7 @@ def test_children_die_with_the_gateway(gateway: Gateway, end: str) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="nobody watches elsewhere")
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
 def test_processes_of_a_child_die_with_the_gateway(gateway: Gateway, end: str) -> None:
-    """Also if it ignores its closed input, and the server has been restarted meanwhile."""
+    """Also if it ignores its closed input, and the server has been restarted in the meantime."""
     started = f"sleep 1000 </dev/null & exec {shlex.join(script('upstream'))}"
     peer = gateway({"up": ["sh", "-c", started], "other": ["sh", "-c", started]})
     peer.wait_for_tools("up__received", "other__received")

@@ -1,5 +1,6 @@
 """Another memory server beside our own, through the real doors: one that works, and one that does
-everything wrong, over which no call is any different."""
+everything wrong but does not change any call.
+"""
 
 import json
 import os
@@ -27,7 +28,7 @@ ASKED = "the settlement job in src/billing/settle.py and refunds"
 UP = {"up": script("upstream")}
 HOSTILE = ["hang", "crash", "error", "garbage", "schema", "large"]
 PATIENT = {"race_ms": 3000}
-"""A race that a busy machine does not lose."""
+"""A race so long that memories win it even on a busy machine."""
 
 
 def ltm(command: Sequence[str]) -> dict[str, object]:
@@ -39,8 +40,9 @@ def env_of(command: Sequence[str]) -> Mapping[str, str]:
 
 
 def echo(peer: Peer) -> bytes:
-    """The bytes of an answer, but for the request's id and what is random: the surfacing's id and
-    the mark of the process."""
+    """The bytes of an answer, except for the request's id and random parts: the surfacing's id and
+    the mark of the process.
+    """
     peer.wait_for_tools("up__echo")
     raw = peer.call_raw("up__echo", json.dumps({"text": "é 1.10", "_context_query": ASKED}))
     raw = re.sub(rb'mark=\\"[^"]*"', b"mark=", re.sub(rb'"id":\d+', b'"id":0', raw))
@@ -115,7 +117,9 @@ def test_a_memory_server_that_cannot_start_changes_nothing(
     assert echo(peer) == expected
 
 
-def test_a_hanging_memory_server_is_soon_left_alone(gateway: Gateway, tmp_path: Path) -> None:
+def test_a_hanging_memory_server_is_soon_left_alone_and_named(
+    gateway: Gateway, upwell: Upwell, tmp_path: Path
+) -> None:
     log = tmp_path / "ltm.log"
     peer = gateway(UP, ltm=ltm(script("ltm", "--log", str(log), "--how", "hang")))
     until_asked(peer, log)
@@ -126,6 +130,10 @@ def test_a_hanging_memory_server_is_soon_left_alone(gateway: Gateway, tmp_path: 
         assert time.monotonic() < end, "it was not told that nobody waits"
         time.sleep(0.05)
     assert asked(log) == asked(log, "notifications/cancelled") == 3
+    peer.close()
+    assert "not searched: ltm: " in upwell("explain").out
+    assert upwell("stats", "--json").json["missing"]["ltm"] >= 3
+    assert "ltm could not be searched" in upwell("stats").out
 
 
 def test_a_late_answer_comes_with_the_next_call_about_the_file(
@@ -179,12 +187,15 @@ def test_doctor_tries_the_memory_server(upwell: Upwell) -> None:
         env = env_of(script("ltm", *args))
         return json.loads(upwell("doctor", "--json", env=env).out)["parts"]["ltm"]
 
-    assert part() == {
-        "ok": True,
-        "detail": "memtomem, searched with mem_search, 1 tools",
-        "hint": "",
-    }
+    found = part()
+    assert found["ok"]
+    assert str(found["detail"]).startswith(
+        "memtomem, searched with mem_search, 1 tools; searched in "
+    )
     assert not part("--how", "absent")["ok"]
+    hanging = part("--how", "hang")
+    assert not hanging["ok"]
+    assert "search" in str(hanging["detail"])
     assert "ltm" not in json.loads(upwell("doctor", "--json").out)["parts"]
 
 

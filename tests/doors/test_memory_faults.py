@@ -25,7 +25,7 @@ FACT, NOTE, LINE = "the kettle is blue", "the lamp is green", "The courier liste
 WITHOUT_PRIVILEGES = (
     ("setpriv", "--bounding-set", "-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
 )
-"""root may write anywhere; this takes that away."""
+"""Root may write anywhere; this privilege is removed here."""
 needs_no_root = pytest.mark.skipif(
     bool(WITHOUT_PRIVILEGES) and shutil.which("setpriv") is None, reason="root may write anywhere"
 )
@@ -44,7 +44,7 @@ def filled(upwell: Upwell, home: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hindered(environment: Mapping[str, str], tmp_path: Path) -> Callable[..., Done]:
-    """The command line, with no byte more to write or without root's privileges."""
+    """The command line, with a full disk or without root's privileges."""
 
     def run(*args: str, max_bytes: int | None = None) -> Done:
         def limit() -> None:

@@ -103,8 +103,8 @@ def test_prompts_are_listed_and_fetched(agent: Agent) -> None:
     listed = member(exact(agent.lines[-1]), "result", "prompts")
     assert [member(entry, "name") for entry in listed] == ["talk__hello", "other__hello"]
     assert member(listed[0], "x") == "1.10"
-    got = agent.result("prompts/get", {"name": "other__hello", "arguments": {"who": "Ada"}})
-    assert got["messages"][0]["content"]["text"] == "Hello Ada"
+    prompt = agent.result("prompts/get", {"name": "other__hello", "arguments": {"who": "Ada"}})
+    assert prompt["messages"][0]["content"]["text"] == "Hello Ada"
     assert b'"x":1.10' in agent.lines[-1]
     refused = agent.ask("prompts/get", {"name": "talk__nothing", "arguments": {}})["error"]
     assert refused == {"code": -32602, "message": "no such prompt", "data": {"n": 1.1}}

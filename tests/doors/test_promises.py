@@ -20,7 +20,7 @@ from tests.doors.reading import complaint, everything
 from tests.doors.test_soak import rss_mb
 
 BUSY_SECONDS = 0.3
-"""The delay that a busy machine may add to any figure, once."""
+"""The delay that a busy machine may add once to any figure."""
 
 
 def plain_call(peer: Peer, tool: str = "good__echo", times: int = 20) -> float:
@@ -43,7 +43,9 @@ def eventually(what: Callable[[], bool], deadline: float = 30.0) -> float:
 
 
 def test_a_cancellation_arrives_as_fast_as_a_call(gateway: Gateway, tmp_path: Path) -> None:
-    """By the server's own log: within 100 ms plus the time of a call on this machine."""
+    """According to the server's own log, it arrives within 100 ms plus the time of a call on this
+    machine.
+    """
     log = tmp_path / "up.log"
     peer = gateway({"good": script("upstream", "--log", str(log))})
     peer.wait_for_tools("good__echo")
@@ -94,7 +96,8 @@ def test_one_server_does_not_delay_another(gateway: Gateway, way: str) -> None:
 
 def test_noise_takes_no_memory(gateway: Gateway) -> None:
     """A flood on stderr, junk, broken bytes, a line of megabytes without an end: the second and
-    third time nothing is added."""
+    third time, memory does not grow.
+    """
     noise = ["stderr_flood", "junk_lines", "bad_utf8_line", "bad_utf8_inside", "no_newline"]
     noise += ["split_line", "notice_flood", "odd_notices"]
     patient = {**QUICK, "call_timeout_seconds": 30.0}
@@ -183,7 +186,8 @@ for line in sys.stdin:
 
 def large_line(gateway: Gateway, tmp_path: Path, megabytes: int, cap_mb: int) -> float:
     """Seconds until the error of a line that is too long. Memory is bounded by the cap, and the
-    server is there again when its line is over."""
+    server can be used again after its line.
+    """
     code = tmp_path / "endless.py"
     code.write_text(ENDLESS, encoding="utf-8")
     limits = {"max_line_bytes": cap_mb * 1_048_576, "call_timeout_seconds": 300.0}
@@ -215,7 +219,7 @@ def test_a_gigabyte_in_one_line(gateway: Gateway, tmp_path: Path) -> None:
 
 
 def test_after_a_crash_a_server_is_back_within_two_seconds(gateway: Gateway) -> None:
-    """Plus the time that this machine needs for a start, measured at the first one."""
+    """The time that this machine needs for a start, measured at the first one, is added."""
     began = time.perf_counter()
     peer = gateway({"bad": script("odd")})
     peer.wait_for_tools("bad__ok")
@@ -232,7 +236,7 @@ def test_after_a_crash_a_server_is_back_within_two_seconds(gateway: Gateway) -> 
 def test_a_question_without_a_call_goes_to_the_only_client(
     home: Path, environment: dict, tmp_path: Path
 ) -> None:
-    """A server that asks while no call is in flight: on stdio one client can answer."""
+    """A server asks while no call is in flight; on stdio, there is one client that can answer."""
     write_config(home, {"talk": script("talk", "--era", "legacy")})
     serve = [sys.executable, "-m", "upwell", "serve"]
     with Agent(serve, env=environment, cwd=tmp_path, errors=tmp_path / "stderr") as peer:

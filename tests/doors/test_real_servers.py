@@ -191,7 +191,8 @@ def test_everything_of_the_everything_server_passes(
     gateway: Gateway, direct: Gateway, npm_servers: Npm, environment: Mapping[str, str], home: Path
 ) -> None:
     """Prompts, resources, templates, completions, questions to the client, logs and progress, the
-    same as without us."""
+    same as without upwell.
+    """
     every = npm_servers("everything")
     write_config(home, {"every": every}, gateway=LIMITS, compress={"strategy": "none"})
     serve = [sys.executable, "-m", "upwell", "serve"]

@@ -141,7 +141,8 @@ def test_after_an_invalid_file_a_valid_one_takes_effect(
 
 def reloads(gateway: Gateway, home: Path, rounds: int) -> list[str]:
     """Each reload changes a server, a budget and a section while calls run; every call gets the
-    right answer. The names of the servers that answered."""
+    right answer. Returns the names of the servers that answered.
+    """
     limits = {"call_timeout_seconds": 60.0}
 
     def configure(number: int) -> None:

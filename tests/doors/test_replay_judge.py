@@ -1,4 +1,4 @@
-"""`upwell replay --judge`, before a model that plays a part."""
+"""`upwell replay --judge` with a scripted model."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Every door gives the same decision for the same cue, and `memory_context` the seed's bytes."""
+"""Every door gives the same decision for the same cue, and the digest of `memory_context` follows
+the seed byte for byte.
+"""
 
 import asyncio
 import json

@@ -1,5 +1,6 @@
 """`upwell setup` by the real command, in the home of a user with two agents and their past
-sessions: one question, a proof through each agent's own hook, and the way back, byte for byte."""
+sessions: one question, a proof through each agent's own hook, and undoing it, byte for byte.
+"""
 
 import json
 import os
@@ -196,7 +197,7 @@ def test_one_yes_sets_everything_up_and_proves_it(user: User) -> None:
     assert list(claude["mcpServers"]) == ["upwell"]
     settings = (user.folder / ".claude/settings.json").read_text()
     assert "say done" in settings
-    assert "client.py claude" in settings
+    assert "upwell-hook claude" in settings
     found = proposals(user)
     assert RULE in found
     assert "Always name the order in a log line." in found
@@ -266,17 +267,18 @@ def test_undo_leaves_what_others_did_before_and_since(user: User) -> None:
 
 
 def test_a_hook_that_does_not_work_is_reported(user: User) -> None:
-    """A settings file in which another program stands before upwell's own file."""
+    """A settings file with another program before upwell's own file in the command."""
     user.run("setup", "--yes")
     settings = user.folder / ".claude/settings.json"
-    settings.write_text(settings.read_text().replace(sys.executable, "/nonexistent/python"))
+    written = settings.read_text()
+    settings.write_text(written.replace("upwell-hook claude", "gone/upwell-hook claude"))
     from upwell.hosts import HOSTS
     from upwell.setup.proof import prove
 
     proof = prove(HOSTS["claude"], settings.read_text(), "/", user.environment, lambda: 0)
     assert "complained" in proof.fault
     silent = prove(HOSTS["codex"], "", "/", user.environment, lambda: 0)
-    assert silent.fault == "its file holds no command for it"
+    assert silent.fault == "the file has no command for this event"
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_rest_goes_on(user: User) -> None:

@@ -12,7 +12,7 @@ from tests.doors.reading import complaint, everything
 HELLO_SECONDS = 8.0
 ANSWER_SECONDS = 40.0
 SILENT = {**QUICK, "connect_timeout_seconds": 12.0}
-"""A server that never answers is waited for longer than `initialize` may take."""
+"""How long a server that never answers is waited for: longer than `initialize` may take."""
 GOOD = {"good": script("upstream")}
 
 DEAD = {

@@ -19,7 +19,7 @@ OTHERS = [
 ]
 UP = {"up": script("upstream")}
 PATIENT = {"race_ms": 20_000, "timeout_seconds": 20}
-"""A race that a busy machine does not lose."""
+"""A race so long that memories win it even on a busy machine."""
 
 
 @pytest.fixture

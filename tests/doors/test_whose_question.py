@@ -1,4 +1,4 @@
-"""A request of a handshake-era server goes to the client whose call it serves, or to nobody."""
+"""A request of a handshake-era server goes to the client whose call it serves, or to no client."""
 
 import threading
 from collections.abc import Iterator

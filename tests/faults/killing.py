@@ -12,7 +12,7 @@ from pathlib import Path
 
 SLOW_ROUNDS = int(os.environ.get("UPWELL_KILL_ROUNDS", "200"))
 ROUNDS_A_FILE = 100
-"""Then a new file is begun, so that a thousandth round is not a long one."""
+"""After this many rounds a new file is begun, so that later rounds do not take longer."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ def start(script: str, *arguments: str) -> subprocess.Popen[bytes]:
         [sys.executable, "-c", textwrap.dedent(script), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        bufsize=0,  # what `ready` would read ahead, `kill` would not get
+        bufsize=0,  # unbuffered: `kill` would not get anything that `ready` had read ahead
     )
 
 
@@ -63,7 +63,9 @@ def rounds(
     folder: Path, name: str, scripts: Scripts, kept: Callable[[Path], Collection[str]], count: int
 ) -> Tally:
     """Run this many rounds on files called `name`. `kept` opens a file as a new process would, and
-    returns its entries. Every acknowledged entry must exist exactly once, and few others."""
+    returns its entries. Every acknowledged entry must exist exactly once, and there may be only few
+    others.
+    """
     rng, tally = random.Random(7), Tally()
     acknowledged: set[str] = set()
     extra = 0
@@ -94,7 +96,7 @@ def rounds(
 
 
 def one_round(rng: random.Random, scripts: Scripts, path: Path, name: str) -> list[str]:
-    """Returns the writes that were acknowledged."""
+    """Run one round. Returns the writes that were acknowledged."""
     writers = [start(scripts.writer, str(path), f"{name}w{i}") for i in range(2)]
     reader = start(scripts.reader, str(path))
     texts: list[str] = []

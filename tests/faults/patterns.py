@@ -1,8 +1,8 @@
-"""Every regular expression of the code, how it is used, and the texts that cost it most.
+"""Finds every regular expression of the code, its uses, and the texts that take it longest.
 
 A pattern is found as an object (in a module, a class, or a table of either) or as a literal in a
-call of `re`. Its attacks come from its own parse tree: long runs of what it repeats, with and
-without the beginning that leads there, and with an end that does not match.
+call of `re`. Its attacks come from its own parse tree: long runs of the repeated parts, with and
+without the prefix that leads there, and with an end that does not match.
 """
 
 import ast
@@ -29,7 +29,7 @@ GAPS = ("", " ", "\n")
 
 @dataclass(slots=True)
 class Found:
-    """One pattern: where it stands, what it is, and the methods that the code calls on it."""
+    """One pattern: its location, the pattern itself, and the methods that the code calls on it."""
 
     place: str
     pattern: Any
@@ -158,7 +158,7 @@ def run(pattern: Any, method: str, text: Any) -> None:
 
 
 def attacks(pattern: Any) -> Iterator[Callable[[int], Any]]:
-    """Yield functions that make a hostile text of about so many characters."""
+    """Yield functions that make a hostile text of about the given number of characters."""
     source = pattern.pattern
     binary = isinstance(source, bytes)
     for before, unit, after in _shapes(source.decode() if binary else source):
@@ -172,7 +172,7 @@ def attacks(pattern: Any) -> Iterator[Callable[[int], Any]]:
 
 
 def _shapes(source: str) -> Iterator[tuple[str, str, str]]:
-    """Yield what stands before a run, the unit of the run, and what ends it."""
+    """Yield the prefix of a run, the unit of the run, and its end."""
     prefixes, bodies, chars = _parts(source)
     shapes = [("", char, miss) for char in chars for miss in MISSES]
     shapes += [("", one + other, MISSES[1]) for one, other in itertools.permutations(chars[:14], 2)]
@@ -185,7 +185,7 @@ def _shapes(source: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _parts(source: str) -> tuple[list[str], list[list[str]], list[str]]:
-    """Return the beginnings that lead to each repetition, what it repeats, and all characters."""
+    """Return the prefixes that lead to each repetition, the repeated parts, and all characters."""
     try:
         tree = parser.parse(source)
     except re.error:
@@ -196,7 +196,7 @@ def _parts(source: str) -> tuple[list[str], list[list[str]], list[str]]:
 
 
 class _Walk:
-    """Walks a parse tree and writes examples of what it matches."""
+    """Walks a parse tree and writes texts that match it."""
 
     def __init__(self) -> None:
         self.prefixes: list[str] = []

@@ -1,4 +1,6 @@
-"""Damage of every part of a database file: it is moved aside, and what can be read is kept."""
+"""Damage of every part of a database file: the file is moved aside, and the readable rows are
+kept.
+"""
 
 import os
 import random

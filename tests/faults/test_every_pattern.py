@@ -1,4 +1,4 @@
-"""Every pattern of the code takes linear time on the texts that cost it most."""
+"""Every pattern of the code takes linear time even on its worst texts."""
 
 import signal
 import time
@@ -17,7 +17,7 @@ CHARS = (100_000, 200_000)
 MOST_SECONDS = 1.5
 ENOUGH = 3.0
 DRIVEN: dict[str, Callable[[Any], object]] = {"upwell.compress.json.read:ITEM": parse}
-"""Patterns whose loop ends at the first empty match: they are tested through their caller."""
+"""Patterns whose loop ends at the first empty match: they are tested through their callers."""
 
 
 class _Late(Exception):
@@ -26,7 +26,7 @@ class _Late(Exception):
 
 @pytest.fixture(autouse=True)
 def _alarm() -> Iterator[None]:
-    """Let an alarm end a match: `re` looks at signals while it backtracks."""
+    """Let an alarm end a match, since `re` checks for signals while it backtracks."""
 
     def late(_number: int, _frame: FrameType | None) -> None:
         raise _Late

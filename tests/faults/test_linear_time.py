@@ -1,4 +1,4 @@
-"""Functions that read foreign text take a time that grows with its length, not with its square."""
+"""Functions that read foreign text take linear, not quadratic, time."""
 
 import time
 from collections.abc import Callable

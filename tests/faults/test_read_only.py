@@ -66,7 +66,7 @@ async def test_writing_begins_again_when_it_can(
 
 
 async def test_the_verbs_that_read_answer_in_a_read_only_folder(tmp_path: Path) -> None:
-    """Another mount namespace, where this system allows one, makes the home read-only."""
+    """Another mount namespace, if the system allows one, makes the home read-only."""
     home = tmp_path / "home"
     await filled(home)
     run = f"{sys.executable} -m upwell"

@@ -1,6 +1,6 @@
 """The agents themselves, from npm, each pinned and in a folder of its own below `.tools/live`.
 
-Their programs are run as they are; no install script of a package is.
+Their programs run unchanged; no install script of a package is run.
 """
 
 import json
@@ -17,7 +17,9 @@ _CPU = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.ma
 
 @dataclass(frozen=True)
 class Agent:
-    """A package of npm, and the program below `node_modules`; `script`: Node has to run it."""
+    """A package of npm, and the program below `node_modules`; `script` means that Node has to run
+    it.
+    """
 
     package: str
     version: str
@@ -43,7 +45,7 @@ AGENTS: Mapping[str, Agent] = {
 
 
 def command(name: str) -> Sequence[str]:
-    """The command line that starts an agent, which is installed first where it is missing."""
+    """The command line that starts an agent, which is installed first if it is missing."""
     agent = AGENTS[name]
     folder = PREFIX / f"{name}-{agent.version}"
     program = folder / "node_modules" / agent.program

@@ -5,8 +5,8 @@
         assert "ultramarine" in model.heard[0].text
 
 Its next step depends on the conversation alone: the last message of the user that contains a cue of
-the script, and the number of calls since then. So resumed sessions, side requests (titles,
-summaries) and several agents at once need no state. When the script is through, it says `DONE`.
+the script, and the number of calls since then. Resumed sessions, side requests (titles, summaries)
+and several agents at once therefore need no state. At the end of the script, it answers `DONE`.
 """
 
 import json
@@ -134,6 +134,6 @@ def _handler_of(model: Model) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Nothing: `heard` is the log."""
+            """Do nothing: `heard` is the log."""
 
     return Handler

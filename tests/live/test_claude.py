@@ -84,7 +84,9 @@ def claude(stage: Stage, playing: Playing) -> Claude:
     file = {"file_path": stage.house.file("gauge.py")}
     listing = Call("Bash", {"command": "ls src", "description": "List"})
     read = Call("Read", file)
-    more = Call(f"{PLUGIN}upwell__read_more", lambda said: {"key": key_in(said), "offset": 0})
+    more = Call(
+        f"{PLUGIN}upwell__read_more", lambda dialogue: {"key": key_in(dialogue), "offset": 0}
+    )
     tools = [f"{PLUGIN}up__big_markdown", more.tool]
     plays = {
         "Service the lens": [listing, read, read],
@@ -110,9 +112,9 @@ def claude(stage: Stage, playing: Playing) -> Claude:
     return Claude(stage, playing(plays))
 
 
-def key_in(said: Sequence[Said]) -> str:
+def key_in(dialogue: Sequence[Said]) -> str:
     """The key that the last notice names."""
-    return KEY.findall("\n".join(part.text for part in said))[-1]
+    return KEY.findall("\n".join(part.text for part in dialogue))[-1]
 
 
 def told(heard: Heard) -> list[int]:

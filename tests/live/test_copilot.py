@@ -66,7 +66,7 @@ class Copilot:
 def copilot(stage: Stage, playing: Playing) -> Copilot:
     file = stage.house.file("gauge.py")
     read = Call("view", {"path": file})
-    more = Call("upwell-upwell__read_more", lambda said: {"key": key_in(said), "offset": 0})
+    more = Call("upwell-upwell__read_more", lambda dialogue: {"key": key_in(dialogue), "offset": 0})
     look: dict[str, Any] = {
         "description": "Look",
         "prompt": "Measure the gauge of the harbour",
@@ -87,9 +87,9 @@ def bash(words: str) -> Call:
     return Call("bash", {"command": words, "description": "Run", "mode": "sync"})
 
 
-def key_in(said: Sequence[Said]) -> str:
+def key_in(dialogue: Sequence[Said]) -> str:
     """The key that the last notice names."""
-    return KEY.findall("\n".join(part.text for part in said))[-1]
+    return KEY.findall("\n".join(part.text for part in dialogue))[-1]
 
 
 def told(heard: Heard) -> list[int]:

@@ -93,7 +93,9 @@ def test_the_output_of_hooks_reaches_the_model_once(gemini: Gemini) -> None:
 
 
 def test_a_resumed_session_has_the_rule_once(gemini: Gemini) -> None:
-    """It restores a session without the prompt that hooks extended, and repeats tools' answers."""
+    """Gemini CLI restores a session without the prompt that hooks extended, and repeats tools'
+    results.
+    """
     gemini.house.upwell("hook", "install", "gemini", "--apply")
     gemini.ask("-p", ASKED)
     heard = gemini.ask("-r", "latest", "-p", "Go on")

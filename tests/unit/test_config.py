@@ -48,7 +48,7 @@ def test_tables_per_server_and_tool(home):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[surfac]\na = 1", "did you mean 'surface'"),
         ("[surface]\nmin_scor = 1", "did you mean 'min_score'"),
@@ -71,10 +71,10 @@ def test_tables_per_server_and_tool(home):
         ("x = ", "is not TOML"),
     ],
 )
-def test_a_mistake_is_reported_with_its_place(home, text, said):
+def test_a_mistake_is_reported_with_its_place(home, text, message):
     with pytest.raises(ConfigError) as raised:
         written(home, text)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "config.toml" in str(raised.value)
 
 

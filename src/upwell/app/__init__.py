@@ -3,12 +3,12 @@
 `build` makes the app of a home, `serve` runs the gateway.
 """
 
+from upwell.app.doctor import examine
 from upwell.app.running import (
     back_up,
     clear_cached_responses,
     config_mistakes,
     decisions,
-    examine,
     pause,
     resume,
     run_worker,

@@ -19,12 +19,13 @@ from upwell.memory.notes.stm import ShortTerm
 
 TOOL = "add_memory"
 MAX_FILE_BYTES = 400_000
-"""A larger file of an agent is not read: its parts other than the servers would take too long."""
+"""A larger file of an agent is not read, because parsing its other parts would take too long."""
 
 
 async def tool_name(config: Config, host: Host, event: Event) -> str:
-    """The name under which the agent sees `add_memory`, "" where the gateway is not among its
-    servers."""
+    """The name under which the agent sees `add_memory`, "" if the gateway is not among its
+    servers.
+    """
     if host.servers is None:
         return ""
     if host.servers.name in installed_entries(config.home.clients_file):
@@ -34,7 +35,9 @@ async def tool_name(config: Config, host: Host, event: Event) -> str:
 
 
 async def has_noted(library: Library, notes: ShortTerm, event: Event, since: float) -> bool:
-    """Has an agent stored a note, or somebody a memory, in the event's project since then?"""
+    """True if an agent has stored a note, or somebody a memory, in the event's project since
+    then.
+    """
     project = project_of(event.cwd)
     latest = await library.store.list(Scope(project=project), limit=1)
     if any((memory.created_at or 0.0) >= since for memory in latest):

@@ -21,6 +21,7 @@ from upwell.ground.trace import LOG, export_spans
 from upwell.hook.control import daemon_at, end
 from upwell.hook.daemon import AlreadyRunning, Daemon
 from upwell.hook.door import HookDoor
+from upwell.hook.launcher import refresh_installed
 from upwell.hook.place import Place
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Warm:
             ConfigError: the configuration cannot be read.
         """
         self._app = await build(Settings(tolerant=True))
+        refresh_installed(self._app.config.home)
         self._door = self._app.hooks()
         self._stamp = stamp(self.app.config.home.config_file)
         self._tasks.start(self._run_housekeeping())

@@ -1,4 +1,4 @@
-"""Moving in from other programs: the parts that it takes."""
+"""Constructs the parts that moving in from other programs needs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from upwell.setup.additions import SET_HERE, Additions, Key
 
 
 class ConfigFile:
-    """`config.toml`, as settings and servers of another program are written to it."""
+    """`config.toml`, to which the settings and servers of another program are written."""
 
     def __init__(self, additions: Additions) -> None:
         self._additions = additions

@@ -19,7 +19,7 @@ from upwell.surface.learning import Learning
 
 MAX_REVIEWED = 20_000
 LEAST_SAID = 3
-"""A memory that agents ignored so often, and never used, is of no use."""
+"""A memory that agents ignored this often and never used counts as useless."""
 UNMATCHED_SECONDS = 30 * 86_400.0
 NEARLY_THE_SAME = 0.8
 KEPT_SECONDS = 400 * 86_400.0
@@ -60,7 +60,7 @@ class Evidence:
 
 
 class Review:
-    """Offers memories for removal and carries the answers out."""
+    """Offers memories for removal, and carries out the answers."""
 
     def __init__(
         self, library: Library, learning: Learning, ttl_store: TtlStore, inbox: Inbox
@@ -183,18 +183,18 @@ def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
     for own in words.values():
         for word in own:
             holding[word] += 1
-    kept: dict[tuple[str | None, tuple[str, ...], str], list[str]] = defaultdict(list)
+    by_key: dict[tuple[str | None, tuple[str, ...], str], list[str]] = defaultdict(list)
     for memory in ranked:
         own = words[memory.id]
         rarest = sorted(own, key=lambda word: (holding[word], word))[: len(own) // 5 + 1]
         keys = [(memory.project, memory.triggers, word) for word in rarest]
-        others = dict.fromkeys(other for key in keys for other in kept[key])
+        others = dict.fromkeys(other for key in keys for other in by_key[key])
         same = next((id for id in others if jaccard(own, words[id]) >= NEARLY_THE_SAME), None)
         if same is not None:
             yield memory.id, same
             continue
         for key in keys:
-            kept[key].append(memory.id)
+            by_key[key].append(memory.id)
 
 
 def _overtaken(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
@@ -234,7 +234,7 @@ def _useless(memory: Memory, evidence: Evidence) -> str:
 
 
 def _is_unmatched(memory: Memory, evidence: Evidence, now: float) -> bool:
-    """Tell whether an imported memory was never mentioned, though upwell has been at work."""
+    """Tell whether an imported memory was never mentioned although upwell has been in use."""
     began = evidence.observed_since
     return (
         memory.trust is Trust.IMPORTED

@@ -34,8 +34,9 @@ READ_TTL_SECONDS = 400 * 86_400.0
 
 @dataclass(slots=True)
 class Gain:
-    """The yield of sessions: new proposals, older ones that made room for them, memories that were
-    stored or found again, and places. `redacted` names the rules that masked a secret.
+    """The yield of sessions: new proposals, older proposals that were dropped to make room,
+    memories that were stored or found again, and places. `redacted` names the rules that masked a
+    secret.
     """
 
     proposed: int = 0
@@ -105,7 +106,7 @@ class SessionLearning:
             StoreError: nothing more can be kept.
         """
         project = project_of(cwd)
-        size = _own_bytes(transcript)
+        size = own_bytes(transcript)
         if not size or project is None:
             return Gain()
         start = max(await self._bytes_read(transcript), size - MAX_TURN_BYTES)
@@ -266,7 +267,7 @@ def _key(path: str) -> str:
     return hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def _own_bytes(path: str) -> int:
+def own_bytes(path: str) -> int:
     """The size of the user's own regular file; 0 for anything else."""
     if not path.startswith("/"):
         return 0

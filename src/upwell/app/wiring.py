@@ -1,13 +1,14 @@
 """Builds every part of upwell and connects them."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upwell.app.asking import has_noted, tool_name
+from upwell.app.carried_commands import commands_in
 from upwell.app.files import (
     Chore,
     Files,
@@ -52,10 +53,12 @@ from upwell.ground.uris import SESSION_LOCATOR
 from upwell.hook.asking import AgentAsking
 from upwell.hook.door import HookDoor, OptIns
 from upwell.learn.budgets import Budgets
+from upwell.memory.base import Recall
 from upwell.memory.embedding.embeddings import Embeddings
 from upwell.memory.notes.stm import ping_of
-from upwell.memory.recall import FallBack
+from upwell.memory.recall import FallBack, StoreRecall
 from upwell.memory.topics import Topics
+from upwell.surface.guards import Guards
 from upwell.surface.judge import judge_ping
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
@@ -77,10 +80,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The input of `build`. `home` is by default the user's home. `flags` are dotted keys, which
-    win over the home's file and the environment. A `tolerant` app, as the gateway and hooks need
-    it, leaves out invalid settings and a memory that cannot be opened, instead of failing. `cwd`
-    decides the project of cues without one. A replay of the past passes a simulated `clock`. With
-    `watches` False, imported files are read again only by `documents.refresh`. With
+    win over the home's file and the environment. A `tolerant` app, which the gateway and hooks use,
+    ignores invalid settings and works without a memory that cannot be opened, instead of failing.
+    `cwd` decides the project of cues without one. A replay of the past passes a simulated `clock`.
+    With `watches` False, imported files are read again only by `documents.refresh`. With
     `waits_for_judge`, no event goes on before its verdict.
     """
 
@@ -109,7 +112,7 @@ class App:
     ) -> None:
         self.config = config
         self.mistakes: Sequence[ConfigError] = ()
-        """The mistakes in the configuration; a tolerant app does without those settings."""
+        """The mistakes in the configuration; a tolerant app ignores those settings."""
         self._cwd = settings.cwd
         self._files = files
         self._ttl_store = ttl_store
@@ -147,11 +150,19 @@ class App:
                 options,
                 of_cue=self._surface_of,
                 is_paused=self.pause.holds,
+                commands_in=commands_in,
                 judge=replace(options.judge, waits=settings.waits_for_judge),
             ),
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
             state=self._session_state,
             learning=self.learning,
+            clock=clock,
+        )
+        self.guards = Guards(
+            self.memory.reader,
+            self._ttl_store,
+            is_paused=self.pause.holds,
+            refused=self.surfacer.refused,
             clock=clock,
         )
 
@@ -275,6 +286,7 @@ class App:
             lambda server, tool: self._surface_of(f"{server}__{tool}", None),
             cwd=self._cwd,
             sessions=joined,
+            guards=self.guards,
             progressive=lambda server, tool: self._strategy_of(server, tool) == "progressive",
         )
         pipeline = Pipeline(
@@ -314,16 +326,21 @@ class App:
             self.config.hook,
             turn_end=partial(end_turn, self.surfacer, self.learning, learns),
             answered_elsewhere=self._answered_elsewhere,
-            opt_ins=OptIns(shorten=self._shortening(), ask=self._asking()),
+            opt_ins=OptIns(shorten=self._shortening(), ask=self._asking(), guards=self.guards),
         )
 
     def _shortening(self) -> Shortening:
         return Shortening(
-            self.config, self._originals, self._tools, self.pause.holds, self.learning.shortened
+            self.config,
+            self._originals,
+            self._tools,
+            self.pause.holds,
+            self.learning.shortened,
+            self.surfacer.last_request,
         )
 
     def _asking(self) -> AgentAsking | None:
-        """Asks the agent to keep what a turn found out, where the user wants that."""
+        """Asks the agent to keep the findings of a turn, if the user wants that."""
         if not self.config.capture.ask_agent:
             return None
         return AgentAsking(
@@ -374,7 +391,7 @@ class App:
         return await self.documents.lines(cited, project, namespaces)
 
     def moving_in(self) -> "MovingIn":
-        """Takes over what other programs have."""
+        """Takes over the memories, notes and settings of other programs."""
         from upwell.app.moving_in import moving_in
 
         return moving_in(self.config, self.memory, self.notes)
@@ -401,26 +418,38 @@ class App:
         """The stored decisions of surfacing, oldest first."""
         return await self.surfacer.journal.recent()
 
-    async def pings(self) -> dict[str, Ping]:
-        """The health of every part."""
-        paused = self.pause.anybody()
-        qmd = {"qmd": await FallBack(self._qmd, self.documents).ping()} if self._qmd else {}
-        ltm = {"ltm": await self._ltm.ping()} if self._ltm else {}
-        meaning = await self.embeddings.ping()
-        judged = self.config.surface.judge
-        return {
-            "memory": await self.memory.ping(),
-            "notes": await asyncio.to_thread(ping_of, self.notes),
-            "documents": await self.documents.ping(),
-            **qmd,
-            **ltm,
-            **({"meaning": meaning} if meaning else {}),
-            **({"judge": await asyncio.to_thread(judge_ping, self.config.llm)} if judged else {}),
-            "ttl_store": await self._ttl_store.ping(),
-            "pause": Ping(
-                ok=True, detail="paused: `upwell on` resumes" if paused else "not paused"
-            ),
+    def checks(self) -> dict[str, Awaitable[Ping | None]]:
+        """The check of every part except the documents, to be awaited; its result is None for a
+        part that is not in use.
+        """
+        checks: dict[str, Awaitable[Ping | None]] = {
+            "memory": self.memory.ping(),
+            "notes": asyncio.to_thread(ping_of, self.notes),
         }
+        if self._qmd:
+            checks["qmd"] = FallBack(self._qmd, self.documents).ping()
+        if self._ltm:
+            checks["ltm"] = self._ltm.ping()
+        checks["meaning"] = self.embeddings.ping()
+        if self.config.surface.judge:
+            checks["judge"] = asyncio.to_thread(judge_ping, self.config.llm)
+        checks["ttl_store"] = self._ttl_store.ping()
+        checks["pause"] = asyncio.to_thread(self._pause_ping)
+        return checks
+
+    def _pause_ping(self) -> Ping:
+        paused = self.pause.anybody()
+        return Ping(ok=True, detail="paused: `upwell on` resumes" if paused else "not paused")
+
+    def places_of_recall(self) -> list[tuple[str, Recall]]:
+        """Every place that a search covers, with the name of its check."""
+        places: list[tuple[str, Recall | None]] = [
+            ("memory", StoreRecall(self.memory.store)),
+            ("documents", self.documents),
+            ("qmd", self._qmd),
+            ("ltm", self._ltm),
+        ]
+        return [(name, place) for name, place in places if place is not None]
 
     async def run_housekeeping(self) -> None:
         """Remove expired data, and make the daily backup."""
@@ -468,6 +497,8 @@ class App:
         await self.documents.aclose()
         if self._past_sessions:
             await self._past_sessions.aclose()
+        for close in self._files.closing:
+            await close()
         for database in self._files.databases:
             await database.aclose()
 

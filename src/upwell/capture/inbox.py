@@ -16,7 +16,9 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
 MAX_WAITING = 1_000
-"""Of one project. The oldest proposals make room for later ones, and are counted."""
+"""The limit of open proposals of one project. The oldest make room for later ones, and are
+counted.
+"""
 MAX_SETTLED = 20_000
 WHY_COMMIT = "a commit that says why"
 WHY_RULE = "standing rule"
@@ -27,8 +29,9 @@ KINDS: Mapping[str, str] = {"commit": WHY_COMMIT, "rule": WHY_RULE, "command": W
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """The result of a proposal: how many are `new`, how many older ones made room for them, and the
-    names of the rules that masked a secret."""
+    """The result of adding proposals: the number of `new` ones, the number of older ones that made
+    room for them, and the names of the rules that masked a secret.
+    """
 
     new: int = 0
     displaced: int = 0
@@ -56,12 +59,12 @@ class Proposal:
 
     @property
     def id(self) -> str:
-        """The same for equal texts of one project."""
+        """An id that is the same for equal texts of one project."""
         return _key("p", self.project or "", " ".join(self.text.lower().split()))
 
     @property
     def kind(self) -> str:
-        """The name of its kind, as `upwell inbox --kind` takes it."""
+        """The name of its kind, for `upwell inbox --kind`."""
         return next((kind for kind, why in KINDS.items() if why == self.why), self.why)
 
     @property
@@ -109,12 +112,14 @@ class Inbox:
         return [_proposal(entry) for entry in self._read()["waiting"]]
 
     def displaced(self) -> Mapping[str, int]:
-        """How many open proposals of each project made room for later ones."""
+        """The number of open proposals of each project that made room for later ones."""
         displaced: dict[str, int] = self._read()["displaced"]
         return displaced
 
     def forget_displaced(self, project: str | None) -> int:
-        """Set the count of a project (None: of all) back, since the user knows now. Returns it."""
+        """Reset the count of a project (None: of all), since the user has been told. Returns the
+        count.
+        """
         with exclusively(self._path):
             content = self._read()
             counts = content["displaced"]
@@ -149,7 +154,7 @@ class Inbox:
         return Intake(new, displaced.total(), tuple(redacted))
 
     def is_settled(self, proposal: Proposal) -> bool:
-        """Has a person decided about this proposal?"""
+        """True if a person has decided about this proposal."""
         return _is_settled(self._entry(proposal), set(self._read()["settled"]))
 
     def chosen(self, ids: Sequence[str]) -> list[Proposal]:
@@ -172,7 +177,8 @@ class Inbox:
 
     def ban(self, proposals: Iterable[Proposal]) -> int:
         """Remove these proposals and their duplicates for good, and keep all duplicates from being
-        proposed. Returns how many were still open."""
+        proposed. Returns the number of those that were still open.
+        """
         banned = {key for proposal in proposals for key in _keys(self._entry(proposal))}
         with exclusively(self._path):
             content = self._read()
@@ -274,7 +280,9 @@ def _settle(content: dict[str, Any], keys: Iterable[str]) -> None:
 def _latest_of_projects(
     waiting: Sequence[dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """The latest entries of each project, in order, and how many of each have no room."""
+    """The latest entries of each project, in order, and the number of entries of each that have no
+    room.
+    """
     counts: Counter[str] = Counter()
     displaced: Counter[str] = Counter()
     latest = []

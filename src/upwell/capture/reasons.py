@@ -1,4 +1,4 @@
-"""Does a text give a reason?"""
+"""Recognises texts that give a reason."""
 
 import re
 
@@ -13,5 +13,5 @@ _REASON = re.compile(
 
 
 def gives_reasons(text: str) -> bool:
-    """Does the text give a reason?"""
+    """True if the text gives a reason."""
     return bool(_REASON.search(text))

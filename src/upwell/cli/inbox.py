@@ -1,6 +1,7 @@
-"""inbox: proposed memories, and what becomes of them."""
+"""inbox: proposed memories, and the user's decisions about them."""
 
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -144,15 +145,16 @@ async def _triage(app: "App", box: "Inbox", proposals: "Sequence[Proposal]") -> 
 
 
 async def _apply(app: "App", box: "Inbox", batch: "Sequence[Decision[Proposal]]") -> None:
-    kept = [one for one in batch if one.answer is Answer.KEEP]
-    dropped = [one.item.id for one in batch if one.answer is Answer.DROP]
-    banned = [one.item for one in batch if one.answer is Answer.NEVER]
-    if kept:
-        await _store(app, box, [one.item for one in kept], [one.text for one in kept])
-    if dropped:
-        box.take(dropped)
-    if banned:
-        box.ban(banned)
+    by_answer: dict[Answer, list[Decision[Proposal]]] = defaultdict(list)
+    for decision in batch:
+        by_answer[decision.answer].append(decision)
+    if acceptances := by_answer[Answer.KEEP]:
+        proposals = [decision.item for decision in acceptances]
+        await _store(app, box, proposals, [decision.text for decision in acceptances])
+    if refusals := by_answer[Answer.DROP]:
+        box.take([decision.item.id for decision in refusals])
+    if bans := by_answer[Answer.NEVER]:
+        box.ban([decision.item for decision in bans])
 
 
 async def _store(
@@ -161,18 +163,19 @@ async def _store(
     proposals: "Sequence[Proposal]",
     texts: Sequence[str] | None = None,
 ) -> int:
-    """Store the proposals as memories, with these texts where they were edited. Returns their
-    number."""
+    """Store the proposals as memories, with the edited texts if there are any. Returns their
+    number.
+    """
     memories = [
         replace(proposal.memory(), text=text)
         for proposal, text in zip(
             proposals, texts or [item.text for item in proposals], strict=True
         )
     ]
-    added = await app.memory.add_many(memories)
-    note_masked(sorted({rule for one in added for rule in one.redacted}))
+    results = await app.memory.add_many(memories)
+    note_masked(sorted({rule for result in results for rule in result.redacted}))
     box.take([item.id for item in proposals])
-    return len(added)
+    return len(results)
 
 
 def _chosen(
@@ -197,8 +200,7 @@ def _selected(box: "Inbox", owner: str | None, kind: str | None) -> "list[Propos
 
 
 def owner_of(project: str | None, every: bool) -> str | None:
-    """The project whose proposals are meant, that of the working directory by default; None for
-    every project."""
+    """The selected project, by default that of the working directory; None for every project."""
     if project and every:
         raise UsageError("--project and --every-project exclude each other", hint="give only one")
     return None if every else _named(project) or project_of(os.getcwd())
@@ -229,7 +231,7 @@ def _evidence(proposal: "Proposal") -> "Sequence[str]":
 
 
 def _past(occurrences: int) -> str:
-    """What the proposal would have done in the past, as far as its count tells."""
+    """How often past sessions could have used the proposal."""
     if occurrences == 1:
         return "found in one past session"
     return f"found in {occurrences} past sessions: the first could have told the others"

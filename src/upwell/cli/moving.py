@@ -29,7 +29,7 @@ def import_from(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Show what moves in from a program and, unless it is a dry run, take it over."""
+    """Show what would be taken over from a program and, unless it is a dry run, take it over."""
     from upwell.migration.projects import projects_at
     from upwell.migration.registry import program_named
 
@@ -52,8 +52,22 @@ def import_from(
         _report(plan, dry_run=dry_run)
 
 
+def say_stores() -> None:
+    """Print the stores of other programs on this machine, each with the command that imports it."""
+    from upwell.migration.registry import PROGRAMS, program_named
+
+    place = place_of_user()
+    stores = {name: program_named(name).stores(place) for name in PROGRAMS}
+    if any(stores.values()):
+        say("upwell can also take over, each with a command of its own (--dry-run counts first):")
+    for name, paths in stores.items():
+        if paths:
+            more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+            say(f"  upwell import --from {name:<18}  {paths[0]}{more}")
+
+
 def place_of_user() -> "Place":
-    """Where the user's programs keep their files."""
+    """The folders in which the user's programs keep their files."""
     from upwell.config import load
     from upwell.migration.base import Place
 

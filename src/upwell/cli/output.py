@@ -23,7 +23,7 @@ def note(text: str) -> None:
 
 
 def note_masked(rules: Iterable[str]) -> None:
-    """Tell which secrets were masked, by the names of the rules that found them."""
+    """Report the masked secrets, by the names of the rules that found them."""
     for rule in rules:
         note(f"upwell: a secret was masked before storing ({rule})")
 

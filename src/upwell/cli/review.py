@@ -86,8 +86,9 @@ async def _carry_out(app: "App", session: "Review", decision: "Decision[Offer]")
 
 
 async def _reword(app: "App", offer: "Offer", text: str) -> None:
-    """Give a memory another text. Its files and names are read from the text again, unless it is an
-    episode."""
+    """Change the text of a memory. Its files and names are extracted again from the text, unless it
+    is an episode.
+    """
     memory = replace(offer.memory, text=text, updated_at=None)
     if not memory.triggers:
         memory = replace(memory, paths=(), symbols=())

@@ -72,6 +72,10 @@ def _speech(stats: "Stats", since: str) -> list[str]:
         lines.append(
             f"  late       {stats.late:,} late, {stats.offered_late:,} said at the next call"
         )
+    lines += [
+        f"  missing    {place} could not be searched {_times(number)}; `upwell doctor` says why"
+        for place, number in stats.missing.items()
+    ]
     if stats.judge["asked"]:
         lines.append(f"  judge      {judge_line(stats.judge)}")
     rated = [f"{n:,} {name.replace('_', ' ')}" for name, n in stats.ratings.items() if n]

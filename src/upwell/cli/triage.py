@@ -1,4 +1,4 @@
-"""One item after another on a terminal, each answered with a key."""
+"""Shows one item after another on a terminal and takes a key as the answer to each."""
 
 import os
 import select
@@ -64,7 +64,7 @@ class Decision[T]:
 
 
 def has_terminal() -> bool:
-    """Is there a person to ask?"""
+    """True if there is a person to ask."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -107,7 +107,7 @@ def _answered[T](
     edit: Callable[[str], str],
     key: Callable[[], str],
 ) -> Sequence[Decision[T]]:
-    """The decisions that the key means; () for a key that means none."""
+    """The decisions that the key stands for; () for any other key."""
     card = waiting[0]
     if pressed == ALL:
         return _all_of_kind(waiting, key)
@@ -140,7 +140,7 @@ def _show[T](card: Card[T], number: int, total: int) -> None:
 
 
 def _pressed(key: Callable[[], str]) -> str:
-    """The key, in lower case; the one for the end if the terminal is closed or interrupted."""
+    """The key, in lower case; the key for quitting if the terminal is closed or interrupted."""
     try:
         return key().lower()
     except (KeyboardInterrupt, EOFError):
@@ -188,7 +188,8 @@ def _read_key(terminal: int) -> str:
 
 def edited(text: str, environment: Mapping[str, str]) -> str:
     """The text as the user changed it, in $VISUAL or $EDITOR or else on one line; "" for a text
-    that shall not be kept."""
+    that should not be kept.
+    """
     editor = environment.get("VISUAL") or environment.get("EDITOR")
     changed = _in_editor(text, editor) if editor else _on_line(text)
     return " ".join(changed.split()) if "\n" not in text else changed.strip()

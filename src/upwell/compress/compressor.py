@@ -25,8 +25,9 @@ _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
 _NUMBERED = frozenset(
     (Kind.CODE, Kind.MARKDOWN, Kind.API_DOCS, Kind.CSV, Kind.LOG, Kind.TEST_OUTPUT, Kind.TEXT)
 )
-"""Kinds of which the marks name the missing lines. The others, but JSON, have numbers of their
-own: those of matches, hunks and frames."""
+"""Kinds of text whose marks name the missing lines. The other kinds, except JSON, have numbers of
+their own: those of matches, hunks and frames.
+"""
 _MAY_EXCEED = frozenset({"selective", "progressive"})
 """Strategies whose results may exceed a small budget, because a section that they do not list could
 not be fetched.

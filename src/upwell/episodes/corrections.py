@@ -1,9 +1,8 @@
-"""A user lays down how the work is to be done: "never use grep on JSON, use jq".
-
-Most sentences with "always" or "don't" are orders of one task, or describe the product ("always
-show the last row"). A rule is a whole sentence about the agent's own work: it begins as a rule
-does, its verb is one of the work, and nothing in it points at another sentence, at one task or at
-one moment. A sentence that cannot be understood alone is dropped.
+"""Finds the rules that a user lays down for the work: "never use grep on JSON, use jq". Most
+sentences with "always" or "don't" are orders for one task, or describe the product ("always show
+the last row"). A rule is a complete sentence about the agent's own work: it begins as rules do, its
+verb is about work, and nothing in it refers to another sentence, to one task or to one moment. A
+sentence that cannot be understood alone is dropped.
 """
 
 import re
@@ -32,7 +31,9 @@ _COMMON_VERBS = frozenset(
     print provide put rename replace reply respond return save set start store update upgrade wrap
     """.split()
 )
-"""Verbs of the work and of the product: these need a word of the work beside them."""
+"""Verbs that are used both for the work and for the product; a rule with one of them needs another
+word about the work.
+"""
 _PRODUCT_VERBS = frozenset(
     """
     accept align allow animate appear are be center centre contain default enable expect fails fall
@@ -40,7 +41,7 @@ _PRODUCT_VERBS = frozenset(
     reset saw scroll see select show sort stretch support toggle works display
     """.split()
 )
-"""A bare order with one of these describes the product, or something that happened."""
+"""Verbs with which a bare order describes the product, or something that happened."""
 _WORK_NOUNS = """
     agent agents approval assumption assumptions branch branches build changelog class classes code
     codebase command commands comment comments commit commits credentials dependencies dependency
@@ -124,7 +125,7 @@ _ELSEWHERE = re.compile(
     ),
     re.IGNORECASE,
 )
-"""Words that point at another sentence, at one task or at one moment."""
+"""Words that refer to another sentence, to one task or to one moment."""
 _PLACES = re.compile(
     r"\b(?:in|under|inside|within|below)\s+`?((?:[\w.-]+/)+(?=[\s`.,]|$)|[\w./-]*\*[\w./*-]*\w)"
 )
@@ -148,7 +149,7 @@ def rules_of(prompt: Event) -> Iterator[Episode]:
 
 
 def rules_in(message: str) -> Iterator[str]:
-    """The sentences of a user's message that lay down how the work is to be done."""
+    """The sentences of a user's message that are rules for the work."""
     if len(message) > MAX_MESSAGE_CHARS or message.count("\n") >= MAX_MESSAGE_LINES:
         return
     for sentence in sentences(message):
@@ -164,7 +165,7 @@ def _scope(rule: str) -> tuple[str, ...]:
 
 
 def _is_whole(rule: str) -> bool:
-    """Can the sentence be understood alone?"""
+    """True if the sentence can be understood alone."""
     words = rule.split()
     bare = _QUOTED.sub("X", _LASTING.sub("", rule)).strip()
     return (
@@ -176,14 +177,14 @@ def _is_whole(rule: str) -> bool:
 
 
 def _is_rule(rule: str) -> bool:
-    """Does the sentence begin as a rule about the work does?"""
+    """True if the sentence begins as rules about the work do."""
     plain = rule.rstrip(" .!")
     matches = (form.search(plain) for form in _FORMS)
     return any(match is not None and _is_of_work(match["verb"].lower(), rule) for match in matches)
 
 
 def _is_of_work(verb: str, rule: str) -> bool:
-    """Is the sentence about the work, and not about the product?"""
+    """True if the sentence is about the work, and not about the product."""
     if _OF_PRODUCT.search(rule) and not _OF_WORK.search(rule):
         return False
     bases = {verb, *(verb.removesuffix(end) for end in ("ing", "ting", "ning"))}

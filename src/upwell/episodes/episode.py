@@ -14,8 +14,9 @@ class EpisodeKind(StrEnum):
     TICKET = "ticket"
     """A prompt named a ticket, and the agent opened the file that bears its name."""
     RULE = "rule"
-    """The user laid down how the work is to be done. Its `paths` are globs of the files to which
-    the rule is restricted."""
+    """The user laid down a rule for the work. Its `paths` are globs of the files to which the rule
+    is restricted.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

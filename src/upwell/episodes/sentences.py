@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 MIN_CHARS, MAX_CHARS, MIN_WORDS = 20, 400, 5
 MIN_WRAPPED_CHARS = 60
-"""A line this long that ends within a sentence is taken for a wrapped one."""
+"""A line of at least this length that ends within a sentence counts as wrapped."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _MARKS = re.compile(r"^[\s>*#\-–•\d.)]+|(?<!/)[*_`]{2,}(?!/)")
 _OPENING = re.compile(r"```|<[a-z-]{1,60}>")
@@ -35,8 +35,10 @@ def _joined(text: str) -> str:
 
 
 def _without_code(text: str) -> str:
-    """The text without fenced code and what stands in tags. A tag that is never closed ends the
-    search for others: looking for the end of each takes a time that grows with its square."""
+    """The text without fenced code and without the contents of tags. A tag that is never closed
+    ends the search for further tags, because looking for the end of each would take quadratic
+    time.
+    """
     parts, at = [], 0
     while match := _OPENING.search(text, at):
         is_fence = match[0] == "```"

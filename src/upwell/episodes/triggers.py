@@ -27,7 +27,7 @@ _FAMILIES = {
     **dict.fromkeys((".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"), ".js"),
     **dict.fromkeys((".jsonc", ".json5"), ".json"),
 }
-"""Extensions that stand for one another when somebody guesses the name of a file."""
+"""Extensions that are confused with one another when somebody guesses the name of a file."""
 _SITUATIONS = {
     **dict.fromkeys(("file", "below"), "the file {} is missing"),
     "symbol": "a search for {} finds nothing",
@@ -56,7 +56,7 @@ def triggers_of(event: Event) -> tuple[Trigger, ...]:
 
 
 def in_words(trigger: Trigger) -> str:
-    """The situation in which something with this trigger is said."""
+    """The situation in which an episode with this trigger is said."""
     kind, _, value = trigger.partition(":")
     if kind == "fails":
         return f"`{value.rpartition(':')[0]}` fails with this error"

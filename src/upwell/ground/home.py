@@ -12,6 +12,9 @@ from pathlib import Path
 
 from upwell.ground.errors import StoreUnwritable
 
+LAUNCHER = "upwell-hook"
+"""The script in the home that the hooks of agents run."""
+
 
 def default_home() -> Path:
     """Return `UPWELL_HOME`, or the platform's data folder for upwell."""
@@ -67,6 +70,7 @@ class Home:
     tokens_file = Inside("tokens.json")
     logins_file = Inside("logins.json")
     hooks_file = Inside("hooks.json")
+    hook_launcher = Inside(LAUNCHER)
     clients_file = Inside("clients.json")
     inbox_file = Inside("inbox.json")
     setup_file = Inside("setup.json")

@@ -1,4 +1,4 @@
-"""Asking the agent, at the end of a turn, to keep what the turn found out (`capture.ask_agent`).
+"""Asks the agent, at the end of a turn, to keep the findings of the turn (`capture.ask_agent`).
 
 A turn is worth the question if something failed in it and then worked, or if the user corrected
 the agent. The agent is asked once: never while it continues because a hook asked it to, never
@@ -28,7 +28,7 @@ _READERS = frozenset(
     pwd rg sed sleep stat tail test true wc which [ [[
     """.split()
 )
-"""Programs whose exit status says what they found, not that they were called wrongly."""
+"""Programs whose exit status reports their findings, not a wrong call."""
 _VERBS_OF_RUNNERS = frozenset({"run", "exec", "x"})
 _QUESTION = (
     MARK + "Before you finish: {lesson}. If a later session would need to know what was learned, "
@@ -39,9 +39,9 @@ _QUESTION = (
 _ARGUMENTS = " (`content`, `paths`, `kind`)"
 _COMMAND = '`upwell remember --path FILE "SENTENCE"` in a shell'
 ToolName = Callable[[Host, Event], Awaitable[str]]
-"""The name under which the agent sees `add_memory`; "" where it does not have the tool."""
+"""The name under which the agent sees `add_memory`; "" if the agent does not have the tool."""
 HasNoted = Callable[[Event, float], Awaitable[bool]]
-"""Has the agent stored a memory in the event's project since that time?"""
+"""Tells whether the agent has stored a memory in the event's project since that time."""
 
 
 @dataclass(slots=True)
@@ -57,20 +57,20 @@ class _Turn:
     repaired: str = ""
 
     def begin(self, at: float, prompt: str) -> None:
-        """The user writes: a new turn."""
+        """Begin a new turn: the user has written."""
         self.end(at)
         self.number += 1
         self.is_corrected = self.number > 1 and is_correction(prompt)
 
     def end(self, at: float) -> None:
-        """The turn is over. What happens from now on belongs to the next one."""
+        """End the turn. Everything from now on belongs to the next one."""
         self.began_at = at
         self.is_corrected = False
         self.failed.clear()
         self.repaired = ""
 
     def ran(self, command: str, *, failed: bool) -> None:
-        """The agent ran a command."""
+        """Note that the agent ran a command."""
         for name in _names_in(command):
             if failed and len(self.failed) < MAX_FAILED:
                 self.failed[name] = None
@@ -79,7 +79,7 @@ class _Turn:
 
     @property
     def lesson(self) -> str:
-        """What the turn went through; "" for nothing that taught something."""
+        """The event of the turn that may have taught something; "" if there was none."""
         parts = ["the user corrected you"] if self.is_corrected else []
         parts += [f"`{self.repaired}` failed and then worked"] if self.repaired else []
         return "in this turn " + " and ".join(parts) if parts else ""
@@ -122,7 +122,7 @@ class AgentAsking:
             return ""
         if self._is_paused(event.session):
             return ""
-        # Claimed before anything is awaited: two stops at once get one question.
+        # Claimed before anything is awaited, so that two simultaneous stops get one question.
         turn.asked_at = turn.number
         if await self._has_noted(event, began_at):
             return ""
@@ -142,7 +142,7 @@ class AgentAsking:
 
 
 def is_question(prompt: str) -> bool:
-    """Is a prompt our own question, which the host submits in the user's name?"""
+    """True if a prompt is our own question, which the host submits in the user's name."""
     return prompt.lstrip().startswith(MARK.rstrip())
 
 

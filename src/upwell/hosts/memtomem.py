@@ -1,8 +1,8 @@
 """memtomem-stm, a proxy in front of an agent's MCP servers: the servers behind it.
 
 Its entry in an agent's file runs `memtomem-stm` or `python -m memtomem_stm`, and may name the
-proxy's own file in its environment. There each server has a prefix, which begins the public names
-of its tools (`fs__read_file`); the server keeps it here as its name.
+proxy's own file in its environment. In that file each server has a prefix, which begins the public
+names of its tools (`fs__read_file`); in upwell the prefix becomes the server's name.
 
 Source: memtomem-stm 0.6 (`cli/proxy`, `proxy/config`).
 """
@@ -27,14 +27,14 @@ DEFAULT_PATH = Path(".memtomem", "stm_proxy.json")
 MAX_BYTES = 16_000_000
 _LAUNCHERS = ("uv", "uvx", "run", "tool", "pipx", "--from")
 _NO_PLACEHOLDERS = re.compile(r"(?!)")
-"""The proxy passes values on as they are."""
+"""Matches no placeholder, because the proxy passes values on unchanged."""
 _LIMITS = {
     "compression": "strategy",
     "max_result_chars": "max_result_chars",
     "max_result_tokens": "max_result_tokens",
     "retention_floor": "min_result_retention",
 }
-"""The limits of a server or tool there, and the keys of `compress.*` that they become."""
+"""The proxy's limits of a server or tool, and the keys of `compress.*` that they become."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ProxiedServer:
 
 
 def is_memtomem(table: Mapping[str, Any]) -> bool:
-    """Does this server run memtomem-stm, whatever program starts it?"""
+    """True if this server runs memtomem-stm, whatever program starts it."""
     words = [str(table.get("command", "")), *map(str, table.get("args", ()))]
     names = [Path(word).name.partition("[")[0].partition("@")[0] for word in words]
     if ("-m", MODULE) in pairwise(words):
@@ -83,7 +83,7 @@ def read_proxy(path: Path) -> Mapping[str, Any]:
 
 
 def proxied_servers(content: Mapping[str, Any]) -> list[ProxiedServer]:
-    """The servers behind the proxy; none where it is switched off."""
+    """The servers behind the proxy; none if the proxy is switched off."""
     servers = content.get("upstream_servers")
     if content.get("enabled") is not True or not isinstance(servers, Mapping):
         return []

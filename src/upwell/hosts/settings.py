@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import ConfigError
+from upwell.ground.home import LAUNCHER
 from upwell.hosts.installation import HttpAddress, Installation
 from upwell.hosts.jsonc import Node, parse, with_child, without_child
 
@@ -22,10 +23,12 @@ _URL = r"http://127\.0\.0\.1:\d+/hook/"
 class JsonHooks:
     """A JSON file whose `hooks` table holds a list for each event.
 
-    - `variable` names the environment variable that moves the host's `folder`; `file` lies below.
-    - `matchers` gives the matcher of each event, "" for none.
-    - `nested`: a list holds groups of handlers with a matcher (Claude Code and its followers), else
-      the handlers themselves.
+    - `variable` names the environment variable that changes the host's `folder`; `file` is relative
+      to that folder.
+    - `matchers` gives the matcher of each event, "" for none; `guard_matchers` gives those of
+      further events that are installed only while the user has a guard.
+    - `nested`: a list holds groups of handlers with a matcher (Claude Code, and hosts with the same
+      format), else the handlers themselves.
     - `typed`: a handler carries its `type`; `exec_form`: it names program and arguments
       separately; `names_event`: its arguments include the event.
     - `timeout` is in the host's own unit, under `timeout_key`.
@@ -39,6 +42,7 @@ class JsonHooks:
     folder: str
     file: str
     matchers: Mapping[str, str]
+    guard_matchers: Mapping[str, str] = field(default_factory=dict)
     variable: str = ""
     nested: bool = True
     timeout_key: str = "timeout"
@@ -61,7 +65,8 @@ class JsonHooks:
         return (folder if self.folder else self.path(installation).parent).is_dir()
 
     def with_ours(self, text: str, installation: Installation) -> str:
-        own_entries = {event: [self._entry(event, installation)] for event in self.matchers}
+        events = {**self.matchers, **(self.guard_matchers if installation.guards else {})}
+        own_entries = {event: [self._entry(event, installation)] for event in events}
         if not text.strip():
             return _dumped({**self.required, "hooks": own_entries})
         root = self._checked(text)
@@ -70,9 +75,12 @@ class JsonHooks:
                 text = with_child(text, (), value, key)
         if "hooks" not in root.value:
             return with_child(text, (), own_entries, "hooks")
-        if self._our_entries(parse(text).value["hooks"]) == own_entries:
+        earlier = self._our_entries(parse(text).value["hooks"])
+        if earlier == own_entries:
             return text
         text = self._without(text, keep_empty=True)
+        for event in earlier.keys() - own_entries.keys():
+            text = _without_empty(text, event)
         for event, entries in own_entries.items():
             if event in parse(text).value["hooks"]:
                 text = with_child(text, ("hooks", event), entries[0])
@@ -101,7 +109,8 @@ class JsonHooks:
         http = installation.http if event in self.http_events else None
         handler = self._request(event, http) if http else self._command(event, installation)
         handler[self.timeout_key] = self.timeout
-        matcher = {"matcher": self.matchers[event]} if self.matchers[event] else {}
+        pattern = {**self.guard_matchers, **self.matchers}[event]
+        matcher = {"matcher": pattern} if pattern else {}
         return {**matcher, "hooks": [handler]} if self.nested else {**handler, **matcher}
 
     def _command(self, event: str, installation: Installation) -> dict[str, Any]:
@@ -189,11 +198,21 @@ class JsonHooks:
         return None
 
 
+def _without_empty(text: str, event: str) -> str:
+    """The text without the list of an event, if nothing is left in it."""
+    hooks = _hooks_node(parse(text))
+    if hooks.value[event]:
+        return text
+    return without_child(text, ("hooks",), hooks.keys.index(event))
+
+
 def runs_our_hook(handler: Any) -> bool:
-    """True if this handler runs our hook. Decided by its exact words: the file of the client, or
-    the program `upwell` with `hook`.
+    """True if this handler runs our hook. Decided by its exact words: the launcher in a home, the
+    file of the client, or the program `upwell` with `hook`.
     """
     words = _words(handler)
+    if len(words) > 1 and Path(words[0]).name == LAUNCHER:
+        return True
     if len(words) > 3 and words[1:3] == ["-I", "-S"]:
         return words[3].endswith("/" + CLIENT)
     return len(words) > 1 and Path(words[0]).name == COMMAND and words[1] == "hook"

@@ -1,6 +1,5 @@
-"""Plan the lookups of a query, and turn rows into candidates: what every store shares.
-
-To score every memory that has any word of a query costs the sum of its words' document frequencies
+"""Plan the lookups of a query and turn rows into candidates: the code that all stores share. To
+score every memory that has any word of a query costs the sum of its words' document frequencies
 (532 ms for 30 words at 100 000 memories, with FTS5). Rare words are therefore looked up alone while
 a budget of rows lasts, and common ones only in pairs that must both occur.
 """
@@ -17,24 +16,29 @@ from upwell.memory.ranking.terms import query_words, word_list, words_of
 from upwell.memory.stems import stem_counts, stemmer
 
 SEQUENCE_BITS = 34
-"""The low bits of a memory's number hold its place in the sequence of its project, the bits above
-them the number of the project's scope: the memories of a scope are a range."""
+"""The low bits of a memory's number hold its position in its project, the bits above them the
+number of the project's scope. The memories of a scope are therefore a range.
+"""
 ROW_BUDGET = 1_000
 """Rows that a lookup of words may read; with FTS5 each costs 2 to 6 µs of CPU."""
 MAX_PAIRS, MAX_PAIRED = 2, 20_000
 """How many pairs of common words are looked up, and how common the rarer word may be."""
 ONLY_NEWEST_BEYOND = 2_000
-"""A single word of more memories finds the newest of them: to order them by BM25 would read the
-length of each."""
+"""A single word that occurs in more memories finds only the newest of them, because ordering them
+by BM25 would read the length of each.
+"""
 PER_TEXT = 40
 FEW_CLAUSES = 3
-"""Up to this many clauses order their matches by BM25, since many memories then match alike. More
-go by the rarity of the words that each memory has, which finds the same memories for less."""
+"""Up to this many clauses, matches are ordered by BM25, since many memories then match equally
+well. With more clauses, the rarity of the words in each memory decides, which finds the same
+memories at a lower cost.
+"""
 PER_ANCHOR = 60
 PER_TRIGGER = 8
 MAX_JOINED = 160
-"""How many memories that share a file or symbol become candidates, for each key and in all; the
-newest do."""
+"""How many of the newest memories that share a file or symbol become candidates, for each key and
+in total.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +66,9 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A memory as a store read it: what its candidate is made from. `extra` and `keys` are derived
-    when the memory is stored."""
+    """A memory in the form in which a store read it; its candidate is made from it. `extra` and
+    `keys` are derived when the memory is stored.
+    """
 
     n: int
     id: str

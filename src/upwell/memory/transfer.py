@@ -1,9 +1,7 @@
-"""Importing and exporting memories.
-
-Markdown becomes a live source (`memory/sources.py`). JSON lines are copied, and the notes of
-another `stm.json` are copied into the one in use. Importing the same file again changes nothing. A
-line has the import shape of `memory/records.py` and holds the other fields of the memory under
-`upwell`, so exports can be imported without loss.
+"""Imports and exports memories. Markdown becomes a live source (`memory/sources.py`). JSON lines
+are copied, and the notes of another `stm.json` are copied into the one in use. Importing the same
+file again changes nothing. A line has the import shape of `memory/records.py` and holds the other
+fields of the memory under `upwell`, so exports can be imported without loss.
 """
 
 import asyncio

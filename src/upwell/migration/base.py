@@ -1,6 +1,5 @@
-"""The contract of moving in: a program that upwell can take memories over from.
-
-A program reads its own store and yields items. `migration/moving.py` decides what becomes of them.
+"""The contract of moving in: a program from which upwell can take over memories. A program reads
+its own store and yields items. `migration/moving.py` decides what to do with them.
 """
 
 import hashlib
@@ -38,8 +37,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A memory of another program. `project_name` is the name of its project where the program
-    stores a name and no path."""
+    """A memory of another program. `project_name` is the name of its project if the program stores
+    only a name and no path.
+    """
 
     memory: Memory
     project_name: str = ""
@@ -56,7 +56,9 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of upwell, by the parts of its key, and the name that it had."""
+    """A setting of upwell, by the parts of its key, with the name that it had in the other
+    program.
+    """
 
     key: tuple[str, ...]
     value: Any
@@ -84,7 +86,7 @@ Item = Record | Note | Setting | Server | LeftOut
 
 
 class Program(Protocol):
-    """A program that memories can be taken over from."""
+    """A program from which memories can be taken over."""
 
     @property
     def name(self) -> str:
@@ -93,7 +95,7 @@ class Program(Protocol):
 
     @property
     def usual(self) -> str:
-        """Where it keeps its memories, in words, for messages."""
+        """A description of the place where the program usually keeps its memories, for messages."""
         ...
 
     def stores(self, place: Place) -> list[Path]:
@@ -143,9 +145,9 @@ def record(
     return Record(memory=memory, project_name=project_name)
 
 
-def standing_rule(kept: Record, scope: Sequence[str] = ()) -> Record:
+def standing_rule(rule: Record, scope: Sequence[str] = ()) -> Record:
     """The same memory as a standing rule; without a scope it opens every session."""
-    return replace(kept, memory=replace(kept.memory, pinned=True, triggers=tuple(scope)))
+    return replace(rule, memory=replace(rule.memory, pinned=True, triggers=tuple(scope)))
 
 
 def _namespace(kind: str) -> tuple[str, tuple[str, ...]]:
@@ -191,7 +193,7 @@ def read_json(path: Path) -> Any:
 
 
 def parsed(text: str, path: Path) -> Any:
-    """The JSON in `text`, which stood in `path`.
+    """The JSON in `text`, which is from `path`.
 
     Raises:
         UsageError: it is not JSON.

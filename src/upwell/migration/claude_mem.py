@@ -33,7 +33,7 @@ _KINDS_OF_CONCEPTS = {
     "pattern": "patterns",
 }
 _OPEN_TYPES = ("discovery", "change")
-"""Types that say little; the first telling concept decides instead."""
+"""Types that say little; the first informative concept decides instead."""
 _SENSITIVE = "sensitive"
 _MANUAL = (
     "SELECT item.*, project.root_path FROM memory_items AS item "
@@ -69,18 +69,19 @@ class ClaudeMem:
 
 
 def _observation(row: dict[str, Any], record_id: str) -> Item:
-    if row["type"] == _SENSITIVE:
+    type_ = string(row["type"])
+    if type_ == _SENSITIVE:
         return LeftOut("marked as sensitive", string(row.get("title")))
     concepts = texts(row.get("concepts"))
     title, subtitle = string(row.get("title")), string(row.get("subtitle"))
     story = string(row.get("narrative")) or string(row.get("text")) or subtitle
     facts = [f"- {fact}" for fact in texts(row.get("facts"))]
-    return _kept(
+    return _record_of(
         row,
         record_id,
         "\n".join(filter(None, (title, story, *facts))),
-        kind=_kind(row["type"], concepts),
-        tags=[row["type"], *concepts],
+        kind=_kind(type_, concepts),
+        tags=[type_, *concepts],
         paths=[*texts(row.get("files_modified")), *texts(row.get("files_read"))],
     )
 
@@ -89,7 +90,7 @@ def _summary(row: dict[str, Any]) -> Item:
     parts = [string(row.get(name)) for name in ("learned", "completed", "next_steps", "notes")]
     if not any(parts[:2]):
         return LeftOut("a summary without a result", string(row.get("request")))
-    return _kept(
+    return _record_of(
         row,
         f"summary/{row['id']}",
         "\n".join(filter(None, (string(row.get("request")), *parts))),
@@ -99,7 +100,7 @@ def _summary(row: dict[str, Any]) -> Item:
     )
 
 
-def _kept(
+def _record_of(
     row: dict[str, Any], record_id: str, text: str, *, kind: str, tags: list[str], paths: list[str]
 ) -> Record:
     root = string(row.get("root_path"))
@@ -131,7 +132,7 @@ def _manual(database: ForeignDatabase) -> Iterator[Item]:
 
 
 def _prompts(database: ForeignDatabase) -> Iterator[Item]:
-    """Prompts stay out: the agent's own transcripts have them, with what came of them."""
+    """Prompts stay out, because the agent's own transcripts have them together with the results."""
     if database.columns("user_prompts"):
         (row,) = database.rows("SELECT count(*) AS count FROM user_prompts")
         if row["count"]:

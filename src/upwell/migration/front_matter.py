@@ -1,7 +1,7 @@
 """Front matter as other programs write it: nearly YAML.
 
 Cursor writes `globs: **/*.ts`, which is an alias in YAML. This reader takes lines of `key: value`,
-lists, block texts and one level of nested keys (`metadata.type`), and takes no line for an error.
+lists, block texts and one level of nested keys (`metadata.type`), and treats no line as an error.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def front_and_body(text: str) -> tuple[Fields, str]:
 
 
 def field(fields: Fields, *names: str) -> str:
-    """The first of these fields that is a text with content; "" if none is."""
+    """The first of these fields that is a text with content; "" if there is none."""
     values = (fields.get(name) for name in names)
     return next((value for value in values if isinstance(value, str) and value), "")
 
@@ -84,5 +84,6 @@ def _parts(text: str) -> Iterator[str]:
 def _plain(value: str) -> str:
     value = value.strip()
     if len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]:
-        return value[1:-1]
+        quote = value[0]
+        return value[1:-1].replace(f"\\{quote}" if quote == '"' else "''", quote)
     return value

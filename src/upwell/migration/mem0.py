@@ -1,8 +1,8 @@
 """mem0 and OpenMemory: exports in JSON, `history.db` of a local mem0, and `openmemory.db`.
 
-An export is a list of memories, or an object with `results` or `memories`; OpenMemory's is a zip of
-JSON and of JSON lines. `history.db` has every change of every memory: the last one is the memory. A
-local Qdrant beside it holds pickled Python objects, which could run code; it is not read.
+An export is a list of memories, or an object with `results` or `memories`; that of OpenMemory is a
+zip of JSON and JSON lines. `history.db` has every change of every memory: the last one is the
+memory. A local Qdrant beside it holds pickled Python objects, which could run code; it is not read.
 
 Sources: mem0ai 2.2 (`memory/storage`, `get_all`), OpenMemory (`models`, `routers/backup`), and the
 documentation of exports.
@@ -37,7 +37,7 @@ _CHANGES = """
 SELECT memory_id AS id, new_memory AS memory, event, is_deleted, actor_id,
        min(coalesce(created_at, updated_at)) OVER (PARTITION BY memory_id) AS created_at,
        coalesce(updated_at, created_at) AS updated_at
-FROM history ORDER BY memory_id, coalesce(updated_at, created_at), rowid
+FROM history ORDER BY rowid
 """
 _OPEN_MEMORY = """
 SELECT memories.*, apps.name AS app,
@@ -84,8 +84,9 @@ def _database(file: Path) -> Iterator[Item]:
 
 
 def _last_changes(database: ForeignDatabase) -> Iterable[Mapping[str, Any]]:
-    """The last row of each memory in the history. A deletion has no new text: the old rows of the
-    memory stay in the history."""
+    """The last row of each memory in the history. A deletion has no new text, and the old rows of
+    the memory stay in the history.
+    """
     last: dict[str, Mapping[str, Any]] = {}
     for row in database.rows(_CHANGES):
         deleted = row["is_deleted"] or row["event"] == "DELETE"
@@ -120,7 +121,9 @@ def _listed(value: Any, file: Path) -> Iterable[Any]:
 
 
 def _zipped(file: Path) -> Iterator[Any]:
-    """OpenMemory's export: the lines have the names of apps and categories, and come first."""
+    """The memories in OpenMemory's export. The JSON lines are read first, because they have the
+    names of apps and categories.
+    """
     try:
         with zipfile.ZipFile(file) as archive:
             names = {name.rsplit("/", 1)[-1]: name for name in archive.namelist()}

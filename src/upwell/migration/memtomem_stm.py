@@ -1,9 +1,9 @@
 """memtomem-stm: the servers behind its proxy, and its settings.
 
 The servers and the limits of their responses are in `stm_proxy.json`. Every setting may also be a
-variable, `MEMTOMEM_STM_SECTION__KEY`, which wins: of the shell, or in an agent's file beside the
-proxy's command. Scores are on another scale there, so thresholds
-are left out; so is every setting that differs from ours in kind.
+variable, `MEMTOMEM_STM_SECTION__KEY`, in the shell or in an agent's file beside the proxy's
+command; a variable wins over the file. memtomem-stm has another scale of scores, so thresholds are
+left out, and so is every setting that has no equivalent.
 
 Source: memtomem-stm 0.6 (`config`, `proxy/config`, `surfacing/config`).
 """
@@ -82,18 +82,18 @@ class MemtomemStm:
                 yield LeftOut(server.entry.left, server.entry.name)
                 continue
             yield Server(server.entry.name, server.entry.table)
-            for tool, settings in server.tools.items():
+            for tool, limits in server.tools.items():
                 pattern = f"{server.entry.name}__{tool}"
-                for key, value in settings.items():
+                for key, value in limits.items():
                     yield Setting(("tool", pattern, "compress", key), value, f"{tool}: {key}")
         if content.get("upstream_servers") and content.get("enabled") is not True:
             yield LeftOut("the proxy is switched off: `enabled` in its file", str(path))
-        named = dict(_flat(("proxy",), content)) | dict(_variables(_environment(place)))
-        yield from (_setting(name, value) for name, value in named.items())
+        settings = dict(_flat(("proxy",), content)) | dict(_variables(_environment(place)))
+        yield from (_setting(name, value) for name, value in settings.items())
 
 
 def _environment(place: Place) -> dict[str, str]:
-    """The environment of the shell, and what agents give the proxy, which wins."""
+    """The environment of the shell, overridden by the variables that agents give the proxy."""
     user = Installation(user_folder=place.user_folder, environment=place.environment, command=())
     return {**place.environment, **registered_environment(server_files().values(), user)}
 

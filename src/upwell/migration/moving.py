@@ -1,8 +1,7 @@
-"""Moving in: what a program has becomes a plan, and a plan becomes memories, notes and settings.
-
-A memory has the same id at every import, so it is imported once. A text that the program changed
-replaces the earlier one. A text that the project has already, and a memory that the user deleted
-here, are left out.
+"""Moving in: makes a plan from a program's store, and memories, notes and settings from the plan. A
+memory has the same id at every import, so it is imported once. If the program has changed a text,
+it replaces the earlier one. Texts that the project already has, and memories that the user has
+deleted here, are left out.
 """
 
 import asyncio
@@ -44,10 +43,10 @@ Progress = Callable[[int, int], None]
 
 
 class Configuration(Protocol):
-    """The configuration that settings and servers are written to."""
+    """The configuration to which settings and servers are written."""
 
     def obstacle(self, item: Setting | Server) -> str:
-        """Why this setting or server is not written; "" if it can be."""
+        """The reason why this setting or server is not written; "" if it can be."""
         ...
 
     def write(self, settings: Sequence[Setting], servers: Sequence[Server]) -> None:
@@ -61,8 +60,9 @@ class Configuration(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Present:
-    """The memories that are here already: each by its id, the ids in the trash, and the texts of
-    each project."""
+    """The memories that are already here: the memories by id, the ids in the trash, and the texts
+    of each project.
+    """
 
     memories: dict[str, Memory]
     deleted: set[str]
@@ -162,7 +162,7 @@ class MovingIn:
     def _obstacle_to(
         self, note: Note, content: str, present: Mapping[str, str], contents: set[str]
     ) -> str:
-        """Why a note is not imported; "" if it is."""
+        """The reason why a note is not imported; "" if it is."""
         if not content.strip():
             return EMPTY
         if not self._notes.takes_from(note.project):
@@ -210,7 +210,9 @@ def _placed(record: Record, projects: Projects) -> Memory | LeftOut:
 
 
 def _checked(memory: Memory) -> tuple[Memory, tuple[str, ...]] | LeftOut:
-    """The memory as it would be stored, and the rules that masked secrets in it."""
+    """The memory in the form in which it would be stored, and the rules that masked secrets in
+    it.
+    """
     if not memory.text.strip():
         return LeftOut(EMPTY, memory.source)
     try:
@@ -224,7 +226,7 @@ def _checked(memory: Memory) -> tuple[Memory, tuple[str, ...]] | LeftOut:
 def _obstacle(
     memory: Memory, known: Memory | None, text: tuple[str | None, str], present: _Present
 ) -> str:
-    """Why a memory is not imported; "" if it is."""
+    """The reason why a memory is not imported; "" if it is."""
     if memory.id in present.deleted:
         return DELETED
     if known is not None and known.content_hash == text[1]:
@@ -233,5 +235,5 @@ def _obstacle(
 
 
 def _renewed(memory: Memory, known: Memory) -> Memory:
-    """A new text of a memory that is here. A rule that was paused stays so."""
+    """A memory that is already here, with its new text. A paused rule stays paused."""
     return replace(memory, tags=(*memory.tags, PAUSED)) if PAUSED in known.tags else memory

@@ -1,4 +1,6 @@
-"""The plan of moving in: everything that would be taken over, and everything that would not."""
+"""The plan of moving in: everything that would be taken over, and everything that would be left
+out.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -16,7 +18,7 @@ STANDING_RULE = "standing rule"
 
 @dataclass(slots=True)
 class Omission:
-    """The number of things left out for one reason, and some of them."""
+    """The number of items that are left out for one reason, and some examples."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -47,12 +49,12 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """The number of things to take over."""
+        """The number of items to take over."""
         return sum(self.counts.values())
 
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """Kind and place → number of things to take over."""
+        """The number of items to take over, by kind and place."""
         counts = Counter((kind_of(memory), memory.project or "") for memory in self.memories)
         for kind, items in (
             ("note", self.notes),

@@ -18,9 +18,10 @@ NO_PROJECT = ("", "unknown-project", "default")
 
 @dataclass(frozen=True, slots=True)
 class Projects:
-    """The folders of projects by name. `given` comes from the user, `known` are the folders that
-    the machine knows, by their last part. With `everywhere`, a name without a folder means every
-    project."""
+    """The folders of projects by name. `given` comes from the user; `known` are the folders known
+    on this machine, by their last part. With `everywhere`, a name without a folder means every
+    project.
+    """
 
     given: Mapping[str, str] = field(default_factory=dict)
     known: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

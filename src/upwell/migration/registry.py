@@ -1,4 +1,4 @@
-"""The programs that upwell can take over from."""
+"""The programs from which upwell can take over memories."""
 
 from difflib import get_close_matches
 from pkgutil import resolve_name
@@ -25,8 +25,7 @@ PROGRAMS: dict[str, str] = {
 def program_named(name: str) -> "Program":
     """The program with this name.
 
-    Raises:
-        UsageError: none has it; the hint suggests the nearest name.
+    Raises: UsageError: no program has this name; the hint suggests the nearest name.
     """
     if name not in PROGRAMS:
         nearest = get_close_matches(name.lower(), PROGRAMS, 1, 0.5)

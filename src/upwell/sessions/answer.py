@@ -1,8 +1,8 @@
-"""The answer of a past session: its question and conclusion, the commands that worked, its files,
-and what became of them.
+"""The answer of a past session: its question and conclusion, the commands that worked, the files
+that it changed, and their present state.
 
-Everything is read from the transcript as it is now. Where the host has removed it, the masked
-excerpts of the index take its place.
+Everything is read from the transcript as it is now. If the host has removed the transcript, the
+masked excerpts of the index take its place.
 """
 
 import os
@@ -15,20 +15,22 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.text.format import counted
 from upwell.ground.text.words import informative, terms
 from upwell.sessions.commands import notable
-from upwell.sessions.index import Found, read_turn
+from upwell.sessions.index import Match, read_turn
 from upwell.sessions.turns import Change, Run, Turn
 
 STANDS = "stands"
 MAX_FILES, MAX_RUNS = 5, 3
 MAX_FILE_BYTES = 2_000_000
 _MARGIN_SECONDS = 120.0
-"""A file that is younger than the turn by no more was written by it."""
+"""A file that is at most this much younger than the turn is taken to be its work."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
     """A file that a turn changed. `state` is `stands` (the change is still in it), `reverted`,
-    `changed since`, `gone`, or "" where that cannot be told; `commits` touched it since then."""
+    `changed since`, `gone`, or "" if the state is unknown; `commits` are those that have touched it
+    since the turn.
+    """
 
     path: str
     state: str
@@ -46,36 +48,37 @@ class FileState:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The answer of a turn. `whole` are all remarks of the agent. `is_excerpt`: the transcript is
-    gone, and only excerpts are left."""
+class Answer:
+    """The answer of a turn. `remarks` holds everything that the agent wrote. `is_excerpt` is true
+    if the transcript is gone and only excerpts are left.
+    """
 
-    found: Found
+    match: Match
     question: str
     conclusion: str
-    whole: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     runs: tuple[Run, ...] = ()
     files: tuple[FileState, ...] = ()
     is_excerpt: bool = False
 
 
-def told(found: Found, question: str, environment: Mapping[str, str]) -> Told:
+def answer_of(match: Match, question: str, environment: Mapping[str, str]) -> Answer:
     """The answer of this turn, read from its transcript, without secrets."""
-    turn = read_turn(found)
+    turn = read_turn(match)
     if turn is None:
-        return Told(found, found.turn.question, found.turn.conclusion, is_excerpt=True)
-    return Told(
-        found,
+        return Answer(match, match.turn.question, match.turn.conclusion, is_excerpt=True)
+    return Answer(
+        match,
         redact(turn.question)[0],
         redact(turn.conclusion)[0],
         tuple(redact(remark)[0] for remark in turn.remarks),
-        tuple(_bearing(notable(turn.runs), question)),
+        tuple(_relevant_runs(notable(turn.runs), question)),
         tuple(file_states(turn, environment)),
     )
 
 
 def file_states(turn: Turn, environment: Mapping[str, str]) -> list[FileState]:
-    """What became of the files that the turn changed."""
+    """The present state of the files that the turn changed."""
     root = turn.cwd or "/"
     paths = turn.changed[:MAX_FILES]
     repository = repository_of(root) if turn.cwd and os.path.isdir(root) else None
@@ -112,7 +115,9 @@ def _state(path: str, changes: Sequence[Change], ended: float, *, has_commits: b
 
 
 def _verdict(change: Change, content: str) -> str:
-    """Is a change still in the content of its file?"""
+    """The state of one change, judged by the content of its file; "" if the change has no recorded
+    text.
+    """
     if change.added and change.added in content:
         return STANDS
     if change.removed and change.removed in content:
@@ -122,8 +127,8 @@ def _verdict(change: Change, content: str) -> str:
     return "changed" if change.added else ""
 
 
-def _bearing(runs: Sequence[Run], question: str) -> list[Run]:
-    """The commands that worked: those with words of the question first, then the latest."""
+def _relevant_runs(runs: Sequence[Run], question: str) -> list[Run]:
+    """The commands that worked: first those that share words with the question, then the latest."""
     words = set(informative(terms(question)))
     worked = [run for run in runs if run.worked]
     ranked = sorted(worked, key=lambda run: -len(words & set(terms(run.command))))

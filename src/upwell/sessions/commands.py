@@ -1,30 +1,35 @@
 """The commands of a session that are worth repeating."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-from upwell.episodes.failures import real_steps
-from upwell.episodes.signatures import Step
+from upwell.episodes.failures import asks_help, real_steps
+from upwell.episodes.signatures import Step, steps_of
 from upwell.ground.secrets.redact import has_secret
+from upwell.ground.text.tokens import count
 from upwell.sessions.turns import Run
 
 MAX_SHOWN_CHARS = 160
 _PLAIN = frozenset(
     "cat head tail less more ls tree find fd grep rg ag sed awk wc sort uniq diff stat file which "
     "mkdir rm rmdir cp mv touch ln chmod chown pwd date whoami env ps kill pkill open xdg-open "
-    "cd echo printf export sleep true test jq tee xargs source for while if read".split()
+    "cd echo printf export sleep true test jq tee xargs source for while if read curl pgrep".split()
 )
-"""Programs that every agent calls without help."""
+"""Programs that every agent can use without help."""
 _GIT = frozenset(
     "add status diff log show commit push pull fetch branch checkout switch stash restore merge "
     "rev-parse rebase reset clone remote tag blame ls-files config worktree mv rm init".split()
 )
 _INLINE = frozenset({"-c", "-e", "-p", "--eval", "-"})
-"""Options by which an interpreter takes a program that is written for the occasion."""
+"""Options that pass an interpreter a program written for the occasion."""
 
 
 def notable(runs: Iterable[Run]) -> list[Run]:
-    """The commands that are more than what every agent knows, each once: as it ran last, the latest
-    first. A command that worked after it had failed counts as one that worked."""
+    """The commands that an agent would not know by itself, the latest first. Each appears once,
+    with the result of its last run: a command that failed and later worked counts as one that
+    worked.
+    """
     latest: dict[str, Run] = {}
     for run in runs:
         if shown := worth_repeating(run.command):
@@ -34,7 +39,7 @@ def notable(runs: Iterable[Run]) -> list[Run]:
 
 
 def worth_repeating(command: str) -> str:
-    """The command without what surrounds its work; "" for one that nobody needs to be told."""
+    """The one step of a command that is worth repeating; "" if no step is, or more than one."""
     steps = [step for step in real_steps(command) if _is_notable(step)]
     if len(steps) != 1 or "\n" in steps[0].text or len(steps[0].text) > MAX_SHOWN_CHARS:
         return ""
@@ -42,6 +47,60 @@ def worth_repeating(command: str) -> str:
 
 
 def _is_notable(step: Step) -> bool:
-    if step.program in _PLAIN or len(step.words) < 2 or _INLINE & set(step.args):
+    if step.piped or step.program in _PLAIN or len(step.words) < 2 or asks_help(step):
+        return False
+    if _INLINE & set(step.args):
         return False
     return step.program != "git" or not step.verbs or step.verbs[0] not in _GIT
+
+
+MAX_CARRIED, MAX_CARRIED_TOKENS = 6, 150
+_LEAST_RUNS = 2
+_PASSING = re.compile(r"\$\(|`|/tmp/|^git\s|\d{5}|\b[0-9a-f]{7,}\b|\s-(?:f|F|X)\s|--version\b")
+"""Signs of a command that is about one object, or that changes something elsewhere."""
+
+
+@dataclass(slots=True)
+class _Purpose:
+    """The runs of one program and sub-command: how often each command worked, in the order of the
+    last run, and whether one failed before another worked."""
+
+    worked: dict[str, int] = field(default_factory=dict[str, int])
+    has_failed: bool = False
+    was_hard: bool = False
+
+    def add(self, run: Run) -> None:
+        if run.worked:
+            self.was_hard |= self.has_failed
+            self.worked[run.command] = self.worked.pop(run.command, 0) + 1
+        self.has_failed |= not run.worked
+
+    @property
+    def best(self) -> str:
+        """The command that worked most often; among equals, the latest."""
+        return max(reversed(self.worked), key=self.worked.__getitem__, default="")
+
+    @property
+    def worth(self) -> float:
+        return self.worked.get(self.best, 0) + 2 * self.was_hard
+
+
+def carried(runs: Iterable[Run]) -> Sequence[str]:
+    """The commands that an agent needs again when its context is lost. For each program and
+    sub-command it is the one that worked most often, if it ran more than once or was found only
+    after failures. The most used come first.
+    """
+    purposes: dict[tuple[str, ...], _Purpose] = {}
+    for run in runs:
+        shown = worth_repeating(run.command)
+        if shown and not _PASSING.search(shown):
+            step = steps_of(shown)[0]
+            key = (step.program, *step.verbs[:1])
+            purposes.setdefault(key, _Purpose()).add(Run(shown, run.worked))
+    ranked = sorted(purposes.values(), key=lambda purpose: -purpose.worth)
+    chosen: list[str] = []
+    for purpose in ranked[:MAX_CARRIED]:
+        tokens = count("\n".join([*chosen, purpose.best]))
+        if purpose.best and purpose.worth >= _LEAST_RUNS and tokens <= MAX_CARRIED_TOKENS:
+            chosen.append(purpose.best)
+    return chosen

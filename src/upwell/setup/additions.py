@@ -1,5 +1,6 @@
-"""Adding settings and servers to `config.toml` that another program had. What the user has set
-here wins, comments and order stay, and nothing that upwell would refuse is written."""
+"""Adds settings and servers of another program to `config.toml`. The user's own settings win,
+comments and order stay, and nothing is written that upwell would refuse.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,14 +17,16 @@ SET_HERE = "already set in config.toml"
 
 
 class Additions:
-    """Additions to the file at `path`. `mistakes_in` names the mistakes in a content of it."""
+    """Additions to the file at `path`. `mistakes_in` returns the mistakes in a content of that
+    file.
+    """
 
     def __init__(self, path: Path, mistakes_in: Callable[[str], Sequence[ConfigError]]) -> None:
         self._path = path
         self._mistakes_in = mistakes_in
 
     def obstacle(self, key: Key, value: Any) -> str:
-        """Why a setting, or the table of a server, is not written; "" if it can be.
+        """The reason why a setting, or the table of a server, is not written; "" if it can be.
 
         Raises:
             ConfigError: the file is not TOML.
@@ -55,7 +58,10 @@ class Additions:
 def _is_set(document: Mapping[str, Any], key: Key) -> bool:
     table: Any = document
     for part in key:
-        if not isinstance(table, Mapping) or part not in table:
+        if not isinstance(table, Mapping):
+            # A value where the section should be: nothing can be added below it.
+            return True
+        if part not in table:
             return False
         table = table[part]
     return True

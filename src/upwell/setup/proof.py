@@ -46,7 +46,7 @@ def prove(
     except UpwellError as error:
         return Proof(host=host.name, event=event, fault=error.message)
     if not command:
-        return Proof(host=host.name, event=event, fault="its file holds no command for it")
+        return Proof(host=host.name, event=event, fault="the file has no command for this event")
     fault = ""
     for _ in range(ATTEMPTS):
         before = events_answered()
@@ -57,12 +57,30 @@ def prove(
     return Proof(host=host.name, event=event, command=command, fault=fault)
 
 
+def run_once(host: Host, text: str, environment: Mapping[str, str], seconds: float) -> str:
+    """Run the command of an agent's hook file, `text`, for an event that upwell never answers.
+    Returns its fault, "" for a command that works.
+
+    Raises:
+        ConfigError: the file does not have the expected structure.
+    """
+    command = host.hooks.command(text, host.probe.event)
+    if not command:
+        return "the file has no command for this event"
+    return _fault(command, b"{}", environment, seconds)
+
+
 def _body(host: Host, folder: str) -> bytes:
     session = f"upwell-setup-{secrets.token_hex(4)}"
     return json.dumps(host.probe.payload_of(session, folder)).encode()
 
 
-def _fault(command: Sequence[str], body: bytes, environment: Mapping[str, str]) -> str:
+def _fault(
+    command: Sequence[str],
+    body: bytes,
+    environment: Mapping[str, str],
+    seconds: float = TIMEOUT_SECONDS,
+) -> str:
     """The fault of one run; "" for a good answer."""
     inherited = {key: value for key, value in environment.items() if key not in _NOT_INHERITED}
     try:
@@ -72,7 +90,7 @@ def _fault(command: Sequence[str], body: bytes, environment: Mapping[str, str]) 
             env=inherited,
             cwd=os.sep,
             capture_output=True,
-            timeout=TIMEOUT_SECONDS,
+            timeout=seconds,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"the command cannot run: {error}"

@@ -1,6 +1,6 @@
 """Moves the agents' MCP servers behind upwell, and gives them back.
 
-The servers move to `config.toml`, and each agent gets one server: upwell. Where one of them is
+The servers move to `config.toml`, and each agent gets one server: upwell. If one of them is
 memtomem-stm, the servers behind that proxy move instead. A plan of all changes comes first. A file
 that cannot be read is reported and not changed; the others are still changed.
 """
@@ -33,7 +33,8 @@ _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 class Server:
     """A server of an agent's file. `name` is its name behind upwell; "" if the server stays in the
     agent's file, for the reason `left`. `known` means that upwell already has the server. `proxy`
-    is the name of the proxy that the server stood behind."""
+    is the name of the proxy in front of the server.
+    """
 
     client: str
     original: str
@@ -106,8 +107,9 @@ class Clients:
         return takeover
 
     def _taken(self, client: str, agent: str, entry: Entry, servers: Any) -> list[Server]:
-        """An agent's server, or the servers behind it where it is a proxy that upwell replaces,
-        added to `servers` unless they are there already."""
+        """An agent's server or, if it is a proxy that upwell replaces, the servers behind it; they
+        are added to `servers` unless they are already there.
+        """
         user = self._installation
         behind = servers_behind(entry.table, user.environment, user.user_folder)
         return [

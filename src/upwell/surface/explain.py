@@ -14,6 +14,7 @@ from upwell.surface.render import citation, preview
 
 NEXT_BEST = 2
 SHOWN_CHARS = 76
+INCOMPLETE = "no memory was found, and a place could not be searched"
 EMPTY_START = "this project has no recent notes and no pinned rules"
 REASONS: Mapping[SkipReason, str] = {
     SkipReason.DISABLED: "surfacing is turned off",
@@ -43,6 +44,7 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.JUDGED: "the judge found no candidate worth telling",
     SkipReason.JUDGING: "the judge's verdict comes later, with the session's next event",
     SkipReason.OVER_BUDGET: "no relevant memory fits the size limit",
+    SkipReason.REFUSED: "a guard of yours refused the call, once in this session",
     SkipReason.NOT_DELIVERED: "not delivered: the agent did not receive the answer",
 }
 
@@ -51,7 +53,7 @@ def account_of(outcome: Surfacing | Skip, min_score: float, door: Door | str) ->
     """An outcome as lines for a person: the decision, its evidence, the runners-up."""
     if isinstance(outcome, Skip):
         is_empty_start = door == Door.SESSION and outcome.reason is SkipReason.NO_CANDIDATES
-        reason = EMPTY_START if is_empty_start else REASONS[outcome.reason]
+        reason = EMPTY_START if is_empty_start else _reason(outcome.reason, outcome.missing)
         lines = [f"upwell stayed silent: {reason} ({_code(outcome.reason, outcome.detail)})"]
         omitted = list(outcome.held_back)
     else:
@@ -74,7 +76,7 @@ def account_of_past(decision: Mapping[str, Any], texts: Mapping[str, str]) -> li
             lines.append(f"       {_novelty_in_words(novelty)}")
     lines += [*_moment(decision["moment"]), *_situation(decision["situation"])]
     readable = [text for text in decision["queries"] if not text.startswith(DIGEST)]
-    return [*lines, *_queries(readable)]
+    return [*lines, *_queries(readable), *_missing(decision["missing"])]
 
 
 def _past_headline(decision: Mapping[str, Any]) -> str:
@@ -83,8 +85,17 @@ def _past_headline(decision: Mapping[str, Any]) -> str:
     if decision["late"]:
         return "not delivered: too late for this event; offered at the session's next one"
     code = decision["outcome"]
-    reason = REASONS.get(code, "for a reason that this version does not know")
+    if code == SkipReason.REFUSED:
+        return f"refused by a guard of yours, once in this session ({decision['detail']})"
+    reason = _reason(code, decision["missing"])
     return f"silent: {reason} ({_code(code, decision['detail'])})"
+
+
+def _reason(code: str, missing: Sequence[str]) -> str:
+    if missing and code == SkipReason.NO_CANDIDATES:
+        return INCOMPLETE
+    known = code in SkipReason.__members__.values()
+    return REASONS[SkipReason(code)] if known else "for a reason that this version does not know"
 
 
 def _code(reason: str, detail: str) -> str:
@@ -140,6 +151,10 @@ def _novelty_in_words(share: float) -> str:
 
 def _situation(situation: str) -> list[str]:
     return [f"  an earlier session met {situation}"] if situation else []
+
+
+def _missing(places: Sequence[str]) -> Iterator[str]:
+    yield from (f"  not searched: {place}" for place in places)
 
 
 def _queries(texts: Sequence[str]) -> Iterator[str]:

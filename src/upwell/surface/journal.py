@@ -31,7 +31,7 @@ _OWN_TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _DAY_SECONDS = 86_400.0
 _MAX_HELD_BACK = 5
 _MAX_INLINE = 3
-"""So many decisions are encoded in less time than a trip to a thread takes."""
+"""Up to this number, encoding decisions takes less time than a switch to a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +190,7 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "evidence": {hit.memory.id: dict(hit.signals) for hit in hits},
         "held_back": [_scored(hit) for hit in outcome.held_back[:_MAX_HELD_BACK]],
         "took_ms": round(decision.took_ms, 2),
+        "missing": [redacted_start(place, 200) for place in outcome.missing],
     }
 
 
@@ -209,6 +210,7 @@ def _decoded(item: Item) -> dict[str, Any]:
         "queries": [],
         "evidence": {},
         "situation": "",
+        "missing": [],
         **decision,
     }
 

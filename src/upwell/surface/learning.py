@@ -171,6 +171,8 @@ class Learning:
         self.count_decision(label, door=door, tool=tool, memories=memories)
         if isinstance(outcome, Surfacing):
             self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=count(outcome.text))
+        for place in outcome.missing:
+            self.counts.add(Event.MISSING, place.partition(":")[0], door=door)
         if cue.session:
             digest = hashlib.sha256(cue.session.encode(errors="replace")).hexdigest()
             self.counts.add(Event.SESSION, digest[:_SESSION_DIGEST_CHARS])

@@ -133,7 +133,7 @@ def is_question(text: str) -> bool:
 
 
 def is_correction(text: str) -> bool:
-    """Does a prompt begin as if it contradicts the agent?"""
+    """True if a prompt begins as if it contradicts the agent."""
     return bool(_CORRECTION.match(text))
 
 

@@ -1,6 +1,6 @@
 """The options of surfacing. Names and defaults are those of the seeds (000, 003, 004)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -149,12 +149,19 @@ def never_paused(session: str) -> bool:
     return False
 
 
+def no_commands(transcript: str) -> Sequence[str]:
+    """Return no commands, for a surfacing that does not read transcripts."""
+    del transcript
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Everything that configures the pipeline. `surface` applies to messages and to whole sessions.
     `of_cue` returns the options beside a tool (None: a message) for a context window of this many
     tokens (None: unknown). `is_paused` tells whether the user has paused a session. `judge` are the
-    limits of the judge that `surface.judge` switches on.
+    limits of the judge that `surface.judge` switches on. `commands_in` reads from a transcript the
+    commands that its session needs again after a compaction.
     """
 
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
@@ -164,6 +171,7 @@ class Options:
     of_cue: Callable[[str | None, int | None], SurfaceOptions] | None = None
     is_paused: Callable[[str], bool] = never_paused
     judge: JudgeOptions = field(default_factory=JudgeOptions)
+    commands_in: Callable[[str], Sequence[str]] = no_commands
 
     def beside(self, cue: Cue) -> "Options":
         """The options for this cue: those of its tool (`server__tool`, or the host's own name for

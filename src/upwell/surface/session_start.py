@@ -10,7 +10,7 @@ import asyncio
 import os
 import secrets
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -26,8 +26,8 @@ from upwell.memory.base import MemoryReader
 from upwell.surface.context_sketch import COMPACTED
 from upwell.surface.filters import distinct
 from upwell.surface.learning import Learning
-from upwell.surface.options import SurfaceOptions
-from upwell.surface.render import Profile, beneath, entry, lines_of
+from upwell.surface.options import SurfaceOptions, no_commands
+from upwell.surface.render import Profile, beneath, entry, harmless_line, lines_of
 from upwell.surface.rules import SILENT, Rules, rule_hit, rule_lines
 from upwell.surface.seen_log import SeenLog
 
@@ -89,6 +89,7 @@ class Compaction:
 _WAITING = SILENT | {SkipReason.WRITE_TOOL, SkipReason.EXCLUDED_TOOL}
 """Outcomes to which nothing at all is added; a pending opening waits."""
 HEADING = "Of this project, lately:"
+COMMANDS_HEADING = "Commands that worked in this session:"
 HEADING_AFTER_COMPACTION = "Of this session so far, and of this project:"
 FORGETFUL = frozenset({COMPACTED, "clear"})
 """Reasons (`Cue.text`, in the hosts' words) of a session start at which the context is lost."""
@@ -134,6 +135,7 @@ class SessionStart:
     seen_log: SeenLog
     ttl_store: TtlStore
     options: SurfaceOptions
+    commands_in: Callable[[str], Sequence[str]] = no_commands
     owed: OrderedDict[str, Cue] = field(default_factory=OrderedDict[str, Cue])
 
     async def begin(
@@ -153,7 +155,8 @@ class SessionStart:
         rules = block.add_rules([] if has_rules else await self.rules.of(cue))
         is_repeat = cue.text not in FORGETFUL and await self._has_opening(cue.session)
         notes = await self._add_notes(block, cue, now, shown_ids, rules_only=is_repeat)
-        if not rules and not notes:
+        commands = block.add_lines(COMMANDS_HEADING, await self._commands(cue))
+        if not rules and not notes and not commands:
             if is_repeat or has_rules:
                 return Skip(reason=SkipReason.REPEATED, detail="at the start of this session")
             return Skip(reason=SkipReason.NO_CANDIDATES)
@@ -229,6 +232,15 @@ class SessionStart:
         candidates = distinct([*carried, *recent])
         fresh = [hit for hit in candidates if hit.memory.id not in shown_ids]
         return block.add_notes(fresh, HEADING_AFTER_COMPACTION if carried else HEADING)
+
+    async def _commands(self, cue: Cue) -> list[str]:
+        """The commands that worked before a compaction, since a summary keeps hardly any of
+        them.
+        """
+        if cue.text != COMPACTED or not cue.transcript:
+            return []
+        commands = await asyncio.to_thread(self.commands_in, cue.transcript)
+        return [f"`{harmless_line(command)}`" for command in commands]
 
     async def _carried(self, cue: Cue) -> list[Hit]:
         """The memories from before a compaction, the used ones first."""
@@ -333,6 +345,10 @@ class _Block:
             if self._add([line] if added else [heading, line]):
                 added.append(hit)
         return added
+
+    def add_lines(self, heading: str, lines: Sequence[str]) -> bool:
+        """Add these lines below a heading: all of them or none."""
+        return bool(lines) and self._add([heading, *lines])
 
     def _add(self, lines: Sequence[str]) -> bool:
         extended = beneath(lines, self._id, self.text)

@@ -19,7 +19,7 @@ MOST_KEYS_NAMED = 60
 
 _LOOK_AHEAD = 256
 MAX_LINES_CHARS = 40_000
-"""About as much as a file may have to be delivered whole."""
+"""About the size up to which a file is delivered whole."""
 
 
 OnFollowUp = Callable[[StoredOriginal], None]

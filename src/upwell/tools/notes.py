@@ -40,14 +40,14 @@ Alike = Callable[[str], Awaitable[Sequence[Memory]]]
 
 
 async def none_alike(text: str) -> Sequence[Memory]:
-    """As if nothing were stored."""
+    """No memory: as if nothing were stored."""
     return ()
 
 
 async def alike(
     memories: Memories, project: str | None, principal: Principal, text: str
 ) -> Sequence[Memory]:
-    """The memories that say nearly the same as `text`; none where memory cannot be searched."""
+    """The memories that say nearly the same as `text`; none if memory cannot be searched."""
     try:
         result = await memories.find(
             text[:_COMPARED_CHARS],
@@ -74,7 +74,8 @@ def add_tool(
     alike: Alike = none_alike,
 ) -> Tool:
     """`add_memory(content, namespace?, paths?, tags?, kind?)`: store a note. It belongs to the
-    project, and carries the label of an agent's note wherever it appears."""
+    project, and is labelled as an agent's note wherever it appears.
+    """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         labels, label_rules = checked_labels(args)
@@ -194,7 +195,7 @@ def moved(notes: ShortTerm) -> str:
 
 
 def _duplicates(near: Sequence[Memory]) -> list[str]:
-    """The memories that say nearly the same, a line each."""
+    """The memories that say nearly the same, one per line."""
     return [
         f"nearly the same is stored already: {memory.id}: {preview(memory.text, (), _SHOWN_CHARS)}"
         for memory in near
@@ -202,7 +203,9 @@ def _duplicates(near: Sequence[Memory]) -> list[str]:
 
 
 def _missing(entry: Entry, project: str | None) -> list[str]:
-    """What a note lacks to be found and checked again: a file, or one that exists."""
+    """A remark if the note names no file, or a file that does not exist: it is then hard to find
+    and to check again.
+    """
     paths = entry.labels.paths or paths_in(entry.content)
     if not paths:
         return [] if entry.labels.kind in GENERAL else [NO_FILE]
@@ -211,7 +214,7 @@ def _missing(entry: Entry, project: str | None) -> list[str]:
 
 
 def _may_exist(path: str, project: str) -> bool:
-    """Is there such a file in the project? Paths outside it, and globs, are not looked up."""
+    """True if there is such a file in the project. Paths outside it, and globs, are not checked."""
     file = os.path.normpath(os.path.join(project, path))
     if not file.startswith(project + os.sep) or "*" in path or not os.path.isdir(project):
         return True

@@ -38,8 +38,8 @@ class Saved:
 class Stats:
     """The totals of some days. `skips` has every reason and `ratings` every rating, including those
     with a count of 0; `late` surfacings missed their call, and `offered_late` of them were said at
-    the next one. `judge` holds the number of questions to the model, its verdicts, its tokens and
-    their cost.
+    the next one. `missing` has the number of searches without a place, by its name. `judge` holds
+    the number of questions to the model, its verdicts, its tokens and their cost.
     """
 
     decisions: int
@@ -55,6 +55,7 @@ class Stats:
     ratings: dict[str, int]
     beside: tuple[Beside, ...]
     saved: tuple[Saved, ...] = ()
+    missing: dict[str, int] = field(default_factory=dict)
     per_day: dict[str, int] = field(default_factory=dict)
     judge: Mapping[str, float] = field(default_factory=dict)
 
@@ -104,6 +105,7 @@ def stats_of(counts: Sequence[Count]) -> Stats:
         ratings={str(rating): rated[str(rating)] for rating in Rating},
         beside=tuple(_beside(decided)),
         saved=tuple(_saved([count for count in counts if count.event is Event.COMPRESSED])),
+        missing=dict(_summed(count for count in counts if count.event is Event.MISSING)),
         per_day=_by_day(decided),
         judge=judge_totals(_summed(count for count in counts if count.event is Event.JUDGE)),
     )
@@ -126,6 +128,7 @@ def described(stats: Stats, days: int) -> dict[str, Any]:
         "late": stats.late,
         "offered_late": stats.offered_late,
         "skips": stats.skips,
+        "missing": stats.missing,
         "feedback": stats.ratings,
         "beside": [
             {

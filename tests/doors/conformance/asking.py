@@ -58,7 +58,7 @@ ROUNDS: dict[str, Sequence[Questions]] = {
     "test_streaming_elicitation": [NAME],
 }
 STATELESS = {f"{PREFIX}elicitation", f"{PREFIX}prompt"}
-"""They ask once and must understand answers that come without a state."""
+"""The tools that ask once; they must accept answers without a state."""
 TOOLS = [name for name in ROUNDS if name != f"{PREFIX}prompt"]
 WANTS: Mapping[type, types.ClientCapabilities] = {
     types.ElicitRequest: types.ClientCapabilities(elicitation=types.ElicitationCapability()),
@@ -78,7 +78,7 @@ async def asked[Done](
     name: str,
     done: Callable[[str], Done],
 ) -> Done | types.InputRequiredResult:
-    """The result that `done` makes of the answers, or the questions that are still open."""
+    """The result that `done` makes from the answers, or the questions that are still open."""
     rounds = [_allowed(context, questions) for questions in ROUNDS[name]]
     if context.protocol_version != MODERN:
         return done("; ".join([await _by_requests(context, questions) for questions in rounds]))
@@ -96,8 +96,9 @@ async def asked[Done](
 
 
 async def refuse_without_sampling(context: Context) -> None:
-    """`test_missing_capability`: a tool that needs a capability. In the handshake era it learns
-    only by asking whether the client has it."""
+    """`test_missing_capability`: a tool that needs a capability. In the handshake era it can find
+    out only by asking whether the client has it.
+    """
     expected = WANTS[types.CreateMessageRequest]
     able = context.session.check_client_capability(expected)
     if able and context.protocol_version != MODERN:

@@ -1,5 +1,6 @@
-"""The server that the official conformance suite asks for, on the official SDK: stdio, or HTTP with
-`--port`. Its tools, prompts and resources follow the suite's own texts."""
+"""The server that the official conformance suite requires, on the official SDK, over stdio or (with
+`--port`) HTTP. Its tools, prompts and resources follow the suite's own texts.
+"""
 
 import argparse
 import asyncio

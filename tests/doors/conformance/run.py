@@ -132,7 +132,7 @@ def directly(run: Run) -> Checks:
 
 
 def through(run: Run, name: str, server: Mapping[str, object]) -> Checks:
-    """Through upwell; a proxy adds its token to each request."""
+    """Run the suite through upwell; a proxy adds upwell's token to each request."""
     home, port = run.folder / f"{name}-home", free_port()
     write_config(
         home,

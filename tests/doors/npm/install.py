@@ -58,7 +58,9 @@ def npm(*args: str, folder: Path) -> None:
 
 
 def install() -> None:
-    """`npm ci` exactly what the lock says; no install script of a package is run."""
+    """Run `npm ci`, which installs exactly the locked versions. No install script of a package is
+    run.
+    """
     PREFIX.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
         shutil.copyfile(HERE / name, PREFIX / name)

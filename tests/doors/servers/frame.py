@@ -103,13 +103,13 @@ class Server:
         self.send(f'{{"jsonrpc":"2.0","method":"{method}","params":{params}}}')
 
     def ask(self, id: str, method: str, deadline: float) -> bool:
-        """Send a request to the client; was it answered in time?"""
+        """Send a request to the client. True if it was answered in time."""
         self.expect(id)
         self.send(f'{{"jsonrpc":"2.0","id":"{id}","method":"{method}"}}')
         return self.answers[id].wait(deadline)
 
     def expect(self, id: str) -> None:
-        """Record the answer to a request of ours."""
+        """Record the answer to one of the server's own requests."""
         self.answers[id] = threading.Event()
 
     # -- reading

@@ -1,4 +1,6 @@
-"""An MCP server that gets everything wrong, one tool for each way, and odd ways to start."""
+"""An MCP server that gets everything wrong: one tool for each kind of fault, and odd ways to
+start.
+"""
 
 import json
 import os
@@ -66,7 +68,7 @@ def foreign_id(call: Call) -> str:
 
 
 def two_in_a_line(call: Call) -> None:
-    """A batch: not allowed since 2025-06-18, but it settles the call."""
+    """A batch, which is not allowed since 2025-06-18, but which settles the call."""
     call.server.send(f"[{whole(call, text('in a batch'))}]")
 
 
@@ -176,7 +178,7 @@ def two_ids(call: Call) -> str:
 
 
 def odd_line_ends(call: Call) -> None:
-    """A byte order mark before the line, Windows' line end behind it."""
+    """A byte order mark before the line, a Windows line end after it."""
     call.server.write(b"\xef\xbb\xbf" + whole(call, text("with a mark")).encode() + b"\r\n")
 
 

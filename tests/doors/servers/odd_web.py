@@ -1,5 +1,6 @@
-"""An MCP server over HTTP whose exchanges go wrong: no answer, broken bodies, odd event ids, lines
-inside of messages, bodies without an end, and notices that it never takes."""
+"""An MCP server over HTTP whose exchanges go wrong: no answer, broken bodies, odd event ids, line
+ends inside messages, endless bodies, and notifications that it never reads.
+"""
 
 import argparse
 import json
@@ -77,7 +78,7 @@ class Odd(web.Web):
             super().call(identity, params)
 
     def reset(self, answer: bytes) -> None:
-        """A body that ends before its length does."""
+        """A body that is shorter than its declared length."""
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(2 * len(answer)))
@@ -89,7 +90,7 @@ class Odd(web.Web):
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def pour(self, name: str, kind: str, piece: bytes) -> None:
-        """A body without an end, sent as long as the client reads."""
+        """An endless body, sent as long as the client reads."""
         self.send_response(200)
         self.send_header("content-type", kind)
         self.send_header("transfer-encoding", "chunked")

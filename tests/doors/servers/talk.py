@@ -95,7 +95,9 @@ class Talker(Server):
             return self.replies.pop(identity, "nothing")
 
     def tell(self, method: str, params: Mapping[str, Any], uri: str = "") -> None:
-        """Notify the subscribers: every client, or those that listen."""
+        """Notify the subscribers: every client in the handshake era, those that listen in the
+        modern one.
+        """
         if self.era == LEGACY:
             if not uri or uri in self.followed:
                 self.notify(method, json.dumps(params))
@@ -166,7 +168,7 @@ class Talker(Server):
         return f'{{"messages":[{{"role":"user","content":{content}}}],"x":1.10}}'
 
     def resources(self, params: Mapping[str, Any]) -> str:
-        """One entry a page."""
+        """One entry per page."""
         names = list(RESOURCES)
         at = int(params.get("cursor", "0"))
         more = f',"nextCursor":"{at + 1}"' if at + 1 < len(names) else ""

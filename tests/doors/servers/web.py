@@ -25,7 +25,7 @@ def said(value: str) -> str:
 
 class Server(ThreadingHTTPServer):
     request_queue_size = 128
-    """Fifty clients may come at once; of more than five, the default, some would be turned away."""
+    """Fifty clients may connect at once; with the default of five, some would be turned away."""
 
 
 class Web(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""The files of a home, and the kinds of entries that stand in its TTL store."""
+"""The files of a home, and the kinds of entries in its TTL store."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Memories that are offered for removal: the reason of each, and what the answers do."""
+"""Memories that are offered for removal: the reason for each, and the effect of the answers."""
 
 import hashlib
 from collections.abc import AsyncIterator

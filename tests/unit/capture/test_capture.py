@@ -15,7 +15,7 @@ from upwell.ground.types.memory import Trust
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("sentence", "why"),
     [
         (
             "Retry 5xx and 409 only. A declined card was retried five times and the bank blocked "
@@ -29,8 +29,8 @@ from upwell.ground.types.memory import Trust
         ("Sort imports so they are sorted", False),
     ],
 )
-def test_a_reason_may_be_in_the_middle_of_a_sentence(said: str, why: bool) -> None:
-    assert gives_reasons(said) is why
+def test_a_reason_may_be_in_the_middle_of_a_sentence(sentence: str, why: bool) -> None:
+    assert gives_reasons(sentence) is why
 
 
 def git(folder: Path, *args: str) -> None:

@@ -1,4 +1,4 @@
-"""A transcript: what the agent wrote, and a history that was rewritten."""
+"""A transcript: the agent's texts, and a history that was rewritten."""
 
 import json
 from pathlib import Path

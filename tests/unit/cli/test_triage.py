@@ -1,4 +1,4 @@
-"""One item after another: the keys, and what can be undone."""
+"""Triage of one item after another: the keys, and undoing."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""An embedder finds answers in other words; a failing one changes nothing."""
+"""An embedder finds answers that are phrased differently; a failing one changes nothing."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Searching an original gives offsets to read on from."""
+"""Searching an original gives offsets from which to read on."""
 
 import json
 

@@ -10,7 +10,7 @@ ROOT = "/p"
 def call(
     tool: str, out: str = "", *, i: int = 0, failed: bool = False, session: str = "s", **args: Any
 ) -> Event:
-    """A call in the folder `ROOT`, at as many seconds as its place in the session."""
+    """A call in the folder `ROOT`; its time in seconds equals its index in the session."""
     return Event(
         session=session,
         i=i,

@@ -9,7 +9,7 @@ from upwell.episodes.miner import EpisodeMiner
 
 
 @pytest.mark.parametrize(
-    ("said", "rule"),
+    ("sentence", "rule"),
     [
         (
             "Always run the migrations before the tests.",
@@ -56,12 +56,12 @@ from upwell.episodes.miner import EpisodeMiner
         ),
     ],
 )
-def test_a_rule_about_the_work_is_a_whole_sentence(said: str, rule: str) -> None:
-    assert list(rules_in(said)) == [rule]
+def test_a_rule_about_the_work_is_a_whole_sentence(sentence: str, rule: str) -> None:
+    assert list(rules_in(sentence)) == [rule]
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sentence",
     [
         "Can you always run the tests?",
         "fix the parser",
@@ -92,8 +92,8 @@ def test_a_rule_about_the_work_is_a_whole_sentence(said: str, rule: str) -> None
         "we just added a function and said never use join in the code",
     ],
 )
-def test_orders_of_one_task_and_of_the_product_are_no_rules(said: str) -> None:
-    assert list(rules_in(said)) == []
+def test_orders_of_one_task_and_of_the_product_are_no_rules(sentence: str) -> None:
+    assert list(rules_in(sentence)) == []
 
 
 def rules_after(*prompts: str) -> list[tuple[str, tuple[str, ...]]]:

@@ -1,4 +1,4 @@
-"""Neutral events: their lines, and what is wrong with one."""
+"""Neutral events: their lines, and the errors of bad ones."""
 
 from pathlib import Path
 

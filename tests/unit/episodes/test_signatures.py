@@ -1,4 +1,4 @@
-"""The simple commands of a shell script, and lines of output without their accidents."""
+"""The simple commands of a shell script, and lines of output without their variable parts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The keys of an event and of a place meet where the place answers the event, and only there."""
+"""An event and a place share a key if the place answers the event, and only then."""
 
 import pytest
 from tests.unit.episodes.events import call, prompt, shell

@@ -29,7 +29,7 @@ class Server:
 
 
 class Ours:
-    """Our own tools: their names are all that counts here."""
+    """Our own tools; only their names matter here."""
 
     def __init__(self, *names):
         self.names = names

@@ -1,4 +1,4 @@
-"""Arguments that a schema certainly refuses are refused, and accepted ones never."""
+"""Arguments that a schema certainly rejects are refused; acceptable ones never are."""
 
 import json
 import time
@@ -38,7 +38,7 @@ def wrong(schema, arguments):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "fault"),
     [
         ({"path": "a", "edits": [EDIT]}, ""),
         ({"path": "a", "edits": [EDIT], "mode": "first", "where": None}, ""),
@@ -55,8 +55,8 @@ def wrong(schema, arguments):
         ([], "arguments must be object"),
     ],
 )
-def test_a_fault_is_reported_with_its_path(arguments, said):
-    assert wrong(EDITS, arguments) == said
+def test_a_fault_is_reported_with_its_path(arguments, fault):
+    assert wrong(EDITS, arguments) == fault
 
 
 def test_lenient_values_are_left_to_the_server():

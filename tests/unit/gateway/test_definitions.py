@@ -185,16 +185,16 @@ def test_an_error_about_arguments_gets_the_schema_and_keeps_code_and_data():
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "MCP error -32602: Input validation error: Invalid arguments for tool echo",
         "Error executing tool x: 1 validation error for xArguments",
     ],
 )
-def test_argument_errors_of_the_sdks_get_the_schema(said):
-    result = {"content": [{"type": "text", "text": said}], "isError": True}
+def test_argument_errors_of_the_sdks_get_the_schema(message):
+    result = {"content": [{"type": "text", "text": message}], "isError": True}
     answer = json.loads(with_schema("fs__x", b'{"a":1}', Reply(result=dumps(result))).result)
-    assert answer["content"][0]["text"] == said
+    assert answer["content"][0]["text"] == message
     assert '{"a":1}' in answer["content"][1]["text"]
 
 

@@ -63,7 +63,7 @@ async def test_a_hundred_exchanges_under_load():
         over.set()
         await asyncio.gather(*calling)
         assert fleet.upstreams[1] is other
-    # How many rounds see a call depends on the machine; a call that failed would have raised.
+    # The number of rounds with a call depends on the machine; a failed call would have raised.
     assert len(set(rounds)) >= 5
     assert all(upstream.ended for upstream in fleet.upstreams)
 

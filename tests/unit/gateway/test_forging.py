@@ -1,4 +1,4 @@
-"""What a server says is not taken for what the gateway says."""
+"""A server's text cannot pass for the gateway's own."""
 
 import json
 

@@ -1,4 +1,6 @@
-"""How many sessions a process holds for HTTP, which end first, and how another takes over."""
+"""The number of HTTP sessions in a process, the order in which they end, and how another process
+takes over.
+"""
 
 import pytest
 

@@ -171,7 +171,9 @@ class OutOfReach:
 
 
 async def test_a_failing_session_lookup_delays_no_call():
-    """No later call overtakes: each reaches its server before anything is awaited."""
+    """No later call overtakes it, because each call reaches its server before anything is
+    awaited.
+    """
     recall = SlowRecall()
     surfacer = Surfacer(recall, MemoryTtlStore(), Options(surface=SurfaceOptions(moments="all")))
     pipeline = pipeline_of(CallSurfacing(surfacer, hurried, sessions=OutOfReach()))

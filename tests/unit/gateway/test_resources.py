@@ -1,4 +1,4 @@
-"""Prompts: named like tools, found also by names that were never listed."""
+"""Prompts have names like those of tools, and are found even by names that were never listed."""
 
 import pytest
 from tests.unit.gateway.offered import Server

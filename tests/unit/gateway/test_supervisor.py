@@ -1,4 +1,6 @@
-"""A server that keeps dying is restarted for ever, more and more slowly, until it stays healthy."""
+"""A server that keeps dying is restarted indefinitely, more and more slowly, until it stays
+healthy.
+"""
 
 from upwell.gateway.upstreams.supervisor import Backoff
 

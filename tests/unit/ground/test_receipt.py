@@ -1,4 +1,4 @@
-"""The fate of an answer reaches whoever asks, once."""
+"""Whoever wants to know whether an answer arrived is told, once."""
 
 from upwell.ground.receipt import Receipt, settled
 

@@ -1,4 +1,4 @@
-"""Spans carry outcomes and never content."""
+"""Spans contain outcomes and never content."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""When the agent is asked to keep what a turn found out, and in which words."""
+"""When and how the agent is asked to keep the findings of a turn."""
 
 import pytest
 

@@ -54,8 +54,8 @@ def door_over(
     return made, ttl_store
 
 
-def prompt(said: str = "How often does the winch need grease?", **more: Any) -> bytes:
-    event = {"session_id": "s", "cwd": "/p", "hook_event_name": "UserPromptSubmit", "prompt": said}
+def prompt(text: str = "How often does the winch need grease?", **more: Any) -> bytes:
+    event = {"session_id": "s", "cwd": "/p", "hook_event_name": "UserPromptSubmit", "prompt": text}
     return json.dumps({**event, **more}).encode()
 
 
@@ -303,7 +303,7 @@ def test_the_size_of_an_answer_is_that_of_its_texts() -> None:
 
 
 async def test_earlier_hook_output_is_not_part_of_a_prompt() -> None:
-    """Gemini CLI puts it there, as it runs without a terminal."""
+    """Gemini CLI puts it there when it runs without a terminal."""
     answer = (
         "<hook_context>&lt;upwell-memories&gt;\n- harbour rules\n&lt;/...&gt;</hook_context>\n\n"
     )

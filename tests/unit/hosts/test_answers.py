@@ -52,9 +52,9 @@ def test_a_failed_command_comes_with_its_answer(host: str) -> None:
     ],
 )
 def test_an_exit_status_tells_whether_a_command_failed(answer: object, failed: bool | None) -> None:
-    told = answer_of(answer, tool="Bash")
-    assert told is not None
-    assert told.failed is failed
+    tool_answer = answer_of(answer, tool="Bash")
+    assert tool_answer is not None
+    assert tool_answer.failed is failed
     read = answer_of(answer, tool="Read")
     assert read is not None
     assert read.failed is None

@@ -1,4 +1,4 @@
-"""Members go in and out of JSON and TOML by text; everything else keeps its bytes."""
+"""Members are added to and removed from JSON and TOML by text; everything else keeps its bytes."""
 
 import tomllib
 

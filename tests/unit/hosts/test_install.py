@@ -263,7 +263,9 @@ def test_an_uninstall_after_two_installs_leaves_no_entry_of_ours(
 
 
 def test_gemini_is_asked_for_real_compressions_only_and_shows_a_name(where: Installation) -> None:
-    """It announces one before every request; a handler without a name is shown by its command."""
+    """Gemini CLI announces one before every request; it shows a handler without a name by its
+    command.
+    """
     hooks = json.loads(HOSTS["gemini"].hooks.with_ours("", where))["hooks"]
     assert [group["matcher"] for group in hooks["PreCompress"]] == ["manual"]
     assert {handler["name"] for groups in hooks.values() for handler in groups[0]["hooks"]} == {

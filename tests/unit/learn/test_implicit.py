@@ -20,7 +20,7 @@ class Stage:
         self.clock = ManualClock()
         self.ttl_store = MemoryTtlStore(clock=self.clock)
         self.uses = Uses(self.ttl_store)
-        self.told = []
+        self.received = []
         self.common = {"must", "before"}
 
     def watching(self):
@@ -28,7 +28,7 @@ class Stage:
             return set(words) - self.common
 
         async def tell(verdicts):
-            self.told += [(verdict.watched.memory, verdict.use) for verdict in verdicts]
+            self.received += [(verdict.watched.memory, verdict.use) for verdict in verdicts]
 
         def case_of(surfacing, hit):
             return surfacing.moment and f"{surfacing.moment} / note"
@@ -64,11 +64,11 @@ async def test_two_distinctive_words_in_a_later_call_are_use(stage):
     watching = await surfaced(stage)
     watching.noticed(call(tool="sh__run", command="ssh heron crontab -l"), None)
     await watching.flush()
-    assert stage.told == []
+    assert stage.received == []
     watching.noticed(call(tool="sh__run", command="at midnight do it"), None)
     watching.noticed(call(tool="sh__run", lines=[{"text": "heron at MIDNIGHT"}]), None)
     await watching.flush()
-    assert stage.told == [("m1", Use.USED)]
+    assert stage.received == [("m1", Use.USED)]
     assert await stage.verdicts() == [("fs__read", Use.USED)]
     assert await stage.ttl_store.scan("watched") == []
 
@@ -84,7 +84,7 @@ async def test_a_word_with_a_digit_is_enough(stage):
     watching = await surfaced(stage)
     watching.noticed(Cue(door="prompt", text="is 7431 open?", session="s"), None)
     await watching.flush()
-    assert stage.told == [("m1", Use.USED)]
+    assert stage.received == [("m1", Use.USED)]
 
 
 async def test_words_of_the_cue_and_common_words_prove_nothing(stage):
@@ -92,16 +92,16 @@ async def test_words_of_the_cue_and_common_words_prove_nothing(stage):
     for _ in range(3):
         watching.noticed(call(query="settlement on heron at midnight must before"), None)
     await watching.flush()
-    assert stage.told == []
+    assert stage.received == []
 
 
 async def test_ten_calls_without_a_trace_mean_ignored(stage):
     watching = await surfaced(stage)
     for number in range(LOOKS):
-        assert stage.told == []
+        assert stage.received == []
         watching.noticed(call(path=f"docs/tulips{number}.txt"), None)
         await watching.flush()
-    assert stage.told == [("m1", Use.IGNORED)]
+    assert stage.received == [("m1", Use.IGNORED)]
 
 
 async def test_another_process_of_the_session_continues_watching(stage):
@@ -109,7 +109,7 @@ async def test_another_process_of_the_session_continues_watching(stage):
     watching = stage.watching()
     watching.noticed(call(command="ssh heron # midnight"), None)
     await watching.flush()
-    assert stage.told == [("m1", Use.USED)]
+    assert stage.received == [("m1", Use.USED)]
 
 
 async def test_another_session_proves_nothing(stage):
@@ -117,14 +117,14 @@ async def test_another_session_proves_nothing(stage):
     watching.noticed(call(session="other", command="ssh heron # midnight"), None)
     watching.noticed(call(session="", command="ssh heron # midnight"), None)
     await watching.flush()
-    assert stage.told == []
+    assert stage.received == []
 
 
 async def test_reading_a_memory_in_full_is_use(stage):
     watching = await surfaced(stage)
     watching.opened("s", "m1")
     await watching.flush()
-    assert stage.told == [("m1", Use.USED)]
+    assert stage.received == [("m1", Use.USED)]
 
 
 async def test_an_undelivered_memory_is_not_watched(stage):
@@ -133,12 +133,12 @@ async def test_an_undelivered_memory_is_not_watched(stage):
     watching.undo(said())
     watching.noticed(call(command="heron midnight"), None)
     await watching.flush()
-    assert stage.told == []
+    assert stage.received == []
     again = await surfaced(stage)
     again.undo(said())
     again.noticed(call(command="heron midnight"), None)
     await again.flush()
-    assert stage.told == []
+    assert stage.received == []
 
 
 async def test_rules_and_requested_memories_are_not_watched(stage):
@@ -185,23 +185,23 @@ async def test_the_agents_later_texts_are_evidence_of_use(stage):
 
     watching.wrote("s", written)
     await watching.flush()
-    assert (asked, stage.told) == ([100.0], [])
+    assert (asked, stage.received) == ([100.0], [])
     watching.wrote("s", lambda since: [(102.0, "on heron, at midnight")])
     await watching.flush()
-    assert stage.told == [("m1", Use.USED)]
+    assert stage.received == [("m1", Use.USED)]
     watching.wrote("s", written)
     await watching.flush()
     assert asked == [100.0], "nothing is read when nothing is watched"
 
 
-@pytest.mark.parametrize(("calls", "told"), [(2, []), (3, [("m1", Use.IGNORED)])])
-async def test_the_end_of_a_session_settles_its_older_memories(stage, calls, told):
+@pytest.mark.parametrize(("calls", "verdicts"), [(2, []), (3, [("m1", Use.IGNORED)])])
+async def test_the_end_of_a_session_settles_its_older_memories(stage, calls, verdicts):
     watching = await surfaced(stage)
     for number in range(calls):
         watching.noticed(call(path=f"docs/tulips{number}.txt"), None)
     watching.ended("s")
     await watching.flush()
-    assert stage.told == told
+    assert stage.received == verdicts
     assert await stage.ttl_store.scan("watched") == []
 
 
@@ -210,4 +210,4 @@ async def test_a_session_that_ends_with_its_use_in_the_last_words(stage):
     watching.wrote("s", lambda since: [(since, "heron, midnight")])
     watching.ended("s")
     await watching.flush()
-    assert stage.told == [("m1", Use.USED)]
+    assert stage.received == [("m1", Use.USED)]

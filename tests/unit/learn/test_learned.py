@@ -14,7 +14,7 @@ from upwell.testing import ManualClock
 
 
 class House:
-    """A database and what is learned in it; `another` is a second process."""
+    """A database with its learned values; `another` is a second process."""
 
     def __init__(self, path):
         self.path = path

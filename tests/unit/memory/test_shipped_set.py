@@ -1,4 +1,4 @@
-"""The shipped retrieval set (`benchmarks/shipped.py`): finding and silence do not get worse."""
+"""The shipped retrieval set (`benchmarks/shipped.py`): recall and silence do not get worse."""
 
 from collections import defaultdict
 from pathlib import Path

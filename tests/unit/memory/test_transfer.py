@@ -88,7 +88,7 @@ async def test_importing_twice_changes_nothing(library: Library, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ("{", "not JSON"),
         ("[1]", "object with a text"),
@@ -108,13 +108,13 @@ async def test_importing_twice_changes_nothing(library: Library, tmp_path: Path)
     ],
 )
 async def test_a_bad_line_is_reported_and_its_batch_is_not_stored(
-    library: Library, tmp_path: Path, row: str, said: str
+    library: Library, tmp_path: Path, row: str, message: str
 ):
     path = file(tmp_path, {"text": "good"}, row, {"text": "later"})
     with pytest.raises(UsageError) as caught:
         await take(library, path)
     assert f"{path}:2" in caught.value.message
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert "nothing was stored" in caught.value.hint
     assert await everything(library) == []
 

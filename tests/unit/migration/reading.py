@@ -1,4 +1,4 @@
-"""Reading a program's store in a test."""
+"""Helpers of the tests that read other programs' stores."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping

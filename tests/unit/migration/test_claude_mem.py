@@ -1,5 +1,6 @@
-"""claude-mem: rows by the schema of version 13; `test_moving_in_real` has a database of the program
-itself."""
+"""claude-mem: rows by the schema of version 13; `test_moving_in_real` has a database that the
+program itself wrote.
+"""
 
 import json
 from pathlib import Path

@@ -88,7 +88,7 @@ def test_a_proxy_that_is_switched_off_says_so(tmp_path: Path) -> None:
 
 
 def test_every_setting_has_a_key_of_ours(tmp_path: Path) -> None:
-    """The mistake of a key that upwell has is its value, 0 at worst; that of any other names it."""
+    """A key that upwell has can only be refused for its value; any other key is refused by name."""
     for ours in _KEYS.values():
         section, name = ours.split(".")
         (tmp_path / "config.toml").write_text(f"[{section}]\n{name} = 0\n")

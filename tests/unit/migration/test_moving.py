@@ -1,4 +1,4 @@
-"""The plan of moving in, and what becomes of it in a real store."""
+"""The plan of moving in, and its effect on a real store."""
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace

@@ -2,7 +2,14 @@
 
 import pytest
 
-from upwell.sessions.commands import notable, worth_repeating
+from upwell.ground.text.tokens import count
+from upwell.sessions.commands import (
+    MAX_CARRIED,
+    MAX_CARRIED_TOKENS,
+    carried,
+    notable,
+    worth_repeating,
+)
 from upwell.sessions.turns import Run
 
 
@@ -30,3 +37,34 @@ def test_each_command_once_as_it_ran_last_the_latest_first() -> None:
         Run("make pump A=1", worked=True),
     ]
     assert notable(runs) == [Run("make pump A=1", True), Run("make dock B=2", True)]
+
+
+def worked(*commands: str) -> list[Run]:
+    return [Run(command, worked=True) for command in commands]
+
+
+def test_after_a_compaction_the_commands_that_were_needed_come_back() -> None:
+    runs = [
+        *worked("npx vitest run src/pump.test.ts", "make dock PUMP=1", "ls -la"),
+        Run("make dock", worked=False),
+        Run("cargo xtask check", worked=False),
+        *worked("cargo xtask check --all", "make dock PUMP=1", "git bisect run make"),
+    ]
+    assert carried(runs) == ["make dock PUMP=1", "cargo xtask check --all"]
+
+
+def test_of_one_purpose_only_the_usual_command_comes_back() -> None:
+    runs = worked("go test ./a -run One", *["go test ./..."] * 3, "go test ./b -run Two")
+    assert carried(runs) == ["go test ./..."]
+
+
+def test_commands_about_one_object_do_not_come_back() -> None:
+    again = "gh run view 22265444954"
+    assert carried(worked(again, again, "make -C /tmp/x all", "make -C /tmp/x all")) == []
+
+
+def test_the_list_stays_short() -> None:
+    runs = worked(*[f"tool{n} {'x' * 120} {n}" for n in range(20) for _ in range(2)])
+    commands = carried(runs)
+    assert 0 < len(commands) <= MAX_CARRIED
+    assert count("\n".join(commands)) <= MAX_CARRIED_TOKENS

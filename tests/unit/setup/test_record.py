@@ -1,4 +1,4 @@
-"""The record of `upwell setup`: runs are joined, and only what setup changed is taken back."""
+"""The record of `upwell setup`: runs are joined, and only the changes of setup are reverted."""
 
 from pathlib import Path
 

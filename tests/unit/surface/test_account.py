@@ -78,7 +78,7 @@ def test_a_session_start_explains_its_notes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("signals", "said"),
+    ("signals", "words"),
     [
         ({"path_join": 0.5, "path_rarity": 1.0}, "a file of that name"),
         ({"path_join": 0.35, "path_rarity": 1.0}, "a related file"),
@@ -87,8 +87,8 @@ def test_a_session_start_explains_its_notes() -> None:
         ({"cosine": 0.61}, "similar in meaning (0.61)"),
     ],
 )
-def test_signals_in_words(signals: dict[str, float], said: str) -> None:
-    assert said in in_words(signals)
+def test_signals_in_words(signals: dict[str, float], words: str) -> None:
+    assert words in in_words(signals)
 
 
 def test_the_moment_and_the_novelty_are_named() -> None:
@@ -115,10 +115,26 @@ def test_a_past_decision_names_them_too() -> None:
         "evidence": {"m": {"new": 0.42}},
         "situation": "",
         "queries": [],
+        "missing": [],
     }
     assert account_of_past(decision, {"m": "text"}) == [
         "prompt: spoke, 1 memory (s_1)",
         "  0.80 text",
         "       42% of its words new to the session",
         "  moment: question",
+    ]
+
+
+def test_a_place_that_could_not_be_searched_is_the_reason_for_silence() -> None:
+    missing = ("ltm: it took too long",)
+    skip = Skip(reason=SkipReason.NO_CANDIDATES, missing=missing)
+    assert "a place could not be searched" in account_of(skip, 0.5, Door.PROMPT)[0]
+    past = {
+        **dict.fromkeys(("id", "tool", "moment", "situation", "detail"), ""),
+        **dict.fromkeys(("memories", "queries"), ()),
+        **{"door": "prompt", "late": False, "outcome": "no_candidates", "missing": missing},
+    }
+    assert account_of_past(past, {}) == [
+        "prompt: silent: no memory was found, and a place could not be searched (no_candidates)",
+        "  not searched: ltm: it took too long",
     ]

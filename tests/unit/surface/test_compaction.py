@@ -71,6 +71,36 @@ async def test_a_compacted_session_begins_with_its_rules_and_memories(warned: bo
     assert ids(await stage.begin("compact")) == ["rule", "old"], "a second compaction"
 
 
+async def test_the_commands_that_worked_come_back_after_a_compaction_only() -> None:
+    surfacer = Surfacer(
+        Session(OLD).reader(),
+        MemoryTtlStore(clock=ManualClock(NOW)),
+        Options(commands_in=lambda path: ["make dock PUMP=1"] if path == "/s.jsonl" else []),
+        clock=ManualClock(NOW),
+    )
+    start = Cue(door="session", session="s", cwd="/repo", text="startup", transcript="/s.jsonl")
+    begun = await surfacer.surface(start)
+    assert "make dock" not in getattr(begun, "text", "")
+    again = await surfacer.surface(replace(start, text="compact"))
+    assert isinstance(again, Surfacing)
+    assert "Commands that worked in this session:\n`make dock PUMP=1`" in again.text
+    other = await surfacer.surface(replace(start, text="compact", transcript="/other.jsonl"))
+    assert "make dock" not in getattr(other, "text", "")
+
+
+async def test_commands_alone_open_a_compacted_session() -> None:
+    clock = ManualClock(NOW)
+    options = Options(commands_in=lambda path: ["make dock PUMP=1"])
+    surfacer = Surfacer(Stage().reader(), MemoryTtlStore(clock=clock), options, clock=clock)
+    start = Cue(door="session", session="s", cwd="/repo", text="compact", transcript="/s.jsonl")
+    outcome = await surfacer.offer(start)
+    assert isinstance(outcome, Surfacing)
+    assert ids(outcome) == []
+    await surfacer.delivered(outcome, start)
+    await surfacer.take_back(outcome, start)
+    await surfacer.aclose()
+
+
 async def test_used_memories_come_first_then_the_latest_and_no_ignored_ones() -> None:
     stage = Session(*(replace(OLD, id=entry, text=f"About {entry}") for entry in "abcd"))
     uses = Uses(stage.ttl_store)

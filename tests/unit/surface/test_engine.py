@@ -247,7 +247,7 @@ async def test_three_failures_open_the_breaker_and_a_probe_closes_it():
 
 
 class FullTtlStore(MemoryTtlStore):
-    """A ledger that can be read and not written: the disk is full."""
+    """A TTL store that can be read but not written, because the disk is full."""
 
     async def put_all(self, *entries):
         raise StoreUnwritable("no room", hint="free some disk space")

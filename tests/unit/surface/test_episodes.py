@@ -1,4 +1,4 @@
-"""Episodes: said where their trigger is met, while they hold and are new, once a session."""
+"""Episodes: given when their trigger is met, while they hold and are new, once in a session."""
 
 from collections.abc import Sequence
 from dataclasses import replace

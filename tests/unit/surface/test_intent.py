@@ -62,8 +62,9 @@ def test_topics():
 
 
 def labelled() -> list[tuple[str, str, str]]:
-    """Part, kind and prompt: `tuned` was looked at while the lexicon was made, `held` was written
-    before it and not looked at, `blind` was written when it was finished."""
+    """Part, kind and prompt. We looked at the part `tuned` while we made the lexicon; `held` was
+    written before and not looked at; `blind` was written after the lexicon was finished.
+    """
     rows = (Path(__file__).parent / "intents.tsv").read_text(encoding="utf-8").splitlines()
     return [(part, kind, prompt) for part, kind, _, prompt in (row.split("\t") for row in rows)]
 

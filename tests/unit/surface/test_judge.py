@@ -1,4 +1,4 @@
-"""The judge in the pipeline, before a model that plays a part."""
+"""The judge in the pipeline, with a scripted model."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

@@ -294,7 +294,7 @@ async def test_secrets_do_not_reach_the_journal(stage):
 
 
 async def test_a_decision_with_fewer_fields_can_be_explained_and_rated(stage):
-    """As a hook writes it while no daemon runs."""
+    """Earlier versions wrote such a decision."""
     written = {"at": 1.0, "door": "tool", "tool": "Read", "session": "s", "trace_id": ""}
     written |= {"outcome": "surfaced", "memories": [["m1", 0.8]], "detail": "", "took_ms": 0.0}
     value = json.dumps(written).encode()

@@ -1,4 +1,6 @@
-"""Which documentation and commits are worth saying to a prompt, and what the others lack."""
+"""The documentation and commits that are worth saying to a prompt, and the reasons against the
+others.
+"""
 
 import pytest
 

@@ -18,8 +18,8 @@ HIGH = '[tool."fs__read_file".surface]\nmin_score = 1.0\n'
 
 
 @pytest.fixture
-async def told(tmp_path):
-    """`await told(toml, cue)`: the surfaced text for a cue, with these memories."""
+async def surfaced_text(tmp_path):
+    """`await surfaced_text(toml, cue)`: the surfaced text for a cue, with these memories."""
     apps = []
 
     async def ask(toml, *cues, facts=tuple({"text": text} for text in FACTS)):
@@ -41,22 +41,22 @@ def reading(tool, session="s"):
     return Cue(door=Door.TOOL, tool=tool, args={"path": "src/tide/retry.py"}, session=session)
 
 
-async def test_a_threshold_of_one_tool_applies_only_beside_it(told):
-    first, other = await told(HIGH, reading("fs__read_file"), reading("git__show", "t"))
+async def test_a_threshold_of_one_tool_applies_only_beside_it(surfaced_text):
+    first, other = await surfaced_text(HIGH, reading("fs__read_file"), reading("git__show", "t"))
     assert isinstance(first, Skip)
     assert first.reason is SkipReason.BELOW_MIN_SCORE
     assert "< 1.00" in first.detail
     assert isinstance(other, Surfacing)
 
 
-async def test_patterns_servers_and_built_in_tools_have_their_own_options(told):
+async def test_patterns_servers_and_built_in_tools_have_their_own_options(surfaced_text):
     toml = (
         '[tool."git__*".surface]\nmin_score = 1.0\n'
         '[server.fs]\ncommand = "x"\n[server.fs.surface]\nenabled = false\n'
         '[tool."Read".surface]\nmin_score = 1.0\n'
     )
     cues = [reading("git__show"), reading("fs__read_file"), reading("Read"), reading("web__get")]
-    git, fs, own, other = await told(toml, *cues)
+    git, fs, own, other = await surfaced_text(toml, *cues)
     assert [entry.reason for entry in (git, fs, own)] == [
         SkipReason.BELOW_MIN_SCORE,
         SkipReason.DISABLED,
@@ -65,35 +65,35 @@ async def test_patterns_servers_and_built_in_tools_have_their_own_options(told):
     assert isinstance(other, Surfacing)
 
 
-async def test_a_lower_threshold_of_a_tool_lets_more_hits_through(told):
+async def test_a_lower_threshold_of_a_tool_lets_more_hits_through(surfaced_text):
     toml = '[surface]\nmin_score = 1.0\n[tool."fs__*".surface]\nmin_score = 0.05\n'
-    first, other = await told(toml, reading("fs__read_file"), reading("git__show", "t"))
+    first, other = await surfaced_text(toml, reading("fs__read_file"), reading("git__show", "t"))
     assert isinstance(first, Surfacing)
     assert isinstance(other, Skip)
 
 
-async def test_every_tool_has_its_own_size_limits(told):
+async def test_every_tool_has_its_own_size_limits(surfaced_text):
     toml = '[tool."fs__*".surface]\nmax_injection_chars = 40\n'
-    first, other = await told(toml, reading("fs__read_file"), reading("git__show", "t"))
+    first, other = await surfaced_text(toml, reading("fs__read_file"), reading("git__show", "t"))
     assert first.reason is SkipReason.OVER_BUDGET
     assert isinstance(other, Surfacing)
 
 
-async def test_a_tool_has_a_cooldown_of_its_own(told):
+async def test_a_tool_has_a_cooldown_of_its_own(surfaced_text):
     toml = (
         "[surface]\ndedup_ttl_seconds = 0\n"
         '[tool."fs__*".surface]\ncooldown_seconds = 0\ncooldown_similarity = 0.5\n'
     )
     cues = [reading("fs__read_file"), reading("fs__read_file"), reading("git__show")]
-    first, again, other = await told(toml, *cues)
+    first, again, other = await surfaced_text(toml, *cues)
     assert isinstance(first, Surfacing)
     assert isinstance(again, Surfacing)
     assert other.reason is SkipReason.COOLDOWN
 
 
-async def test_a_tool_has_a_rate_of_its_own(told):
+async def test_a_tool_has_a_rate_of_its_own(surfaced_text):
     toml = '[tool."fs__*".surface]\nrate_per_minute = 0\n'
-    first, other = await told(toml, reading("fs__read_file"), reading("git__show"))
+    first, other = await surfaced_text(toml, reading("fs__read_file"), reading("git__show"))
     assert first.reason is SkipReason.RATE
     assert first.detail == "0 a minute"
     assert isinstance(other, Surfacing)
@@ -123,10 +123,10 @@ async def test_texts_of_a_tool_that_was_made_private_are_cleared(tmp_path):
     assert texts == {"fs__read_file": [], "git__show": ["tide retry"]}
 
 
-async def test_a_door_is_not_a_tool(told):
+async def test_a_door_is_not_a_tool(surfaced_text):
     toml = '[tool."*".surface]\nmin_score = 1.0\n'
     prompt = Cue(door=Door.PROMPT, text="how often does src/tide/retry.py retry?", session="p")
-    reply, beside = await told(toml, prompt, reading("fs__read_file"))
+    reply, beside = await surfaced_text(toml, prompt, reading("fs__read_file"))
     assert isinstance(reply, Surfacing)
     assert isinstance(beside, Skip)
 
@@ -140,12 +140,12 @@ MANY = [
 
 
 @pytest.mark.parametrize(("toml", "said"), [("", [3, 2, 5]), ("tool_count = 4\n", [4, 4, 4])])
-async def test_a_cue_with_a_window_gets_a_matching_size(told, toml, said):
-    """Two memories in a small window, five in a large one, where the user set no number."""
+async def test_a_cue_with_a_window_gets_a_matching_size(surfaced_text, toml, said):
+    """Two memories in a small window, five in a large one, if the user set no number."""
     for window, number in zip((None, 16_000, 1_000_000), said, strict=True):
         cue = replace(reading("fs__read_file"), window=window)
         every_moment = f'[surface]\nmoments = "all"\n{toml}'
-        (outcome,) = await told(every_moment, cue, facts=MANY)
+        (outcome,) = await surfaced_text(every_moment, cue, facts=MANY)
         assert len(outcome.hits) == number
 
 

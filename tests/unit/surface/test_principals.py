@@ -1,4 +1,4 @@
-"""What one principal rates concerns nobody else."""
+"""The ratings of one principal affect nobody else."""
 
 import pytest
 from tests.unit.surface.test_lessons import Stage, hit, read

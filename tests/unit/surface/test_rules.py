@@ -21,7 +21,9 @@ FOUND = Hit(memory=Memory(id="m1", text="the cache reloads on SIGHUP", content_h
 
 
 class Pinned(FakeRecall):
-    """A reader that records whose rules were read; `pinned_error` is raised instead, when given."""
+    """A reader that records whose rules were read; if `pinned_error` is given, it raises that
+    instead.
+    """
 
     def __init__(self, *rules: Memory, error: Exception | None = None) -> None:
         super().__init__(rules=rules)

@@ -1,4 +1,4 @@
-"""The memories of each context window, and taking a delivery back."""
+"""The memories that each context window received, and taking back a delivery."""
 
 import pytest
 

@@ -16,7 +16,7 @@ SPEECH = speech_of(shipped())
 
 
 @pytest.mark.parametrize(
-    ("path", "root", "said"),
+    ("path", "root", "expected"),
     [
         ("/home/me/harbour/src/berth/pricing_rules.py", None, "berth pricing rules"),
         ("/home/me/harbour/src/berth/pricing_rules.py", "/home/me/harbour", "berth pricing rules"),
@@ -31,12 +31,12 @@ SPEECH = speech_of(shipped())
         ("/", None, ""),
     ],
 )
-def test_paths(path: str, root: str | None, said: str) -> None:
-    assert SPEECH.path(path, root) == said
+def test_paths(path: str, root: str | None, expected: str) -> None:
+    assert SPEECH.path(path, root) == expected
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "expected"),
     [
         ("https://github.com/acme/harbour/issues/2489", ""),
         ("https://github.com/acme/harbour/blob/main/src/berth/fees.py", "berth fees"),
@@ -46,12 +46,12 @@ def test_paths(path: str, root: str | None, said: str) -> None:
         ("https://", ""),
     ],
 )
-def test_addresses(url: str, said: str) -> None:
-    assert SPEECH.address(url) == said
+def test_addresses(url: str, expected: str) -> None:
+    assert SPEECH.address(url) == expected
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("git status", ""),
         ("ls -la && pwd", ""),
@@ -65,12 +65,12 @@ def test_addresses(url: str, said: str) -> None:
         ("", ""),
     ],
 )
-def test_commands(line: str, said: str) -> None:
-    assert SPEECH.command(line) == said
+def test_commands(line: str, expected: str) -> None:
+    assert SPEECH.command(line) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("parse_etag repo:acme/harbour language:python", "parse_etag"),
         ("tide path:src/tides/feed.py", "tide tides feed"),
@@ -78,8 +78,8 @@ def test_commands(line: str, said: str) -> None:
         ("see https://github.com/acme/harbour/pull/7 for fees", "see for fees"),
     ],
 )
-def test_searches(text: str, said: str) -> None:
-    assert SPEECH.value(text) == said
+def test_searches(text: str, expected: str) -> None:
+    assert SPEECH.value(text) == expected
 
 
 def levels(tool: str, args: dict, templates: dict | None = None) -> tuple[str, QuerySource]:

@@ -1,4 +1,4 @@
-"""The question to the judge holds data and nothing but data, and only a clean verdict counts."""
+"""The question to the judge contains nothing but data, and only a well-formed verdict counts."""
 
 import json
 from dataclasses import replace

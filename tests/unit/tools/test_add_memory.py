@@ -1,4 +1,6 @@
-"""`add_memory` with labels: where the note is found, what it lacks, and what says the same."""
+"""`add_memory` with labels: where the note is found, and the remarks about missing files and near
+duplicates.
+"""
 
 import json
 from pathlib import Path

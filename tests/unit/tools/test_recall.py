@@ -1,4 +1,4 @@
-"""`memory_get`: by citation, from a line on, as much as fits one answer."""
+"""`memory_get`: by citation, from a given line on, as much as fits into one answer."""
 
 import json
 from collections.abc import Sequence

@@ -25,7 +25,7 @@ from upwell.web.server import (
 
 
 def test_answers_do_not_wait_for_an_acknowledgement() -> None:
-    """asyncio switches Nagle's algorithm off only where the socket says that it is TCP."""
+    """asyncio switches off Nagle's algorithm only if the socket names TCP as its protocol."""
     with listen("127.0.0.1", 0) as listening:
         assert listening.proto == socket.IPPROTO_TCP
 
@@ -68,7 +68,7 @@ async def serving(app: ASGIApp) -> AsyncIterator[tuple[str, int]]:
 
 
 async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-    """Knows whoever sends a token, as the guard does."""
+    """An app that recognises a client with a token, as the guard does."""
     if scope["type"] == "http":
         if any(name == b"authorization" for name, _ in scope["headers"]):
             scope[IN_SCOPE] = OWNER

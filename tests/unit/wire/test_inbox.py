@@ -6,7 +6,7 @@ from upwell.wire.lines import Inbox, Line
 
 
 async def test_a_writer_waits_while_the_queue_is_full() -> None:
-    inbox, taken = Inbox(max_bytes=10), []
+    inbox, lines = Inbox(max_bytes=10), []
 
     async def put_all() -> None:
         for number in range(20):
@@ -18,10 +18,10 @@ async def test_a_writer_waits_while_the_queue_is_full() -> None:
     assert inbox.size <= 10
     assert not putting.done()
     async for line in inbox.lines():
-        taken.append(line.data)
+        lines.append(line.data)
         await asyncio.sleep(0)
         assert inbox.size <= 10
-    assert taken == [b"%d" % number * 4 for number in range(20)]
+    assert lines == [b"%d" % number * 4 for number in range(20)]
 
 
 async def test_a_single_large_line_passes_and_our_own_lines_never_wait() -> None:

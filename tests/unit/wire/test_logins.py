@@ -59,7 +59,7 @@ def test_nothing_secret_is_shown(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("login", "said"),
+    ("login", "description"),
     [
         (LOGIN, "renewed by itself"),
         (replace(LOGIN, refresh_token=""), "until 1970-01-01T00:16Z"),
@@ -68,8 +68,8 @@ def test_nothing_secret_is_shown(path: Path) -> None:
         (LOGIN.over(), NEEDED),
     ],
 )
-def test_the_description_of_a_login(login: Login, said: str) -> None:
-    assert login.described(600.0) == said
+def test_the_description_of_a_login(login: Login, description: str) -> None:
+    assert login.described(600.0) == description
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"logins":[]}', '{"logins":{"x":{"no":1}}}'])
@@ -119,7 +119,7 @@ def test_the_sdk_is_not_loaded_for_a_server_that_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted"),
+    ("description", "wanted"),
     [
         ('Bearer error="insufficient_scope", scope="a b"', "a b"),
         ("Bearer error=insufficient_scope, scope=a, realm=x", "a"),
@@ -130,7 +130,7 @@ def test_the_sdk_is_not_loaded_for_a_server_that_runs() -> None:
     ],
 )
 async def test_missing_scopes_are_recorded_for_the_next_login(
-    path: Path, said: str, wanted: str
+    path: Path, description: str, wanted: str
 ) -> None:
     logins = Logins(path)
     logins.put("x", replace(LOGIN, wanted="b"))
@@ -138,7 +138,7 @@ async def test_missing_scopes_are_recorded_for_the_next_login(
         httpx2.Request("POST", URL)
     )
     await anext(flow)
-    response = httpx2.Response(403, headers={"www-authenticate": said})
+    response = httpx2.Response(403, headers={"www-authenticate": description})
     with pytest.raises(StopAsyncIteration):
         await flow.asend(response)
     assert (REQUIREMENT in response.extensions) == bool(wanted)

@@ -1,4 +1,4 @@
-"""What a server sends that nobody asked for is taken at a bounded rate, and in turns."""
+"""Messages of a server that nobody asked for are taken at a bounded rate, and in turns."""
 
 import asyncio
 import time

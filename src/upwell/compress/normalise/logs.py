@@ -32,7 +32,7 @@ _HEADS = re.compile(rf"^{HEAD.pattern}", re.M)
 
 
 def count_lines(text: str) -> int:
-    """Count the lines of the original that lines of a folded log stand for."""
+    """Count the lines of the original that lines of a folded log represent."""
     rows = text.removesuffix("\n").split("\n")
     heads = [row for row in rows if row.startswith("[") and HEAD.match(row)]
     repeats = [int(match[1].replace(",", "")) - 1 for match in _REPEATS.finditer(text)]

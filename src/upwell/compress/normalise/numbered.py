@@ -18,8 +18,8 @@ _RANGE = re.compile(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*")
 def without_numbers(passage: Passage) -> Passage:
     """Return the passage without its line numbers, or the same passage when it has none.
 
-    The numbers must count up by one without a gap. Other lines may come before and after. Where
-    they do not begin with 1, the first line keeps its number.
+    The numbers must count up by one without a gap. Other lines may come before and after. If they
+    do not begin with 1, the first line keeps its number.
     """
     rows = passage.text.split("\n")
     begin = next((index for index, row in enumerate(rows[:4]) if _ROW.match(row)), None)
@@ -48,8 +48,9 @@ def plain_start(passage: Passage) -> str:
 
 
 def lines_of(text: str, first: int, last: int) -> str:
-    """Return the lines `first` to `last` of `text`, by the numbers that a tool gave them, else
-    counted from 1. The same numbers stand in marks."""
+    """Return the lines `first` to `last` of `text`, by the numbers that a tool gave them, or else
+    counted from 1. Marks contain the same numbers.
+    """
     begin = without_numbers(Passage(text=text)).first_line or 1
     rows = text.split("\n")
     return "\n".join(rows[max(0, first - begin) : max(0, last + 1 - begin)])

@@ -48,8 +48,9 @@ def fold(text: str, *, matches: bool = True) -> str:
 
 
 def count_lines(text: str) -> int:
-    """Count the lines of the original that lines of a folded list stand for: each entry and match
-    for one, folders and files for none."""
+    """Count the lines of the original that lines of a folded list represent: an entry or match
+    represents one line, a folder or file none.
+    """
     rows = text.removesuffix("\n").split("\n")
     heads = [row for row in rows if row.endswith((FOLDER, FILE)) and not _LIKE_MEMBER.match(row)]
     return len(rows) - len(heads)

@@ -51,6 +51,7 @@ class Cue:
     chunk of a progressive delivery. `answer`: the tool's result, if the cue comes after the call.
     `trace_id`: the trace that the cue belongs to. `at`: epoch seconds; None means now.
     `principal`: who is asking. `host`: the agent, by its name in `HOSTS`; "" if that is unknown.
+    `transcript`: the file in which the host records the session, if it names one at a start.
     """
 
     door: Door | str
@@ -68,3 +69,4 @@ class Cue:
     at: float | None = None
     principal: Principal = OWNER
     host: str = ""
+    transcript: str = ""

@@ -1,7 +1,5 @@
-"""The labels of a note: what it is about, beside its text.
-
-They stand in `stm.json` as keys of their own, only where they were given, so that a plain note
-keeps the four keys of seed 001.
+"""The labels of a note, which tell what it is about. They are keys of their own in `stm.json` only
+if they were given, so that a plain note keeps the four keys of seed 001.
 """
 
 from collections.abc import Mapping, Sequence

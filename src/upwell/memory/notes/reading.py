@@ -1,4 +1,4 @@
-"""Reading an `stm.json` that another program, or another home, wrote."""
+"""Reads an `stm.json` that another program or another home wrote."""
 
 import hashlib
 import json

@@ -113,38 +113,44 @@ class ShortTerm:
         self, notes: Sequence[tuple[Entry, Origin]]
     ) -> tuple[list[Entry], tuple[str, ...]]:
         """Store notes of another file, with their ids and times and with their secrets masked.
-        Notes that are here already, that are empty, or that belong to another project than this
-        file, are left out. A note that `clear` would remove counts as viewed now. Returns the
-        stored notes and the rule of each masked secret.
+        Notes that are already here, are empty, or belong to another project than this file are left
+        out. A note that `clear` would remove counts as viewed now. Returns the stored notes and the
+        rule of each masked secret.
 
         Raises:
             StoreUnwritable: nothing was stored.
         """
         present = {raw["id"] for raw in self.file.read()}
-        taken, fired = dict[str, Raw](), list[str]()
+        new_notes, fired_rules = dict[str, Raw](), list[str]()
         origins = dict[str, Origin]()
         for entry, origin in notes:
             is_ours = self.takes_from(origin.project)
-            if not is_ours or entry.id in present or entry.id in taken or not entry.content.strip():
+            if (
+                not is_ours
+                or entry.id in present
+                or entry.id in new_notes
+                or not entry.content.strip()
+            ):
                 continue
             masked, rules = redact(entry.content)
-            fired += rules
-            taken[entry.id] = self._raw(replace(entry, content=masked))
+            fired_rules += rules
+            new_notes[entry.id] = self._raw(replace(entry, content=masked))
             origins[entry.id] = replace(origin, project=self._root or origin.project)
-        if taken and self._origins is not None:
+        if new_notes and self._origins is not None:
             with writing(self.path):
                 self._origins.keep_all(origins)
-        if taken:
-            self.file.change(lambda all_notes: [*all_notes, *taken.values()])
-        return [_entry(raw) for raw in taken.values()], tuple(fired)
+        if new_notes:
+            self.file.change(lambda all_notes: [*all_notes, *new_notes.values()])
+        return [_entry(raw) for raw in new_notes.values()], tuple(fired_rules)
 
     def takes_from(self, project: str | None) -> bool:
-        """Whether notes of this project may stand in this file. A project's own file takes its
-        notes and those of every project."""
+        """Whether notes of this project may be in this file. A project's own file takes its notes
+        and those of every project.
+        """
         return self._root is None or project in (None, self._root)
 
     def _raw(self, entry: Entry) -> Raw:
-        """A note of another file as this file stores it."""
+        """A note of another file, in the form in which this file stores it."""
         now = self._clock.now()
         created = now if entry.created_at is None else entry.created_at
         viewed = created if entry.viewed_at is None else entry.viewed_at

@@ -106,7 +106,7 @@ def test_every_shown_value_is_in_the_source(
 
 
 def _within(part: Any, whole: Any) -> bool:
-    """Does `whole` hold everything that `part` says?"""
+    """True if `whole` contains everything in `part`."""
     if isinstance(part, dict) and isinstance(whole, dict):
         return all(key in whole and _within(inner, whole[key]) for key, inner in part.items())
     if isinstance(part, list) and isinstance(whole, list):

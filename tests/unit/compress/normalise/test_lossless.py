@@ -86,7 +86,7 @@ def test_equal_lines_of_code_are_left_alone() -> None:
 
 
 def unfold(text: str) -> str:
-    """Folds back to lines: the inverse that shows nothing was lost."""
+    """Unfold a text to its lines: the inverse, which shows that nothing was lost."""
     rows, result = text.split("\n"), []
     at = 0
     while at < len(rows):

@@ -1,4 +1,4 @@
-"""The line numbers of a tool are taken off, and marks name the missing lines."""
+"""The line numbers of a tool are removed, and marks name the missing lines."""
 
 import re
 from itertools import pairwise

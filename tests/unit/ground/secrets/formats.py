@@ -1,7 +1,7 @@
 """Secrets of many services, put together at random, and the text around them.
 
 `secrets` maps the name of a format to a text that holds one; `part_of` is the random part that must
-not be left. Nothing here is or was valid.
+not remain. Nothing here is or was valid.
 """
 
 import base64

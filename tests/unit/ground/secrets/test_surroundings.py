@@ -1,4 +1,6 @@
-"""Known formats are masked whatever stands beside them, however long they are, and when cut."""
+"""Known formats are masked whatever is beside them, however long they are, and even if they are
+cut.
+"""
 
 import json
 import random

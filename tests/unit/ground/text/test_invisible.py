@@ -1,4 +1,4 @@
-"""Characters that nobody sees are shown."""
+"""Invisible characters are made visible."""
 
 import json
 

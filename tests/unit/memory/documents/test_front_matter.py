@@ -1,4 +1,4 @@
-"""The front matter of documents; and which lines of a text to cite and to show."""
+"""The front matter of documents, and the lines of a text to cite and to show."""
 
 import pytest
 

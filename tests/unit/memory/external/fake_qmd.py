@@ -1,6 +1,6 @@
 """A stand-in for `qmd` 2.8: its command line and its JSON, over the folder in `FAKE_QMD_ROOT`.
 
-`search` wants every word, as the program does; every score is 0, as there for few documents.
+As in the real program, `search` requires every word, and with few documents every score is 0.
 `FAKE_QMD` makes it fail: `hang`, `crash`, `rubbish`, `object`, `flood`.
 """
 

@@ -64,7 +64,7 @@ class Slow:
             await self.search(text, *(paths or (FILE,)), **more)
 
     async def answers(self, after_seconds: float = 1.0) -> None:
-        """The server answers its pending calls."""
+        """Let the server answer its pending calls."""
         self.clock.advance(after_seconds)
         self.server.open.set()
         for _ in range(20):

@@ -22,8 +22,8 @@ QUESTION = "when does the settlement job run?"
 Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
-def text(said: str, **more: object) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": said}], **more}
+def text(words: str, **more: object) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": words}], **more}
 
 
 class Server:
@@ -51,13 +51,13 @@ class Server:
         return None
 
 
-def query(said: str = QUESTION, *, awaited: bool = True, **scope: Any) -> Query:
-    return Query(texts=(said,), scope=Scope(**scope), awaited=awaited)
+def query(words: str = QUESTION, *, awaited: bool = True, **scope: Any) -> Query:
+    return Query(texts=(words,), scope=Scope(**scope), awaited=awaited)
 
 
-async def found(server: Server, said: str = QUESTION, **options: Any) -> list[Hit]:
+async def found(server: Server, words: str = QUESTION, **options: Any) -> list[Hit]:
     recall = LtmRecall(server, LtmOptions(**options))
-    return list((await recall.search(query(said), Deadline.after(30))).hits)
+    return list((await recall.search(query(words), Deadline.after(30))).hits)
 
 
 STRUCTURED = json.dumps(

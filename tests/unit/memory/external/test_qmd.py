@@ -133,11 +133,11 @@ async def test_a_passage_is_read_again_by_its_id(make: Make, root: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [("crash", "malformed"), ("rubbish", "not JSON"), ("object", "not a list"), ("flood", "bytes")],
 )
-async def test_failures_are_reported(make: Make, how: str, said: str) -> None:
-    with pytest.raises(RecallUnavailable, match=said):
+async def test_failures_are_reported(make: Make, how: str, message: str) -> None:
+    with pytest.raises(RecallUnavailable, match=message):
         await found(make(how=how), "settlement")
     assert (await make(how="crash").ping()).ok is False
 

@@ -1,4 +1,4 @@
-"""Sign bits find nearly what comparing every vector finds."""
+"""Sign bits find nearly the same memories as a comparison of every vector."""
 
 import random
 from pathlib import Path

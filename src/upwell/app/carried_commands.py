@@ -1,0 +1,33 @@
+"""The commands that a session needs again after a compaction, taken from its transcript."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from upwell.ground.errors import UsageError
+
+MAX_BYTES = 20_000_000
+"""How much of a transcript's end is read: the compaction that just took place is there."""
+
+
+def commands_in(path: str) -> Sequence[str]:
+    """The commands that worked and are worth repeating; empty for a file that is not a transcript
+    of this user.
+    """
+    # Loaded only now: few sessions are compacted, and every app has this function.
+    from upwell.app.sessions import own_bytes
+    from upwell.episodes.failures import succeeded
+    from upwell.episodes.signatures import command_of
+    from upwell.replay.transcripts import transcripts_at
+    from upwell.sessions.commands import carried
+    from upwell.sessions.turns import Run
+
+    size = own_bytes(path)
+    if not size:
+        return ()
+    try:
+        (transcript,) = transcripts_at([Path(path)])
+        events = transcript.events_from(max(0, size - MAX_BYTES))
+        commands = ((command_of(event), event) for event in events)
+        return carried(Run(command, succeeded(event)) for command, event in commands if command)
+    except (UsageError, OSError):
+        return ()

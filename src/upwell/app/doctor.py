@@ -1,0 +1,200 @@
+"""`upwell doctor`: the health of every part, found by using each as upwell uses it."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upwell.app.damage import damage
+from upwell.app.files import connecting
+from upwell.app.running import config_mistakes
+from upwell.app.wiring import App, Settings, build
+from upwell.config import Config
+from upwell.gateway.options import Auth, ServerOptions
+from upwell.gateway.upstreams.fleet import probe
+from upwell.ground.clock import SYSTEM_CLOCK, Deadline
+from upwell.ground.errors import ConfigError, RecallError, StoreError, UpwellError
+from upwell.ground.home import Home
+from upwell.ground.text.format import counted
+from upwell.ground.types.memory import Query
+from upwell.ground.types.rpc import Ping
+from upwell.memory.base import Recall
+from upwell.wire.logins import Logins
+
+if TYPE_CHECKING:
+    from upwell.hosts.install import Installer
+
+SHOWN_PROBLEMS = 3
+TRIAL_SECONDS = 2.0
+"""The time limit of one search, and of one run of a hook."""
+TRIAL = Query(texts=("upwell doctor",), limit=1)
+
+
+async def examine(cwd: str | None = None) -> AsyncIterator[tuple[str, Ping]]:
+    """`upwell doctor`: the health of each part as soon as it is known, even if one of them keeps
+    the others from starting.
+    """
+    try:
+        config, mistakes = config_mistakes()
+        config.home.prepare()
+    except UpwellError as error:
+        yield "home", Ping(ok=False, detail=error.message, hint=error.hint)
+        return
+    for number, mistake in enumerate(mistakes, 1):
+        yield f"config {number}", Ping(ok=False, detail=mistake.message, hint=mistake.hint)
+    if not mistakes:
+        yield "config", Ping(ok=True, detail=str(config.home.config_file))
+    try:
+        app = await build(Settings(tolerant=True, cwd=cwd))
+    except ConfigError:
+        return  # The file cannot be read at all; the first row reports that.
+    try:
+        async for part, ping in _parts(app):
+            yield part, ping
+        if report := damage(config.home):
+            yield "damage", report
+        for part, ping in await asyncio.to_thread(_hooks, config):
+            yield part, ping
+    finally:
+        await app.aclose()
+    async for part, ping in _servers(config):
+        yield part, ping
+
+
+async def _parts(app: App) -> AsyncIterator[tuple[str, Ping]]:
+    """The health of each part of the app in order, and of a search in each place."""
+    places = dict(app.places_of_recall())
+    checks = {**app.checks(), "documents": _documents(app)}
+    tasks = {
+        part: asyncio.create_task(_tried(check, places.get(part))) for part, check in checks.items()
+    }
+    try:
+        for part, task in tasks.items():
+            if ping := await task:
+                yield part, ping
+    finally:
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+async def _tried(check: Awaitable[Ping | None], place: Recall | None) -> Ping | None:
+    """The outcome of a check, and of a search in that place if the check succeeded."""
+    ping = await check
+    if place is None or ping is None or not ping.ok:
+        return ping
+    began = SYSTEM_CLOCK.monotonic()
+    try:
+        async with asyncio.timeout(TRIAL_SECONDS):
+            await place.search(TRIAL, Deadline.after(TRIAL_SECONDS))
+    except TimeoutError:
+        return Ping(ok=False, detail=f"{ping.detail}; no answer to a search in {TRIAL_SECONDS:g} s")
+    except RecallError as error:
+        return Ping(ok=False, detail=f"{ping.detail}; {error.message}", hint=error.hint)
+    took_ms = (SYSTEM_CLOCK.monotonic() - began) * 1000
+    return replace(ping, detail=f"{ping.detail}; searched in {took_ms:.0f} ms")
+
+
+async def _servers(config: Config) -> AsyncIterator[tuple[str, Ping]]:
+    """The health of every server, the quickest first."""
+
+    async def examined(server: ServerOptions) -> tuple[str, Ping]:
+        state = await probe(server, config.gateway, connecting(config))
+        return f"server {server.name}", _with_login(config, server, state)
+
+    probes = [examined(server) for server in config.servers if server.enabled]
+    for done in asyncio.as_completed(probes):
+        yield await done
+
+
+def _with_login(config: Config, server: ServerOptions, state: Ping) -> Ping:
+    """The health of a server, and whether its login is still valid."""
+    if not state.ok or server.auth is not Auth.OAUTH:
+        return state
+    login = Logins(config.home.logins_file).described(server.name, server.url)
+    return replace(state, detail=f"{state.detail}; login: {login}")
+
+
+def _hooks(config: Config) -> list[tuple[str, Ping]]:
+    """The health of the daemon, and of each agent's hook, which is run once."""
+    from upwell.hook.launcher import refresh_installed
+    from upwell.hook.place import folder_of_user, is_private
+    from upwell.hosts import HOSTS
+    from upwell.hosts.install import Installer, installed_entries
+    from upwell.hosts.installation import Installation
+
+    home, folder = config.home, folder_of_user()
+    if os.path.lexists(folder) and not is_private(folder):
+        detail = f"{folder} is not private: it belongs to, or is open to, another user"
+        hint = "remove it, or run `chmod 700` on it: the daemon's socket is there"
+        return [("hooks", Ping(ok=False, detail=detail, hint=hint))]
+    refresh_installed(home)
+    hosts = [host for host in installed_entries(home.hooks_file) if host in HOSTS]
+    own = Installation(user_folder=Path.home(), environment=config.environment, command=())
+    installer = Installer(own, home.hooks_file, {name: HOSTS[name].hooks for name in hosts})
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        proofs = pool.map(lambda host: _hook(installer, host, config.environment), hosts)
+        rows = [(f"hook {host}", ping) for host, ping in zip(hosts, proofs, strict=True)]
+    return [("hooks", _daemon(home, hosts)), *rows]
+
+
+def _hook(installer: "Installer", host: str, environment: Mapping[str, str]) -> Ping:
+    """Run the hook that an agent's file names, on an event that upwell never answers."""
+    from upwell.hosts import HOSTS
+    from upwell.setup.proof import run_once
+
+    try:
+        fault = run_once(HOSTS[host], installer.text_of(host), environment, TRIAL_SECONDS)
+    except UpwellError as error:
+        fault = error.message
+    hint = f"run `upwell hook install {host} --apply`"
+    where = str(installer.path_of(host))
+    return Ping(ok=not fault, detail=f"{where}: {fault or 'runs'}", hint=hint if fault else "")
+
+
+def _daemon(home: Home, hosts: Sequence[str]) -> Ping:
+    from upwell.hook.control import daemon_at
+
+    installed = f"installed in {', '.join(hosts) or 'no agent'}"
+    daemon = daemon_at(str(home.root))
+    if daemon is None:
+        return Ping(ok=True, detail=f"{installed}; no daemon is running; the first hook starts one")
+    megabytes = int(daemon.state.get("rss_bytes", 0)) / 1e6
+    return Ping(
+        ok=daemon.answers,
+        detail=f"{installed}; the daemon is process {daemon.pid}, {megabytes:.0f} MB"
+        if daemon.answers
+        else f"the daemon (process {daemon.pid}) does not answer",
+        hint="" if daemon.answers else "run `upwell daemon stop`; the next hook starts a new one",
+    )
+
+
+async def _documents(app: App) -> Ping:
+    """Refresh the index of documents, and report its contents and unreadable files."""
+    try:
+        state = await app.documents.refresh()
+        sources = await app.imports.all()
+    except StoreError as error:
+        return Ping(ok=False, detail=error.message, hint=error.hint)
+    contents = (
+        f"{counted(state.files, 'file')} of {counted(len(sources), 'import')}, "
+        f"{counted(state.chunks, 'chunk')}"
+    )
+    checked = f"checked just now ({state.seconds * 1000:.0f} ms)"
+    unreadable = [f"{problem.path}: {problem.why}" for problem in state.problems]
+    more = (
+        [f"{len(unreadable)} not read: {'; '.join(unreadable[:SHOWN_PROBLEMS])}"]
+        if unreadable
+        else []
+    )
+    missing = {problem.path for problem in state.problems} & {source.path for source in sources}
+    return Ping(
+        ok=not missing,
+        detail="; ".join((contents, checked, *more)),
+        hint="; ".join(
+            f"run `upwell import --remove {path}` if it is gone" for path in sorted(missing)
+        ),
+    )

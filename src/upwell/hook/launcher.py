@@ -1,0 +1,48 @@
+"""The launcher of hooks: a script in upwell's home that agents' files name.
+
+It knows the Python and the client of the upwell that ran last, so the hooks stay valid when Python
+is upgraded or upwell moves. Starting it costs less than half a millisecond.
+"""
+
+import contextlib
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from upwell.ground.errors import StoreUnwritable
+from upwell.ground.files import write_atomically
+from upwell.ground.home import Home
+from upwell.hook import client
+
+_SCRIPT = """\
+#!/bin/sh
+# The hooks of agents run this script; upwell rewrites it when upwell or its Python has moved.
+python=%s client=%s
+if [ -x "$python" ] && [ -f "$client" ]; then exec "$python" -I -S "$client" "$@"; fi
+if command -v upwell >/dev/null 2>&1; then exec upwell hook "$@"; fi
+echo "upwell is no longer at $client, nor on the PATH" >&2
+echo "{}"
+"""
+
+
+def refresh(home: Home) -> Path:
+    """Write the launcher for this upwell unless it is up to date. Returns its path; a home that
+    cannot be written keeps its launcher."""
+    path = home.hook_launcher
+    script = _SCRIPT % (shlex.quote(sys.executable), shlex.quote(_client()))
+    with contextlib.suppress(OSError, StoreUnwritable):
+        if not path.is_file() or path.read_text() != script or not os.access(path, os.X_OK):
+            write_atomically(path, script)
+            path.chmod(0o700)
+    return path
+
+
+def refresh_installed(home: Home) -> None:
+    """Refresh the launcher if hooks have been installed through it."""
+    if home.hook_launcher.is_file():
+        refresh(home)
+
+
+def _client() -> str:
+    return str(Path(client.__file__).resolve())
