@@ -67,11 +67,12 @@ class PastSessions:
         Raises:
             StoreError: the index cannot be read.
         """
+        name = os.path.normpath(path)
         absolute = os.path.normpath(os.path.join(cwd, path))
         found = await self._index.changes(absolute, scope, limit)
         if not found:
-            found = await self._index.changes(os.path.normpath(path), scope, limit)
-        return await self._told(found, "")
+            found = await self._index.changes(name, scope, limit)
+        return await self._told(found, os.path.basename(name), file=name.lstrip("/"))
 
     async def turn(self, locator: str) -> Told:
         """The turn with this locator.
@@ -80,16 +81,16 @@ class PastSessions:
             UsageError: there is none, or several.
             StoreError: the index cannot be read.
         """
-        (turn,) = await self._told([await self._index.located(locator)], "")
-        return turn
+        found = await self._index.located(locator)
+        return await asyncio.to_thread(partial(told, found, "", self._environment, whole=True))
 
     async def aclose(self) -> None:
         """Close the index."""
         await self._index.aclose()
 
-    async def _told(self, found: Sequence[Found], question: str) -> list[Told]:
+    async def _told(self, found: Sequence[Found], question: str, file: str = "") -> list[Told]:
         def read() -> list[Told]:
-            return [told(each, question, self._environment) for each in found]
+            return [told(each, question, self._environment, file=file) for each in found]
 
         return await asyncio.to_thread(read)
 

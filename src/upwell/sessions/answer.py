@@ -21,6 +21,8 @@ from upwell.sessions.turns import Change, Run, Turn
 STANDS = "stands"
 MAX_FILES, MAX_RUNS = 5, 3
 MAX_FILE_BYTES = 2_000_000
+MIN_LINE_CHARS = 4
+"""A shorter line is a bracket."""
 _MARGIN_SECONDS = 120.0
 """A file that is younger than the turn by no more was written by it."""
 
@@ -47,8 +49,8 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The answer of a turn. `whole` are all remarks of the agent. `is_excerpt`: the transcript is
-    gone, and only excerpts are left."""
+    """The answer of a turn. `whole` are all remarks of the agent where they were asked for.
+    `is_excerpt`: the transcript is gone, and only excerpts are left."""
 
     found: Found
     question: str
@@ -59,8 +61,17 @@ class Told:
     is_excerpt: bool = False
 
 
-def told(found: Found, question: str, environment: Mapping[str, str]) -> Told:
-    """The answer of this turn, read from its transcript, without secrets."""
+def told(
+    found: Found,
+    question: str,
+    environment: Mapping[str, str],
+    *,
+    whole: bool = False,
+    file: str = "",
+) -> Told:
+    """The answer of this turn, read from its transcript, without secrets; with `whole` everything
+    that the agent wrote. With `file` (an absolute path, one within a project, or a name) it tells
+    of no other one."""
     turn = read_turn(found)
     if turn is None:
         return Told(found, found.turn.question, found.turn.conclusion, is_excerpt=True)
@@ -68,16 +79,17 @@ def told(found: Found, question: str, environment: Mapping[str, str]) -> Told:
         found,
         redact(turn.question)[0],
         redact(turn.conclusion)[0],
-        tuple(redact(remark)[0] for remark in turn.remarks),
+        tuple(redact(remark)[0] for remark in turn.remarks) if whole else (),
         tuple(_bearing(notable(turn.runs), question)),
-        tuple(file_states(turn, environment)),
+        tuple(file_states(turn, environment, file)),
     )
 
 
-def file_states(turn: Turn, environment: Mapping[str, str]) -> list[FileState]:
-    """What became of the files that the turn changed."""
+def file_states(turn: Turn, environment: Mapping[str, str], file: str = "") -> list[FileState]:
+    """What became of the files that the turn changed, or of one of them."""
     root = turn.cwd or "/"
-    paths = turn.changed[:MAX_FILES]
+    changed = [path for path in turn.changed if not file or f"/{path}".endswith(f"/{file}")]
+    paths = changed[:MAX_FILES]
     repository = repository_of(root) if turn.cwd and os.path.isdir(root) else None
     log = commits_since(repository, paths, turn.ended, environment) if repository and paths else []
     states = []
@@ -112,14 +124,23 @@ def _state(path: str, changes: Sequence[Change], ended: float, *, has_commits: b
 
 
 def _verdict(change: Change, content: str) -> str:
-    """Is a change still in the content of its file?"""
+    """Is a change still in the content of its file? It is reverted only where the lines that it
+    removed are back and its own are gone: some of either are no evidence."""
     if change.added and change.added in content:
         return STANDS
-    if change.removed and change.removed in content:
+    present = _lines(content)
+    added, removed = _lines(change.added), _lines(change.removed)
+    own, old = added - removed, removed - added
+    if old and old <= present and not own & present:
         return "reverted"
-    if change.removed and not change.added:
+    if own <= present and not old & present and (own or old):
         return STANDS
-    return "changed" if change.added else ""
+    return "changed" if own or old else ""
+
+
+def _lines(text: str) -> set[str]:
+    """The lines that say something."""
+    return {line for raw in text.split("\n") if len(line := raw.strip()) >= MIN_LINE_CHARS}
 
 
 def _bearing(runs: Sequence[Run], question: str) -> list[Run]:
