@@ -15,6 +15,7 @@ from upwell.sessions.answer import Told, told
 from upwell.sessions.index import Found, Progress, Scope, SessionIndex
 from upwell.sessions.render import lines_of, page_of
 
+INCOMPLETE = "[upwell] older sessions are not indexed yet; the next search reads on"
 REFRESH_SECONDS = 2.0
 """How long a search by an agent reads new transcripts first. The next one goes on from there."""
 
@@ -103,10 +104,12 @@ class SeenSessions:
         self._project = project
 
     async def search(self, question: str, limit: int) -> Sequence[str]:
-        """The sessions that bear most on the question, each as a few lines."""
-        await self._past.refresh(seconds=REFRESH_SECONDS)
+        """The sessions that bear most on the question, each as a few lines, and a remark if some
+        transcripts have not been read yet."""
+        is_complete = await self._past.refresh(seconds=REFRESH_SECONDS)
         found = await self._past.search(question, Scope(project=self._project), limit)
-        return ["\n".join(lines_of(each, question)) for each in found]
+        texts = ["\n".join(lines_of(each, question)) for each in found]
+        return texts if is_complete else [*texts, INCOMPLETE]
 
     async def page(self, locator: str) -> str:
         """A whole turn.
