@@ -3,10 +3,12 @@ ways.
 
     python benchmarks/agentwork.py FOLDER                     upwell, head, head and tail, BM25
     python benchmarks/agentwork.py FOLDER --stm PYTHON        a peer, in a venv of its own
+    python benchmarks/agentwork.py FOLDER --request           upwell, request known
 
 FOLDER has `items.jsonl`. Each line is one tool output of a recorded agent session: `text`; `ids`,
 the names that were new in this output and that the agent's next actions contain; `lines`, the lines
-that the agent edited next; and `tool`, `think` (the agent's thought before the call) and `sid`. A
+that the agent edited next; and `tool`, `think` (the agent's thought before the call), `user` (the
+last request of the user) and `sid`. A
 fact is kept if it is in the shortened text. Prints Markdown tables: all outputs, by tool, with 95 %
 intervals (bootstrap over outputs), and the CPU time.
 """
@@ -25,8 +27,8 @@ from compression import Peer
 
 BUDGETS = ("50%", "25%", "10%", "4000t", "2000t", "1000t")
 CHARS_PER_TOKEN = 3.5
-Shorten = Callable[[str, str, str], tuple[str, float]]
-"""(text, budget, question) → the shortened text and its CPU seconds."""
+Shorten = Callable[[str, str, str, str], tuple[str, float]]
+"""(text, budget, question, request) → the shortened text and its CPU seconds."""
 
 
 def room(text: str, budget: str) -> int:
@@ -36,7 +38,7 @@ def room(text: str, budget: str) -> int:
     return int(len(text) * int(budget[:-1]) / 100)
 
 
-def head_and_tail(text: str, budget: str, query: str) -> tuple[str, float]:
+def head_and_tail(text: str, budget: str, query: str, request: str) -> tuple[str, float]:
     size = room(text, budget)
     if len(text) <= size:
         return text, 0.0
@@ -46,11 +48,11 @@ def head_and_tail(text: str, budget: str, query: str) -> tuple[str, float]:
     return text[:first] + mark + text[len(text) - (rest - first) :], 0.0
 
 
-def bm25(text: str, budget: str, query: str) -> tuple[str, float]:
+def bm25(text: str, budget: str, query: str, request: str) -> tuple[str, float]:
     """Rank lines by BM25 for the question; head and tail without one."""
     size = room(text, budget)
     if len(text) <= size or not query:
-        return head_and_tail(text, budget, query)
+        return head_and_tail(text, budget, query, request)
     rows = text.split("\n")
     words = [Counter(re.findall(r"\w+", row.lower())) for row in rows]
     holding = Counter(word for row in words for word in row)
@@ -73,11 +75,11 @@ def bm25(text: str, budget: str, query: str) -> tuple[str, float]:
     return re.sub(r"(…\n)+", "…\n", "\n".join(shown)), 0.0
 
 
-def worker(name: str, python: str) -> Shorten:
+def worker(name: str, python: str, *, knows_request: bool = False) -> Shorten:
     peer = Peer(name, python)
 
-    def shorten(text: str, budget: str, query: str) -> tuple[str, float]:
-        answer = peer.compress(text, budget, query)
+    def shorten(text: str, budget: str, query: str, request: str) -> tuple[str, float]:
+        answer = peer.compress(text, budget, query, request if knows_request else "")
         return str(answer.get("text", "")), float(str(answer.get("cpu", 0.0)))
 
     return shorten
@@ -120,6 +122,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--stm", help="python of a venv with memtomem-stm 0.6.9")
     parser.add_argument("--headroom", help="python of a venv with headroom-ai 0.42")
     parser.add_argument("--question", choices=("none", "think"), default="none")
+    parser.add_argument("--request", action="store_true", help="also with the last request")
     parser.add_argument("--by", choices=("tool", "src"), default="tool")
     return parser.parse_args()
 
@@ -134,6 +137,8 @@ def main() -> None:
         "head and tail": head_and_tail,
         "bm25": bm25,
     }
+    if options.request:
+        ways["upwell, request known"] = worker("upwell", sys.executable, knows_request=True)
     ways |= {"memtomem-stm": worker("memtomem-stm", options.stm)} if options.stm else {}
     ways |= {"headroom": worker("headroom", options.headroom)} if options.headroom else {}
     shares: dict[tuple[str, str, str], list[float]] = defaultdict(list)
@@ -145,7 +150,7 @@ def main() -> None:
             for budget in BUDGETS:
                 if budget.endswith("t") and len(item["text"]) <= room("", budget):
                     continue
-                text, seconds = shorten(item["text"], budget, question)
+                text, seconds = shorten(item["text"], budget, question, item.get("user", ""))
                 names, edits = facts(item, text)
                 share = sum(names + edits) / len(names + edits)
                 for group in ("all", item[options.by]):

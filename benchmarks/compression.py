@@ -34,8 +34,8 @@ class Peer:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
 
-    def compress(self, text: str, budget: str, query: str) -> dict[str, object]:
-        request: dict[str, object] = {"text": text, "query": query}
+    def compress(self, text: str, budget: str, query: str, hint: str = "") -> dict[str, object]:
+        request: dict[str, object] = {"text": text, "query": query, "hint": hint}
         if budget.endswith("t"):
             request["max_tokens"] = int(budget[:-1])
         else:

@@ -4,6 +4,8 @@ Run by `compression.py` with the interpreter that the compressor is installed in
 standard library it imports only that compressor and, for upwell with an embedder, `minilm.py`.
 
     request: {"text", "max_chars"?, "max_tokens"?, "query"}   answer: {"text", "cpu"} or {"error"}
+
+For upwell a request may have `hint`, the user's last request of the session.
 """
 
 import inspect
@@ -12,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
-Adapter = Callable[[str, int | None, int | None, str], str]
+Adapter = Callable[..., str]
 CHARS_PER_TOKEN = 3.5
 """Characters per token for compressors without a token budget (memtomem-stm's own figure)."""
 
@@ -28,8 +30,8 @@ def head() -> Adapter:
 def upwell() -> Adapter:
     from upwell.compress import compress
 
-    return lambda text, chars, tokens, query: (
-        compress(text, max_chars=chars, max_tokens=tokens, query=query).text
+    return lambda text, chars, tokens, query, hint="": (
+        compress(text, max_chars=chars, max_tokens=tokens, query=query, request=hint).text
     )
 
 
@@ -103,6 +105,7 @@ def main() -> None:
                 request.get("max_chars"),
                 request.get("max_tokens"),
                 request["query"],
+                *([request["hint"]] if request.get("hint") else []),
             )
             answer = {"text": text, "cpu": time.process_time() - started}
         except Exception as error:

@@ -162,10 +162,10 @@ def peer(program: str, home: str) -> Search:
 
 def upwell_of(past: PastSessions, loop: asyncio.AbstractEventLoop) -> Search:
     def search(question: str) -> list[Answer]:
-        found = loop.run_until_complete(past.search(question, Scope(), SHOWN))
+        answers = loop.run_until_complete(past.search(question, Scope(), SHOWN))
         return [
-            (each.found.session.name, partial("\n".join, lines_of(each, question)))
-            for each in found
+            (answer.match.session.name, partial("\n".join, lines_of(answer, question)))
+            for answer in answers
         ]
 
     return search

@@ -14,6 +14,7 @@ from upwell.config import SECTIONS
 from upwell.gateway.options import ServerOptions
 from upwell.ground.types.surfacing import SkipReason
 from upwell.hosts import HOSTS
+from upwell.migration.registry import PROGRAMS
 from upwell.replay.transcripts import NAMES
 from upwell.surface.options import NOT_PER_TOOL
 
@@ -134,6 +135,12 @@ def test_every_package_is_listed_in_the_house():
     house = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The house")[1]
     rooms = [path.parent.name for path in (ROOT / "src" / "upwell").glob("*/__init__.py")]
     assert [room for room in rooms if f"{room}/" not in house.split("```")[1]] == []
+
+
+def test_every_program_to_move_in_from_has_its_row():
+    page = (ROOT / "docs" / "moving-in.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE)
+    assert rows == list(PROGRAMS)
 
 
 def test_files_that_contributing_names_exist():

@@ -32,7 +32,7 @@ from upwell.ground.text.lexicon import Lexicon, extended, shipped
 from upwell.ground.type_hints import line_of
 from upwell.hook.options import HookOptions
 from upwell.learn.budgets import LearnOptions
-from upwell.memory.options import LtmOptions, MemoryOptions, NotesOptions
+from upwell.memory.options import LtmOptions, MemoryOptions, NotesOptions, StoreOptions
 from upwell.surface.options import (
     NOT_PER_TOOL,
     ContextOptions,
@@ -48,6 +48,7 @@ SECTIONS: Mapping[str, type] = {
     "intent": IntentOptions,
     "memory_context": ContextOptions,
     "memory": MemoryOptions,
+    "store": StoreOptions,
     "stm": NotesOptions,
     "ltm": LtmOptions,
     "compress": CompressOptions,
@@ -85,6 +86,7 @@ class Config:
     intent: IntentOptions = field(default_factory=IntentOptions)
     memory_context: ContextOptions = field(default_factory=ContextOptions)
     memory: MemoryOptions = field(default_factory=MemoryOptions)
+    store: StoreOptions = field(default_factory=StoreOptions)
     stm: NotesOptions = field(default_factory=NotesOptions)
     ltm: LtmOptions = field(default_factory=LtmOptions)
     compress: CompressOptions = field(default_factory=CompressOptions)
@@ -140,7 +142,7 @@ class Config:
 
     @cached_property
     def _surface_options(self) -> Callable[[str | None, int | None], SurfaceOptions]:
-        # Every call asks several times.
+        # Every call reads these options several times.
         return lru_cache(maxsize=MAX_TOOLS_CACHED)(self._surface_beside)
 
     def _surface_beside(self, tool: str | None, window: int | None) -> SurfaceOptions:
@@ -154,14 +156,14 @@ class Config:
 
     def shown(self) -> dict[str, Value]:
         """Every setting with its origin, secrets masked."""
-        held = {
+        settings = {
             f"{section}.{name}": getattr(getattr(self, section), name)
             for section, kind in SECTIONS.items()
             for name in _fields(kind)
         }
         origins = {key: entry.origin for key, entry in self.values.items()}
-        shown = {key: Value(value, origins.get(key, DEFAULT)) for key, value in held.items()}
-        shown |= {key: entry for key, entry in self.values.items() if key not in held}
+        shown = {key: Value(value, origins.get(key, DEFAULT)) for key, value in settings.items()}
+        shown |= {key: entry for key, entry in self.values.items() if key not in settings}
         return {key: Value(masked(key, entry.value), entry.origin) for key, entry in shown.items()}
 
     @cached_property

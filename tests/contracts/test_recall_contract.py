@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contracts.stores import open_postgres
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable
@@ -23,6 +24,7 @@ from upwell.memory.sqlite.sources import OWNER as SOURCES_OWNER
 from upwell.memory.sqlite.sources import SqliteSources
 from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.store import SqliteStore
+from upwell.testing import ManualClock
 
 Fill = Callable[[Sequence[Memory]], Awaitable[None]]
 Place = tuple[Recall, Fill]
@@ -32,6 +34,16 @@ async def builtin(folder: Path, close: AsyncExitStack) -> Place:
     database = open_database(folder / "memory.db", [MEMORY_OWNER], synchronous="NORMAL")
     close.push_async_callback(database.aclose)
     store = SqliteStore(database)
+
+    async def fill(memories: Sequence[Memory]) -> None:
+        await store.add(memories)
+
+    return StoreRecall(store), fill
+
+
+async def postgres(folder: Path, close: AsyncExitStack) -> Place:
+    store, aclose = open_postgres(folder, ManualClock())
+    close.push_async_callback(aclose)
 
     async def fill(memories: Sequence[Memory]) -> None:
         await store.add(memories)
@@ -107,7 +119,7 @@ async def ltm(folder: Path, close: AsyncExitStack) -> Place:
     return LtmRecall(server, options), fill
 
 
-OURS = {"builtin": builtin, "documents": documents, "together": together}
+OURS = {"builtin": builtin, "postgres": postgres, "documents": documents, "together": together}
 PLACES = {**OURS, "ltm": ltm}
 """Another program's memories have a text and nothing else: no project, namespace or files."""
 

@@ -1,33 +1,21 @@
-"""The contract of every `Store`. Add a new store to `STORES`, and to `PLACES` of
-test_recall_contract.py."""
+"""The contract of every `Store` (`tests/contracts/stores.py`)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.contracts.stores import STORES
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import UsageError
-from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Hit, Memory, Provenance, Query, Scope, Trust
 from upwell.memory.base import Store
 from upwell.memory.recall import StoreRecall
-from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.testing import ManualClock
-
-Opened = tuple[Store, Callable[[], Awaitable[None]]]
-
-
-def open_sqlite(folder: Path, clock: ManualClock) -> Opened:
-    database = open_database(folder / "memory.db", [OWNER], synchronous="FULL")
-    return SqliteStore(database, clock=clock), database.aclose
-
-
-STORES = {"sqlite": open_sqlite}
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.contracts.test_store_contract import STORES, search
+from tests.contracts.stores import STORES
+from tests.contracts.test_store_contract import search
 
 from upwell.ground.types.memory import Memory, Query, Scope
 from upwell.memory.base import Store

@@ -187,6 +187,18 @@ def test_an_answer_with_a_secret_is_unchanged(house: House, name: str) -> None:
     assert run(house, name, f"{LONG}\nexport GITHUB_TOKEN={SECRET}") == {}
 
 
+def test_the_last_request_of_the_session_decides_what_stays(house: House) -> None:
+    """A session without a request, and the same answer after one that mentions a name in it."""
+    rows = [f"def unload_{n}(crate_{n}): return crane_{n}.lift(crate_{n})" for n in range(900)]
+    rows[700] = "def moor_ferry(rope, quay): return quay.tie(rope)"
+    session = {"session_id": "c81e728d"}
+    before = bash_text(run(house, "claude", "\n".join(rows), **session))
+    asked = claude_like("c81e728d", str(house.project), "UserPromptSubmit", prompt="fix moor_ferry")
+    house.hook("claude", event=asked)
+    after = bash_text(run(house, "claude", "\n".join(rows), **session))
+    assert ("moor_ferry" in before, "moor_ferry" in after) == (False, True)
+
+
 def test_a_shortened_answer_can_have_a_memory_beside_it(house: House) -> None:
     event = bash(str(house.project), LONG)
     called = {"command": f"grep -n worker {house.file('gauge.py')}"}

@@ -170,3 +170,12 @@ def test_a_wrong_use_is_told_in_one_line(
     assert done.code == 2
     assert message in done.err
     assert len(done.err.splitlines()) == 1
+
+
+def test_setup_lists_the_stores_that_it_finds(upwell: Upwell, user: Path, shop: Path) -> None:
+    (user / ".claude").mkdir()
+    assert "import --from" not in upwell("setup", "--dry-run", cwd=shop).out
+    path = store(user, ("observations", DECISION))
+    lines = upwell("setup", "--dry-run", cwd=shop).out.splitlines()
+    (line,) = (line for line in lines if "import --from" in line)
+    assert line.split() == ["upwell", "import", "--from", "claude-mem", str(path)]

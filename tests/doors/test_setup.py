@@ -278,7 +278,7 @@ def test_a_hook_that_does_not_work_is_reported(user: User) -> None:
     proof = prove(HOSTS["claude"], settings.read_text(), "/", user.environment, lambda: 0)
     assert "complained" in proof.fault
     silent = prove(HOSTS["codex"], "", "/", user.environment, lambda: 0)
-    assert silent.fault == "its file holds no command for it"
+    assert silent.fault == "the file has no command for this event"
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_rest_goes_on(user: User) -> None:

@@ -1,4 +1,4 @@
-"""`upwell doctor`: the health of every part, each tried as it is used."""
+"""`upwell doctor`: the health of every part, found by using each as upwell uses it."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SHOWN_PROBLEMS = 3
 TRIAL_SECONDS = 2.0
-"""The time that one search and one hook may take."""
+"""The time limit of one search, and of one run of a hook."""
 TRIAL = Query(texts=("upwell doctor",), limit=1)
 
 
@@ -82,7 +82,7 @@ async def _parts(app: App) -> AsyncIterator[tuple[str, Ping]]:
 
 
 async def _tried(check: Awaitable[Ping | None], place: Recall | None) -> Ping | None:
-    """The outcome of a check, and then of a search in that place."""
+    """The outcome of a check, and of a search in that place if the check succeeded."""
     ping = await check
     if place is None or ping is None or not ping.ok:
         return ping
@@ -119,7 +119,7 @@ def _with_login(config: Config, server: ServerOptions, state: Ping) -> Ping:
 
 
 def _hooks(config: Config) -> list[tuple[str, Ping]]:
-    """The daemon's health, and that of the hook of each agent, which is run once."""
+    """The health of the daemon, and of each agent's hook, which is run once."""
     from upwell.hook.launcher import refresh_installed
     from upwell.hook.place import folder_of_user, is_private
     from upwell.hosts import HOSTS

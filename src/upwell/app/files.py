@@ -52,6 +52,7 @@ from upwell.wire.logins import Logins
 
 if TYPE_CHECKING:
     from upwell.memory.external.ltm import LtmRecall
+    from upwell.memory.postgres.store import PostgresStore
 
 PROJECT_FOLDER = ".upwell"
 _JOURNAL_BYTES = 16_000_000
@@ -66,15 +67,16 @@ Chore = Callable[[], Awaitable[object]]
 @dataclass(frozen=True, slots=True)
 class Files:
     """The open databases of an app and their periodic chores. `indexed` are the databases of
-    memories."""
+    memories, and `closing` closes those on other machines."""
 
     databases: list[Database] = field(default_factory=list)
     indexed: list[Store] = field(default_factory=list)
     chores: list[Chore] = field(default_factory=list)
+    closing: list[Chore] = field(default_factory=list)
 
 
 def open_store(
-    home: Home,
+    config: Config,
     files: Files,
     questions: Questions | None,
     *,
@@ -82,6 +84,7 @@ def open_store(
     clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[Store, Sources, Ratings | None]:
     """The memory store, the list of imported files, and the ratings."""
+    home = config.home
     owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER, FEEDBACK_OWNER]
     try:
         database = open_database(home.memory_db, owners, synchronous="FULL")
@@ -90,12 +93,47 @@ def open_store(
             raise
         LOG.error("running without memory: %s", error)
         return UnavailableStore(error), NoSources(), None
-    store = SqliteStore(database, questions=questions, clock=clock)
+    store: Store
+    if config.store.url:
+        store = _team_store(config.store.url, files, tolerant=tolerant, clock=clock)
+    else:
+        store = SqliteStore(database, questions=questions, clock=clock)
     files.databases.append(database)
     files.indexed.append(store)
     backups = Backups(home.memory_db, home.backups)
     files.chores.extend([store.purge, backups.make_if_due])
     return store, SqliteSources(database), Ratings(database)
+
+
+def _team_store(url: str, files: Files, *, tolerant: bool, clock: Clock) -> Store:
+    """The store at this address. A tolerant app goes without a store that it cannot use, because
+    the home's own store would contain other memories.
+
+    Raises:
+        ConfigError: the driver is not installed.
+    """
+    try:
+        store = _postgres_store(url, clock)
+    except ConfigError as error:
+        if not tolerant:
+            raise
+        LOG.error("running without memory: %s", error)
+        return UnavailableStore(StoreError(error.message, hint=error.hint))
+    files.closing.append(store.aclose)
+    return store
+
+
+def _postgres_store(url: str, clock: Clock) -> "PostgresStore":
+    try:
+        from upwell.memory.postgres.connection import Postgres
+        from upwell.memory.postgres.store import PostgresStore
+    except ImportError as error:
+        raise ConfigError(
+            "store.url needs the PostgreSQL driver",
+            key="store.url",
+            hint="pip install 'upwell[postgres]'",
+        ) from error
+    return PostgresStore(Postgres(url), clock=clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +164,7 @@ def open_memory(
     watches: bool = True,
 ) -> Memories:
     questions = Questions(embedder) if embedder else None
-    store, sources, ratings = open_store(
-        config.home, files, questions, tolerant=tolerant, clock=clock
-    )
+    store, sources, ratings = open_store(config, files, questions, tolerant=tolerant, clock=clock)
     notes = open_notes(config, cwd)
     catalog = Catalog(
         config.home.index_db, opened=files.indexed.append, questions=questions, clock=clock
@@ -153,7 +189,7 @@ def open_memory(
 
 def _open_ltm(config: Config, *, tolerant: bool) -> "LtmRecall | None":
     """The memory server of `ltm.*`. If none of these keys is set, there is no server and nothing is
-    imported. A tolerant app does without a server whose keys are incomplete.
+    imported. A tolerant app ignores a server whose keys are incomplete.
 
     Raises:
         ConfigError: a key that another one needs is missing.

@@ -183,18 +183,18 @@ def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
     for own in words.values():
         for word in own:
             holding[word] += 1
-    kept: dict[tuple[str | None, tuple[str, ...], str], list[str]] = defaultdict(list)
+    by_key: dict[tuple[str | None, tuple[str, ...], str], list[str]] = defaultdict(list)
     for memory in ranked:
         own = words[memory.id]
         rarest = sorted(own, key=lambda word: (holding[word], word))[: len(own) // 5 + 1]
         keys = [(memory.project, memory.triggers, word) for word in rarest]
-        others = dict.fromkeys(other for key in keys for other in kept[key])
+        others = dict.fromkeys(other for key in keys for other in by_key[key])
         same = next((id for id in others if jaccard(own, words[id]) >= NEARLY_THE_SAME), None)
         if same is not None:
             yield memory.id, same
             continue
         for key in keys:
-            kept[key].append(memory.id)
+            by_key[key].append(memory.id)
 
 
 def _overtaken(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:

@@ -34,11 +34,13 @@ class Shortening:
         tools: Tools,
         paused: Callable[[str], bool],
         count: Count,
+        last_request: Callable[[str], str] = lambda session: "",
     ) -> None:
         def count_cut(call: ToolCall, cut: Cut) -> None:
             count(f"{call.server}__{call.tool}", cut.tokens_before, cut.tokens_after)
 
         self._paused = paused
+        self._last_request = last_request
         self._command = _read_command(config.home)
         self._fitter = Fitter(
             originals,
@@ -60,6 +62,7 @@ class Shortening:
             tool=tool,
             params=b"{}",
             args=event.args,
+            request=self._last_request(event.session),
             trace_id=new_trace_id(),
         )
         return await self._fitter.fit_texts(call, texts, self._how_to_read, max_tokens)

@@ -58,6 +58,7 @@ from upwell.memory.embedding.embeddings import Embeddings
 from upwell.memory.notes.stm import ping_of
 from upwell.memory.recall import FallBack, StoreRecall
 from upwell.memory.topics import Topics
+from upwell.surface.guards import Guards
 from upwell.surface.judge import judge_ping
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
@@ -79,10 +80,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The input of `build`. `home` is by default the user's home. `flags` are dotted keys, which
-    win over the home's file and the environment. A `tolerant` app, as the gateway and hooks need
-    it, leaves out invalid settings and a memory that cannot be opened, instead of failing. `cwd`
-    decides the project of cues without one. A replay of the past passes a simulated `clock`. With
-    `watches` False, imported files are read again only by `documents.refresh`. With
+    win over the home's file and the environment. A `tolerant` app, which the gateway and hooks use,
+    ignores invalid settings and works without a memory that cannot be opened, instead of failing.
+    `cwd` decides the project of cues without one. A replay of the past passes a simulated `clock`.
+    With `watches` False, imported files are read again only by `documents.refresh`. With
     `waits_for_judge`, no event goes on before its verdict.
     """
 
@@ -111,7 +112,7 @@ class App:
     ) -> None:
         self.config = config
         self.mistakes: Sequence[ConfigError] = ()
-        """The mistakes in the configuration; a tolerant app does without those settings."""
+        """The mistakes in the configuration; a tolerant app ignores those settings."""
         self._cwd = settings.cwd
         self._files = files
         self._ttl_store = ttl_store
@@ -155,6 +156,13 @@ class App:
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
             state=self._session_state,
             learning=self.learning,
+            clock=clock,
+        )
+        self.guards = Guards(
+            self.memory.reader,
+            self._ttl_store,
+            is_paused=self.pause.holds,
+            refused=self.surfacer.refused,
             clock=clock,
         )
 
@@ -278,6 +286,7 @@ class App:
             lambda server, tool: self._surface_of(f"{server}__{tool}", None),
             cwd=self._cwd,
             sessions=joined,
+            guards=self.guards,
             progressive=lambda server, tool: self._strategy_of(server, tool) == "progressive",
         )
         pipeline = Pipeline(
@@ -317,12 +326,17 @@ class App:
             self.config.hook,
             turn_end=partial(end_turn, self.surfacer, self.learning, learns),
             answered_elsewhere=self._answered_elsewhere,
-            opt_ins=OptIns(shorten=self._shortening(), ask=self._asking()),
+            opt_ins=OptIns(shorten=self._shortening(), ask=self._asking(), guards=self.guards),
         )
 
     def _shortening(self) -> Shortening:
         return Shortening(
-            self.config, self._originals, self._tools, self.pause.holds, self.learning.shortened
+            self.config,
+            self._originals,
+            self._tools,
+            self.pause.holds,
+            self.learning.shortened,
+            self.surfacer.last_request,
         )
 
     def _asking(self) -> AgentAsking | None:
@@ -405,8 +419,9 @@ class App:
         return await self.surfacer.journal.recent()
 
     def checks(self) -> dict[str, Awaitable[Ping | None]]:
-        """The check of every part but the documents, to be awaited; None for a part that is not
-        in use."""
+        """The check of every part except the documents, to be awaited; its result is None for a
+        part that is not in use.
+        """
         checks: dict[str, Awaitable[Ping | None]] = {
             "memory": self.memory.ping(),
             "notes": asyncio.to_thread(ping_of, self.notes),
@@ -427,7 +442,7 @@ class App:
         return Ping(ok=True, detail="paused: `upwell on` resumes" if paused else "not paused")
 
     def places_of_recall(self) -> list[tuple[str, Recall]]:
-        """Every place that searches look in, by the name of its check."""
+        """Every place that a search covers, with the name of its check."""
         places: list[tuple[str, Recall | None]] = [
             ("memory", StoreRecall(self.memory.store)),
             ("documents", self.documents),
@@ -482,6 +497,8 @@ class App:
         await self.documents.aclose()
         if self._past_sessions:
             await self._past_sessions.aclose()
+        for close in self._files.closing:
+            await close()
         for database in self._files.databases:
             await database.aclose()
 

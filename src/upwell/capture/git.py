@@ -85,13 +85,13 @@ def proposals_from(
     if root is None:
         raise UsageError(f"{folder} is in no git repository", hint="upwell learn git PATH")
     total = _count(root, environment)
-    wanted = total if commits is None else min(commits, total)
+    total_to_read = total if commits is None else min(commits, total)
     proposals, read = [], 0
     redacted: dict[str, None] = {}
-    for entry in _log(root, wanted, since, environment):
+    for entry in _log(root, total_to_read, since, environment):
         read += 1
         if read % SHOWN_EVERY == 0:
-            show(read, wanted)
+            show(read, total_to_read)
         masked, rules = _masked(entry)
         if proposal := _proposal(masked, root):
             proposals.append(proposal)
@@ -113,7 +113,8 @@ def commits_since(
     root: str, paths: Sequence[str], at: float, environment: Mapping[str, str]
 ) -> list[tuple[str, str, tuple[str, ...]]]:
     """Hash, subject and files of the last commits that touched one of `paths` after the time `at`,
-    newest first; none where git cannot tell."""
+    newest first; empty if git fails.
+    """
     try:
         log = list(_log(root, MAX_SINCE, at, environment, paths))
     except UsageError:

@@ -16,7 +16,9 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
 MAX_WAITING = 1_000
-"""The most open proposals of one project. The oldest make room for later ones, and are counted."""
+"""The limit of open proposals of one project. The oldest make room for later ones, and are
+counted.
+"""
 MAX_SETTLED = 20_000
 WHY_COMMIT = "a commit that says why"
 WHY_RULE = "standing rule"
@@ -27,8 +29,9 @@ KINDS: Mapping[str, str] = {"commit": WHY_COMMIT, "rule": WHY_RULE, "command": W
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """The result of a proposal: how many are `new`, how many older ones made room for them, and the
-    names of the rules that masked a secret."""
+    """The result of adding proposals: the number of `new` ones, the number of older ones that made
+    room for them, and the names of the rules that masked a secret.
+    """
 
     new: int = 0
     displaced: int = 0
@@ -56,7 +59,7 @@ class Proposal:
 
     @property
     def id(self) -> str:
-        """The same for equal texts of one project."""
+        """An id that is the same for equal texts of one project."""
         return _key("p", self.project or "", " ".join(self.text.lower().split()))
 
     @property

@@ -44,7 +44,7 @@ def install(
     from upwell.hosts import host_named
 
     known, home = host_named(host), load().home.prepare()
-    installation = hook_installation(http=http, host=host)
+    installation = hook_installation(http=http, host=host, guards=has_guards())
     installer = installer_of(installation)
     plan = installer.installing(host)
     if not plan.changes:
@@ -129,8 +129,38 @@ def installer_of(installation: "Installation") -> "Installer":
     return Installer(installation, load().home.prepare().hooks_file, files)
 
 
-def hook_installation(*, http: bool = False, host: str = "") -> "Installation":
-    """The installation; with `http`, the hooks of `host` are HTTP requests.
+def has_guards() -> bool:
+    """True if the user has a guard; False if memory cannot be read."""
+    from upwell.cli.session import with_app
+    from upwell.ground.errors import StoreError
+    from upwell.ground.types.memory import Scope
+    from upwell.surface.guards import MAX_GUARDS, is_guard
+
+    try:
+        rules = with_app(lambda app: app.memory.store.pinned(Scope(), limit=MAX_GUARDS))
+    except StoreError:
+        return False
+    return any(map(is_guard, rules))
+
+
+def hosts_without_guard_hooks() -> list[str]:
+    """The agents that have upwell's hooks, but not the hook before a tool."""
+    from upwell.hosts import HOSTS
+
+    installer = installer_of(hook_installation())
+    return [
+        agent
+        for agent in installer.installed()
+        if (events := HOSTS[agent].hooks.guard_matchers)
+        and not any(HOSTS[agent].hooks.command(installer.text_of(agent), it) for it in events)
+    ]
+
+
+def hook_installation(
+    *, http: bool = False, host: str = "", guards: bool = False
+) -> "Installation":
+    """The installation; with `http`, the hooks of `host` are HTTP requests, and with `guards`,
+    there are hooks before a tool.
 
     Raises:
         UsageError: the host has no HTTP hooks, or no port is configured.
@@ -147,6 +177,7 @@ def hook_installation(*, http: bool = False, host: str = "") -> "Installation":
         environment=config.environment,
         command=(str(refresh(config.home.prepare())),),
         socket=Place(str(config.home.root)).socket,
+        guards=guards,
         http=_http_address(host, config) if http else None,
         home="" if config.home.root == usual_home() else str(config.home.root),
     )

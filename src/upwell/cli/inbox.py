@@ -1,6 +1,7 @@
 """inbox: proposed memories, and the user's decisions about them."""
 
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -144,15 +145,16 @@ async def _triage(app: "App", box: "Inbox", proposals: "Sequence[Proposal]") -> 
 
 
 async def _apply(app: "App", box: "Inbox", batch: "Sequence[Decision[Proposal]]") -> None:
-    kept = [one for one in batch if one.answer is Answer.KEEP]
-    dropped = [one.item.id for one in batch if one.answer is Answer.DROP]
-    banned = [one.item for one in batch if one.answer is Answer.NEVER]
-    if kept:
-        await _store(app, box, [one.item for one in kept], [one.text for one in kept])
-    if dropped:
-        box.take(dropped)
-    if banned:
-        box.ban(banned)
+    by_answer: dict[Answer, list[Decision[Proposal]]] = defaultdict(list)
+    for decision in batch:
+        by_answer[decision.answer].append(decision)
+    if acceptances := by_answer[Answer.KEEP]:
+        proposals = [decision.item for decision in acceptances]
+        await _store(app, box, proposals, [decision.text for decision in acceptances])
+    if refusals := by_answer[Answer.DROP]:
+        box.take([decision.item.id for decision in refusals])
+    if bans := by_answer[Answer.NEVER]:
+        box.ban([decision.item for decision in bans])
 
 
 async def _store(
@@ -170,10 +172,10 @@ async def _store(
             proposals, texts or [item.text for item in proposals], strict=True
         )
     ]
-    added = await app.memory.add_many(memories)
-    note_masked(sorted({rule for one in added for rule in one.redacted}))
+    results = await app.memory.add_many(memories)
+    note_masked(sorted({rule for result in results for rule in result.redacted}))
     box.take([item.id for item in proposals])
-    return len(added)
+    return len(results)
 
 
 def _chosen(
@@ -229,7 +231,7 @@ def _evidence(proposal: "Proposal") -> "Sequence[str]":
 
 
 def _past(occurrences: int) -> str:
-    """The use that the proposal would have had in the past, judged by its count."""
+    """How often past sessions could have used the proposal."""
     if occurrences == 1:
         return "found in one past session"
     return f"found in {occurrences} past sessions: the first could have told the others"

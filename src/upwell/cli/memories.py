@@ -9,8 +9,8 @@ import typer
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.past import (
     FileOption,
+    Filters,
     HostOption,
-    Narrowed,
     PastSessions,
     ProjectOption,
     SinceOption,
@@ -124,7 +124,7 @@ def recall(
     if past:
         if namespace or pinned or trash:
             raise UsageError("--sessions searches sessions, which have no namespace and no trash")
-        recall_sessions(query, file, Narrowed(project, host, since), limit, as_json=as_json)
+        recall_sessions(query, file, Filters(project, host, since), limit, as_json=as_json)
         return
     if file or project or host or since:
         raise UsageError("--file, --project, --host and --since need --sessions")

@@ -52,6 +52,20 @@ def import_from(
         _report(plan, dry_run=dry_run)
 
 
+def say_stores() -> None:
+    """Print the stores of other programs on this machine, each with the command that imports it."""
+    from upwell.migration.registry import PROGRAMS, program_named
+
+    place = place_of_user()
+    stores = {name: program_named(name).stores(place) for name in PROGRAMS}
+    if any(stores.values()):
+        say("upwell can also take over, each with a command of its own (--dry-run counts first):")
+    for name, paths in stores.items():
+        if paths:
+            more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+            say(f"  upwell import --from {name:<18}  {paths[0]}{more}")
+
+
 def place_of_user() -> "Place":
     """The folders in which the user's programs keep their files."""
     from upwell.config import load

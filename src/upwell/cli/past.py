@@ -19,7 +19,7 @@ from upwell.ground.uris import SESSION_LOCATOR
 
 if TYPE_CHECKING:
     from upwell.app import App
-    from upwell.sessions.answer import Told
+    from upwell.sessions.answer import Answer
 
 MOST_SESSIONS = 5
 PastSessions = Annotated[
@@ -46,7 +46,7 @@ SinceOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
+class Filters:
     """The options that narrow a search."""
 
     project: Path | None
@@ -55,7 +55,7 @@ class Narrowed:
 
 
 def recall_sessions(
-    question: str | None, file: str | None, narrowed: Narrowed, limit: int | None, *, as_json: bool
+    question: str | None, file: str | None, filters: Filters, limit: int | None, *, as_json: bool
 ) -> None:
     """Search past sessions by a question or by a file, or read one turn by its locator."""
     from upwell.sessions.render import described, lines_of, page_of
@@ -66,35 +66,35 @@ def recall_sessions(
         )
     with progress("reading sessions") as show:
 
-        async def work(app: "App") -> "list[Told]":
+        async def work(app: "App") -> "list[Answer]":
             past = app.past_sessions()
             try:
                 await past.refresh(show)
             except StoreError as error:
                 note(f"upwell: the index of sessions is out of date: {error}")
-            return await _found(app, question, file, narrowed, limit or MOST_SESSIONS)
+            return await _answers(app, question, file, filters, limit or MOST_SESSIONS)
 
-        found = with_app(work)
+        answers = with_app(work)
     if as_json:
-        say_json({"sessions": [described(each) for each in found]})
+        say_json({"sessions": [described(answer) for answer in answers]})
     elif question is not None and question.startswith(SESSION_LOCATOR):
-        say(page_of(found[0]))
-    elif found:
-        say("\n\n".join("\n".join(lines_of(each, question or "")) for each in found))
+        say(page_of(answers[0]))
+    elif answers:
+        say("\n\n".join("\n".join(lines_of(answer, question or "")) for answer in answers))
     else:
         note("No past session found.")
 
 
-async def _found(
-    app: "App", question: str | None, file: str | None, narrowed: Narrowed, limit: int
-) -> "list[Told]":
+async def _answers(
+    app: "App", question: str | None, file: str | None, filters: Filters, limit: int
+) -> "list[Answer]":
     from upwell.sessions.index import Scope
 
     here, past = folder(), app.past_sessions()
     scope = Scope(
-        project=project_of(str(narrowed.project)) if narrowed.project else None,
-        host=narrowed.host,
-        since=time.time() - seconds_of(narrowed.since) if narrowed.since else 0.0,
+        project=project_of(str(filters.project)) if filters.project else None,
+        host=filters.host,
+        since=time.time() - seconds_of(filters.since) if filters.since else 0.0,
         here=project_of(here),
     )
     if file is not None:
@@ -106,7 +106,7 @@ async def _found(
 
 
 def index_sessions() -> None:
-    """Bring the index of past sessions up to date, and say what is in there."""
+    """Bring the index of past sessions up to date, and print its size."""
     with progress("indexing sessions") as show:
 
         async def work(app: "App") -> tuple[int, int]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upwell.cli.output import Json, note_masked, say, say_json, table
+from upwell.cli.hooks import hosts_without_guard_hooks
+from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import repository_of
@@ -31,6 +32,12 @@ Tools = Annotated[
     list[str] | None,
     typer.Option(
         "--tool", metavar="NAME", help="Tools and commands (Bash, 'Bash(git push*)'); repeatable."
+    ),
+]
+Guard = Annotated[
+    bool,
+    typer.Option(
+        "--guard", help="Refuse a matching command once a session, with the rule as the reason."
     ),
 ]
 Everywhere = Annotated[
@@ -58,7 +65,8 @@ def listed(context: typer.Context, as_json: Json = False) -> None:
     for row in rows:
         row["scope"] = " ".join([*row.pop("paths"), *row.pop("tools")]) or "every session"
         row["project"] = row["project"] or "every project"
-        row["state"] = "paused" if row.pop("paused") else ""
+        states = [state for state in ("guard", "paused") if row.pop(state)]
+        row["state"] = ", ".join(states)
     table(("id", "project", "scope", "state", "text"), rows, "No standing rules.")
 
 
@@ -68,21 +76,35 @@ def add(
     path: Paths = None,
     tool: Tools = None,
     everywhere: Everywhere = False,
+    guard: Guard = False,
 ) -> None:
     """Add a standing rule and print its id."""
+    from upwell.surface.guards import GUARD, check_guard
     from upwell.surface.scopes import checked_scope
 
+    scope = checked_scope(path or (), tool or ())
+    if guard:
+        check_guard(scope)
     rule = Memory(
         text=typer.get_text_stream("stdin").read() if text == ["-"] else " ".join(text),
         namespace="patterns",
         project=None if everywhere else repository_of(os.getcwd()),
         provenance=Provenance(door="cli"),
         pinned=True,
-        triggers=checked_scope(path or (), tool or ()).triggers(),
+        tags=(GUARD,) if guard else (),
+        triggers=scope.triggers(),
     )
     added = with_app(lambda app: app.memory.add(rule))
     note_masked(added.redacted)
     say(added.id)
+    if guard:
+        _note_missing_hooks()
+
+
+def _note_missing_hooks() -> None:
+    """Name the agents whose hooks do not ask upwell before a tool."""
+    for agent in hosts_without_guard_hooks():
+        note(f"upwell: `upwell hook install {agent} --apply` lets {agent} refuse a command")
 
 
 @rules.command("keep")
@@ -104,7 +126,7 @@ def keep(
         known = proposals[0].memory() if proposals else await app.memory.get(id_in(rule))
         if known is None or known.trust is not Trust.USER:
             raise StoreError(
-                f"no proposal or memory of yours {rule!r}",
+                f"you have no proposal or memory {rule!r}",
                 hint="`upwell inbox` and `upwell recall`",
             )
         kept = replace(known, pinned=True, triggers=chosen or globs_of(known.paths).triggers())
@@ -152,17 +174,17 @@ def remove(rule: Id) -> None:
     """Move a rule to the trash. `upwell restore ID` brings it back within 30 days."""
 
     async def work(app: "App") -> None:
-        await app.memory.delete((await _known(app, rule)).id)
+        await app.memory.delete((await _standing_rule(app, rule)).id)
 
     with_app(work)
     say(f"removed {id_in(rule)}")
 
 
-def _change(rule: str, changed: Callable[[Memory], Memory]) -> None:
+def _change(rule: str, change: Callable[[Memory], Memory]) -> None:
     async def work(app: "App") -> Memory:
-        now = changed(await _known(app, rule))
-        await app.memory.update(now)
-        return now
+        updated = change(await _standing_rule(app, rule))
+        await app.memory.update(updated)
+        return updated
 
     _report(_row(with_app(work)))
 
@@ -172,14 +194,15 @@ def _report(row: dict[str, Any]) -> None:
     say(f"{row['id']}: {'paused' if row['paused'] else scope_text}")
 
 
-async def _known(app: "App", rule: str) -> Memory:
-    known = await app.memory.get(id_in(rule))
-    if known is None or not known.pinned:
+async def _standing_rule(app: "App", rule: str) -> Memory:
+    memory = await app.memory.get(id_in(rule))
+    if memory is None or not memory.pinned:
         raise StoreError(f"no standing rule {rule!r}", hint="`upwell rules` lists them")
-    return known
+    return memory
 
 
 def _row(rule: Memory) -> dict[str, Any]:
+    from upwell.surface.guards import is_guard
     from upwell.surface.scopes import PAUSED, scope_of
 
     scope = scope_of(rule)
@@ -189,5 +212,6 @@ def _row(rule: Memory) -> dict[str, Any]:
         "project": rule.project,
         "paths": list(scope.paths),
         "tools": list(scope.tools),
+        "guard": is_guard(rule),
         "paused": PAUSED in rule.tags,
     }

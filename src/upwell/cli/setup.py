@@ -11,7 +11,8 @@ import typer
 
 from upwell.cli.capturing import learned_from, say_gain
 from upwell.cli.clients import NO_AGENT, clients_of_user, masked_diff, say_servers
-from upwell.cli.hooks import hook_installation, installer_of
+from upwell.cli.hooks import has_guards, hook_installation, installer_of
+from upwell.cli.moving import say_stores
 from upwell.cli.output import note, raw, say
 from upwell.cli.past import index_sessions
 from upwell.cli.progress import progress
@@ -155,6 +156,7 @@ def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
     say("  index    the same sessions, for `upwell recall --sessions`")
     say("  prove    run each agent's hook once, as the agent does")
     say("`upwell setup --undo` reverts all of it.")
+    say_stores()
     _refuse(plan.refused)
 
 
@@ -282,4 +284,4 @@ def _setting_up(clients: "Clients") -> "SettingUp":
     from upwell.config import load
 
     home = load().home.prepare()
-    return SettingUp(clients, installer_of(hook_installation()), home)
+    return SettingUp(clients, installer_of(hook_installation(guards=has_guards())), home)

@@ -18,12 +18,14 @@ def compress(
     max_chars: int | None = None,
     max_tokens: int | None = None,
     query: str | None = None,
+    request: str | None = None,
     strategy: str = "auto",
     name: str = "",
 ) -> Compressed:
     """Fit `text` into `max_chars` and `max_tokens`, both hard limits.
 
-    `query` is the agent's question; content that answers it is preferred. `name`, a path or URL,
+    `query` is the agent's question; content that answers it is preferred. `request` is
+    the user's last request of the session, a weaker hint. `name`, a path or URL,
     helps to detect the kind of text. Without a limit the text is returned unchanged. The function
     uses no model and stores nothing.
 
@@ -38,5 +40,5 @@ def compress(
     if min(max_chars or 0, max_tokens or 0) < 0:
         raise UsageError("a budget cannot be negative", hint="use 0 or more")
     budget = Budget(hard_chars=max_chars, hard_tokens=max_tokens)
-    passage = Passage(text=text, query=query or "", name=name)
+    passage = Passage(text=text, query=query or "", request=request or "", name=name)
     return Compressor().compress(passage, budget, strategy=strategy)

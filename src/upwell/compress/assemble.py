@@ -60,7 +60,7 @@ def assemble(
         meaning.add_to(relevances, units.salience, lambda unit: text[starts[unit] : ends[unit]])
     costs = [end - start + _GAP_CHARS for start, end in zip(units.starts, units.ends, strict=True)]
     limit = min(remaining.chars, remaining.tokens * 8.0) * _MARGIN
-    notable = _notable(units, text, costs, limit)
+    notable = _notable(units, passage, costs, limit)
     share = _VAGUE_SHARE + (_CLEAR_SHARE - _VAGUE_SHARE) * coverage
     ordered = order(relevances, notable, costs, share, limit)
     everything = _omissions(passage, _lines_of(passage)(text), len(text))
@@ -84,8 +84,9 @@ def assemble(
     return result if batches else _without_marks(units, text, ordered, remaining)
 
 
-def _notable(units: Units, text: str, costs: Sequence[float], limit: float) -> list[int]:
-    """Order the units that matter without a question: by salience, or by the names they contribute.
+def _notable(units: Units, passage: Passage, costs: Sequence[float], limit: float) -> list[int]:
+    """Order the units that matter if there is no question: by salience, or by the names they
+    contribute.
 
     With names, raised units (headings, errors) get their share of the budget first.
     """
@@ -93,7 +94,7 @@ def _notable(units: Units, text: str, costs: Sequence[float], limit: float) -> l
     if not units.by_names:
         return by_salience
     raised = list(takewhile(lambda unit: units.salience[unit] >= FIRST, by_salience))
-    units_by_name = by_names(units, text, limit / _MARGIN)
+    units_by_name = by_names(units, passage.text, limit / _MARGIN, passage.request)
     return in_parallel(raised, units_by_name, costs, units.raised_share, limit)
 
 

@@ -26,6 +26,9 @@ _IDENTIFIER = re.compile(r"[\d_./]|[a-z][A-Z]")
 _PLAIN_WORD = 0.2
 """The worth of a plain word relative to an identifier, path or number."""
 _LEAST_NAME = 3
+_REQUESTED = 3.0
+"""The factor by which a name is worth more if it contains a word of the user's request."""
+_REQUEST_CHARS, _LONG_WORD = 2_000, 6
 _MARK_CHARS = 8
 """A gap between two units costs a mark."""
 _LINE = 0.16
@@ -39,31 +42,50 @@ _COMMON = [math.sqrt(math.log(1 + count)) for count in range(_MOST + 1)]
 """The worth of a name by the number of units that contain it: names that recur matter more."""
 _SAME = 1e-9
 _LEAST_LINE = 12
-"""A shorter unit (a bracket, a blank) is worth nothing without a new name."""
+"""A unit shorter than this (a bracket, a blank) is worth nothing unless it contains a new name."""
 
 
-def by_names(units: Units, text: str, limit: float) -> list[int]:
+def by_names(units: Units, text: str, limit: float, request: str = "") -> list[int]:
     """Order the units that are worth at most `limit` characters together, best first.
 
+    Names that contain a word of the user's `request` are worth more.
     Each unit comes after the units that it needs. A salience above zero doubles the worth of the
     names of a unit: definitions, errors, changed lines.
     """
-    return _Coverage(units, text).order(limit)
+    return _Coverage(units, text, request).order(limit)
 
 
-def _worths(names: list[set[str]]) -> dict[str, float]:
-    """Return the worth of each name by the number of units that have it."""
+def _worths(names: list[set[str]], words: list[str]) -> dict[str, float]:
+    """Return the worth of each name, which depends on the number of units that have it. Names that
+    contain one of the `words` are worth more.
+    """
     counts = Counter(chain.from_iterable(names))
     is_identifier = _IDENTIFIER.search
-    return {
+    worths = {
         name: _COMMON[count if count < _MOST else _MOST]
         * (1.0 if is_identifier(name) else _PLAIN_WORD)
         for name, count in counts.items()
     }
+    for name in worths if words else ():
+        lowercase = name.lower()
+        if any([word in lowercase for word in words]):
+            worths[name] *= _REQUESTED
+    return worths
+
+
+def _requested(request: str, text: str) -> list[str]:
+    """Return the longer words and the identifiers of a request that occur in `text`."""
+    words = {
+        name.strip("./-").lower()
+        for name in _NAME.findall(request[:_REQUEST_CHARS])
+        if len(name) >= _LONG_WORD or _IDENTIFIER.search(name)
+    }
+    lowercase = text.lower() if words else ""
+    return sorted(word for word in words if len(word) > _LEAST_NAME and word in lowercase)
 
 
 class _Coverage:
-    def __init__(self, units: Units, text: str) -> None:
+    def __init__(self, units: Units, text: str, request: str) -> None:
         self._units = units
         find = (_ASCII_NAME if text.isascii() else _NAME).findall
         spans = zip(units.starts, units.ends, strict=True)
@@ -71,7 +93,7 @@ class _Coverage:
             set(find(text, start, end)) if end - start > _LEAST_NAME else set()
             for start, end in spans
         ]
-        self._worths = _worths(self._names)
+        self._worths = _worths(self._names, _requested(request, text))
         self._sizes: list[int] = list(map(sub, units.ends, units.starts))
         self._plain = self._plain_worths()
         self._is_selected = bytearray(len(units))

@@ -21,6 +21,7 @@ _READERS = frozenset("cat head tail less more bat nl sed wc ls stat".split())
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_]*")
 _COMPOUND = re.compile(r"[a-z][A-Z]|[A-Za-z]_[A-Za-z]|[A-Z][a-z]+[A-Z]")
 _ESCAPES = re.compile(r"\\[bBwWsSdD]")
+_RECEIVER = re.compile(r"func[ +*]*\\?\((?:\w{1,20} [+*]?)?\\?\*?\w+\\?\)")
 _DEFINING = frozenset(
     "func def class interface struct type enum trait fn const function module record object".split()
 )
@@ -61,7 +62,7 @@ def definitions(event: Event) -> Iterator[tuple[str, str]]:
     if not names:
         return
     lines = event.out[: MAX_LINES * MAX_LINE_CHARS].split("\n", MAX_LINES)
-    if len(lines) == 2 and _FILES.match(lines[0]) and _asks_definition(pattern):
+    if len(lines) == 2 and len(names) == 1 and _FILES.match(lines[0]) and _asks_definition(pattern):
         yield names[0], lines[1].strip()
         return
     for line in lines[:MAX_LINES]:
@@ -71,10 +72,11 @@ def definitions(event: Event) -> Iterator[tuple[str, str]]:
 
 
 def names_in(pattern: str) -> Sequence[str]:
-    """The compound names in a search pattern: `SaveChanges`, `save_changes`."""
+    """The compound names in a search pattern: `SaveChanges`, `save_changes`. The type in a Go
+    method's receiver is none of them: the search looks for the method."""
     names = dict.fromkeys(
         name
-        for name in _NAME.findall(_ESCAPES.sub(" ", pattern[:MAX_LINE_CHARS]))
+        for name in _NAME.findall(_plain(pattern))
         if len(name) >= MIN_NAME_CHARS and _COMPOUND.search(name)
     )
     return tuple(names) if len(names) <= MAX_NAMES else ()
@@ -104,9 +106,14 @@ def _asks_for_names(pattern: str) -> bool:
     """True if a pattern contains only names and keywords of definitions. Any other pattern searches
     for uses of the names.
     """
-    plain = _ESCAPES.sub(" ", pattern[:MAX_LINE_CHARS])
+    plain = _plain(pattern)
     words = {word for word in _NAME.findall(plain) if len(word) > 1}
     return "=" not in plain and words <= _DEFINING | set(names_in(pattern))
+
+
+def _plain(pattern: str) -> str:
+    """The pattern without the escapes of classes, and without the receivers of Go methods."""
+    return _RECEIVER.sub("func ", _ESCAPES.sub(" ", pattern[:MAX_LINE_CHARS]))
 
 
 def _asks_definition(pattern: str) -> bool:

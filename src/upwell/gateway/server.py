@@ -136,6 +136,7 @@ class Gateway:
         self._hello = hello
         front = StdioFront(self.router, self.audience, hello)
         async with self.running():
+            introducing = asyncio.create_task(self._introduce(), name="introduction")
             serving = asyncio.create_task(front.serve(lines, sink), name="front")
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -144,6 +145,15 @@ class Gateway:
                 await serving
             except asyncio.CancelledError:
                 LOG.info("a signal ended the gateway")
+            finally:
+                introducing.cancel()
+
+    async def _introduce(self) -> None:
+        """Save the servers' offers once they had time to start. The next start is then answered at
+        once, even if one of them never comes up.
+        """
+        await self._resources.settled()
+        self._records.save_offer(offer_of(self.upstreams))
 
     def _end(self, serving: "asyncio.Task[None]") -> None:
         # A host kills the gateway half a second after its signal: the servers get less than that.

@@ -10,8 +10,11 @@ from pathlib import Path
 from upwell.ground.errors import StoreUnwritable
 
 LOCK_SECONDS = 8.0
-POLL_SECONDS = 0.005
-"""The time to wait for a lock: short, because our locks are held for milliseconds."""
+"""How long to wait for a lock. Our locks are held for milliseconds."""
+SOON_SECONDS, SOON_POLL_SECONDS, POLL_SECONDS = 0.25, 0.005, 0.1
+"""A waiting process checks often at first, then less and less often: fifty processes that keep
+checking would starve the one that holds the lock.
+"""
 
 Stamp = tuple[int, int, int]
 """The modification time of a file (ns), its size and its inode."""
@@ -35,17 +38,22 @@ def stamp(path: str | Path) -> Stamp | None:
 
 
 @contextmanager
-def exclusively(path: Path) -> Iterator[None]:
-    """Hold the lock under which a file is changed or replaced.
+def exclusively(path: Path, seconds: float | None = None) -> Iterator[None]:
+    """Hold the lock under which a file is changed or replaced. Wait for it at most `seconds`, by
+    default 8.
 
     Raises: StoreUnwritable: another process held the lock for too long, or the lock cannot be
     created.
     """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(f"{path}.lock", timeout=LOCK_SECONDS, mode=0o600, poll_interval=POLL_SECONDS)
+    lock = FileLock(f"{path}.lock", mode=0o600)
+    most = LOCK_SECONDS if seconds is None else seconds
     try:
-        lock.acquire()
+        try:
+            lock.acquire(timeout=min(SOON_SECONDS, most), poll_interval=SOON_POLL_SECONDS)
+        except Timeout:
+            lock.acquire(timeout=most, poll_interval=POLL_SECONDS)
     except Timeout as error:
         raise StoreUnwritable(
             f"{lock.lock_file} is locked by another process",

@@ -5,7 +5,7 @@ A mistake is then reported at once, not by the first call that needs the setting
 
 import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
@@ -19,6 +19,8 @@ SHARES = frozenset({"min_score", "cooldown_similarity", "min_confidence", "min_r
 MOST = 10**12
 """The largest number of any setting, in bytes or seconds. Infinity is not a valid size or wait."""
 ADDRESSES = frozenset({"url", "base_url"})
+DATABASE = "store.url"
+"""The only address that is not HTTP."""
 _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False}
 
 
@@ -109,13 +111,25 @@ def _check_range(key: str, name: str, converted: Any, origin: str) -> None:
         raise ConfigError(
             f"{key} in {origin} is {converted!r}: must be {bounds}", key=key, origin=origin
         )
-    if name in ADDRESSES and converted and not _is_address(converted):
-        raise ConfigError(
-            f"{key} in {origin} is {masked(key, converted)!r}: not an HTTP address",
-            key=key,
-            origin=origin,
-            hint="write http://HOST:PORT/PATH or https://…",
-        )
+    if name in ADDRESSES and converted:
+        _check_address(key, converted, origin)
+
+
+def _check_address(key: str, address: str, origin: str) -> None:
+    is_database = key == DATABASE
+    schemes = ("postgresql", "postgres") if is_database else ("http", "https")
+    if _is_address(address, schemes):
+        return
+    kind = "the address of a PostgreSQL database" if is_database else "an HTTP address"
+    form = (
+        "postgresql://USER@HOST/DATABASE" if is_database else "http://HOST:PORT/PATH or https://…"
+    )
+    raise ConfigError(
+        f"{key} in {origin} is {masked(key, address)!r}: not {kind}",
+        key=key,
+        origin=origin,
+        hint=f"write {form}",
+    )
 
 
 def _check_names(key: str, value: Any, hint: Any, origin: str) -> None:
@@ -172,9 +186,9 @@ def _no_choice(key: str, value: str, choices: Sequence[str], origin: str) -> Con
     )
 
 
-def _is_address(url: str) -> bool:
+def _is_address(url: str, schemes: Collection[str]) -> bool:
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        return parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False

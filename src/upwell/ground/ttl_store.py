@@ -64,7 +64,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The values of one kind by key, and how long they live."""
+    """The values of one kind by key, and their time to live."""
 
     kind: str
     values: Mapping[str, bytes]

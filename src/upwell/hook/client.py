@@ -57,9 +57,9 @@ EVENTS = (
     | PROMPTS
     | frozenset(
         """
-    PostToolUse PostToolUseFailure PreCompact Stop SubagentStop SessionEnd
-    AfterTool PreCompress AfterAgent
-    sessionEnd postToolUse postToolUseFailure preCompact stop agentStop
+    PreToolUse PostToolUse PostToolUseFailure PreCompact Stop SubagentStop SessionEnd
+    BeforeTool AfterTool PreCompress AfterAgent beforeShellExecution
+    sessionEnd preToolUse postToolUse postToolUseFailure preCompact stop agentStop
     tool.execute.after session.compacting session.idle
     """.split()
     )

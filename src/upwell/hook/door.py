@@ -24,6 +24,7 @@ from upwell.hook.tool_output import Shorten, may_shorten, no_shortening, shorten
 from upwell.hosts import HOSTS
 from upwell.hosts.base import Host
 from upwell.hosts.events import Event, EventKind
+from upwell.surface.guards import Guards
 from upwell.surface.pipeline import Outcome, Surfacer
 
 NEUTRAL = b"{}"
@@ -54,11 +55,12 @@ class OptIns:
     """The parts of the door that do nothing unless the user asks for them.
 
     `shorten` fits tools' answers for the hosts in `hook.compress`; `ask` asks the agent at the end
-    of a turn to keep what it learned.
+    of a turn to keep what it learned; `guards` refuses calls.
     """
 
     shorten: Shorten = no_shortening
     ask: Asking | None = None
+    guards: Guards | None = None
 
 
 class HookDoor:
@@ -118,6 +120,8 @@ class HookDoor:
             asking = self._tasks.start(ask(known, event)) if ask else None
             if event.kind in _DOORS:
                 return await self._answer(known, event, left_ms, receipt or settled())
+            if event.kind is EventKind.BEFORE:
+                return await self._refusal(known, event, receipt or settled())
             self.outcomes[host, str(event.kind)] += 1
             self._tasks.start(self._turn_end(event))
             if asking is not None and event.kind is EventKind.STOP:
@@ -146,11 +150,29 @@ class HookDoor:
         self._is_cold = False
         return orjson.dumps(merged(context, replacement))
 
+    async def _refusal(self, host: Host, event: Event, receipt: Receipt) -> bytes:
+        """The output that keeps a tool from running; neutral if no guard refuses the call. If the
+        refusal does not arrive, the guard refuses the next matching call.
+        """
+        guards = self._opt_ins.guards
+        refusal = await guards.refusal(_cue(event, host.name)) if guards else None
+        output = host.events.refusal_output(event, refusal.reason) if refusal else {}
+        self.outcomes[host.name, "refused" if output else "passed"] += 1
+        if guards is None or refusal is None:
+            return NEUTRAL
+
+        def conclude(delivered: bool) -> None:
+            if not delivered:
+                self._tasks.start(guards.withdraw(refusal))
+
+        receipt.when_settled(conclude)
+        return orjson.dumps(output)
+
     async def _question_in_time(
         self, host: Host, event: Event, asking: "asyncio.Task[str]", left_ms: int | None
     ) -> bytes:
-        """The output that lets the agent go on with a question; neutral without a question, or if
-        it is late.
+        """The output that makes the agent continue with a question; neutral if there is no question
+        or it comes too late.
         """
         with contained("asking the agent what it learned"):
             done, _ = await asyncio.wait({asking}, timeout=self._seconds_for(event, left_ms))
@@ -363,7 +385,7 @@ def _payload(body: bytes) -> Mapping[str, Any] | None:
 
 def _cue(event: Event, host: str) -> Cue:
     return Cue(
-        door=_DOORS[event.kind],
+        door=_DOORS.get(event.kind, Door.TOOL),
         text=event.text,
         tool=event.tool or None,
         args=event.args,
@@ -379,7 +401,7 @@ def _cue(event: Event, host: str) -> Cue:
 
 def _within(text: str, max_bytes: int) -> tuple[str, int]:
     """`text` without as many of its last entries as exceed the limit, and the number of these
-    entries; "" where not a single entry fits.
+    entries; "" if not even one entry fits.
     """
     lines = text.split("\n")
     entries = [number for number, line in enumerate(lines) if line.startswith(_ENTRY)]

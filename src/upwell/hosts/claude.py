@@ -47,6 +47,7 @@ EVENTS = NestedEvents(
     kinds={
         "SessionStart": EventKind.SESSION,
         "UserPromptSubmit": EventKind.PROMPT,
+        "PreToolUse": EventKind.BEFORE,
         "PostToolUse": EventKind.TOOL,
         "PostToolUseFailure": EventKind.TOOL,
         "SubagentStart": EventKind.SESSION,
@@ -76,6 +77,7 @@ HOOKS = JsonHooks(
         "Stop": "",
         "SessionEnd": "",
     },
+    guard_matchers={"PreToolUse": "Bash|mcp__.*"},
     http_events=frozenset({"PostToolUse", "PostToolUseFailure"}),
     token_from_environment=True,
     http_setup='export UPWELL_TOKEN="$(cat {token_file})"',

@@ -46,6 +46,7 @@ HOST = Host(
         kinds={
             "SessionStart": EventKind.SESSION,
             "UserPromptSubmit": EventKind.PROMPT,
+            "PreToolUse": EventKind.BEFORE,
             "PostToolUse": EventKind.TOOL,
             "PreCompact": EventKind.COMPACT,
             "Stop": EventKind.STOP,
@@ -80,6 +81,7 @@ HOST = Host(
             "PreCompact": "",
             "Stop": "",
         },
+        guard_matchers={"PreToolUse": "Bash|shell|local_shell|exec_command|mcp__.*"},
         next_step="start codex in a terminal and trust the hooks that it shows for review; until "
         "then it skips them",
     ),

@@ -54,6 +54,7 @@ class CopilotEvents:
     kinds: Mapping[str, EventKind] = {
         "sessionStart": EventKind.SESSION,
         "userPromptSubmitted": EventKind.PROMPT,
+        "preToolUse": EventKind.BEFORE,
         "postToolUse": EventKind.TOOL,
         "postToolUseFailure": EventKind.TOOL,
         "preCompact": EventKind.COMPACT,
@@ -65,8 +66,8 @@ class CopilotEvents:
         kind = self.kinds.get(name)
         if kind is None:
             return None
-        if kind is EventKind.TOOL:
-            return _tool_event(name, payload)
+        if kind in (EventKind.TOOL, EventKind.BEFORE):
+            return _tool_event(kind, name, payload)
         text = ""
         if kind is EventKind.PROMPT:
             text = text_of(payload.get("prompt"))
@@ -88,6 +89,9 @@ class CopilotEvents:
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
         return {"modifiedResult": {"resultType": "success", "textResultForLlm": reply}}
 
+    def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
+        return {"permissionDecision": "deny", "permissionDecisionReason": reason}
+
     def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
         return {"decision": "block", "reason": question}
 
@@ -98,7 +102,7 @@ def _session_in(payload: Mapping[str, Any]) -> str:
     return within(parent, session) if parent and payload.get("agentId") else session
 
 
-def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
+def _tool_event(kind: EventKind, name: str, payload: Mapping[str, Any]) -> Event | None:
     called = text_of(payload.get("toolName"), 200)
     tool = surfacing_tool(called, _READERS, ())
     if not tool and _SERVER_MARK in called and not called.startswith("upwell-"):
@@ -107,7 +111,7 @@ def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
         return None
     result = table_of(payload.get("toolResult"))
     return Event(
-        kind=EventKind.TOOL,
+        kind=kind,
         name=name,
         session=_session_in(payload),
         cwd=folder_of(payload.get("cwd")),
@@ -151,6 +155,7 @@ HOST = Host(
             "agentStop": "",
             "sessionEnd": "",
         },
+        guard_matchers={"preToolUse": ""},
         nested=False,
         timeout_key="timeoutSec",
         exec_form=True,

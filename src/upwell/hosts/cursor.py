@@ -15,6 +15,7 @@ import orjson
 
 from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe
 from upwell.hosts.events import (
+    COMMANDS,
     Event,
     EventKind,
     answer_of,
@@ -51,6 +52,7 @@ class CursorEvents:
     kinds: Mapping[str, EventKind] = {
         "sessionStart": EventKind.SESSION,
         "beforeSubmitPrompt": EventKind.PROMPT,
+        "beforeShellExecution": EventKind.BEFORE,
         "postToolUse": EventKind.TOOL,
         "preCompact": EventKind.COMPACT,
         "stop": EventKind.STOP,
@@ -66,6 +68,9 @@ class CursorEvents:
         cwd = folder_of(payload.get("cwd")) or _first_folder(payload.get("workspace_roots"))
         if kind is EventKind.TOOL:
             return _tool_event(name, payload, session, cwd)
+        if kind is EventKind.BEFORE:
+            args = plain_args({"command": text_of(payload.get("command"))})
+            return Event(kind=kind, name=name, session=session, cwd=cwd, tool=COMMANDS, args=args)
         text = text_of(payload.get("prompt")) if kind is EventKind.PROMPT else ""
         return Event(
             kind=kind,
@@ -81,6 +86,9 @@ class CursorEvents:
 
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
         return {"updated_mcp_tool_output": reply}
+
+    def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
+        return {"permission": "deny", "user_message": reason, "agent_message": reason}
 
     def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
         return {"followup_message": question}
@@ -141,6 +149,7 @@ HOST = Host(
             "stop": "",
             "sessionEnd": "",
         },
+        guard_matchers={"beforeShellExecution": ""},
         nested=False,
         typed=False,
         required={"version": 1},

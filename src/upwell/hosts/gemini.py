@@ -8,7 +8,8 @@ Before every request to its model, Gemini CLI announces that it may compress (`P
 `auto`). Only a compression that the user asked for (`manual`) is certain; the transcript shows the
 other ones (`capture/transcript.py`).
 
-At the end of a turn, `decision: deny` lets the agent go on with `reason` as a new prompt.
+At the end of a turn, `decision: deny` lets the agent go on with `reason` as a new prompt; before a
+tool, it keeps the tool from running.
 
 A tool's result cannot be replaced: `decision: deny` turns it into a failed call ("Tool result
 blocked: …"), on which the model would act.
@@ -35,8 +36,8 @@ def _user_words(prompt: str) -> str:
     return _CONTEXT_OF_HOOKS.sub("", prompt)
 
 
-def _write_question(event: Event, question: str) -> Mapping[str, Any]:
-    return {"decision": "deny", "reason": question}
+def _deny(event: Event, reason: str) -> Mapping[str, Any]:
+    return {"decision": "deny", "reason": reason}
 
 
 def _really_compacts(payload: Mapping[str, Any]) -> bool:
@@ -51,6 +52,7 @@ HOST = Host(
         kinds={
             "SessionStart": EventKind.SESSION,
             "BeforeAgent": EventKind.PROMPT,
+            "BeforeTool": EventKind.BEFORE,
             "AfterTool": EventKind.TOOL,
             "PreCompress": EventKind.COMPACT,
             "AfterAgent": EventKind.STOP,
@@ -68,7 +70,8 @@ HOST = Host(
             "google_web_search": "WebSearch",
         },
         server_marks=("mcp_",),
-        write_question=_write_question,
+        write_refusal=_deny,
+        write_question=_deny,
         user_words=_user_words,
         really_compacts=_really_compacts,
     ),
@@ -86,6 +89,7 @@ HOST = Host(
             "AfterAgent": "",
             "SessionEnd": "",
         },
+        guard_matchers={"BeforeTool": "run_shell_command|mcp_.*"},
         timeout=10_000,
         label="upwell",
         next_step="restart Gemini CLI; `/hooks` lists them",

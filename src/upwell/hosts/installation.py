@@ -21,6 +21,7 @@ class Installation:
     - `user_folder` and `environment` belong to the user; they decide where an agent's files are.
     - `command` is the command to run, without the host's name; `socket` is the daemon's.
     - `home` is upwell's home if the command must name it, "" for the usual place.
+    - `guards`: the user has a guard, so hooks before a tool are installed, too.
     - `http`, if set, installs HTTP requests instead of commands for hosts that support them.
     """
 
@@ -29,6 +30,7 @@ class Installation:
     command: tuple[str, ...]
     socket: str = ""
     home: str = ""
+    guards: bool = False
     http: HttpAddress | None = None
 
     @property
@@ -72,6 +74,12 @@ class ConfigFile(Protocol):
 
 class HookFile(ConfigFile, Protocol):
     """The file in which an agent's hooks are configured."""
+
+    @property
+    def guard_matchers(self) -> Mapping[str, str]:
+        """The events before a tool, which are installed only for guards; empty for a host that
+        cannot refuse a call."""
+        ...
 
     @property
     def http_setup(self) -> str:

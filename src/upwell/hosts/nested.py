@@ -32,6 +32,7 @@ ReadReply = Callable[[str, Any], Any]
 nothing.
 """
 WriteReply = Callable[[Event, Any], Mapping[str, Any]]
+WriteRefusal = Callable[[Event, str], Mapping[str, Any]]
 WriteQuestion = Callable[[Event, str], Mapping[str, Any]]
 
 
@@ -54,6 +55,12 @@ def no_output(event: Event, reply: Any) -> Mapping[str, Any]:
     return {}
 
 
+def denied(event: Event, reason: str) -> Mapping[str, Any]:
+    """The output that denies a tool, with the reason."""
+    decision = {"permissionDecision": "deny", "permissionDecisionReason": reason}
+    return {"hookSpecificOutput": {"hookEventName": event.name, **decision}}
+
+
 def blocked(event: Event, question: str) -> Mapping[str, Any]:
     """The output that keeps the agent from stopping yet, for this reason."""
     return {"decision": "block", "reason": question}
@@ -70,6 +77,7 @@ class NestedEvents:
     - `restores_context`: a resumed session still has the text that hooks added at its start.
     - `really_compacts` tells real compactions from mere announcements.
     - `read_reply` and `write_reply` take and replace a tool's result, if the host allows that.
+    - `write_refusal` keeps a tool from running.
     - `write_question` lets the agent go on at the end of a turn.
     """
 
@@ -81,6 +89,7 @@ class NestedEvents:
     restores_context: bool = False
     read_reply: ReadReply = not_replaceable
     write_reply: WriteReply = no_output
+    write_refusal: WriteRefusal = denied
     write_question: WriteQuestion = blocked
     reply_tokens: int | None = None
     user_words: Callable[[str], str] = unchanged
@@ -91,8 +100,8 @@ class NestedEvents:
         kind = self.kinds.get(name)
         if kind is None or (kind is EventKind.COMPACT and not self.really_compacts(payload)):
             return None
-        if kind is EventKind.TOOL:
-            return self._tool_event(name, payload)
+        if kind in (EventKind.TOOL, EventKind.BEFORE):
+            return self._tool_event(kind, name, payload)
         text = self._text(kind, payload)
         if kind is EventKind.PROMPT and self._is_synthetic(text):
             return None
@@ -113,6 +122,9 @@ class NestedEvents:
 
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
         return self.write_reply(event, reply)
+
+    def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
+        return self.write_refusal(event, reason)
 
     def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
         return self.write_question(event, question)
@@ -135,13 +147,13 @@ class NestedEvents:
         reason = text_of(payload.get("source"), 64)
         return reason if self.restores_context or reason != RESUMED else STARTED
 
-    def _tool_event(self, name: str, payload: Mapping[str, Any]) -> Event | None:
+    def _tool_event(self, kind: EventKind, name: str, payload: Mapping[str, Any]) -> Event | None:
         called = text_of(payload.get("tool_name"), 200)
         tool = surfacing_tool(called, self.readers, self.server_marks)
         if not tool:
             return None
         return Event(
-            kind=EventKind.TOOL,
+            kind=kind,
             name=name,
             session=_session_in(payload),
             cwd=folder_of(payload.get("cwd")),

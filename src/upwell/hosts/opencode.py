@@ -91,6 +91,9 @@ class OpenCodeEvents:
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
         return {"output": reply}
 
+    def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
+        return {}
+
     def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
         return {}
 
@@ -126,6 +129,7 @@ class PluginFile:
 
     next_step = "restart OpenCode"
     http_setup = ""
+    guard_matchers: Mapping[str, str] = {}
 
     def path(self, installation: Installation) -> Path:
         return config_folder(installation) / "plugins" / "upwell.js"

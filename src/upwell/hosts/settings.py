@@ -25,9 +25,10 @@ class JsonHooks:
 
     - `variable` names the environment variable that changes the host's `folder`; `file` is relative
       to that folder.
-    - `matchers` gives the matcher of each event, "" for none.
-    - `nested`: a list holds groups of handlers with a matcher (Claude Code and its followers), else
-      the handlers themselves.
+    - `matchers` gives the matcher of each event, "" for none; `guard_matchers` gives those of
+      further events that are installed only while the user has a guard.
+    - `nested`: a list holds groups of handlers with a matcher (Claude Code, and hosts with the same
+      format), else the handlers themselves.
     - `typed`: a handler carries its `type`; `exec_form`: it names program and arguments
       separately; `names_event`: its arguments include the event.
     - `timeout` is in the host's own unit, under `timeout_key`.
@@ -41,6 +42,7 @@ class JsonHooks:
     folder: str
     file: str
     matchers: Mapping[str, str]
+    guard_matchers: Mapping[str, str] = field(default_factory=dict)
     variable: str = ""
     nested: bool = True
     timeout_key: str = "timeout"
@@ -63,7 +65,8 @@ class JsonHooks:
         return (folder if self.folder else self.path(installation).parent).is_dir()
 
     def with_ours(self, text: str, installation: Installation) -> str:
-        own_entries = {event: [self._entry(event, installation)] for event in self.matchers}
+        events = {**self.matchers, **(self.guard_matchers if installation.guards else {})}
+        own_entries = {event: [self._entry(event, installation)] for event in events}
         if not text.strip():
             return _dumped({**self.required, "hooks": own_entries})
         root = self._checked(text)
@@ -72,9 +75,12 @@ class JsonHooks:
                 text = with_child(text, (), value, key)
         if "hooks" not in root.value:
             return with_child(text, (), own_entries, "hooks")
-        if self._our_entries(parse(text).value["hooks"]) == own_entries:
+        earlier = self._our_entries(parse(text).value["hooks"])
+        if earlier == own_entries:
             return text
         text = self._without(text, keep_empty=True)
+        for event in earlier.keys() - own_entries.keys():
+            text = _without_empty(text, event)
         for event, entries in own_entries.items():
             if event in parse(text).value["hooks"]:
                 text = with_child(text, ("hooks", event), entries[0])
@@ -103,7 +109,8 @@ class JsonHooks:
         http = installation.http if event in self.http_events else None
         handler = self._request(event, http) if http else self._command(event, installation)
         handler[self.timeout_key] = self.timeout
-        matcher = {"matcher": self.matchers[event]} if self.matchers[event] else {}
+        pattern = {**self.guard_matchers, **self.matchers}[event]
+        matcher = {"matcher": pattern} if pattern else {}
         return {**matcher, "hooks": [handler]} if self.nested else {**handler, **matcher}
 
     def _command(self, event: str, installation: Installation) -> dict[str, Any]:
@@ -189,6 +196,14 @@ class JsonHooks:
                     handlers = entry["hooks"] if self.nested else [entry]
                     return event, group, [self._is_ours(item) for item in handlers].index(True)
         return None
+
+
+def _without_empty(text: str, event: str) -> str:
+    """The text without the list of an event, if nothing is left in it."""
+    hooks = _hooks_node(parse(text))
+    if hooks.value[event]:
+        return text
+    return without_child(text, ("hooks",), hooks.keys.index(event))
 
 
 def runs_our_hook(handler: Any) -> bool:

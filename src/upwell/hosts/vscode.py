@@ -27,6 +27,7 @@ HOST = Host(
         max_bytes=10_000,
         kinds={
             "SessionStart": EventKind.SESSION,
+            "PreToolUse": EventKind.BEFORE,
             "PostToolUse": EventKind.TOOL,
             "PreCompact": EventKind.COMPACT,
             "Stop": EventKind.STOP,
@@ -49,6 +50,7 @@ HOST = Host(
         folder=".copilot",
         file="hooks/upwell-vscode.json",
         matchers={"SessionStart": "", "PostToolUse": "", "PreCompact": "", "Stop": ""},
+        guard_matchers={"PreToolUse": ""},
         nested=False,
         next_step="reload the window; hooks are a preview feature of VS Code",
     ),

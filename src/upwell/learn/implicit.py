@@ -78,16 +78,16 @@ class Uses:
 
 WATCH_SECONDS = 6 * 3600.0
 LOOKS = 10
-"""After so many calls of the session without evidence of use, a memory counts as ignored."""
+"""After this many calls of the session without evidence of use, a memory counts as ignored."""
 LEAST_LOOKS = 3
-"""After so many calls it may count as ignored if the session ends."""
+"""After this many calls, it may count as ignored if the session ends."""
 MOST_WORDS = 24
 MIN_CHARS = 4
 ENOUGH = 2
 """The distinctive words that must appear; one with a digit (a port, a version) suffices."""
 MAX_READ_CHARS = 20_000
 MAX_INLINE_CHARS = 2_000
-"""So short a text is split into words in less time than a trip to a thread takes."""
+"""Splitting a text up to this length into words takes less time than a switch to a thread."""
 _MAX_DEPTH = 6
 
 Rare = Callable[[Sequence[str]], Awaitable[set[str]]]

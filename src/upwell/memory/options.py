@@ -31,6 +31,13 @@ class MemoryOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """`store.*`: the database of memories; without an address, `memory.db` of the home."""
+
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotesOptions:
     """`stm.*`: notes are cleared if they were not viewed for `retention_days`, and a search returns
     at most `max_results` of them."""

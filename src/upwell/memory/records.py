@@ -4,15 +4,16 @@ Every store uses these functions to check the memories that callers pass in.
 """
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 from upwell.ground.errors import UsageError
 from upwell.ground.text.anchors import paths_in, symbols_in
-from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Trust
+from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Trust
 
 KNOWN = (
     "decisions",
@@ -225,7 +226,7 @@ def check(memory: Memory) -> None:
 
 
 def stamped(memory: Memory, now: float) -> Memory:
-    """`memory` with its content hash, and with an id and times where they are missing."""
+    """`memory` with its content hash, and with an id and times if they are missing."""
     created = now if memory.created_at is None else memory.created_at
     return replace(
         memory,
@@ -234,6 +235,35 @@ def stamped(memory: Memory, now: float) -> Memory:
         created_at=created,
         updated_at=now if memory.updated_at is None else memory.updated_at,
         viewed_at=created if memory.viewed_at is None else memory.viewed_at,
+    )
+
+
+def to_json(memory: Memory) -> str:
+    """Encode a memory as ASCII JSON, for the trash; `from_json` decodes it."""
+    return json.dumps(
+        {
+            field.name: getattr(memory, field.name)
+            for field in fields(memory)
+            if field.name != "provenance"
+        }
+        | {"provenance": {f.name: getattr(memory.provenance, f.name) for f in fields(Provenance)}}
+    )
+
+
+def from_json(text: str) -> Memory:
+    """Decode a memory that `to_json` encoded."""
+    raw = json.loads(text)
+    lists = {name: tuple(raw.get(name, ())) for name in ("tags", "paths", "symbols", "triggers")}
+    return Memory(
+        **(
+            raw
+            | lists
+            | {
+                "lines": tuple(raw["lines"]) if raw["lines"] else None,
+                "provenance": Provenance(**raw["provenance"]),
+                "trust": Trust(raw["trust"]),
+            }
+        )
     )
 
 

@@ -61,8 +61,8 @@ class BasicMemory:
         except UsageError:
             folders = []
         home = place.folder_named("BASIC_MEMORY_HOME", "basic-memory")
-        present = dict.fromkeys(path for path in (*folders, home) if any(_files(path)))
-        return list(present)
+        present = dict.fromkeys(path for path in (*folders, home) if path.is_dir())
+        return [path for path in present if _may_be_searched(path, place) and any(_files(path))]
 
     def read(self, path: Path, place: Place) -> Iterator[Item]:
         files = [path] if path.is_file() else sorted(_files(path))
@@ -74,6 +74,12 @@ class BasicMemory:
                 yield from _memories(file, file.relative_to(root).as_posix())
             except UsageError as error:
                 yield LeftOut(error.message, str(file))
+
+
+def _may_be_searched(folder: Path, place: Place) -> bool:
+    """Most Markdown in the home folder and its parents is not notes."""
+    user = place.user_folder.resolve()
+    return folder.resolve() not in (user, *user.parents)
 
 
 def _folders(config: Any) -> list[Path]:
@@ -103,7 +109,7 @@ def _memories(file: Path, name: str) -> Iterator[Item]:
         else:
             yield _observation(note, match["category"].strip(), match["text"].strip())
     if text := _without_empty_headings(prose, note.title):
-        yield _kept(note, note.name, f"{note.title}\n{text}", note.kind, note.tags)
+        yield _record_of(note, note.name, f"{note.title}\n{text}", note.kind, note.tags)
 
 
 def _note(file: Path, name: str, fields: Fields) -> _Note:
@@ -122,7 +128,7 @@ def _note(file: Path, name: str, fields: Fields) -> _Note:
 
 
 def _observation(note: _Note, category: str, text: str) -> Record:
-    return _kept(
+    return _record_of(
         note,
         f"{note.name}#{category}: {text}",
         f"{note.title}: {_without_last_tags(text)}",
@@ -140,7 +146,7 @@ def _without_last_tags(text: str) -> str:
     return " ".join((*words, *text[start:].split()))
 
 
-def _kept(note: _Note, record_id: str, text: str, kind: str, tags: list[str]) -> Record:
+def _record_of(note: _Note, record_id: str, text: str, kind: str, tags: list[str]) -> Record:
     return record(
         BasicMemory.name,
         record_id,
@@ -161,5 +167,5 @@ def _without_empty_headings(lines: list[str], title: str) -> str:
     """The prose of a note: without the headings of its observations and relations, and without its
     title, which is kept separately.
     """
-    kept = [line for line in lines if not _EMPTY_HEADING.fullmatch(line.strip())]
-    return "\n".join(line for line in kept if line.strip() != f"# {title}").strip()
+    rest = [line for line in lines if not _EMPTY_HEADING.fullmatch(line.strip())]
+    return "\n".join(line for line in rest if line.strip() != f"# {title}").strip()

@@ -58,6 +58,8 @@ class McpMemoryService:
 def _memory(row: dict[str, Any]) -> Item:
     if row.get("deleted_at"):
         return LeftOut("deleted there", string(row["content"]))
+    if row.get("superseded_by"):
+        return LeftOut("superseded there", string(row["content"]))
     metadata, tags = metadata_of(row.get("metadata")), texts(row.get("tags"))
     named = [tag.removeprefix(_PROJECT_TAG) for tag in tags if tag.startswith(_PROJECT_TAG)]
     project, name = project_in(metadata)

@@ -37,7 +37,7 @@ _CHANGES = """
 SELECT memory_id AS id, new_memory AS memory, event, is_deleted, actor_id,
        min(coalesce(created_at, updated_at)) OVER (PARTITION BY memory_id) AS created_at,
        coalesce(updated_at, created_at) AS updated_at
-FROM history ORDER BY memory_id, coalesce(updated_at, created_at), rowid
+FROM history ORDER BY rowid
 """
 _OPEN_MEMORY = """
 SELECT memories.*, apps.name AS app,

@@ -1,8 +1,8 @@
-"""The answer of a past session: its question and conclusion, the commands that worked, its files,
-and what became of them.
+"""The answer of a past session: its question and conclusion, the commands that worked, the files
+that it changed, and their present state.
 
-Everything is read from the transcript as it is now. Where the host has removed it, the masked
-excerpts of the index take its place.
+Everything is read from the transcript as it is now. If the host has removed the transcript, the
+masked excerpts of the index take its place.
 """
 
 import os
@@ -15,7 +15,7 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.text.format import counted
 from upwell.ground.text.words import informative, terms
 from upwell.sessions.commands import notable
-from upwell.sessions.index import Found, read_turn
+from upwell.sessions.index import Match, read_turn
 from upwell.sessions.turns import Change, Run, Turn
 
 STANDS = "stands"
@@ -24,13 +24,15 @@ MAX_FILE_BYTES = 2_000_000
 MIN_LINE_CHARS = 4
 """A shorter line is a bracket."""
 _MARGIN_SECONDS = 120.0
-"""A file that is younger than the turn by no more was written by it."""
+"""A file that is at most this much younger than the turn is taken to be its work."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
     """A file that a turn changed. `state` is `stands` (the change is still in it), `reverted`,
-    `changed since`, `gone`, or "" where that cannot be told; `commits` touched it since then."""
+    `changed since`, `gone`, or "" if the state is unknown; `commits` are those that have touched it
+    since the turn.
+    """
 
     path: str
     state: str
@@ -48,45 +50,48 @@ class FileState:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The answer of a turn. `whole` are all remarks of the agent where they were asked for.
-    `is_excerpt`: the transcript is gone, and only excerpts are left."""
+class Answer:
+    """The answer of a turn. `remarks` holds everything that the agent wrote, if that was
+    requested. `is_excerpt` is true if the transcript is gone and only excerpts are left.
+    """
 
-    found: Found
+    match: Match
     question: str
     conclusion: str
-    whole: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     runs: tuple[Run, ...] = ()
     files: tuple[FileState, ...] = ()
     is_excerpt: bool = False
 
 
-def told(
-    found: Found,
+def answer_of(
+    match: Match,
     question: str,
     environment: Mapping[str, str],
     *,
     whole: bool = False,
     file: str = "",
-) -> Told:
-    """The answer of this turn, read from its transcript, without secrets; with `whole` everything
-    that the agent wrote. With `file` (an absolute path, one within a project, or a name) it tells
-    of no other one."""
-    turn = read_turn(found)
+) -> Answer:
+    """The answer of this turn, read from its transcript, without secrets.
+
+    `whole` adds everything that the agent wrote. `file` (an absolute path, one within a project, or
+    a name) leaves out all other files.
+    """
+    turn = read_turn(match)
     if turn is None:
-        return Told(found, found.turn.question, found.turn.conclusion, is_excerpt=True)
-    return Told(
-        found,
+        return Answer(match, match.turn.question, match.turn.conclusion, is_excerpt=True)
+    return Answer(
+        match,
         redact(turn.question)[0],
         redact(turn.conclusion)[0],
         tuple(redact(remark)[0] for remark in turn.remarks) if whole else (),
-        tuple(_bearing(notable(turn.runs), question)),
+        tuple(_relevant_runs(notable(turn.runs), question)),
         tuple(file_states(turn, environment, file)),
     )
 
 
 def file_states(turn: Turn, environment: Mapping[str, str], file: str = "") -> list[FileState]:
-    """What became of the files that the turn changed, or of one of them."""
+    """The present state of the files that the turn changed, or only of `file`."""
     root = turn.cwd or "/"
     changed = [path for path in turn.changed if not file or f"/{path}".endswith(f"/{file}")]
     paths = changed[:MAX_FILES]
@@ -124,8 +129,10 @@ def _state(path: str, changes: Sequence[Change], ended: float, *, has_commits: b
 
 
 def _verdict(change: Change, content: str) -> str:
-    """Is a change still in the content of its file? It is reverted only where the lines that it
-    removed are back and its own are gone: some of either are no evidence."""
+    """The state of one change, judged by the content of its file; "" if the change has no recorded
+    text. A change is reverted only if the lines that it removed are back and its own lines are
+    gone.
+    """
     if change.added and change.added in content:
         return STANDS
     present = _lines(content)
@@ -143,8 +150,8 @@ def _lines(text: str) -> set[str]:
     return {line for raw in text.split("\n") if len(line := raw.strip()) >= MIN_LINE_CHARS}
 
 
-def _bearing(runs: Sequence[Run], question: str) -> list[Run]:
-    """The commands that worked: those with words of the question first, then the latest."""
+def _relevant_runs(runs: Sequence[Run], question: str) -> list[Run]:
+    """The commands that worked: first those that share words with the question, then the latest."""
     words = set(informative(terms(question)))
     worked = [run for run in runs if run.worked]
     ranked = sorted(worked, key=lambda run: -len(words & set(terms(run.command))))

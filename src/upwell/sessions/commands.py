@@ -16,18 +16,20 @@ _PLAIN = frozenset(
     "mkdir rm rmdir cp mv touch ln chmod chown pwd date whoami env ps kill pkill open xdg-open "
     "cd echo printf export sleep true test jq tee xargs source for while if read curl pgrep".split()
 )
-"""Programs that every agent calls without help."""
+"""Programs that every agent can use without help."""
 _GIT = frozenset(
     "add status diff log show commit push pull fetch branch checkout switch stash restore merge "
     "rev-parse rebase reset clone remote tag blame ls-files config worktree mv rm init".split()
 )
 _INLINE = frozenset({"-c", "-e", "-p", "--eval", "-"})
-"""Options by which an interpreter takes a program that is written for the occasion."""
+"""Options that pass an interpreter a program written for the occasion."""
 
 
 def notable(runs: Iterable[Run]) -> list[Run]:
-    """The commands that are more than what every agent knows, each once: as it ran last, the latest
-    first. A command that worked after it had failed counts as one that worked."""
+    """The commands that an agent would not know by itself, the latest first. Each appears once,
+    with the result of its last run: a command that failed and later worked counts as one that
+    worked.
+    """
     latest: dict[str, Run] = {}
     for run in runs:
         if shown := worth_repeating(run.command):
@@ -37,7 +39,7 @@ def notable(runs: Iterable[Run]) -> list[Run]:
 
 
 def worth_repeating(command: str) -> str:
-    """The command without what surrounds its work; "" for one that nobody needs to be told."""
+    """The one step of a command that is worth repeating; "" if no step is, or more than one."""
     steps = [step for step in real_steps(command) if _is_notable(step)]
     if len(steps) != 1 or "\n" in steps[0].text or len(steps[0].text) > MAX_SHOWN_CHARS:
         return ""
@@ -55,7 +57,7 @@ def _is_notable(step: Step) -> bool:
 MAX_CARRIED, MAX_CARRIED_TOKENS = 6, 150
 _LEAST_RUNS = 2
 _PASSING = re.compile(r"\$\(|`|/tmp/|^git\s|\d{5}|\b[0-9a-f]{7,}\b|\s-(?:f|F|X)\s|--version\b")
-"""Words of commands that are about one object or that change something elsewhere."""
+"""Signs of a command that is about one object, or that changes something elsewhere."""
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ class _Purpose:
 
     @property
     def best(self) -> str:
-        """The command that worked most often; of several the latest."""
+        """The command that worked most often; among equals, the latest."""
         return max(reversed(self.worked), key=self.worked.__getitem__, default="")
 
     @property
@@ -84,9 +86,10 @@ class _Purpose:
 
 
 def carried(runs: Iterable[Run]) -> Sequence[str]:
-    """The commands that an agent needs again when its context is lost: of each program and
-    sub-command the one that worked most often, if it ran more than once or was found only after
-    failures. The most used come first."""
+    """The commands that an agent needs again when its context is lost. For each program and
+    sub-command it is the one that worked most often, if it ran more than once or was found only
+    after failures. The most used come first.
+    """
     purposes: dict[tuple[str, ...], _Purpose] = {}
     for run in runs:
         shown = worth_repeating(run.command)

@@ -1,6 +1,6 @@
-"""The index of past sessions: keeps `sessions.db` up to date with the transcripts, searches it.
+"""The index of past sessions: keeps `sessions.db` up to date with the transcripts, and searches it.
 
-The database is made at the first use and may be deleted at any time.
+The database is created at the first use and may be deleted at any time.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from upwell.ground.uris import SESSION_LOCATOR
 from upwell.replay.transcripts import Transcript, format_named
 from upwell.sessions import tables
 from upwell.sessions.rank import MAX_RANKED, ranked, tallies, with_priors
-from upwell.sessions.tables import Entry, Known, Reading, SessionRow, TurnRow
+from upwell.sessions.tables import Entry, KnownTranscript, Reading, SessionRow, TurnRow
 from upwell.sessions.terms import (
     digest_of,
     error_terms,
@@ -34,9 +34,11 @@ from upwell.sessions.terms import (
 from upwell.sessions.turns import Turn, turns_of
 
 CHUNK_BYTES, CHUNK_FILES = 16_000_000, 200
-"""A transaction stores about so many transcripts. An interruption loses at most one."""
+"""A transaction stores at most about this many bytes and files of transcripts. An interruption
+loses at most one transaction.
+"""
 MAX_TURNS = 400_000
-"""Of all sessions together; the oldest sessions are dropped first."""
+"""The limit for all sessions together; the oldest sessions are dropped first."""
 MAX_STORED_CHARS = 200
 QUESTION_CHARS, CONCLUSION_CHARS = 200, 400
 """The lengths of the excerpts."""
@@ -46,8 +48,10 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The sessions that a search may see: those of a project and host that went on after `since`;
-    each None or 0 for all. `here` is the asker's own project, which comes first."""
+    """The sessions that a search may see: those of `project` and `host` whose last turn ended after
+    `since`. None, or 0 for `since`, stands for all. `here` is the project of whoever asks; its
+    sessions rank higher.
+    """
 
     project: str | None = None
     host: str | None = None
@@ -56,8 +60,8 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A session with the turn of it that bears most on the question."""
+class Match:
+    """A session, and its most relevant turn."""
 
     session: SessionRow
     turn: TurnRow
@@ -70,7 +74,7 @@ class Found:
 
 
 class SessionIndex:
-    """The index of past sessions. `transcripts` names the files that there are now."""
+    """The index of past sessions. `transcripts` lists the transcripts that exist now."""
 
     def __init__(
         self,
@@ -88,8 +92,8 @@ class SessionIndex:
     async def refresh(
         self, show: Progress = lambda done, total: None, seconds: float | None = None
     ) -> bool:
-        """Read what is new in the transcripts, within `seconds`. Returns whether everything was
-        read; the next call goes on from there.
+        """Index the new parts of the transcripts, for at most `seconds`. Returns False if time ran
+        out; the next call then continues.
 
         Raises:
             StoreError: the database cannot be written.
@@ -111,8 +115,8 @@ class SessionIndex:
             await database.write(lambda db: tables.drop_oldest(db, MAX_TURNS))
         return True
 
-    async def search(self, question: str, scope: Scope, limit: int) -> list[Found]:
-        """The sessions that bear most on the question, best first. An error in the question is
+    async def search(self, question: str, scope: Scope, limit: int) -> list[Match]:
+        """The sessions most relevant to the question, best first. An error in the question is
         looked up by its signature.
 
         Raises:
@@ -121,9 +125,9 @@ class SessionIndex:
         database = await self._open()
         return await database.read(lambda db: self._search(db, question, scope, limit))
 
-    async def changes(self, path: str, scope: Scope, limit: int) -> list[Found]:
-        """The turns that changed this file, newest first: an absolute path, one within a project,
-        or a name.
+    async def changes(self, path: str, scope: Scope, limit: int) -> list[Match]:
+        """The turns that changed this file, newest first. `path` is absolute, relative to a
+        project, or only a name.
 
         Raises:
             StoreError: the database cannot be read.
@@ -131,12 +135,11 @@ class SessionIndex:
         database = await self._open()
         return await database.read(lambda db: _changes(db, path, scope, limit))
 
-    async def located(self, locator: str) -> Found:
-        """The turn with this locator, or the first one of a session.
+    async def located(self, locator: str) -> Match:
+        """The turn with this locator, or the first turn if the locator names only a session.
 
         Raises:
-            UsageError: there is none, or several.
-            StoreError: the database cannot be read.
+            UsageError: no session matches, or several do. StoreError: the database cannot be read.
         """
         database = await self._open()
         return await database.read(lambda db: _located(db, locator))
@@ -152,7 +155,7 @@ class SessionIndex:
 
     def _search(
         self, db: sqlite3.Connection, question: str, scope: Scope, limit: int
-    ) -> list[Found]:
+    ) -> list[Match]:
         words, exact = question_terms(question), error_terms(question)
         postings = tables.postings_of(db, [*words, *exact])
         visible = tables.visible(db, scope.project, scope.host, scope.since)
@@ -161,8 +164,8 @@ class SessionIndex:
         rows = tables.sessions(db, [no for no, _, _ in best])
         known_turns = tables.turns(db, [key for _, _, key in best])
         now = self._clock.now()
-        found = [
-            Found(
+        matches = [
+            Match(
                 rows[no],
                 known_turns[key],
                 with_priors(score, rows[no], now=now, project=scope.here),
@@ -170,7 +173,7 @@ class SessionIndex:
             for no, score, key in best
             if no in rows and key in known_turns
         ]
-        return sorted(found, key=lambda each: -each.score)[:limit]
+        return sorted(matches, key=lambda match: -match.score)[:limit]
 
     async def _open(self) -> Database:
         async with self._opening:
@@ -181,25 +184,25 @@ class SessionIndex:
         return self._database
 
 
-def read_turn(found: Found) -> Turn | None:
-    """The turn as its transcript has it now; None if the transcript is gone or another one."""
-    transcript = Transcript(Path(found.session.path), format_named(found.session.format))
-    number, offset = found.turn.number, found.turn.offset
+def read_turn(match: Match) -> Turn | None:
+    """The turn as it now is in its transcript; None if the transcript is gone or was replaced."""
+    transcript = Transcript(Path(match.session.path), format_named(match.session.format))
+    number, offset = match.turn.number, match.turn.offset
     try:
         if offset:
             first = next(turns_of(transcript.events_from(offset), number), None)
         else:
-            own = (event for event in transcript.events() if event.session == found.session.name)
+            own = (event for event in transcript.events() if event.session == match.session.name)
             first = next(islice(turns_of(own), number, None), None)
     except (UsageError, OSError):
         return None
-    if first is None or abs(first.began - found.turn.at) > 1.0:
+    if first is None or abs(first.began - match.turn.at) > 1.0:
         return None
     return first
 
 
 def _due(
-    transcripts: Sequence[Transcript], known: dict[str, Known]
+    transcripts: Sequence[Transcript], known: dict[str, KnownTranscript]
 ) -> Iterator[tuple[Transcript, int]]:
     """The transcripts that have changed, each with the bytes to read; the newest first."""
     due = []
@@ -228,7 +231,9 @@ def _chunks(due: Sequence[tuple[Transcript, int]]) -> Iterator[list[tuple[Transc
         yield chunk
 
 
-def _read_all(chunk: Sequence[tuple[Transcript, int]], known: dict[str, Known]) -> list[Reading]:
+def _read_all(
+    chunk: Sequence[tuple[Transcript, int]], known: dict[str, KnownTranscript]
+) -> list[Reading]:
     readings = []
     for transcript, _ in chunk:
         try:
@@ -240,12 +245,12 @@ def _read_all(chunk: Sequence[tuple[Transcript, int]], known: dict[str, Known]) 
     return readings
 
 
-def _read(transcript: Transcript, known: Known | None) -> Reading:
+def _read(transcript: Transcript, known: KnownTranscript | None) -> Reading:
     info = transcript.path.stat()
-    grew = known is not None and known.resume > 0 and info.st_size >= known.size
+    has_grown = known is not None and known.resume > 0 and info.st_size >= known.size
     events: Iterator[Event] = transcript.events()
     first = 0
-    if known is not None and grew and transcript.format.read_from is not None:
+    if known is not None and has_grown and transcript.format.read_from is not None:
         events, first = transcript.events_from(known.resume), max(0, known.turns - 1)
     cwd = known.cwd if known else None
     entries = []
@@ -286,21 +291,21 @@ def _excerpt(text: str, limit: int) -> str:
     return redact(text)[0]
 
 
-def _changes(db: sqlite3.Connection, path: str, scope: Scope, limit: int) -> list[Found]:
+def _changes(db: sqlite3.Connection, path: str, scope: Scope, limit: int) -> list[Match]:
     term = named_file(path, changed=True)
     posting = tables.postings_of(db, [term]).get(term)
     rows = tables.turns(db, set(posting[0]) if posting else ())
     sessions = tables.sessions(db, {row.session for row in rows.values()})
     visible = tables.visible(db, scope.project, scope.host, scope.since)
-    found = [
-        Found(sessions[row.session], row, 0.0)
+    matches = [
+        Match(sessions[row.session], row, 0.0)
         for row in rows.values()
         if row.session in sessions and (visible is None or row.session in visible)
     ]
-    return sorted(found, key=lambda each: (-each.turn.at, -each.turn.key))[:limit]
+    return sorted(matches, key=lambda match: (-match.turn.at, -match.turn.key))[:limit]
 
 
-def _located(db: sqlite3.Connection, locator: str) -> Found:
+def _located(db: sqlite3.Connection, locator: str) -> Match:
     name, _, number = locator.removeprefix(SESSION_LOCATOR).partition("#")
     named = tables.session_named(db, name) if name else []
     exact = [row for row in named if row.name == name]
@@ -316,4 +321,4 @@ def _located(db: sqlite3.Connection, locator: str) -> Found:
         raise UsageError(
             f"{session.name} has no turn {number or 0}", hint=f"it has {session.turns} turns"
         )
-    return Found(session, turn, 0.0)
+    return Match(session, turn, 0.0)

@@ -1,9 +1,10 @@
-"""Rank sessions by the turns that bear on a question.
+"""Ranks sessions by their turns' relevance to a question.
 
-The score of a session is that of its best turn and a part of that of the session as a whole, where
-each term counts as in the turn that has it most: an answer may be spread over several turns. Terms
-in a single turn of many are worth more (`Corpus.idf`). Recency and the asker's project are soft
-priors: they decide between sessions that fit about equally well.
+The score of a session is the score of its best turn plus a share of the score of the session as a
+whole, since an answer may be spread over several turns. In the score of the whole, each term counts
+with its highest weight in any turn. Terms that occur in few turns are worth more (`Corpus.idf`).
+Recency and the project of whoever asks are soft priors: they decide between sessions that fit about
+equally well.
 """
 
 import math
@@ -17,14 +18,16 @@ from upwell.sessions.tables import TURN_BITS, SessionRow
 from upwell.sessions.terms import MAX_IMPACT
 
 WHOLE_SHARE = 0.25
-"""The part that the session as a whole adds to its best turn."""
+"""The share of the whole session's score that is added to the score of its best turn."""
 NEW_BONUS, HALF_LIFE_DAYS = 0.05, 60.0
 PROJECT_BONUS = 0.1
 MAX_RANKED = 60
 MAX_FULL_POSTINGS = 60_000
-"""After so many postings, a more frequent term only counts for sessions that have rarer ones."""
+"""Once this many postings were read, the remaining, more frequent terms count only for sessions
+that contain a rarer one.
+"""
 EXACT_RARITY = 1.5
-"""An error or a file that is met exactly weighs more than the rarest word by this factor."""
+"""An exact match of an error or a file weighs this many times as much as the rarest word."""
 _DAY_SECONDS = 86_400.0
 
 Posting = tuple["array[int]", bytes]
@@ -32,15 +35,18 @@ Posting = tuple["array[int]", bytes]
 
 @dataclass(slots=True)
 class Tally:
-    """The score of a session: of its turns, by number, and of each term at its best."""
+    """The score of a session: the scores of its turns by key, and the sum of every term's highest
+    weight.
+    """
 
     turns: dict[int, float] = field(default_factory=dict[int, float])
     whole: float = 0.0
 
     @property
     def score(self) -> tuple[float, int]:
-        """The score of the session, and the key of its best turn; of equal ones the last, which
-        knows more."""
+        """The score of the session, and the key of its best turn; among equals the last one, which
+        is likely to know more.
+        """
         score, key = max(zip(self.turns.values(), self.turns, strict=True))
         return score + WHOLE_SHARE * self.whole, key
 
@@ -52,22 +58,25 @@ def tallies(
     turns: int,
     visible: Collection[int] | None,
 ) -> dict[int, Tally]:
-    """The tallies of the sessions that have some of these terms, by number. `turns` is how many
-    turns there are in all, `visible` the sessions that count."""
+    """The tallies of the sessions that contain any of these terms, by session number. `turns` is
+    the total number of turns; `visible` are the sessions to consider.
+    """
     corpus = Corpus(scopes=(), memories=turns, words=0)
     weights = {term: corpus.idf(len(postings[term][0])) for term in words if term in postings}
     weights |= {term: EXACT_RARITY * corpus.rarest for term in exact if term in postings}
-    found: dict[int, Tally] = {}
+    by_session: dict[int, Tally] = {}
     read = 0
     for term in sorted(weights, key=lambda term: -weights[term]):
         keys, impacts = postings[term]
-        _count(found, keys, impacts, weights[term], visible, only_known=read > MAX_FULL_POSTINGS)
+        _count(
+            by_session, keys, impacts, weights[term], visible, only_known=read > MAX_FULL_POSTINGS
+        )
         read += len(keys)
-    return found
+    return by_session
 
 
 def _count(
-    found: dict[int, Tally],
+    by_session: dict[int, Tally],
     keys: "array[int]",
     impacts: bytes,
     weight: float,
@@ -77,29 +86,29 @@ def _count(
 ) -> None:
     """Add a term to the tallies."""
     best: dict[int, int] = {}
-    # A turn that grew is posted more than once.
+    # A turn that grew has more than one posting.
     for key, impact in dict(zip(keys, impacts, strict=True)).items():
         session = key >> TURN_BITS
-        tally = found.get(session)
+        tally = by_session.get(session)
         if tally is None:
             if only_known or (visible is not None and session not in visible):
                 continue
-            tally = found[session] = Tally()
+            tally = by_session[session] = Tally()
         tally.turns[key] = tally.turns.get(key, 0.0) + weight * impact / MAX_IMPACT
         if impact > best.get(session, 0):
             best[session] = impact
     for session, impact in best.items():
-        found[session].whole += weight * impact / MAX_IMPACT
+        by_session[session].whole += weight * impact / MAX_IMPACT
 
 
-def ranked(found: Mapping[int, Tally], most: int = MAX_RANKED) -> list[tuple[int, float, int]]:
-    """The number, score and best turn of the best sessions, best first."""
-    rows = [(no, *tally.score) for no, tally in found.items()]
+def ranked(by_session: Mapping[int, Tally], most: int = MAX_RANKED) -> list[tuple[int, float, int]]:
+    """The number, the score and the best turn's key of the best sessions, best first."""
+    rows = [(no, *tally.score) for no, tally in by_session.items()]
     return nsmallest(most, rows, key=lambda row: (-row[1], -row[2]))
 
 
 def with_priors(score: float, session: SessionRow, *, now: float, project: str | None) -> float:
-    """A score after the soft priors."""
+    """The score adjusted by the soft priors."""
     age_days = max(0.0, now - session.ended) / _DAY_SECONDS
     factor = 1.0 + NEW_BONUS * math.exp2(-age_days / HALF_LIFE_DAYS)
     if project is not None and session.project == project:

@@ -1,14 +1,14 @@
-"""The tables of `sessions.db`: which transcripts were read, their turns, and the postings.
+"""The tables of `sessions.db`: the transcripts that were read, their turns, and the postings.
 
     transcript ──< session ──< turn
                                  └── posting    by term: the keys of turns, and the terms' weights
 
-Nothing here is a copy of a transcript: a turn has the place of its question in the file, and two
-masked excerpts for the time when the host has removed the file. Everything can be built again.
+No transcript is copied here. A turn has the offset of its question in the file, and two masked
+excerpts for the time after the host has removed the file. All tables can be rebuilt.
 
 A turn's key is its session's number followed by its own, so that a posting names both in 32 bits.
-Postings are appended in batches. A turn that grew is posted again under the same key: it has all of
-its former terms, so the older postings remain true.
+Postings are appended in batches. A turn that grew is posted again under the same key. It still
+contains all of its former terms, so the older postings remain valid.
 """
 
 import sqlite3
@@ -24,15 +24,16 @@ TURN_BITS = 11
 MAX_TURNS = 1 << TURN_BITS
 MAX_SESSIONS = 1 << (32 - TURN_BITS)
 MAX_BATCHES = 48
-"""With more, the postings of each term are merged into one row."""
+"""Beyond this number, the postings of each term are merged into one row."""
 _ITEM = "I"
 _IN_CHUNKS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A transcript that was read: up to `size`, of which the turn at the byte `resume` may go on,
-    as number `turns` - 1 of its session."""
+class KnownTranscript:
+    """A transcript that was read up to `size`. Its last turn, number `turns` - 1 of the session,
+    begins at the byte `resume` and may have grown since.
+    """
 
     no: int
     size: int
@@ -70,12 +71,12 @@ class TurnRow:
 
     @property
     def session(self) -> int:
-        """The number of its session."""
+        """The number of the turn's session."""
         return self.key >> TURN_BITS
 
     @property
     def number(self) -> int:
-        """Its place in the session."""
+        """The position of the turn in its session."""
         return self.key & (MAX_TURNS - 1)
 
 
@@ -100,18 +101,18 @@ class Entry:
 
 @dataclass(slots=True)
 class Reading:
-    """A transcript that was read up to `size`. `known` is its state before."""
+    """A transcript that was read up to `size`. `known` is its stored state before this reading."""
 
     path: str
     format: str
     size: int
     mtime_ns: int
-    known: Known | None
+    known: KnownTranscript | None
     entries: list[Entry] = field(default_factory=list[Entry])
 
 
 def create(db: sqlite3.Connection) -> None:
-    """Make the tables of an empty file."""
+    """Create the tables in an empty file."""
     for statement in (
         """CREATE TABLE transcript (
             no INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, format TEXT NOT NULL,
@@ -136,21 +137,22 @@ def create(db: sqlite3.Connection) -> None:
 OWNER = Owner("sessions", [create], salvage=recreate)
 
 
-def known_transcripts(db: sqlite3.Connection) -> dict[str, Known]:
+def known_transcripts(db: sqlite3.Connection) -> dict[str, KnownTranscript]:
     """The transcripts that were read, by path."""
     rows = db.execute(
         "SELECT path, transcript.no, size, mtime_ns, resume, turns, cwd FROM transcript "
         "LEFT JOIN session ON session.transcript = transcript.no GROUP BY transcript.no"
     )
     return {
-        path: Known(no, size, mtime_ns, resume, turns or 0, cwd or None)
+        path: KnownTranscript(no, size, mtime_ns, resume, turns or 0, cwd or None)
         for path, no, size, mtime_ns, resume, turns, cwd in rows
     }
 
 
 def put(db: sqlite3.Connection, readings: Sequence[Reading]) -> None:
-    """Store what was read, in one transaction. A transcript that another process has stored in the
-    meantime is left out."""
+    """Store these readings in one transaction. A transcript that another process has stored in the
+    meantime is left out.
+    """
     postings = Postings()
     for reading in readings:
         if _is_current(db, reading):
@@ -203,7 +205,7 @@ def _session(db: sqlite3.Connection, transcript: int, entry: Entry) -> int:
 
 
 def _put_turn(db: sqlite3.Connection, session: int, entry: Entry, postings: "Postings") -> None:
-    """Store a turn, unless another session has it already or nothing about it has changed."""
+    """Store a turn, unless another session already contains it or nothing in it has changed."""
     key = session << TURN_BITS | entry.number
     others = db.execute("SELECT key FROM turn WHERE digest = ?", (entry.digest,)).fetchall()
     if others and (key,) not in others:
@@ -222,14 +224,14 @@ def _put_turn(db: sqlite3.Connection, session: int, entry: Entry, postings: "Pos
 
 
 class Postings:
-    """The postings of a batch: by term, the keys of turns and the weights."""
+    """The postings of a batch: for each term, the keys of turns and the weights."""
 
     def __init__(self) -> None:
         self._by_term: dict[int, tuple[array[int], bytearray]] = {}
 
     @property
     def is_empty(self) -> bool:
-        """Is nothing in there?"""
+        """True if there are no postings."""
         return not self._by_term
 
     def add(self, key: int, impacts: Mapping[int, int]) -> None:
@@ -251,16 +253,16 @@ class Postings:
 def postings_of(
     db: sqlite3.Connection, terms: Sequence[int]
 ) -> dict[int, tuple["array[int]", bytes]]:
-    """By term, the keys of the turns that have it, and its weights there."""
-    found: dict[int, tuple[array[int], bytearray]] = {}
+    """For each term, the keys of the turns that contain it, and its weights in them."""
+    postings: dict[int, tuple[array[int], bytearray]] = {}
     for chunk in _chunks(terms):
         marks = ",".join("?" * len(chunk))
         rows = db.execute(f"SELECT term, keys, impacts FROM posting WHERE term IN ({marks})", chunk)
         for term, keys, impacts in rows:
-            whole = found.setdefault(term, (array(_ITEM), bytearray()))
-            whole[0].extend(_keys_in(keys))
-            whole[1].extend(impacts)
-    return {term: (keys, bytes(impacts)) for term, (keys, impacts) in found.items()}
+            posting = postings.setdefault(term, (array(_ITEM), bytearray()))
+            posting[0].extend(_keys_in(keys))
+            posting[1].extend(impacts)
+    return {term: (keys, bytes(impacts)) for term, (keys, impacts) in postings.items()}
 
 
 def merge(db: sqlite3.Connection) -> None:
@@ -274,13 +276,13 @@ def merge(db: sqlite3.Connection) -> None:
 
     def rows() -> Iterator[tuple[int | None, int, bytes, bytes]]:
         nonlocal term, weights
-        for each, keys, impacts in db.execute(
+        for next_term, keys, impacts in db.execute(
             "SELECT term, keys, impacts FROM posting ORDER BY term, batch"
         ):
-            if each != term:
+            if next_term != term:
                 if weights:
                     yield row()
-                term, weights = each, {}
+                term, weights = next_term, {}
             for key, impact in zip(_keys_in(keys), impacts, strict=True):
                 weights[key] = max(impact, weights.get(key, 0))
         if weights:
@@ -301,17 +303,17 @@ _SESSION_ROW = (
 
 
 def sessions(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, SessionRow]:
-    """These sessions, by number."""
-    found: dict[int, SessionRow] = {}
+    """The sessions with these numbers, by number."""
+    by_number: dict[int, SessionRow] = {}
     for chunk in _chunks(list(numbers)):
         marks = ",".join("?" * len(chunk))
         rows = db.execute(f"{_SESSION_ROW} WHERE session.no IN ({marks})", chunk)
-        found |= {row[0]: _session_row(row) for row in rows}
-    return found
+        by_number |= {row[0]: _session_row(row) for row in rows}
+    return by_number
 
 
 def session_named(db: sqlite3.Connection, beginning: str) -> list[SessionRow]:
-    """At most two sessions whose name begins like this."""
+    """At most two sessions whose names begin with this text."""
     escaped = beginning.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     rows = db.execute(
         f"{_SESSION_ROW} WHERE name LIKE ? ESCAPE '\\' AND turns > 0 LIMIT 2", (f"{escaped}%",)
@@ -322,34 +324,36 @@ def session_named(db: sqlite3.Connection, beginning: str) -> list[SessionRow]:
 def visible(
     db: sqlite3.Connection, project: str | None, host: str | None, since: float
 ) -> set[int] | None:
-    """The sessions of a project and host that went on after `since`; None for all."""
+    """The numbers of the sessions of a project and host whose last turn ended after `since`; None
+    if no filter applies.
+    """
     conditions = {
         "project = ?": project,
         "host = ?": host,
         "ended >= ?": since or None,
     }
-    chosen = {condition: value for condition, value in conditions.items() if value is not None}
-    if not chosen:
+    filters = {condition: value for condition, value in conditions.items() if value is not None}
+    if not filters:
         return None
     rows = db.execute(
-        f"SELECT no FROM session WHERE {' AND '.join(chosen)}", tuple(chosen.values())
+        f"SELECT no FROM session WHERE {' AND '.join(filters)}", tuple(filters.values())
     )
     return {row[0] for row in rows}
 
 
 def turns(db: sqlite3.Connection, keys: Iterable[int]) -> dict[int, TurnRow]:
-    """These turns, by key."""
-    found: dict[int, TurnRow] = {}
+    """The turns with these keys, by key."""
+    by_key: dict[int, TurnRow] = {}
     for chunk in _chunks(list(keys)):
         marks = ",".join("?" * len(chunk))
         rows = db.execute(
             f"SELECT key, at, offset, question, conclusion FROM turn WHERE key IN ({marks})", chunk
         )
         for key, at, offset, question, conclusion in rows:
-            found[key] = TurnRow(
+            by_key[key] = TurnRow(
                 key=key, at=at, offset=offset, question=question, conclusion=conclusion
             )
-    return found
+    return by_key
 
 
 def counts(db: sqlite3.Connection) -> tuple[int, int]:
@@ -360,7 +364,7 @@ def counts(db: sqlite3.Connection) -> tuple[int, int]:
 
 
 def drop_oldest(db: sqlite3.Connection, most: int) -> None:
-    """Remove the turns of the sessions that ended first, so that at most `most` turns remain."""
+    """Remove the turns of the sessions that ended first, until at most `most` turns remain."""
     (turns,) = db.execute("SELECT count(*) FROM turn").fetchone()
     for no, count in db.execute("SELECT no, turns FROM session ORDER BY ended").fetchall():
         if turns <= most:

@@ -1,11 +1,11 @@
-"""The terms of a turn and how much each one counts.
+"""The terms of a turn, and the weight of each.
 
-A term is a number: the hash of a stem, of the path of a file or of the signature of an error. The
-index therefore holds no text of a transcript but short excerpts, and no secret can be read from it.
+A term is a number: the hash of a stem, of the path of a file or of the signature of an error. Apart
+from short masked excerpts, the index therefore holds no text of a transcript.
 
-The weight of a term in a turn is BM25F (Robertson, Zaragoza and Taylor, 2004) with fixed mean
-lengths, so that it is known when the turn is indexed: the frequencies in all fields, each divided
-by the field's relative length and multiplied by its weight, are added up and saturated once.
+The weight of a term in a turn is BM25F (Robertson, Zaragoza and Taylor, 2004). The mean lengths are
+fixed, so that the weight is known when the turn is indexed. The frequency in each field is divided
+by the field's relative length and multiplied by the field's weight; the sum is saturated once.
 """
 
 import posixpath
@@ -39,7 +39,7 @@ _TOKEN = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A part of a turn: its weight and the usual number of its words."""
+    """A part of a turn: its weight, and the number of words that it usually has."""
 
     weight: float
     mean_words: int
@@ -49,8 +49,9 @@ QUESTION = Field(2.2, 40)
 CONCLUSION = Field(1.5, 120)
 REMARKS = Field(0.5, 150)
 WORK = Field(0.7, 120)
-"""The question counts most: a user asks again in similar words. The work is the commands, the files
-and the errors."""
+"""The question counts most, because a user asks again in similar words. The work consists of the
+commands, the files and the errors.
+"""
 
 
 def impacts_of(turn: Turn) -> dict[int, int]:
@@ -70,18 +71,18 @@ def impacts_of(turn: Turn) -> dict[int, int]:
 
 
 def question_terms(text: str) -> list[int]:
-    """The terms to look for, without repeats."""
+    """The terms to look for, without duplicates."""
     return list(dict.fromkeys(term for word in query_words(text) for term in _terms_of(word)))
 
 
 def error_terms(text: str) -> list[int]:
     """The terms of the errors in a text."""
     signatures = (signature(line) for line in error_lines(text))
-    return [_hash("error", each) for each in signatures if len(each) >= MIN_SIGNATURE_CHARS]
+    return [_hash("error", text) for text in signatures if len(text) >= MIN_SIGNATURE_CHARS]
 
 
 def file_terms(path: str, cwd: str | None, *, changed: bool) -> list[int]:
-    """The terms of a file: by its absolute path, by its path in the folder `cwd`, by its name."""
+    """The terms of a file: its absolute path, its path in the folder `cwd`, and its name."""
     kind = "changed" if changed else "read"
     absolute = posixpath.normpath(posixpath.join(cwd or "/", path))
     names = [absolute, posixpath.basename(absolute)]
@@ -96,15 +97,16 @@ def named_file(name: str, *, changed: bool) -> int:
 
 
 def digest_of(turn: Turn) -> int:
-    """The identity of a turn: its question and its time. Hosts that resume a session copy the
-    turns before into a new transcript."""
+    """A hash that identifies a turn by its question and time. A host that resumes a session copies
+    the earlier turns into a new transcript.
+    """
     return _hash(f"{turn.began:.0f}", turn.question)
 
 
 def _exact_terms(turn: Turn) -> Iterable[int]:
     for line in turn.errors:
-        if len(each := signature(line)) >= MIN_SIGNATURE_CHARS:
-            yield _hash("error", each)
+        if len(text := signature(line)) >= MIN_SIGNATURE_CHARS:
+            yield _hash("error", text)
     for path in turn.changed:
         yield from file_terms(path, turn.cwd, changed=True)
     for path in turn.read:
@@ -112,9 +114,9 @@ def _exact_terms(turn: Turn) -> Iterable[int]:
 
 
 def _remarks(turn: Turn) -> str:
-    """The remarks before the closing answer."""
-    cut = (remark[:MAX_REMARK_CHARS] for remark in turn.remarks[:-1])
-    return "\n".join(cut)[:MAX_REMARKS_CHARS]
+    """Everything that the agent wrote before the closing answer."""
+    shortened = (remark[:MAX_REMARK_CHARS] for remark in turn.remarks[:-1])
+    return "\n".join(shortened)[:MAX_REMARKS_CHARS]
 
 
 def _work(turn: Turn) -> str:
@@ -145,10 +147,12 @@ def _impact(weight: float) -> int:
 
 @lru_cache(maxsize=_MAX_CACHED)
 def _terms_of(token: str) -> tuple[int, ...]:
-    """The terms of a word as written: of itself, and of the parts of an identifier."""
+    """The terms of a word as written: those of the word, and those of the parts of an
+    identifier.
+    """
     words = dict.fromkeys((*word_list(token), *hidden_words(token)))
-    telling = [word for word in words if len(word) > 1 and word not in _stop_words()]
-    return tuple(_hash("word", stem) for stem in stemmer().stems(telling))
+    indexed = [word for word in words if len(word) > 1 and word not in _stop_words()]
+    return tuple(_hash("word", stem) for stem in stemmer().stems(indexed))
 
 
 @lru_cache(maxsize=1)

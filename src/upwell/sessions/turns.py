@@ -13,9 +13,9 @@ MAX_QUESTION_CHARS, MAX_ANSWER_CHARS = 4_000, 6_000
 MAX_REMARKS_CHARS, MAX_REMARK_CHARS = 6_000, 1_200
 MAX_COMMAND_CHARS = 400
 MAX_RUNS, MAX_FILES, MAX_CHANGES = 200, 200, 100
-"""The parts of one turn that are read."""
+"""The limits on how much of one turn is read."""
 SHORT_ANSWER_CHARS = 200
-"""A shorter closing answer (`Done.`) is read with the remark before it."""
+"""A closing answer shorter than this (`Done.`) is read together with the remark before it."""
 MAX_ERRORS, MAX_ERROR_CHARS, ERROR_EDGE_CHARS = 6, 240, 3_000
 _ERROR = re.compile(
     r"error|fatal|exception|failed|failure|panic|cannot|can't|could not|not found|no such"
@@ -38,8 +38,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a file: the text that was removed, and the text in its place. Both are empty
-    where the host does not record them."""
+    """A change of a file: the text that was removed, and the text in its place. Both are empty if
+    the host does not record them.
+    """
 
     path: str
     removed: str = ""
@@ -48,8 +49,10 @@ class Change:
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
-    """A turn. `number` is its place in the session from 0, `offset` the byte of the transcript at
-    which its question stands. `remarks` are the agent's texts, the last one closes the turn."""
+    """A turn. `number` is its position in the session, counted from 0; `offset` is the byte of the
+    transcript at which its question begins. `remarks` are the texts that the agent wrote; the last
+    one closes the turn.
+    """
 
     session: str
     host: str
@@ -67,7 +70,7 @@ class Turn:
 
     @property
     def conclusion(self) -> str:
-        """The closing answer, with the remark before it where it is short."""
+        """The closing answer, together with the remark before it if the answer is short."""
         if not self.remarks:
             return ""
         last = self.remarks[-1]
@@ -81,7 +84,7 @@ class Turn:
         return list(dict.fromkeys(change.path for change in self.changes))
 
     def add(self, event: Event) -> None:
-        """Take the next event of the turn."""
+        """Add the next event of the turn."""
         self.ended = max(self.ended, event.t)
         self.cwd = self.cwd or event.cwd
         if event.kind is Kind.SAY:
@@ -109,8 +112,9 @@ class Turn:
 
 
 def turns_of(events: Iterable[Event], first: int = 0) -> Iterator[Turn]:
-    """The turns in these events, each when it is complete. The turns of a session are numbered from
-    `first` on. Events before the first question of a session are left out."""
+    """Yield the turns in these events as they are completed. The turns of a session are numbered
+    from `first` on. Events before the first question of a session are left out.
+    """
     open_turns: dict[str, Turn] = {}
     numbers: dict[str, int] = {}
     for event in events:
@@ -143,8 +147,9 @@ def _opened(event: Event, number: int) -> Turn:
 
 
 def error_lines(text: str) -> list[str]:
-    """The lines of an output that speak of an error, as far as they stand at its beginning or its
-    end."""
+    """The lines of an output that report an error, searched for only at its beginning and its
+    end.
+    """
     if len(text) > 2 * ERROR_EDGE_CHARS:
         text = f"{text[:ERROR_EDGE_CHARS]}\n{text[-ERROR_EDGE_CHARS:]}"
     lines: dict[str, None] = {}

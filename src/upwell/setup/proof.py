@@ -46,7 +46,7 @@ def prove(
     except UpwellError as error:
         return Proof(host=host.name, event=event, fault=error.message)
     if not command:
-        return Proof(host=host.name, event=event, fault="its file holds no command for it")
+        return Proof(host=host.name, event=event, fault="the file has no command for this event")
     fault = ""
     for _ in range(ATTEMPTS):
         before = events_answered()
@@ -66,7 +66,7 @@ def run_once(host: Host, text: str, environment: Mapping[str, str], seconds: flo
     """
     command = host.hooks.command(text, host.probe.event)
     if not command:
-        return "it holds no command for it"
+        return "the file has no command for this event"
     return _fault(command, b"{}", environment, seconds)
 
 

@@ -56,8 +56,9 @@ class BackgroundWork:
 
 
 async def side_by_side(*jobs: Job) -> None:
-    """Run the jobs together, so that their writes share a transaction. A fault costs its own job
-    only."""
+    """Run the jobs together, so that their writes share a transaction. A fault ends only its own
+    job.
+    """
 
     async def run(job: Job) -> None:
         with contained("background work of surfacing"):

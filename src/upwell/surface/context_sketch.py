@@ -38,14 +38,16 @@ _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
 
 class _TextHashes:
-    """Hashes of what `extract` finds in texts. A text waits until a hash is looked for: to split it
-    costs more than the rest of a small call, and most calls find nothing to compare it with."""
+    """Hashes of what `extract` finds in texts. A text is split only when a hash is looked for:
+    splitting costs more than the rest of a small call, and most calls find nothing to compare the
+    text with.
+    """
 
     def __init__(self, extract: Callable[[str], Iterable[str]]) -> None:
         self._extract = extract
         self._hashes: set[int] = set()
         self._pending: dict[str, str] = {}
-        """Each text, and the text as its terms are written once that is needed."""
+        """Each text, and its normalised form once that is needed."""
         self._pending_chars = 0
 
     def add(self, text: str) -> None:
@@ -66,11 +68,13 @@ class _TextHashes:
         return self._hashes
 
     def surely_lack(self, name: str) -> bool:
-        """Is this name, which texts hold as it is, in none of them? Splits no text."""
+        """True if no text contains this name, which texts contain unchanged. Splits no text."""
         return hash(name) not in self._hashes and not any(name in text for text in self._pending)
 
     def new_among(self, terms: Set[str]) -> int:
-        """How many of these terms are not even parts of words in the texts. Splits no text."""
+        """The number of these terms that are not even parts of words in the texts. Splits no
+        text.
+        """
         for text, folded in self._pending.items():
             self._pending[text] = folded or fold(text.replace("’", "'"))
         texts = self._pending.values()
@@ -83,8 +87,9 @@ class _TextHashes:
 class ContextSketch:
     """The terms and files of one session's context."""
 
-    def __init__(self, prompts: int = 0) -> None:
+    def __init__(self, prompts: int = 0, request: str = "") -> None:
         self.prompts = prompts
+        self.request = request
         self.files: OrderedDict[str, None] = OrderedDict()
         self._terms = _TextHashes(_terms_and_names)
         self._phrases = _TextHashes(_phrases)
@@ -93,6 +98,7 @@ class ContextSketch:
         """Add a cue: its words, and the answer of its tool."""
         if cue.tool is None:
             self.prompts += 1
+            self.request = cue.text[:MAX_READ_CHARS]
         elif file := file_of(cue):
             self._add_file(file)
         for text in _texts_of(cue):
@@ -109,8 +115,9 @@ class ContextSketch:
         return len(new_terms - self.terms()) / len(new_terms) if new_terms else 0.0
 
     def least_new_share(self, text: str) -> float:
-        """Like `new_share`, but terms count as known that are parts of words in the context: a
-        lower bound that takes a tenth of the time."""
+        """Like `new_share`, but parts of words in the context count as known terms, too: a lower
+        bound, found in a tenth of the time.
+        """
         own_terms = set(terms(text))
         return self._terms.new_among(own_terms) / len(own_terms) if own_terms else 0.0
 
@@ -192,7 +199,7 @@ class ContextSketches:
     def _forget(self, session: str, *, goes_on: bool) -> None:
         sketch = self._sketches.pop(session, None)
         if sketch is not None and goes_on:
-            self._sketches[session] = ContextSketch(prompts=sketch.prompts)
+            self._sketches[session] = ContextSketch(sketch.prompts, sketch.request)
 
 
 def exact_names(text: str) -> set[str]:

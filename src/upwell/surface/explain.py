@@ -44,6 +44,7 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.JUDGED: "the judge found no candidate worth telling",
     SkipReason.JUDGING: "the judge's verdict comes later, with the session's next event",
     SkipReason.OVER_BUDGET: "no relevant memory fits the size limit",
+    SkipReason.REFUSED: "a guard of yours refused the call, once in this session",
     SkipReason.NOT_DELIVERED: "not delivered: the agent did not receive the answer",
 }
 
@@ -84,6 +85,8 @@ def _past_headline(decision: Mapping[str, Any]) -> str:
     if decision["late"]:
         return "not delivered: too late for this event; offered at the session's next one"
     code = decision["outcome"]
+    if code == SkipReason.REFUSED:
+        return f"refused by a guard of yours, once in this session ({decision['detail']})"
     reason = _reason(code, decision["missing"])
     return f"silent: {reason} ({_code(code, decision['detail'])})"
 

@@ -343,14 +343,16 @@ _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
 
 def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) -> list[Hit]:
     """`hits` by score × namespace weight × recency × multi-query boost (seeds 003, 004), without
-    near-identical texts, and mixed by source. The order never decides whether a hit is said."""
+    near-identical texts, and mixed by source. The order never decides whether a hit is surfaced.
+    """
     ordered = sorted(hits, key=lambda hit: (-_weight(hit, intent, options, now), hit.memory.id))
     return spread(distinct(ordered))
 
 
 def spread(hits: Sequence[Hit]) -> list[Hit]:
-    """`hits` with the best of every file before the many of one: a source that already has a third
-    of the places waits while others have hits. A memory outside any file is its own source."""
+    """Reorder `hits` so that no file dominates: a source that already has a third of the positions
+    waits as long as other sources have hits left. A memory outside any file is its own source.
+    """
     remaining, placed = list(hits), list[Hit]()
     places: Counter[str] = Counter()
     while remaining:

@@ -27,7 +27,7 @@ DIGEST = "sha256:"
 _DAY_SECONDS = 86_400.0
 _MAX_HELD_BACK = 5
 _MAX_INLINE = 3
-"""So many decisions are encoded in less time than a trip to a thread takes."""
+"""Up to this number, encoding decisions takes less time than a switch to a thread."""
 
 
 @dataclass(frozen=True, slots=True)

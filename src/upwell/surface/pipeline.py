@@ -13,7 +13,7 @@ from upwell.ground.session_state import LocalSessionState, SessionState
 from upwell.ground.trace import LOG, contained, span
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
-from upwell.ground.types.memory import Found, Hit, Query, Trust
+from upwell.ground.types.memory import Found, Hit, Memory, Query, Trust
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.surfacing import (
     NO_INTENT,
@@ -40,7 +40,7 @@ from upwell.surface.moments import Moment, moment_of
 from upwell.surface.options import Options
 from upwell.surface.query import CueReader
 from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of
-from upwell.surface.rules import Rules
+from upwell.surface.rules import Rules, rule_hit
 from upwell.surface.seen_log import SeenLog
 from upwell.surface.session_start import MISSED, Compaction, SessionStart
 
@@ -163,6 +163,13 @@ class Surfacer:
         self._note(cue, outcome, took_ms)
         return replace(outcome, took_ms=took_ms) if isinstance(outcome, Surfacing) else outcome
 
+    def refused(self, cue: Cue, rule: Memory) -> None:
+        """Record that a guard refused a call."""
+        refusal = Skip(
+            reason=SkipReason.REFUSED, detail=f"rule {rule.id}", held_back=(rule_hit(rule),)
+        )
+        self._note(cue, refusal, 0.0)
+
     def threshold(self, cue: Cue) -> float:
         """The score that a memory needs at this cue: `min_score`, as moved by feedback."""
         return self._learning.min_score(cue)
@@ -228,6 +235,10 @@ class Surfacer:
             await self._withdraw(rest, cue)
         self._background.request()
         return shorter
+
+    def last_request(self, session: str) -> str:
+        """The last request of the session's user; "" if none is known."""
+        return self._sketches.of(session).request
 
     async def compacting(self, session: str) -> None:
         """Allow repeats, because the session's agent is about to lose its context."""

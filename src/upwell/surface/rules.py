@@ -18,6 +18,7 @@ from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Scope
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.memory.base import MemoryReader
+from upwell.surface.guards import refusal_key
 from upwell.surface.loaded import loaded_by
 from upwell.surface.render import beneath, citation, preview
 from upwell.surface.scopes import PAUSED, RuleScope, scope_of
@@ -111,8 +112,13 @@ class Rules:
         }
         if not matching:
             return []
-        entries = await self._ttl_store.get(Kind.RULES, list(matching))
-        return [rule for key, rule in matching.items() if key not in entries]
+        refusals = {key: refusal_key(cue.session, rule) for key, rule in matching.items()}
+        entries = await self._ttl_store.get(Kind.RULES, [*matching, *refusals.values()])
+        return [
+            rule
+            for key, rule in matching.items()
+            if key not in entries and refusals[key] not in entries
+        ]
 
     async def _record(self, keys: Sequence[str]) -> None:
         values = dict.fromkeys(keys, b"told")

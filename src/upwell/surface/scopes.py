@@ -10,6 +10,7 @@ from functools import lru_cache
 from os.path import isabs, join, normpath
 from typing import Any
 
+from upwell.episodes.signatures import steps_of
 from upwell.ground.errors import UsageError
 from upwell.ground.names import first_match
 from upwell.ground.project import project_of
@@ -21,7 +22,7 @@ from upwell.surface.query import COMMAND_KEYS, anchors_of
 PAUSED = "paused"
 """The tag of a paused rule."""
 MAX_PATTERN_CHARS = 200
-MAX_COMMAND_CHARS = 2_000
+MAX_COMMAND_CHARS = 10_000
 _PATH, _TOOL = "path:", "tool:"
 _NAMED_TOOL = re.compile(r"([\w*?.:-]+)(?:\((.+)\))?")
 _COMMAND_ENDS = re.compile(r"&&|\|\|?|;|\n")
@@ -109,10 +110,13 @@ def _runs(pattern: str, cue: Cue) -> bool:
 
 
 def _steps(cue: Cue) -> list[str]:
-    """The commands of a call, one by one: `cd web && npm test` has two."""
+    """The commands of a call, one by one, as written and without wrappers: `cd web && sudo rm x`
+    has `cd web`, `sudo rm x` and `rm x`."""
     texts = [cue.args[key] for key in sorted(COMMAND_KEYS & cue.args.keys())]
     line = "\n".join(text for text in texts if isinstance(text, str))[:MAX_COMMAND_CHARS]
-    return [" ".join(step.split()) for step in _COMMAND_ENDS.split(line) if step.strip()]
+    steps = (step.strip().strip("(){}") for step in _COMMAND_ENDS.split(line))
+    written = [" ".join(step.split()) for step in steps if step]
+    return [*written, *(" ".join(step.words) for step in steps_of(line))]
 
 
 @lru_cache(maxsize=256)

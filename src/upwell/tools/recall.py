@@ -50,7 +50,7 @@ Document = Callable[[str, str | None, Sequence[str]], Awaitable[Sequence[str]]]
 """The lines of an imported document, by its path in citations, and the project and namespaces of
 the reader."""
 Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The past sessions that bear most on a question, as texts, at most so many."""
+"""Returns the past sessions most relevant to a question as texts, up to a number."""
 
 
 def context_tool(
@@ -128,9 +128,9 @@ def search_tool(
         description=(
             "Search memories and imported documents for a precise query. Returns citations and "
             "snippets; memory_get reads on from a citation. With sessions: true it searches the "
-            "past sessions of every agent in this project instead: what was asked and concluded, "
-            "which commands worked, what became of the files. Paste an error to see whether it was "
-            "met before."
+            "past sessions of every agent in this project instead: questions and conclusions, the "
+            "commands that worked, and the present state of changed files. Paste an error to see "
+            "whether it has occurred before."
         ),
         properties={
             "query": {"type": "string"},

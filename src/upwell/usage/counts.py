@@ -31,7 +31,7 @@ class Event(StrEnum):
     """Surfacings that did not reach the agent; `kind` is `missed` (the race), `no_reply` (the call
     failed), or `offered`: missed, and delivered at the next call."""
     MISSING = "missing"
-    """A search without one of its places; `kind` is the name of the place."""
+    """A search in which one place gave no answer; `kind` is the name of the place."""
     USE = "use"
     """`kind` is `used` or `ignored`."""
     RATING = "rating"

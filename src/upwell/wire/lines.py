@@ -4,6 +4,7 @@ The reader works on bytes and never decodes strictly: one invalid byte must not 
 """
 
 import asyncio
+import contextlib
 import os
 import stat
 import threading
@@ -143,7 +144,10 @@ class PipeSink:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.shield(self._writer.wait_closed())
         except TimeoutError:
-            self._writer.transport.abort()
+            # A transport that has just lost its pipe cannot be aborted, because it no longer has an
+            # event loop.
+            with contextlib.suppress(AttributeError):
+                self._writer.transport.abort()
         except (ConnectionError, OSError) as error:
             LOG.debug("closing a pipe: %s", error)
 

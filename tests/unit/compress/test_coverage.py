@@ -46,3 +46,17 @@ def test_the_order_does_not_depend_on_the_limit() -> None:
 def test_blank_lines_are_not_ordered() -> None:
     text = "first_name here\n\n\nsecond_name here\n"
     assert sorted(by_names(units_of(text), text, 1e9)) == [0, 3]
+
+
+def test_names_that_the_request_mentions_come_first() -> None:
+    rows = [f"unload_{ship}(crate_{ship})" for ship in ("ada", "bea", "cyd", "dora")]
+    text = "\n".join([*rows, "moor_the_ferry(to_the_quay)"])
+
+    def first(request: str) -> int:
+        units = units_of(text)
+        units.early = 0.0
+        return by_names(units, text, 1e9, request)[0]
+
+    assert first("is tug.py to blame?") == first("go on, and do it") == first("")
+    assert first("unload what crate_cyd has") == 2
+    assert first("the FERRY_ cannot moor_the") == 4

@@ -79,6 +79,26 @@ def test_the_only_file_with_a_definition_defines_the_name() -> None:
     assert list(definitions(call("Grep", answer, pattern="SessionState"))) == []
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"func \(s \*GateKeeper\) OpenGate",
+        r"func\s+\(s \*GateKeeper\)\s+OpenGate",
+        "func (s *GateKeeper) OpenGate",
+        r"func \(GateKeeper\) OpenGate",
+    ],
+)
+def test_the_receiver_of_a_method_is_not_what_a_search_looks_for(pattern: str) -> None:
+    found = call("Grep", "Found 1 file\nsrc/gate.go", pattern=pattern)
+    assert list(definitions(found)) == [("OpenGate", "src/gate.go")]
+    assert names_not_found(call("Grep", "No matches found", pattern=pattern)) == ("OpenGate",)
+
+
+def test_a_file_that_matches_several_names_defines_neither() -> None:
+    answer = "Found 1 file\nsrc/gate.go"
+    assert list(definitions(call("Grep", answer, pattern="func OpenGate|CloseGate"))) == []
+
+
 def test_lines_of_one_file_belong_to_the_place_of_the_search() -> None:
     event = call("Grep", "28:type SessionState struct {", pattern="SessionState", path="a/s.go")
     assert list(definitions(event)) == [("SessionState", "a/s.go")]

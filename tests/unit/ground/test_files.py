@@ -1,4 +1,6 @@
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,23 @@ def test_system_errors_become_our_errors(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "file"
     with pytest.raises(StoreUnwritable, match=r"cannot write .*nowhere"), writing(path):
         write_atomically(path, "text")
+
+
+def test_many_processes_get_the_lock_one_after_the_other(tmp_path: Path) -> None:
+    """A waiting process looks seldom after a quarter of a second, and in the end has its turn."""
+    path = tmp_path / "notes.json"
+    held = threading.Event()
+
+    def holder() -> None:
+        with exclusively(path):
+            held.set()
+            time.sleep(0.6)
+
+    thread = threading.Thread(target=holder)
+    thread.start()
+    held.wait()
+    with pytest.raises(StoreUnwritable), exclusively(path, 0.1):
+        pass
+    with exclusively(path, 5.0):
+        pass
+    thread.join()

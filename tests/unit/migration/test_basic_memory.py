@@ -94,6 +94,13 @@ def test_the_usual_folder_is_found_without_a_configuration(tmp_path: Path) -> No
     assert program_named("basic-memory").stores(place_at(tmp_path)) == [folder]
 
 
+def test_the_home_folder_is_not_searched(tmp_path: Path) -> None:
+    config = notes(tmp_path) / ".basic-memory" / "config.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps({"projects": {"all": str(tmp_path), "root": "/"}}))
+    assert program_named("basic-memory").stores(place_at(tmp_path)) == []
+
+
 def test_a_folder_without_notes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no notes of basic-memory"):
         items_of("basic-memory", tmp_path)

@@ -23,7 +23,8 @@ SCHEMA = """
 CREATE TABLE memories (
   id INTEGER PRIMARY KEY AUTOINCREMENT, content_hash TEXT UNIQUE NOT NULL, content TEXT NOT NULL,
   tags TEXT, memory_type TEXT, metadata TEXT, created_at REAL, updated_at REAL,
-  created_at_iso TEXT, updated_at_iso TEXT, deleted_at REAL DEFAULT NULL);
+  created_at_iso TEXT, updated_at_iso TEXT, deleted_at REAL DEFAULT NULL,
+  superseded_by TEXT);
 """
 ROW = {
     "content_hash": "abc",
@@ -77,10 +78,16 @@ def test_the_project(tmp_path: Path, changes: dict[str, str], name: str, folder:
     assert (record.project_name, record.memory.project) == (name, folder)
 
 
-def test_a_deleted_memory_stays_out(tmp_path: Path) -> None:
-    path = store(tmp_path, deleted_at=EPOCH)
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [({"deleted_at": EPOCH}, "deleted there"), ({"superseded_by": "def"}, "superseded there")],
+)
+def test_a_memory_that_does_not_count_there_stays_out(
+    tmp_path: Path, changes: dict[str, object], why: str
+) -> None:
+    path = store(tmp_path, **changes)
     assert memories_of("mcp-memory-service", path) == []
-    assert left_out_of("mcp-memory-service", path) == ["deleted there"]
+    assert left_out_of("mcp-memory-service", path) == [why]
 
 
 def test_the_store_is_found_where_the_program_keeps_it(tmp_path: Path) -> None:

@@ -191,6 +191,18 @@ def test_specstory_with_times(tmp_path: Path) -> None:
     assert events[4].t == moment("2026-01-05T14:00:05Z")
 
 
+def test_specstory_with_the_arguments_in_the_title_of_a_call(tmp_path: Path) -> None:
+    assert brief(told(samples.specstory_titled(tmp_path)))[2:-1] == [
+        ("tool", "Read {'file_path': 'src/gate one.py'}", False),
+        ("tool", "Edit {'file_path': 'src/gate.py'}", False),
+        ("tool", "Grep {'pattern': 'open_gate|close_gate', 'path': 'src'}", False),
+        ("tool", "Grep {'pattern': 'nothing_here'}", False),
+    ]
+    found, nothing = told(samples.specstory_titled(tmp_path))[4:6]
+    assert "`src/gate.py`" in found.out
+    assert nothing.out == ""
+
+
 def test_specstory_without_times(tmp_path: Path) -> None:
     events = told(samples.specstory_old(tmp_path))
     assert brief(events) == [

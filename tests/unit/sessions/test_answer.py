@@ -1,4 +1,4 @@
-"""The answer of a past session: commands that worked, and what became of its files."""
+"""The answer of a past session: commands that worked, and the state of its files."""
 
 import os
 import subprocess

@@ -1,4 +1,8 @@
-from upwell.wire.lines import Line, read_lines
+import asyncio
+import os
+
+from upwell.wire import lines
+from upwell.wire.lines import Line, PipeSink, read_lines
 
 
 class Chunks:
@@ -39,3 +43,20 @@ async def test_an_oversize_line_in_one_chunk_is_noticed_too():
 
 async def test_carriage_returns_belong_to_the_line():
     assert await lines_of(b"{}\r\n") == [Line(b"{}\r")]
+
+
+async def test_a_pipe_that_closes_as_its_time_runs_out_raises_nothing(monkeypatch):
+    """With fifty gateways on two cores the pipe of a worker is closed in that very moment."""
+    monkeypatch.setattr(lines, "CLOSE_SECONDS", 0.01)
+    loop = asyncio.get_running_loop()
+    reading, writing = os.pipe()
+    transport, protocol = await loop.connect_write_pipe(
+        asyncio.streams.FlowControlMixin, os.fdopen(writing, "wb")
+    )
+    never = loop.create_future()
+    protocol._get_close_waiter = lambda _: never
+    sink = PipeSink(asyncio.StreamWriter(transport, protocol, None, loop))
+    await sink.aclose()
+    assert transport.is_closing()
+    never.cancel()
+    os.close(reading)

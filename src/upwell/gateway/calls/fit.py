@@ -139,7 +139,8 @@ class Fitter:
     ) -> Compressed:
         """Fit one text. Its original is kept under the `.key` of the result."""
         original = await self._keep(self._originals, text, name)
-        return await self._compressed(text, budget, options, query, original)
+        passage = Passage(text=text, query=query, name=original.name, key=original.key)
+        return await self._compressed(passage, budget, options)
 
     async def _keep(self, originals: Originals, text: str, name: str) -> StoredOriginal:
         """Keep an original. An original that cannot be kept gets no key, so that the retention
@@ -151,12 +152,9 @@ class Fitter:
             LOG.warning("an original cannot be kept: %s", error)
             return StoredOriginal("", len(text), 0, name)
 
-    async def _compressed(
-        self, text: str, budget: Budget, options: Options, query: str, original: StoredOriginal
-    ) -> Compressed:
+    async def _compressed(self, passage: Passage, budget: Budget, options: Options) -> Compressed:
         from upwell.compress.compressor import Compressor
 
-        passage = Passage(text=text, query=query, name=original.name, key=original.key)
         compressor = Compressor(options, self._tools)
         return await asyncio.to_thread(compressor.compress, passage, budget, options.strategy)
 
@@ -243,9 +241,14 @@ class Fitter:
             contents = ""
             if options.strategy == "progressive" and original.key:
                 contents = await asyncio.to_thread(_contents, text.text, original.key, share)
-            compressed = await self._compressed(
-                text.text, _without(share, contents), options, _query_of(call), original
+            passage = Passage(
+                text=text.text,
+                query=_query_of(call),
+                request=call.request,
+                name=original.name,
+                key=original.key,
             )
+            compressed = await self._compressed(passage, _without(share, contents), options)
             changed = compressed.text != text.text
             fitted.append(_Shortened(compressed, original.private, contents) if changed else None)
         return fitted

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from upwell.gateway.calls.cache import Cache
 from upwell.gateway.calls.results import (
     content_of,
     failure,
+    refused,
     text_block,
     text_of,
     with_content,
@@ -23,10 +24,11 @@ from upwell.gateway.upstreams.supervisor import Upstream
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import CompressionError, UpstreamError, UpstreamProtocolError
-from upwell.ground.trace import LOG, span
+from upwell.ground.trace import LOG, contained, span
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.ground.types.surfacing import Skip, Surfacing
+from upwell.surface.guards import Guards
 from upwell.surface.moments import found_nothing
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
@@ -159,6 +161,7 @@ class CallSurfacing:
         *,
         cwd: str | None = None,
         sessions: Sessions | None = None,
+        guards: Guards | None = None,
         progressive: Callable[[str, str], bool] = lambda server, tool: False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -166,6 +169,7 @@ class CallSurfacing:
         self._options = options
         self._cwd = cwd
         self._sessions = sessions or OwnSessions()
+        self._guards = guards
         self._progressive = progressive
         self._clock = clock
         self._searches = BackgroundTasks("surfacing")
@@ -174,6 +178,28 @@ class CallSurfacing:
     def session_of(self, client: Client) -> str:
         """The agent session of the client, if it is known without a lookup."""
         return self._sessions.known(client.session)
+
+    async def refusal(self, call: ToolCall, client: Client) -> Reply | None:
+        """The result of a call that a guard refuses; None lets the call pass. If the refusal does
+        not reach the client, the guard refuses the next matching call.
+        """
+        guards = self._guards
+        refusal = await guards.refusal(await self._cue(call, client)) if guards else None
+        if guards is None or refusal is None:
+            return None
+
+        def settle(delivered: bool) -> None:
+            if not delivered:
+                self.returns.start(guards.withdraw(refusal))
+
+        client.receipt.when_settled(settle)
+        return refused(refusal.reason)
+
+    def with_request(self, call: ToolCall, client: Client) -> ToolCall:
+        """The call, completed with the user's last request in the session if that is known."""
+        with contained("looking up the last request of a session"):
+            return replace(call, request=self._surfacer.last_request(self.session_of(client)))
+        return call
 
     @asynccontextmanager
     async def race(self, call: ToolCall, client: Client) -> AsyncIterator[Race]:
@@ -213,7 +239,11 @@ class CallSurfacing:
     async def _search(
         self, call: ToolCall, client: Client, answer: ToolAnswer | None
     ) -> tuple[Outcome, Cue]:
-        cue = Cue(
+        cue = await self._cue(call, client, answer)
+        return await self._surfacer.offer(cue), cue
+
+    async def _cue(self, call: ToolCall, client: Client, answer: ToolAnswer | None = None) -> Cue:
+        return Cue(
             door=Door.TOOL,
             tool=f"{call.server}__{call.tool}",
             args=call.args,
@@ -225,7 +255,6 @@ class CallSurfacing:
             trace_id=call.trace_id,
             principal=client.principal,
         )
-        return await self._surfacer.offer(cue), cue
 
     def _settle(self, search: "asyncio.Task[tuple[Outcome, Cue]]", delivered: bool) -> None:
         """Record whether an injected outcome was delivered."""
@@ -265,6 +294,9 @@ class Pipeline:
         memories is raced: it starts with the call, and the reply waits for it until `race_ms`."""
         if self._paused(self._surfacing.session_of(client)):
             return await self._send(call, upstream, client)
+        if refusal := await self._surfacing.refusal(call, client):
+            return refusal
+        call = self._surfacing.with_request(call, client)
         with span("upwell.call", server=call.server, tool=call.tool, trace_id=call.trace_id):
             async with self._surfacing.race(call, client) as race:
                 reply = await self._send(call, upstream, client)

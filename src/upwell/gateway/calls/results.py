@@ -14,7 +14,12 @@ def text_block(text: str) -> bytes:
 
 def failure(error: UpwellError) -> Reply:
     """A tool result that tells the model about the error and the remedy."""
-    return Reply(result=dumps({"content": [{"type": "text", "text": str(error)}], "isError": True}))
+    return refused(str(error))
+
+
+def refused(reason: str) -> Reply:
+    """A tool result that tells the model why the call failed or was not made."""
+    return Reply(result=dumps({"content": [{"type": "text", "text": reason}], "isError": True}))
 
 
 def text_of(block: bytes) -> str:

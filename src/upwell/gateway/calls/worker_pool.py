@@ -179,6 +179,7 @@ class WorkerPool:
             "tool": call.tool,
             "args": call.args,
             "query": call.query,
+            "request": call.request,
             "principal": call.principal,
             "ratio": self._ratios.get(f"{call.server}__{call.tool}", 1.0),
         }
@@ -228,6 +229,7 @@ async def _outcome(
         params=b"{}",
         args=job["args"],
         query=job["query"],
+        request=job["request"],
         principal=job["principal"],
     )
     try:

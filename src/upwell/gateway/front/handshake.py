@@ -2,8 +2,8 @@
 an agent's start waits for this answer more than for anything else.
 
 The upstreams are still unknown at that moment. Each run therefore saves the combined offer of the
-servers, bound to the state of the configuration, and the next run presents it again. Without a
-saved offer every capability is offered, and lists stay empty if no server has entries.
+servers, bound to the state of the configuration, and the next run presents it again. Where nothing
+is known of the servers yet, `initialize` is left to the gateway, which waits a moment for them.
 """
 
 import os
@@ -55,20 +55,21 @@ def save_offer(home: Home, offer: Offer) -> None:
         LOG.warning("the servers' offer cannot be saved: %s", error)
 
 
-def load_offer(home: Home) -> Offer:
-    """The offer of the previous run; an offer of everything if the configuration has changed
-    since.
+def load_offer(home: Home) -> Offer | None:
+    """The offer of the previous run. Without one for the present configuration: None, because the
+    servers must be asked, or an offer of everything if there is no configuration.
     """
     everything = Offer(united([EVERYTHING]))
+    unknown = None if home.config_file.is_file() else everything
     if not home.offer_file.is_file():
-        return everything
+        return unknown
     try:
         saved = loads(home.offer_file.read_bytes())
         if isinstance(saved, dict) and saved.get("of") == _configuration_state(home):
             return Offer(dict(saved["capabilities"]), str(saved["instructions"]))
     except (OSError, NotJson, KeyError, TypeError, ValueError) as error:
         LOG.info("the saved offer cannot be read: %s", error)
-    return everything
+    return unknown
 
 
 def _configuration_state(home: Home) -> list[int]:
@@ -77,8 +78,8 @@ def _configuration_state(home: Home) -> list[int]:
 
 
 async def read_hello(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncIterator[Line], Hello]:
-    """Read the agent's first message. An `initialize` is answered here and removed from the lines;
-    any other message stays in them."""
+    """Read the agent's first message. An `initialize` is answered here and removed from the lines
+    if the servers are known; any other message stays in them."""
     first = await anext(lines, None)
     if first is None:
         return lines, Hello()
@@ -86,8 +87,11 @@ async def read_hello(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncItera
         message = read_message(first.data)
         params = RawObject.parse(message.params)
         if message.method == "initialize" and message.id is not None and not first.oversize:
-            result = dumps(load_offer(Home(default_home())).initialize_result(params))
             hello = Hello(capabilities=params.get("capabilities") or b"{}")
+            offer = load_offer(Home(default_home()))
+            if offer is None:
+                return _chained(first, lines), hello
+            result = dumps(offer.initialize_result(params))
             await sink.write(answer_line(message.id, Reply(result=result)))
             return lines, hello
         envelope = envelope_of(params)

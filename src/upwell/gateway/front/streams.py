@@ -131,6 +131,8 @@ Sent = MutableMapping[str, Any]
 Send = Callable[[Sent], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 
+RETRY_MS = 1_000
+"""How long a client waits before it connects again; every stream names it."""
 SILENCE_SECONDS = 10.0
 
 _JSON: Headers = ((b"content-type", b"application/json"),)
@@ -260,9 +262,8 @@ async def follow(outbox: Outbox, send: Send, number: int, *, primed: bool = Fals
     """Send the messages after a number as a stream of events, until the stream ends or the caller
     is cancelled."""
     await begin(send, 200, _EVENTS)
-    body = b": open\n\n"
-    if primed:
-        body = b"id: %b\ndata:\n\n" % outbox.identity(number).encode()
+    body = b"retry: %d\n" % RETRY_MS
+    body += b"id: %b\ndata:\n\n" % outbox.identity(number).encode() if primed else b": open\n\n"
     while True:
         fresh, ended = outbox.after(number), outbox.ended
         body += b"".join(event(line, outbox.identity(position)) for position, line in fresh)

@@ -71,15 +71,16 @@ class UpstreamResources:
         self._prompts: dict[str, tuple[str, str]] = {}
         self._names = Names()
 
-    async def settled(self) -> None:
-        """Wait at most `wait_seconds` for servers that are starting."""
+    async def settled(self, most_seconds: float | None = None) -> None:
+        """Wait at most `wait_seconds`, or `most_seconds`, for servers that are starting."""
         starting = [
             candidate for candidate in self.upstreams() if candidate.state is State.STARTING
         ]
         if not starting:
             return
         try:
-            async with asyncio.timeout(self.wait_seconds), asyncio.TaskGroup() as group:
+            seconds = self.wait_seconds if most_seconds is None else most_seconds
+            async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
                 for upstream in starting:
                     group.create_task(upstream.settled())
         except TimeoutError:

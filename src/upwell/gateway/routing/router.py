@@ -10,7 +10,6 @@ from upwell.gateway.eras import (
     MODERN_VERSIONS,
     UNSUPPORTED_VERSION,
     Envelope,
-    Offer,
     envelope_of,
     fresh_only,
     handshake_result,
@@ -47,6 +46,8 @@ CACHEABLE = frozenset(
     {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 )
 """Modern results of these methods must state how long they may be cached."""
+INTRODUCTION_SECONDS = 2.0
+"""How long `initialize` waits for servers of which nothing is known yet."""
 TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
@@ -165,16 +166,15 @@ class Router:
     async def _initialize(self, params: RawObject, context: RequestContext) -> RawObject:
         session = context.owner
         session.modern, session.capabilities = False, params.get("capabilities") or b"{}"
-        return RawObject.parse(dumps((await self._offer()).initialize_result(params)))
+        await self._resources.settled(INTRODUCTION_SECONDS)
+        return RawObject.parse(dumps(offer_of(self._upstreams()).initialize_result(params)))
 
     async def _discover(self, _: RawObject, __: RequestContext) -> RawObject:
-        offer = await self._offer()
+        await self._resources.settled()
+        # A modern client discovers again when it likes, and may count on every capability.
+        offer = offer_of(known for known in self._upstreams() if known.about.version)
         result = {"supportedVersions": list(MODERN_VERSIONS), **offer.members()}
         return fresh_only(RawObject.parse(dumps(result)))
-
-    async def _offer(self) -> Offer:
-        await self._resources.settled()
-        return offer_of(self._upstreams())
 
     async def _list_tools(self, _: RawObject, context: RequestContext) -> RawObject:
         """The tools of every server that is up, after a short wait for those still starting."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from enum import StrEnum
 
@@ -24,8 +25,9 @@ class ListenStream:
     """The `subscriptions/listen` request to a modern server. A server of the handshake era sends
     its notifications without one."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, on_gap: Callable[[], None]) -> None:
         self._connection = connection
+        self._on_gap = on_gap
         self._tasks = BackgroundTasks("listening to an upstream")
 
     def open(self, uris: Iterable[str]) -> None:
@@ -44,14 +46,25 @@ class ListenStream:
         await self._tasks.aclose()
 
     async def _listen(self, params: RawObject) -> None:
-        try:
-            reply = await self._connection.ask("subscriptions/listen", params)
-            if reply.error:
-                LOG.info("an upstream refuses to notify: %s", redacted_start(reply.error, 200))
-        except UpstreamError as error:
-            LOG.debug("listening to an upstream ended: %s", error)
+        """Listen, and again whenever the stream ends: on HTTP it seldom lasts. `on_gap` is called
+        each time, because changes in between were not heard of."""
+        wait_seconds = LISTEN_AGAIN_SECONDS
+        while True:
+            began = time.monotonic()
+            try:
+                reply = await self._connection.ask("subscriptions/listen", params)
+                if reply.error:
+                    LOG.info("an upstream refuses to notify: %s", redacted_start(reply.error, 200))
+                    return
+            except UpstreamError as error:
+                LOG.debug("listening to an upstream ended: %s", error)
+            has_lasted = time.monotonic() - began > HEALTHY_SECONDS
+            wait_seconds = LISTEN_AGAIN_SECONDS if has_lasted else wait_seconds * 2
+            await asyncio.sleep(min(wait_seconds, MAX_BACKOFF_SECONDS))
+            self._on_gap()
 
 
+LISTEN_AGAIN_SECONDS = 0.25
 FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 30.0
 HEALTHY_SECONDS = 30.0
@@ -309,7 +322,7 @@ class Upstream:
 
     async def _restore(self, connection: Connection) -> None:
         """Repeat the clients' subscriptions and log level for a server that was restarted."""
-        self._stream = ListenStream(connection)
+        self._stream = ListenStream(connection, self._tools_changed)
         self._stream.open(self.subscribed_uris)
         level = self._audience.log_level()
         requests = [("resources/subscribe", _uri(uri)) for uri in sorted(self.subscribed_uris)]
@@ -334,6 +347,9 @@ class Upstream:
         if message.method != "notifications/tools/list_changed":
             await self._audience.relay(_without_stream(message), clients)
             return
+        self._tools_changed()
+
+    def _tools_changed(self) -> None:
         self._list_changed = True
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = self._tasks.start(self._refresh())

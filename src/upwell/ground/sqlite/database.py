@@ -52,7 +52,7 @@ class Follower:
         return self._connection
 
     def connect(self) -> None:
-        """Open the file that is at the path now, in place of the one before."""
+        """Open the file that is at the path now, and close the former connection."""
         self.drop()
         self._connection = self._opened()
         self._inode = _inode(self.plan.path)
@@ -128,7 +128,9 @@ class InlineRead(Follower):
     """A connection for reads of a few rows on the event loop. It waits for no lock."""
 
     def connection(self) -> sqlite3.Connection:
-        """Return the connection as it is: `Database.inline_read` has just checked it."""
+        """Return the connection without another check: `Database.inline_read` has just checked
+        it.
+        """
         assert self._connection is not None
         return self._connection
 
@@ -205,8 +207,9 @@ class Database:
         return await self._writing.run(lambda db: self._transacted(db, work))
 
     async def write_grouped[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Like `write`, in one transaction with all other writes that are requested meanwhile: each
-        trip to the writing thread costs more than a small write. `work` may run twice.
+        """Like `write`, but in one transaction with all other writes that arrive while an earlier
+        one is under way, because a switch to the writing thread costs more than a small write.
+        `work` may run twice.
 
         Raises:
             StoreError: as `write`.
@@ -224,14 +227,15 @@ class Database:
                 group, self._pending = self._pending, []
                 await self._commit(group)
         finally:
-            # No await since the last look at `_pending`: a write would wait there for ever.
+            # There is no await between the last check of `_pending` and this line: otherwise a
+            # write could wait there for ever.
             self._committing = None
 
     async def _commit(self, group: Sequence[_Pending[Any]]) -> None:
         try:
             values = await self.write(lambda db: [pending.work(db) for pending in group])
         except Exception:
-            # It may be the fault of one write, so each has a transaction of its own.
+            # One write may be at fault, so each now gets a transaction of its own.
             await self._commit_each(group)
             return
         for pending, value in zip(group, values, strict=True):

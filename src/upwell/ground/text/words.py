@@ -20,8 +20,9 @@ STOP_WORDS = shipped().stop_words
 
 
 class _Unaccented(dict[int, int | None]):
-    """The table of `str.translate` that drops combining characters. It fills itself: a look at
-    every character takes twice as long."""
+    """The table of `str.translate` that drops combining characters. It fills itself, because
+    checking every character would take twice as long.
+    """
 
     def __missing__(self, code: int) -> int | None:
         self[code] = None if unicodedata.combining(chr(code)) else code
@@ -54,7 +55,7 @@ def terms(text: str) -> list[str]:
     """
     terms: list[str] = []
     for word in _WORD.findall(text):
-        if word.isascii():  # nearly every word is, and this takes a third of the time
+        if word.isascii():  # nearly every word is ASCII; this branch takes a third of the time
             word = word.removesuffix("'s")
             folded = word.lower()
             terms.append(folded)

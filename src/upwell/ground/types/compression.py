@@ -51,6 +51,7 @@ class Passage:
     agent's question, "" for none. `name`: a path or URL that helps to detect the kind.
     `key`: the key under which the original can be read, "" when it is not stored. `first_line`: the
     number of the first line if marks should name the missing lines, else None.
+    `request`: the user's last request of the session, "" if unknown; a hint, not a question.
     `folded`: whether `text` is a list of paths, search results or a log with repeated parts written
     once, so that its lines are not one by one those of the original.
     """
@@ -61,6 +62,7 @@ class Passage:
     name: str = ""
     key: str = ""
     first_line: int | None = None
+    request: str = ""
     folded: bool = False
 
 

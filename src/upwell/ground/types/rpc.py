@@ -11,7 +11,8 @@ class ToolCall:
 
     `server`, `tool`: the upstream and its own name for the tool. `params`: the raw JSON bytes to
     send, without our own arguments (`_context_query`). `args`: the decoded arguments, for reading
-    only. `query`: the agent's question, "" for none. `annotations`: the MCP hints of the tool.
+    only. `query`: the agent's question, "" for none. `request`: the user's last request of the
+    session, "" if unknown. `annotations`: the MCP hints of the tool.
     `declared`: a digest of the tool's declaration. `trace_id`: the trace of the call.
     `principal`: the name of the principal.
     """
@@ -21,6 +22,7 @@ class ToolCall:
     params: bytes
     args: Mapping[str, Any] = field(default_factory=dict)
     query: str = ""
+    request: str = ""
     annotations: Mapping[str, Any] = field(default_factory=dict)
     declared: str = ""
     trace_id: str = ""

@@ -67,6 +67,7 @@ class SkipReason(StrEnum):
     JUDGING = "judging"
     OVER_BUDGET = "over_budget"
     NOT_DELIVERED = "not_delivered"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,9 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Trust
 from upwell.ground.types.rpc import Ping
 
+LOCK_SECONDS = 60.0
+"""Fifty agents that write notes at the same moment wait for one another; no note is refused."""
+
 Raw = dict[str, Any]
 
 
@@ -67,7 +70,7 @@ class NotesFile:
         """
         with writing(self.path):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with exclusively(self.path):
+            with exclusively(self.path, LOCK_SECONDS):
                 remove_partial_files(self.path)
                 notes = change(self._load_or_move_aside())
                 write_atomically(self.path, json.dumps(notes, indent=2) + "\n")
@@ -171,7 +174,7 @@ class Origins:
 
     def _change(self, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with exclusively(self._path):
+        with exclusively(self._path, LOCK_SECONDS):
             remove_partial_files(self._path)
             write_atomically(self._path, json.dumps(change(self._load()), indent=1) + "\n")
 

@@ -8,7 +8,6 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import Any
 
 from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
@@ -107,35 +106,6 @@ def _trust(column: str) -> Trust:
 def text_of(value: str | bytes) -> str:
     """Decode the text of a memory from its column."""
     return value if isinstance(value, str) else bytes(value).decode("utf-8", "surrogatepass")
-
-
-def to_json(memory: Memory) -> str:
-    """Encode a memory as ASCII JSON, for the trash; `from_json` decodes it."""
-    return json.dumps(
-        {
-            field.name: getattr(memory, field.name)
-            for field in fields(memory)
-            if field.name != "provenance"
-        }
-        | {"provenance": {f.name: getattr(memory.provenance, f.name) for f in fields(Provenance)}}
-    )
-
-
-def from_json(text: str) -> Memory:
-    """Decode a memory that `to_json` encoded."""
-    raw = json.loads(text)
-    lists = {name: tuple(raw.get(name, ())) for name in ("tags", "paths", "symbols", "triggers")}
-    return Memory(
-        **(
-            raw
-            | lists
-            | {
-                "lines": tuple(raw["lines"]) if raw["lines"] else None,
-                "provenance": Provenance(**raw["provenance"]),
-                "trust": Trust(raw["trust"]),
-            }
-        )
-    )
 
 
 def scope_number(db: sqlite3.Connection, tenant: str, project: str | None) -> int:

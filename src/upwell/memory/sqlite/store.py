@@ -15,7 +15,7 @@ from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Added, WordCounts
 from upwell.memory.embedding.questions import Questions
 from upwell.memory.ranking.scoring import Pool
-from upwell.memory.records import check, stamped
+from upwell.memory.records import check, from_json, stamped, to_json
 from upwell.memory.sqlite import null_scores, schema
 from upwell.memory.sqlite.candidates import Question, pool_of, successors
 from upwell.memory.sqlite.duplicates import find_duplicates
@@ -23,12 +23,10 @@ from upwell.memory.sqlite.lookup import memories_with
 from upwell.memory.sqlite.rows import (
     COLUMNS,
     by_id,
-    from_json,
     from_row,
     newest,
     number_of,
     snapshot,
-    to_json,
     visible_scopes,
 )
 from upwell.memory.sqlite.vectors import VectorTable

@@ -39,13 +39,20 @@ TOOLS: Mapping[str, str] = {
         ("run_shell_command", "run_terminal_cmd", "run_terminal_command", "run_command"), "Bash"
     ),
     "powershell": "Bash",
+    # Newer names of Cursor
+    "read_file_v2": "Read",
+    "edit_file_v2": "Edit",
+    "ripgrep_raw_search": "Grep",
+    "run_terminal_command_v2": "Bash",
     **dict.fromkeys(("edit", "edit_file", "search_replace", "replace", "smart_edit"), "Edit"),
     **dict.fromkeys(("apply_patch", "multiedit", "str_replace_editor", "str_replace"), "Edit"),
     **dict.fromkeys(("write", "write_file", "create", "create_file"), "Write"),
     **dict.fromkeys(("webfetch", "web_fetch"), "WebFetch"),
     **dict.fromkeys(("websearch", "web_search", "google_web_search"), "WebSearch"),
 }
-"""The hosts' names of tools, in lower case, and the names of Claude Code, which surfacing knows."""
+"""The hosts' names for tools, in lower case, and the names in Claude Code, which surfacing
+knows.
+"""
 _PATH_TOOLS = frozenset({"Read", "Edit", "Write"})
 _OTHER_NAMES: Mapping[str, str] = {"cmd": "command"}
 """Names of arguments that occur in transcripts, but not in hooks."""
@@ -165,7 +172,7 @@ def records(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def placed_records(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The same objects, each with the byte at which its line begins."""
+    """Like `records`, each object with the byte at which its line begins."""
     with path.open("rb") as file:
         if start:
             file.seek(start - 1)

@@ -56,6 +56,13 @@ _LISTED = re.compile(r"(.*?)</details>", re.DOTALL)
 _DETAILS = re.compile(r"</?details>")
 _QUOTED = re.compile(r'"(.*?)"')
 _MARKED = "Tool use: **"
+_TITLE = "** • "
+MAX_TITLE_CHARS = 500
+_FILE_TOOLS = frozenset({"Read", "Edit", "Write"})
+_FILE_TITLE = re.compile(r"(?:Read|Edit|Write|Create) file: ([^\n<]+)")
+_SEARCH_TITLE = re.compile(
+    r'(?:Grep(?: search)? for|Searched codebase) "([^"\n]+)"(?: in "([^"\n]+)")?'
+)
 PROMPT_SECONDS, CALL_SECONDS = 5.0, 8.0
 """The assumed time between events that have no time of their own."""
 
@@ -147,7 +154,9 @@ class _Inside:
 
 
 def _fence(line: str) -> re.Match[str] | None:
-    """The fence that a line is. Most lines are none, and looking for the marks first is quicker."""
+    """Match a line that is a fence. Most lines are not, and looking for the marks first is
+    quicker.
+    """
     return _FENCE.match(line) if "```" in line or "~~~" in line else None
 
 
@@ -185,17 +194,32 @@ def _called(draft: Draft, block: str, at: float) -> Iterator[Event]:
     before = body.split("```")[0]
     ticked = _TICKED.findall(before) or _TICKED.findall(summary)
     tool = tool_name(start[1])
-    out = fences[-1][1] if fences else ""
+    out = fences[-1][1] if fences else _table_in(tool, body)
     if not out.startswith(_REFUSED):
-        args = _arguments(tool, ticked, fences) or _written(tool, out)
+        title = summary.partition(_TITLE)[2][:MAX_TITLE_CHARS]
+        args = _titled(tool, title) or _arguments(tool, ticked, fences) or _written(tool, out)
         shell = tool == "Bash" and fences and fences[-1][0] in ("bash", "sh")
         failed = bool(_FAILED.search(out[:2_000]))
         yield draft.tool(start[1], args, "" if shell else out, failed=failed, at=at)
 
 
+def _titled(tool: str, title: str) -> dict[str, Any]:
+    """The arguments in the title of a call: `Read file: PATH`, `Grep for "PATTERN" in "PATH"`."""
+    if tool in _FILE_TOOLS and (named := _FILE_TITLE.match(title)):
+        return {"file_path": named[1].strip()}
+    if tool == "Grep" and (search := _SEARCH_TITLE.match(title)):
+        return {"pattern": search[1], **({"path": search[2]} if search[2] else {})}
+    return {}
+
+
+def _table_in(tool: str, body: str) -> str:
+    """The result of a search, which some versions write as a table."""
+    return _plain(body.partition("</details>")[0]) if tool in ("Grep", "Glob", "LS") else ""
+
+
 def _arguments(tool: str, ticked: list[str], fences: list[tuple[str, str]]) -> dict[str, Any]:
     first = ticked[0] if ticked else ""
-    if tool in ("Read", "Edit", "Write"):
+    if tool in _FILE_TOOLS:
         return {"file_path": first} if first else {}
     if tool == "Bash":
         script = next((text for name, text in fences if name in ("bash", "sh")), "")

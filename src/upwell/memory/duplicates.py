@@ -1,0 +1,31 @@
+"""The rules by which two memories count as duplicates, shared by all stores."""
+
+from collections.abc import Mapping, Sequence
+
+from upwell.memory.ranking.terms import sound
+from upwell.memory.stems import counted
+
+NEARLY_THE_SAME = 0.8
+"""Two memories with at least this share of common stems (Jaccard) are near duplicates."""
+MAX_CHECKED = 200
+"""In batches larger than this, which are imports, only exact duplicates are reported."""
+MAX_REPORTED = 5
+MAX_HOLDING = 2_000
+"""A memory whose rarest word is more common than this is not compared."""
+COMPARED = 8
+
+
+def rarest_stems(stems: Sequence[str], holding: Mapping[str, int]) -> list[str]:
+    """Return the stems by which near duplicates of a text with these stems are looked up, rarest
+    first. Two sets that share 80 % of their words share one of their rarest fifth, so only those
+    words are looked up (prefix filtering, Chaudhuri et al. 2006)."""
+    known = sorted((stem for stem in stems if holding.get(stem)), key=lambda stem: holding[stem])
+    if not known or holding[known[0]] > MAX_HOLDING:
+        return []
+    return known[: len(stems) // 5 + 1]
+
+
+def are_alike(text: str, other: str) -> bool:
+    """Return whether two texts are near duplicates."""
+    left, right = set(counted(sound(text))), set(counted(sound(other)))
+    return bool(left | right) and len(left & right) / len(left | right) >= NEARLY_THE_SAME

@@ -1,0 +1,1 @@
+"""The store of a team: memories in PostgreSQL."""

@@ -1,0 +1,136 @@
+"""Measures and stores the null scores of each scope (`memory/ranking/null_scores.py`)."""
+
+import random
+from collections.abc import Sequence
+
+from upwell.ground.types.memory import Scope
+from upwell.memory.lookups import SEQUENCE_BITS, candidates_from, words_by_stem
+from upwell.memory.postgres.connection import Postgres, Rows, Statement
+from upwell.memory.postgres.lookup import (
+    HOLDING,
+    NUMBERED,
+    Counts,
+    corpus_of,
+    filter_of,
+    key_of,
+    matches,
+    row_of,
+    sizes_of,
+)
+from upwell.memory.ranking.null_scores import (
+    GROWTH,
+    LEAST_MEMORIES,
+    SAMPLES,
+    SIZES,
+    mean_and_spread,
+    usual,
+)
+from upwell.memory.ranking.signals import Part, bm25, frequencies
+from upwell.memory.ranking.terms import query_words
+
+_BEST_OF = 5
+_TEXT_CHARS = 2_000
+_MEASURED = """
+    SELECT scope, max(memories) FROM upwell.null_score WHERE tenant = %(tenant)s GROUP BY scope"""
+_DRAWN = """
+    SELECT drawn.text FROM unnest(%(lows)s::bigint[], %(highs)s::bigint[]) AS span(low, high)
+    CROSS JOIN LATERAL (
+        SELECT m.text FROM upwell.memory m
+        WHERE m.tenant = %(tenant)s AND m.n BETWEEN span.low AND span.high
+        ORDER BY m.n LIMIT 1) AS drawn"""
+_STORED = """
+    INSERT INTO upwell.null_score AS old (tenant, scope, words, mean, spread, memories)
+    SELECT %(tenant)s, %(scope)s, words, mean, spread, %(memories)s
+    FROM unnest(%(sizes)s::integer[], %(means)s::float8[], %(spreads)s::float8[])
+        AS measured(words, mean, spread)
+    ON CONFLICT (tenant, scope, words) DO UPDATE SET mean = excluded.mean,
+        spread = excluded.spread, memories = excluded.memories"""
+
+
+async def measure_if_due(postgres: Postgres, scope: Scope) -> None:
+    """Measure the null scores of this scope and store them, if the number of visible memories has
+    grown enough since the last measurement.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    sizes, measured = await postgres.ask(scope.tenant, sizes_of(scope), Statement(_MEASURED, {}))
+    corpus, mean_tokens = corpus_of(sizes)
+    key = key_of(scope, sizes)
+    before = {int(number): int(memories) for number, memories in measured}
+    if key is None or corpus.memories < LEAST_MEMORIES:
+        return
+    if key in before and corpus.memories <= GROWTH * before[key]:
+        return
+    samples = await _sample_words(postgres, scope, sizes, random.Random(corpus.memories))
+    if not samples:
+        return
+    counts = Counts(
+        corpus=corpus,
+        mean_tokens=mean_tokens,
+        holding={},
+        joins={},
+        null_scores=usual(corpus),
+        keep=filter_of((), 0.0, expired=False),
+    )
+    figures = [await _by_chance(postgres, scope, counts, samples, words) for words in SIZES]
+    values = {
+        "scope": key,
+        "memories": corpus.memories,
+        "sizes": list(SIZES),
+        "means": [mean for mean, _ in figures],
+        "spreads": [spread for _, spread in figures],
+    }
+    await postgres.ask(scope.tenant, Statement(_STORED, values))
+
+
+async def _sample_words(
+    postgres: Postgres, scope: Scope, sizes: Rows, rng: random.Random
+) -> list[list[str]]:
+    """Draw the words of some memories of a scope at random."""
+    filled = [(int(row[0]), int(row[5]), int(row[2])) for row in sizes if row[2] > 0]
+    drawn = rng.choices(filled, [memories for _, _, memories in filled], k=4 * SAMPLES)
+    spans = [
+        (number << SEQUENCE_BITS | rng.randint(1, last), number << SEQUENCE_BITS | last)
+        for number, last, _ in drawn
+    ]
+    values = {"lows": [low for low, _ in spans], "highs": [high for _, high in spans]}
+    (rows,) = await postgres.ask(scope.tenant, Statement(_DRAWN, values))
+    samples = (query_words(text[:_TEXT_CHARS]) for (text,) in rows)
+    return [words for words in samples if words]
+
+
+async def _by_chance(
+    postgres: Postgres, scope: Scope, counts: Counts, samples: Sequence[list[str]], words: int
+) -> tuple[float, float]:
+    """Return the mean and spread of the best scores of random queries of `words` words."""
+    rng = random.Random(words)
+    texts = [
+        " ".join(rng.choice(rng.choice(samples)) for _ in range(words)) for _ in range(SAMPLES)
+    ]
+    word_of = {text: words_by_stem(text) for text in texts}
+    stems = sorted(set().union(*word_of.values()))
+    (rows,) = await postgres.ask(
+        scope.tenant, Statement(HOLDING, {"project": scope.project, "stems": stems})
+    )
+    counts = counts.holding_these(dict(rows))
+    lookups = [counts.lookup(text, word_of[text]) for text in texts]
+    statements = [
+        matches(lookup, counts.corpus, counts.mean_tokens, counts.keep, _BEST_OF)
+        for lookup in lookups
+    ]
+    found = iter(await postgres.ask(scope.tenant, *filter(None, statements)))
+    numbers = [[row[0] for row in next(found)] if statement else [] for statement in statements]
+    every = sorted({n for own in numbers for n in own})
+    (rows,) = await postgres.ask(scope.tenant, Statement(NUMBERED, {"numbers": every}))
+    memories = [row_of(scope.tenant, row) for row in rows]
+    candidates = candidates_from(memories, stems)
+    scores = []
+    for lookup, own in zip(lookups, numbers, strict=True):
+        reading = lookup.reading
+        parts = [
+            Part(candidates[n], frequencies(reading, candidates[n])) for n in own if n in candidates
+        ]
+        best = (bm25(reading, counts.corpus, [part]) for part in parts)
+        scores.append(max(best, default=0.0))
+    return mean_and_spread(scores)

@@ -1,0 +1,282 @@
+"""The store of a team: memories in PostgreSQL, found by words, files and symbols."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.text.format import counted
+from upwell.ground.trace import LOG
+from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
+from upwell.ground.types.rpc import Ping
+from upwell.memory.base import Added, WordCounts
+from upwell.memory.embedding.questions import VectorIndex
+from upwell.memory.lookups import SEQUENCE_BITS
+from upwell.memory.postgres.connection import Postgres, Statement, Transaction
+from upwell.memory.postgres.duplicates import find_duplicates
+from upwell.memory.postgres.lookup import HOLDING, last_of, pool_of, successors_sql
+from upwell.memory.postgres.null_scores import measure_if_due
+from upwell.memory.postgres.rows import COLUMNS, from_row
+from upwell.memory.postgres.writing import insert, remove
+from upwell.memory.ranking.null_scores import usual
+from upwell.memory.ranking.query import Corpus
+from upwell.memory.ranking.scoring import Pool
+from upwell.memory.records import check, from_json, stamped, to_json
+from upwell.memory.stems import stemmer
+
+TRASH_SECONDS = 30 * 86_400.0
+_LIVING = "(expires_at IS NULL OR expires_at > %(now)s)"
+_BY_ID = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
+_SEEN = """n >> %(bits)s IN (SELECT no FROM upwell.scope WHERE tenant = %(tenant)s
+    AND (%(project)s::text IS NULL OR project IN ('', %(project)s)))"""
+_TRASHED = "SELECT memory FROM upwell.trash WHERE tenant = %(tenant)s"
+_DROP = "DELETE FROM upwell.trash WHERE tenant = %(tenant)s AND id = %(id)s RETURNING id"
+_DROP_OLD = """
+    DELETE FROM upwell.trash WHERE tenant = %(tenant)s AND deleted_at < %(before)s RETURNING id"""
+_EXPIRED = "SELECT id FROM upwell.memory WHERE tenant = %(tenant)s AND expires_at <= %(now)s"
+_SIZE = "SELECT coalesce(sum(memories), 0)::bigint FROM upwell.scope WHERE tenant = %(tenant)s"
+
+
+class PostgresStore:
+    """`Store` in one database. Methods without a tenant of their own, such as `get`, see the
+    memories of `tenant`.
+    """
+
+    name = "postgres"
+    vectors: VectorIndex | None = None
+
+    def __init__(
+        self, postgres: Postgres, *, tenant: str = DEFAULT_TENANT, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._postgres = postgres
+        self._tenant = tenant
+        self._clock = clock
+
+    async def add(self, memories: Sequence[Memory]) -> list[Added]:
+        """Store all of these memories or none of them, in one transaction. A memory replaces an
+        earlier one with the same id.
+
+        Raises:
+            UsageError: a text is empty.
+            StoreError: nothing was stored.
+        """
+        if not memories:
+            return []
+        now = self._clock.now()
+        for memory in memories:
+            check(memory)
+        complete = [stamped(memory, now) for memory in memories]
+        by_tenant: dict[str, list[Memory]] = defaultdict(list)
+        for memory in complete:
+            by_tenant[memory.tenant].append(memory)
+        duplicates: dict[str, tuple[str, ...]] = {}
+        for tenant, own in by_tenant.items():
+            found = await find_duplicates(self._postgres, tenant, own)
+            duplicates |= {memory.id: ids for memory, ids in zip(own, found, strict=True)}
+        async with self._postgres.transaction(self._tenant) as transaction:
+            for tenant, own in by_tenant.items():
+                await insert(await transaction.of(tenant), tenant, own)
+        try:
+            await self._measure({(memory.tenant, memory.project) for memory in complete})
+        except StoreError as error:
+            # The memories are stored: the usual null scores serve until the next addition.
+            LOG.warning("cannot measure null scores: %s", error)
+        return [Added(id=memory.id, duplicates=duplicates[memory.id]) for memory in complete]
+
+    async def update(self, memory: Memory) -> None:
+        """Replace the memory with the same id; its creation time does not change.
+
+        Raises:
+            UsageError: no memory has this id, or the new text is empty.
+        """
+        check(memory)
+        now = self._clock.now()
+        async with self._postgres.transaction(self._tenant) as transaction:
+            old = await self._by_id(transaction, memory.id)
+            if old is None:
+                raise UsageError(f"no memory has the id {memory.id!r}", hint="see `upwell recall`")
+            new = replace(memory, created_at=old.created_at, updated_at=now)
+            await insert(transaction, self._tenant, [stamped(new, now)])
+
+    async def delete(self, memory_id: str) -> bool:
+        """Move a memory to the trash and out of every index. Returns False if no memory has this
+        id."""
+        async with self._postgres.transaction(self._tenant) as transaction:
+            memory = await self._by_id(transaction, memory_id)
+            if memory is None or not await remove(transaction, [memory_id]):
+                return False
+            values = {"id": memory_id, "now": self._clock.now(), "memory": to_json(memory)}
+            await transaction.run(
+                Statement(
+                    """INSERT INTO upwell.trash VALUES (%(tenant)s, %(id)s, %(now)s, %(memory)s)
+                       ON CONFLICT (tenant, id) DO UPDATE
+                       SET deleted_at = excluded.deleted_at, memory = excluded.memory""",
+                    values,
+                )
+            )
+            return True
+
+    async def restore(self, memory_id: str) -> bool:
+        """Restore a memory from the trash. Returns False if the trash does not contain it or its
+        id is in use."""
+        async with self._postgres.transaction(self._tenant) as transaction:
+            trashed, used = await transaction.run(
+                Statement(f"{_TRASHED} AND id = %(id)s", {"id": memory_id}),
+                Statement(_BY_ID, {"ids": [memory_id]}),
+            )
+            if not trashed or used:
+                return False
+            await insert(transaction, self._tenant, [from_json(trashed[0][0])])
+            await transaction.run(Statement(_DROP, {"id": memory_id}))
+            return True
+
+    async def purge(self, memory_id: str | None = None) -> int:
+        """Delete permanently: the memory with this id, in the trash or not; without an id,
+        everything that has expired or has been in the trash for 30 days. Returns the number of
+        deleted memories.
+        """
+        now = self._clock.now()
+        async with self._postgres.transaction(self._tenant) as transaction:
+            if memory_id is not None:
+                removed = await remove(transaction, [memory_id])
+                (trashed,) = await transaction.run(Statement(_DROP, {"id": memory_id}))
+                return int(bool(removed or trashed))
+            expired, old = await transaction.run(
+                Statement(_EXPIRED, {"now": now}),
+                Statement(_DROP_OLD, {"before": now - TRASH_SECONDS}),
+            )
+            return len(old) + await remove(transaction, [row[0] for row in expired])
+
+    async def get(self, memory_id: str) -> Memory | None:
+        """Return the memory with this id, or None if it does not exist or has expired."""
+        return next(iter(await self.get_many([memory_id])), None)
+
+    async def get_many(self, ids: Sequence[str]) -> Sequence[Memory]:
+        """Return the memories with these ids; deleted and expired memories are left out."""
+        return await self._memories(
+            f"{_BY_ID} AND {_LIVING}", {"ids": list(ids), "now": self._clock.now()}
+        )
+
+    async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
+        """Return the memories of a scope, newest first."""
+        return await self._newest(scope, "true", limit, offset)
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        """Return the standing rules of a scope, newest first, without memories of agents and
+        tools."""
+        return await self._newest(scope, "pinned AND trust NOT IN ('agent', 'tool')", limit, 0)
+
+    async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
+        """Return the deleted memories that can be restored, latest deletion first."""
+        (rows,) = await self._postgres.ask(
+            self._tenant,
+            Statement(f"{_TRASHED} ORDER BY deleted_at DESC LIMIT %(limit)s", {"limit": limit}),
+        )
+        return [from_json(text) for (text,) in rows]
+
+    async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """Map the superseded memories among these ids to the ids of their newest living
+        replacements."""
+        (newer,) = await self._postgres.ask(
+            self._tenant,
+            Statement(
+                successors_sql("ANY(%(ids)s)"),
+                {"ids": list(ids), "now": self._clock.now(), "lows": [0], "highs": [2**63 - 1]},
+            ),
+        )
+        return {old: new for old, new in last_of(newer).items() if old in ids}
+
+    async def candidates(self, query: Query, deadline: Deadline) -> Pool:
+        """Return the memories that might match `query`, or none once the deadline has passed.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        try:
+            async with asyncio.timeout(deadline.remaining()):
+                return await pool_of(self._postgres, query, self._clock.now())
+        except TimeoutError:
+            nothing = Corpus((), 0, 0)
+            return Pool({}, {}, (), nothing, usual(nothing))
+
+    async def changes(self) -> Hashable:
+        """Return a token that changes whenever any process changes the tenant's memories."""
+        (rows,) = await self._postgres.ask(
+            self._tenant,
+            Statement("SELECT version FROM upwell.tenant WHERE tenant = %(tenant)s", {}),
+        )
+        return rows[0][0] if rows else 0
+
+    async def stamps(self, *, limit: int) -> Mapping[str, float]:
+        """Return the ids of the newest memories, each with the time of its last change."""
+        (rows,) = await self._postgres.ask(
+            self._tenant,
+            Statement(
+                f"""SELECT id, updated_at FROM upwell.memory WHERE tenant = %(tenant)s AND {_LIVING}
+                    ORDER BY created_at DESC, n DESC LIMIT %(limit)s""",
+                {"now": self._clock.now(), "limit": limit},
+            ),
+        )
+        return dict(rows)
+
+    async def word_counts(self, words: Sequence[str]) -> WordCounts:
+        """Return the frequencies of these folded words in all projects of the tenant."""
+        stems = dict(zip(words, stemmer().stems(words), strict=True))
+        sizes, holding = await self._postgres.ask(
+            self._tenant,
+            Statement(_SIZE, {}),
+            Statement(HOLDING, {"project": None, "stems": sorted({*stems.values()})}),
+        )
+        count_of = {stem: int(count) for stem, count in holding}
+        return WordCounts(
+            int(sizes[0][0]), {word: count_of.get(stem, 0) for word, stem in stems.items()}
+        )
+
+    async def ping(self) -> Ping:
+        try:
+            (rows,) = await self._postgres.ask(self._tenant, Statement(_SIZE, {}))
+        except StoreError as error:
+            return Ping(ok=False, detail=error.message, hint=error.hint)
+        return Ping(ok=True, detail=counted(int(rows[0][0]), "memory", "memories"))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._postgres.aclose()
+
+    async def _measure(self, projects: set[tuple[str, str | None]]) -> None:
+        for tenant, project in projects | {(tenant, None) for tenant, _ in projects}:
+            await measure_if_due(self._postgres, Scope(tenant=tenant, project=project))
+
+    async def _by_id(self, transaction: Transaction, memory_id: str) -> Memory | None:
+        (rows,) = await transaction.run(Statement(_BY_ID, {"ids": [memory_id]}))
+        return from_row(self._tenant, rows[0]) if rows else None
+
+    async def _newest(
+        self, scope: Scope, condition: str, limit: int, offset: int
+    ) -> Sequence[Memory]:
+        if scope.namespaces:
+            condition += " AND namespace = ANY(%(namespaces)s)"
+        values = {
+            "project": scope.project,
+            "namespaces": list(scope.namespaces),
+            "now": self._clock.now(),
+            "bits": SEQUENCE_BITS,
+            "limit": limit,
+            "offset": offset,
+        }
+        return await self._memories(
+            f"""SELECT {COLUMNS} FROM upwell.memory
+                WHERE tenant = %(tenant)s AND {_SEEN} AND {_LIVING} AND {condition}
+                ORDER BY created_at DESC, n DESC LIMIT %(limit)s OFFSET %(offset)s""",
+            values,
+            tenant=scope.tenant,
+        )
+
+    async def _memories(
+        self, sql: str, values: Mapping[str, object], *, tenant: str | None = None
+    ) -> Sequence[Memory]:
+        tenant = tenant or self._tenant
+        (rows,) = await self._postgres.ask(tenant, Statement(sql, values))
+        return [from_row(tenant, row) for row in rows]

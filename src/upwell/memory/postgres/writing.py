@@ -1,0 +1,253 @@
+"""Write memories and everything derived from them, in the caller's transaction: two round trips,
+however many memories there are."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from upwell.ground.errors import StoreError
+from upwell.ground.types.memory import Memory
+from upwell.memory.lookups import SEQUENCE_BITS, scope_of
+from upwell.memory.postgres.connection import Rows, Statement, Transaction
+from upwell.memory.postgres.rows import COLUMNS, TYPES, indexable, to_row
+from upwell.memory.ranking.joins import anchor_keys
+from upwell.memory.ranking.signals import EXTRA_WEIGHT
+from upwell.memory.ranking.terms import Indexed, indexed, sound, speaker
+from upwell.memory.stems import counted
+
+_SPEAKER_CHARS = 100
+_MEMORY = f"n, {COLUMNS}, extra, keys, is_turn"
+_MEMORY_TYPES = f"bigint, {TYPES}, text, text, boolean"
+_POSTING, _POSTING_TYPES = "stem, n, frequency, length", "text, bigint, real, integer"
+_OLD = """
+    SELECT n, id, text, extra, keys, triggers FROM upwell.memory
+    WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"""
+
+
+@dataclass(slots=True)
+class Tally:
+    """The changes of a batch to the counts of one scope."""
+
+    memories: int = 0
+    words: int = 0
+    tokens: int = 0
+    stems: Counter[str] = field(default_factory=Counter)
+    anchors: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Changes:
+    """The rows to write and to remove, and the counts that change with them."""
+
+    memories: list[tuple[Any, ...]] = field(default_factory=list)
+    postings: list[tuple[str, int, float, int]] = field(default_factory=list)
+    joins: list[tuple[str, int]] = field(default_factory=list)
+    triggers: list[tuple[str, int]] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    gone_postings: list[tuple[str, int]] = field(default_factory=list)
+    gone_joins: list[tuple[str, int]] = field(default_factory=list)
+    gone_triggers: list[tuple[str, int]] = field(default_factory=list)
+    tallies: dict[int, Tally] = field(default_factory=lambda: defaultdict(Tally))
+
+    def add(self, n: int, memory: Memory) -> None:
+        """Write a memory under this number."""
+        parts, keys = indexed(memory), anchor_keys(memory)
+        is_turn = not keys and bool(speaker(memory.text[:_SPEAKER_CHARS]))
+        self.memories.append((n, *to_row(memory), parts.extra, "\n".join(keys), is_turn))
+        stems, length = self._count(n, parts, keys, 1)
+        self.postings += [(stem, n, weight, length) for stem, weight in stems.items()]
+        self.joins += [(indexable(key), n) for key in keys]
+        self.triggers += [(indexable(sound(trigger)), n) for trigger in memory.triggers]
+
+    def remove(self, row: Sequence[Any]) -> None:
+        """Remove the memory of a row of `_OLD`."""
+        n, _, text, extra, key_lines, triggers = row
+        keys = key_lines.split("\n") if key_lines else []
+        stems, _ = self._count(n, Indexed(text, extra), keys, -1)
+        self.gone.append(n)
+        self.gone_postings += [(stem, n) for stem in stems]
+        self.gone_joins += [(indexable(key), n) for key in keys]
+        self.gone_triggers += [(indexable(sound(name)), n) for name in json.loads(triggers)]
+
+    def _count(
+        self, n: int, parts: Indexed, keys: Sequence[str], sign: int
+    ) -> tuple[dict[str, float], int]:
+        """Count a memory in its scope. Returns the weighted frequency of each of its stems, and
+        its length in words, hidden ones included."""
+        body, extra = counted(parts.body), counted(parts.extra)
+        length = body.total() + extra.total()
+        tally = self.tallies[scope_of(n)]
+        tally.memories += sign
+        tally.words += sign * body.total()
+        tally.tokens += sign * length
+        frequencies = {
+            stem: body[stem] + EXTRA_WEIGHT * extra[stem] for stem in body.keys() | extra.keys()
+        }
+        for stem in frequencies:
+            tally.stems[stem] += sign
+        for key in keys:
+            tally.anchors[indexable(key)] += sign
+        return frequencies, length
+
+
+async def insert(transaction: Transaction, tenant: str, memories: Sequence[Memory]) -> None:
+    """Store these memories of a tenant, each complete with id, hash and times. A memory replaces an
+    earlier one with the same id; if several in the batch have the same id, the last one is
+    stored.
+    """
+    latest = {memory.id: memory for memory in memories}
+    projects = sorted({memory.project or "" for memory in latest.values()})
+    scopes, old = await _prepared(transaction, tenant, projects, list(latest))
+    changes = Changes()
+    number_of = {}
+    for row in old:
+        changes.remove(row)
+        number_of[row[1]] = row[0]
+    last = {no: count for _, no, count in scopes}
+    scope_number = {project: no for project, no, _ in scopes}
+    for memory in latest.values():
+        scope = scope_number[memory.project or ""]
+        n = number_of.get(memory.id)
+        if n is None or scope_of(n) != scope:
+            last[scope] += 1
+            n = scope << SEQUENCE_BITS | last[scope]
+        changes.add(n, memory)
+    await _write(transaction, changes, last)
+
+
+async def remove(transaction: Transaction, ids: Sequence[str]) -> int:
+    """Remove the memories with these ids from every table except the trash. Returns their
+    number.
+    """
+    _, old = await transaction.run(_LOCK, Statement(_OLD, {"ids": list(ids)}))
+    changes = Changes()
+    for row in old:
+        changes.remove(row)
+    if old:
+        await _write(transaction, changes, {})
+    return len(old)
+
+
+_LOCK = Statement("SELECT FROM upwell.tenant WHERE tenant = %(tenant)s FOR UPDATE", {})
+
+
+async def _prepared(
+    transaction: Transaction, tenant: str, projects: Sequence[str], ids: Sequence[str]
+) -> tuple[Rows, Rows]:
+    """Lock the tenant's row, so that one writer at a time changes the counts. Returns the tenant's
+    scopes of these projects, which are created if they are missing, and the rows with these ids.
+    """
+    names, _, scopes, old = await transaction.run(
+        Statement(
+            "INSERT INTO upwell.tenant (tenant, name) VALUES (%(tenant)s, %(name)s) "
+            "ON CONFLICT (tenant) DO UPDATE SET tenant = excluded.tenant RETURNING name",
+            {"name": tenant},
+        ),
+        Statement(
+            """INSERT INTO upwell.scope (tenant, no, project)
+               SELECT %(tenant)s, coalesce(max_no.no, -1) + row_number() OVER (), missing.project
+               FROM (SELECT unnest(%(projects)s::text[]) AS project EXCEPT
+                     SELECT project FROM upwell.scope WHERE tenant = %(tenant)s) AS missing
+               CROSS JOIN (SELECT max(no) AS no FROM upwell.scope
+                           WHERE tenant = %(tenant)s) AS max_no""",
+            {"projects": list(projects)},
+        ),
+        Statement(
+            "SELECT project, no, last FROM upwell.scope "
+            "WHERE tenant = %(tenant)s AND project = ANY(%(projects)s)",
+            {"projects": list(projects)},
+        ),
+        Statement(_OLD, {"ids": list(ids)}),
+    )
+    if names[0][0] != tenant:
+        raise StoreError(
+            f"the tenant {tenant!r} has the number of another one", hint="choose another name"
+        )
+    return scopes, old
+
+
+async def _write(transaction: Transaction, changes: Changes, last: Mapping[int, int]) -> None:
+    await transaction.run(
+        *_deletions(changes),
+        *_counts(changes.tallies, last),
+        _insertion("memory", _MEMORY, _MEMORY_TYPES, changes.memories),
+        _insertion("posting", _POSTING, _POSTING_TYPES, changes.postings),
+        _insertion("about", "key, n", "text, bigint", changes.joins),
+        _insertion("memory_trigger", "trigger, n", "text, bigint", changes.triggers),
+        Statement("UPDATE upwell.tenant SET version = version + 1 WHERE tenant = %(tenant)s", {}),
+        Statement("SELECT pg_notify('upwell', %(tenant)s::text)", {}),
+    )
+
+
+def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, ...]]) -> Statement:
+    """Return the statement that inserts these rows. Each column is one array, so that a batch of
+    any size is one statement. COPY is not possible under row-level security.
+    """
+    names = [name.strip() for name in columns.split(",")]
+    arrays = [
+        f"%({name})s::{type.strip()}[]" for name, type in zip(names, types.split(","), strict=True)
+    ]
+    values = {name: [row[index] for row in rows] for index, name in enumerate(names)}
+    return Statement(
+        f"INSERT INTO upwell.{table} (tenant, {columns}) "
+        f"SELECT %(tenant)s, * FROM unnest({', '.join(arrays)}) ON CONFLICT DO NOTHING",
+        values,
+    )
+
+
+def _deletions(changes: Changes) -> Iterable[Statement]:
+    if not changes.gone:
+        return
+    yield Statement(
+        "DELETE FROM upwell.memory WHERE tenant = %(tenant)s AND n = ANY(%(numbers)s)",
+        {"numbers": changes.gone},
+    )
+    for table, column, rows in (
+        ("posting", "stem", changes.gone_postings),
+        ("about", "key", changes.gone_joins),
+        ("memory_trigger", "trigger", changes.gone_triggers),
+    ):
+        yield Statement(
+            f"DELETE FROM upwell.{table} t "
+            "USING unnest(%(keys)s::text[], %(numbers)s::bigint[]) AS gone(key, n) "
+            f"WHERE t.tenant = %(tenant)s AND t.{column} = gone.key AND t.n = gone.n",
+            {"keys": [key for key, _ in rows], "numbers": [n for _, n in rows]},
+        )
+
+
+def _counts(tallies: Mapping[int, Tally], last: Mapping[int, int]) -> Iterable[Statement]:
+    for scope, tally in tallies.items():
+        yield Statement(
+            """UPDATE upwell.scope SET memories = memories + %(memories)s,
+                   words = words + %(words)s, tokens = tokens + %(tokens)s,
+                   last = greatest(last, %(last)s)
+               WHERE tenant = %(tenant)s AND no = %(scope)s""",
+            {
+                "scope": scope,
+                "memories": tally.memories,
+                "words": tally.words,
+                "tokens": tally.tokens,
+                "last": last.get(scope, 0),
+            },
+        )
+        for table, column, changed in (
+            ("term", "stem", tally.stems),
+            ("anchor", "key", tally.anchors),
+        ):
+            counts = {name: change for name, change in changed.items() if change}
+            values = {"scope": scope, "names": list(counts), "counts": list(counts.values())}
+            yield Statement(
+                f"""INSERT INTO upwell.{table} AS t (tenant, {column}, scope, memories)
+                    SELECT %(tenant)s, name, %(scope)s, count
+                    FROM unnest(%(names)s::text[], %(counts)s::bigint[]) AS changed(name, count)
+                    ON CONFLICT (tenant, {column}, scope)
+                    DO UPDATE SET memories = t.memories + excluded.memories""",
+                values,
+            )
+            yield Statement(
+                f"""DELETE FROM upwell.{table} WHERE tenant = %(tenant)s AND scope = %(scope)s
+                    AND {column} = ANY(%(names)s) AND memories <= 0""",
+                values,
+            )

@@ -1,0 +1,148 @@
+"""Guards: standing rules that refuse a matching call once.
+
+Only a person makes a rule a guard (`upwell rules add --guard`). A guard names a command or a tool
+of a server. Its first match in a session is refused, with its text as the reason; from then on this
+guard lets the session's calls pass. If guards cannot be read in time, nothing is refused.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.errors import UsageError
+from upwell.ground.project import project_of
+from upwell.ground.trace import LOG, contained
+from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Memory, Scope, Trust
+from upwell.memory.base import MemoryReader
+from upwell.surface.render import citation, preview
+from upwell.surface.scopes import PAUSED, RuleScope, scope_of
+
+GUARD = "guard"
+"""The tag of a guard."""
+MAX_GUARDS = 200
+REASON_CHARS = 500
+FRESH_SECONDS = 1.0
+"""The time after which a guard added by another process takes effect."""
+READING_SECONDS = 0.15
+TTL_SECONDS = 30 * 86_400.0
+_REASON = (
+    'Not run. A rule that the user set as a guard applies here: "{text}" [{source}]. If the user '
+    "wants it all the same, repeat the call: this guard refuses once in a session."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A call that a guard refuses: the `reason` for the agent, and the record of it."""
+
+    rule: Memory
+    reason: str
+    key: str
+
+
+class Guards:
+    """Refuses the calls that guards name. `is_paused` tells whether a session is paused; `refused`
+    records a refusal for `explain`."""
+
+    def __init__(
+        self,
+        reader: MemoryReader,
+        ttl_store: TtlStore,
+        *,
+        is_paused: Callable[[str], bool],
+        refused: Callable[[Cue, Memory], None],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._reader = reader
+        self._ttl_store = ttl_store
+        self._is_paused = is_paused
+        self._refused = refused
+        self._clock = clock
+        self._known: dict[str | None, tuple[float, Sequence[Memory]]] = {}
+
+    async def refusal(self, cue: Cue) -> Refusal | None:
+        """The refusal of a call that is about to be made. None lets the call pass, for example if
+        the guards cannot be read in time.
+        """
+        with contained("reading the guards"):
+            try:
+                async with asyncio.timeout(READING_SECONDS):
+                    return await self._refusal(cue)
+            except TimeoutError:
+                LOG.warning("the guards were not read in time; the call passes")
+        return None
+
+    async def withdraw(self, refusal: Refusal) -> None:
+        """Take a refusal back that did not reach the agent: the guard then refuses the next
+        matching call.
+        """
+        with contained("taking a refusal back"):
+            await self._ttl_store.delete(Kind.RULES, [refusal.key])
+
+    async def _refusal(self, cue: Cue) -> Refusal | None:
+        if not cue.session or not cue.tool:
+            return None
+        for rule in await self._guards(project_of(cue.cwd)):
+            scope = scope_of(rule)
+            if scope.tools and scope.matches(cue) and not self._is_paused(cue.session):
+                refusal = _refusal_by(rule, cue.session)
+                if await self._claim(refusal.key):
+                    self._refused(cue, rule)
+                    return refusal
+        return None
+
+    async def _claim(self, key: str) -> bool:
+        """Record the refusal. Returns False if this guard has already refused a call of the
+        session.
+        """
+        return await self._ttl_store.compare_and_set(
+            Kind.RULES, key, None, b"refused", ttl_seconds=TTL_SECONDS
+        )
+
+    async def _guards(self, project: str | None) -> Sequence[Memory]:
+        """The guards of a project, cached for a second."""
+        now = self._clock.monotonic()
+        read_at, guards = self._known.get(project, (-FRESH_SECONDS, ()))
+        if now - read_at < FRESH_SECONDS:
+            return guards
+        rules = await self._reader.pinned(Scope(project=project), limit=MAX_GUARDS)
+        guards = [rule for rule in rules if is_guard(rule) and PAUSED not in rule.tags]
+        self._known = {**self._known, project: (now, guards)} if len(self._known) < 50 else {}
+        return guards
+
+
+def is_guard(rule: Memory) -> bool:
+    """True if a person made this standing rule a guard."""
+    return rule.pinned and GUARD in rule.tags and rule.trust is Trust.USER
+
+
+def check_guard(scope: RuleScope) -> None:
+    """Check the scope of a guard.
+
+    Raises:
+        UsageError: it names no command and no tool of a server.
+    """
+    for pattern in scope.tools or ("",):
+        if not pattern.startswith("Bash(") and "__" not in pattern:
+            raise UsageError(
+                "a guard needs a command or a tool of a server",
+                hint="--tool 'Bash(git push --force*)' or --tool 'github__delete_*'",
+            )
+
+
+def refusal_key(session: str, rule: Memory) -> str:
+    """The key of a refusal's record. It does not share the prefix of the session's other records of
+    rules, which a compaction removes.
+    """
+    return f"guard:{session}#{rule.id}"
+
+
+def _refusal_by(rule: Memory, session: str) -> Refusal:
+    return Refusal(
+        rule=rule,
+        reason=_REASON.format(text=preview(rule.text, (), REASON_CHARS), source=citation(rule)),
+        key=refusal_key(session, rule),
+    )

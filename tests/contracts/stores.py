@@ -1,0 +1,28 @@
+"""Every `Store`, opened empty. Add a new store here, and to `PLACES` of test_recall_contract.py."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tests.postgres import cluster
+
+from upwell.ground.sqlite.database import open_database
+from upwell.memory.base import Store
+from upwell.memory.postgres.connection import Postgres
+from upwell.memory.postgres.store import PostgresStore
+from upwell.memory.sqlite.store import OWNER, SqliteStore
+from upwell.testing import ManualClock
+
+Opened = tuple[Store, Callable[[], Awaitable[None]]]
+
+
+def open_sqlite(folder: Path, clock: ManualClock) -> Opened:
+    database = open_database(folder / "memory.db", [OWNER], synchronous="FULL")
+    return SqliteStore(database, clock=clock), database.aclose
+
+
+def open_postgres(folder: Path, clock: ManualClock) -> Opened:
+    store = PostgresStore(Postgres(cluster().emptied()), clock=clock)
+    return store, store.aclose
+
+
+STORES = {"sqlite": open_sqlite, "postgres": open_postgres}

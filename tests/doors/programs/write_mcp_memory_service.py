@@ -1,0 +1,48 @@
+"""Writes memories with mcp-memory-service's own storage into the database that is named first.
+
+Each text gets a vector from its digest, in the place of an embedding model's.
+"""
+
+import asyncio
+import hashlib
+import random
+import sys
+
+import pysqlite3  # type: ignore[import-not-found]
+
+sys.modules["sqlite3"] = pysqlite3
+
+from mcp_memory_service.models.memory import Memory  # type: ignore[import-not-found]  # noqa: E402
+from mcp_memory_service.storage import sqlite_vec  # type: ignore[import-not-found]  # noqa: E402
+
+DIMENSIONS = 384
+MEMORIES = [
+    ("Deploys need the VPN, otherwise ssh hangs.", ["deploy", "vpn"], "gotcha"),
+    ("SQLite was chosen because one file is enough.", ["project:shop"], "decision"),
+    ("This one is deleted.", [], "observation"),
+]
+
+
+class Storage(sqlite_vec.SqliteVecMemoryStorage):  # type: ignore[misc]
+    async def _initialize_embedding_model(self) -> None:
+        self.embedding_dimension = DIMENSIONS
+        self.embedding_model = self
+
+    def _generate_embedding(self, text: str, **_: object) -> list[float]:
+        source = random.Random(hashlib.sha256(text.encode()).digest())
+        return [source.uniform(-1, 1) for _ in range(DIMENSIONS)]
+
+
+async def write(path: str) -> None:
+    storage = Storage(path)
+    await storage.initialize()
+    for content, tags, type_ in MEMORIES:
+        digest = hashlib.sha256(content.encode()).hexdigest()
+        memory = Memory(content=content, content_hash=digest, tags=tags, memory_type=type_)
+        stored, message = await storage.store(memory)
+        assert stored, message
+    deleted, message = await storage.delete(digest)
+    assert deleted, message
+
+
+asyncio.run(write(sys.argv[1]))

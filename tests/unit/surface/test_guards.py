@@ -1,0 +1,165 @@
+"""Guards: which calls they refuse, and that they refuse once."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from upwell.ground.errors import StoreCorrupt, UsageError
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.memory import Memory, Scope, Trust
+from upwell.surface.guards import FRESH_SECONDS, GUARD, Guards, check_guard, is_guard
+from upwell.surface.scopes import PAUSED, checked_scope
+from upwell.testing import FakeRecall, ManualClock
+
+TEXT = "Ask before the shared branch is rewritten."
+RULE = Memory(
+    id="g1", text=TEXT, pinned=True, tags=(GUARD,), triggers=("tool:Bash(git push --force*)",)
+)
+
+
+class House:
+    """Guards over these rules, with what they recorded."""
+
+    def __init__(self, *rules: Memory, reader: FakeRecall | None = None) -> None:
+        self.recall = reader or FakeRecall(rules=rules)
+        self.clock = ManualClock()
+        self.is_paused = False
+        self.recorded: list[str] = []
+        self.guards = Guards(
+            self.recall,
+            MemoryTtlStore(clock=self.clock),
+            is_paused=lambda _: self.is_paused,
+            refused=lambda cue, rule: self.recorded.append(rule.id),
+            clock=self.clock,
+        )
+
+    async def refuses(self, command: str, session: str = "s", tool: str = "Bash") -> bool:
+        cue = Cue(door=Door.TOOL, tool=tool, args={"command": command}, session=session)
+        return await self.guards.refusal(cue) is not None
+
+
+async def test_a_matching_command_is_refused_once_in_a_session() -> None:
+    house = House(RULE)
+    cue = Cue(door=Door.TOOL, tool="Bash", args={"command": "git push --force origin"}, session="s")
+    refusal = await house.guards.refusal(cue)
+    assert refusal is not None
+    assert TEXT in refusal.reason
+    assert "upwell://memory/g1" in refusal.reason
+    assert not await house.refuses("git push --force origin"), "asked again, it passes"
+    assert await house.refuses("git push --force origin", session="another")
+    assert house.recorded == ["g1", "g1"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git push --force",
+        "cd /repo && git push --force-with-lease origin main",
+        "sudo git push --force",
+        "GIT_TRACE=1 git  push --force",
+        "true; git push --force | cat",
+        "(git push --force)",
+    ],
+)
+async def test_wrappers_and_other_commands_do_not_hide_it(command: str) -> None:
+    assert await House(RULE).refuses(command)
+
+
+@pytest.mark.parametrize(
+    ("command", "tool"),
+    [
+        ("git push origin main", "Bash"),
+        ("echo 'git push --force'", "Bash"),
+        ("git push --force", "Read"),
+        ("git push --force", "shell__run"),
+    ],
+)
+async def test_other_calls_pass(command: str, tool: str) -> None:
+    assert not await House(RULE).refuses(command, tool=tool)
+
+
+async def test_a_tool_of_a_server_is_refused() -> None:
+    rule = replace(RULE, triggers=("tool:github__delete_*",))
+    assert await House(rule).refuses("", tool="github__delete_repository")
+    assert not await House(rule).refuses("", tool="github__list_repositories")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tags": ()},
+        {"tags": (GUARD, PAUSED)},
+        {"trust": Trust.AGENT},
+        {"trust": Trust.IMPORTED},
+        {"pinned": False},
+        {"triggers": ("path:src/**",)},
+        {"triggers": ()},
+    ],
+)
+async def test_only_a_rule_that_a_person_marked_refuses(changed: dict[str, Any]) -> None:
+    assert not await House(replace(RULE, **changed)).refuses("git push --force")
+
+
+async def test_two_guards_each_refuse_once() -> None:
+    house = House(RULE, replace(RULE, id="g2", triggers=("tool:Bash(git push*)",)))
+    assert [await house.refuses("git push --force") for _ in range(3)] == [True, True, False]
+    assert house.recorded == ["g1", "g2"]
+
+
+async def test_two_calls_at_once_get_one_refusal() -> None:
+    house = House(RULE)
+    outcomes = await asyncio.gather(*(house.refuses("git push --force") for _ in range(4)))
+    assert sorted(outcomes) == [False, False, False, True]
+
+
+async def test_a_refusal_that_does_not_arrive_is_due_again() -> None:
+    house = House(RULE)
+    cue = Cue(door=Door.TOOL, tool="Bash", args={"command": "git push --force"}, session="s")
+    refusal = await house.guards.refusal(cue)
+    assert refusal is not None
+    await house.guards.withdraw(refusal)
+    assert await house.guards.refusal(cue) is not None
+
+
+async def test_a_paused_session_and_an_unknown_one_are_not_refused() -> None:
+    house = House(RULE)
+    house.is_paused = True
+    assert not await house.refuses("git push --force")
+    house.is_paused = False
+    assert not await house.refuses("git push --force", session="")
+    assert await house.refuses("git push --force")
+
+
+async def test_guards_that_cannot_be_read_refuse_nothing() -> None:
+    class Broken(FakeRecall):
+        async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+            raise StoreCorrupt("memory.db is broken")
+
+    class Slow(FakeRecall):
+        async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+            await asyncio.sleep(30)
+            return [RULE]
+
+    for recall in (Broken(), Slow()):
+        assert not await House(reader=recall).refuses("git push --force")
+
+
+async def test_a_guard_that_another_process_adds_takes_effect_within_a_second() -> None:
+    house = House()
+    assert not await house.refuses("git push --force")
+    house.recall.rules = [RULE]
+    assert not await house.refuses("git push --force")
+    house.clock.advance(FRESH_SECONDS)
+    assert await house.refuses("git push --force")
+
+
+def test_a_guard_names_a_command_or_a_tool_of_a_server() -> None:
+    check_guard(checked_scope((), ("Bash(rm -rf*)", "github__delete_*")))
+    for paths, tools in (((), ()), (("src/**",), ()), ((), ("Bash",)), ((), ("Write",))):
+        with pytest.raises(UsageError, match="a guard needs a command"):
+            check_guard(checked_scope(paths, tools))
+    assert is_guard(RULE)
