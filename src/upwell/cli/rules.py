@@ -174,17 +174,17 @@ def remove(rule: Id) -> None:
     """Move a rule to the trash. `upwell restore ID` brings it back within 30 days."""
 
     async def work(app: "App") -> None:
-        await app.memory.delete((await _known(app, rule)).id)
+        await app.memory.delete((await _standing_rule(app, rule)).id)
 
     with_app(work)
     say(f"removed {id_in(rule)}")
 
 
-def _change(rule: str, changed: Callable[[Memory], Memory]) -> None:
+def _change(rule: str, change: Callable[[Memory], Memory]) -> None:
     async def work(app: "App") -> Memory:
-        now = changed(await _known(app, rule))
-        await app.memory.update(now)
-        return now
+        updated = change(await _standing_rule(app, rule))
+        await app.memory.update(updated)
+        return updated
 
     _report(_row(with_app(work)))
 
@@ -194,11 +194,11 @@ def _report(row: dict[str, Any]) -> None:
     say(f"{row['id']}: {'paused' if row['paused'] else scope_text}")
 
 
-async def _known(app: "App", rule: str) -> Memory:
-    known = await app.memory.get(id_in(rule))
-    if known is None or not known.pinned:
+async def _standing_rule(app: "App", rule: str) -> Memory:
+    memory = await app.memory.get(id_in(rule))
+    if memory is None or not memory.pinned:
         raise StoreError(f"no standing rule {rule!r}", hint="`upwell rules` lists them")
-    return known
+    return memory
 
 
 def _row(rule: Memory) -> dict[str, Any]:

@@ -226,7 +226,7 @@ def check(memory: Memory) -> None:
 
 
 def stamped(memory: Memory, now: float) -> Memory:
-    """`memory` with its content hash, and with an id and times where they are missing."""
+    """`memory` with its content hash, and with an id and times if they are missing."""
     created = now if memory.created_at is None else memory.created_at
     return replace(
         memory,

@@ -109,7 +109,7 @@ def _memories(file: Path, name: str) -> Iterator[Item]:
         else:
             yield _observation(note, match["category"].strip(), match["text"].strip())
     if text := _without_empty_headings(prose, note.title):
-        yield _kept(note, note.name, f"{note.title}\n{text}", note.kind, note.tags)
+        yield _record_of(note, note.name, f"{note.title}\n{text}", note.kind, note.tags)
 
 
 def _note(file: Path, name: str, fields: Fields) -> _Note:
@@ -128,7 +128,7 @@ def _note(file: Path, name: str, fields: Fields) -> _Note:
 
 
 def _observation(note: _Note, category: str, text: str) -> Record:
-    return _kept(
+    return _record_of(
         note,
         f"{note.name}#{category}: {text}",
         f"{note.title}: {_without_last_tags(text)}",
@@ -146,7 +146,7 @@ def _without_last_tags(text: str) -> str:
     return " ".join((*words, *text[start:].split()))
 
 
-def _kept(note: _Note, record_id: str, text: str, kind: str, tags: list[str]) -> Record:
+def _record_of(note: _Note, record_id: str, text: str, kind: str, tags: list[str]) -> Record:
     return record(
         BasicMemory.name,
         record_id,
@@ -167,5 +167,5 @@ def _without_empty_headings(lines: list[str], title: str) -> str:
     """The prose of a note: without the headings of its observations and relations, and without its
     title, which is kept separately.
     """
-    kept = [line for line in lines if not _EMPTY_HEADING.fullmatch(line.strip())]
-    return "\n".join(line for line in kept if line.strip() != f"# {title}").strip()
+    rest = [line for line in lines if not _EMPTY_HEADING.fullmatch(line.strip())]
+    return "\n".join(line for line in rest if line.strip() != f"# {title}").strip()

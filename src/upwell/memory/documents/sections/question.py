@@ -54,7 +54,7 @@ def of_text(text: str) -> Question:
 
 
 def _wholes(parts: tuple[str, ...]) -> frozenset[str]:
-    """Return the terms that stand for all of a compound: the joined form and the flag."""
+    """Return the terms that represent a whole compound: the joined form and the flag."""
     if len(parts) < 2:
         return frozenset(parts)
     last = 2 if parts[-1][0] == "-" else 1
