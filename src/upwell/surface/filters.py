@@ -274,7 +274,7 @@ class PostFilter:
         welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id, cue)]
         if not welcome:
             return _held_back(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
-        return welcome if moment is None else welcome[:MAX_SAID]
+        return welcome if moment is None else self._with_novelty(cue, welcome[:MAX_SAID])
 
     def _helpful(self, cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit] | Skip:
         """The hits that would change the next step and are new to the agent's context."""
@@ -286,9 +286,13 @@ class PostFilter:
         new = [hit for hit in worthy if not sketch.holds(hit.memory, cue)]
         if not new:
             return _held_back(SkipReason.ALREADY_KNOWN, f"{len(worthy)} known", worthy)
+        return new
+
+    def _with_novelty(self, cue: Cue, hits: Sequence[Hit]) -> list[Hit]:
+        sketch = self._sketches.of(cue.session)
         return [
             replace(hit, signals={**hit.signals, NOVELTY: sketch.least_new_share(hit.memory.text)})
-            for hit in new
+            for hit in hits
         ]
 
     async def candidates(
