@@ -282,7 +282,7 @@ SAMPLES = {"events": samples.neutral}
 """The sample of each format; by default the function in `samples.py` with the format's name."""
 
 
-@pytest.mark.parametrize("reader", [pytest.param(one, id=one.name) for one in FORMATS])
+@pytest.mark.parametrize("reader", [pytest.param(reader, id=reader.name) for reader in FORMATS])
 def test_every_reader_recognises_its_own_sample_and_finds_its_events(
     reader: Format, tmp_path: Path
 ) -> None:
