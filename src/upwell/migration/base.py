@@ -37,8 +37,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A memory of another program. `project_name` is the name of its project where the program
-    stores a name and no path."""
+    """A memory of another program. `project_name` is the name of its project if the program stores
+    only a name and no path.
+    """
 
     memory: Memory
     project_name: str = ""
@@ -94,7 +95,7 @@ class Program(Protocol):
 
     @property
     def usual(self) -> str:
-        """The place where it keeps its memories, in words, for messages."""
+        """A description of the place where the program usually keeps its memories, for messages."""
         ...
 
     def stores(self, place: Place) -> list[Path]:
@@ -144,9 +145,9 @@ def record(
     return Record(memory=memory, project_name=project_name)
 
 
-def standing_rule(kept: Record, scope: Sequence[str] = ()) -> Record:
+def standing_rule(rule: Record, scope: Sequence[str] = ()) -> Record:
     """The same memory as a standing rule; without a scope it opens every session."""
-    return replace(kept, memory=replace(kept.memory, pinned=True, triggers=tuple(scope)))
+    return replace(rule, memory=replace(rule.memory, pinned=True, triggers=tuple(scope)))
 
 
 def _namespace(kind: str) -> tuple[str, tuple[str, ...]]:
