@@ -83,7 +83,7 @@ def read(path: Path) -> Iterator[Event]:
 def _events(path: Path, raw: str) -> Iterator[Event]:
     session = _SESSION.search(raw[:1_000])
     draft = Draft(session[1] if session else path.stem, "specstory", _project(path))
-    draft.at = _time_in(path.name) or _time_in(raw[:500]) or _changed(path)
+    draft.at = _time_in(path.name) or _time_in(raw[:500]) or _modified_at(path)
     marked = _MARKED in raw
     for turn in _turns(raw):
         if turn.sidechain:
@@ -334,7 +334,7 @@ def _time_in(words: str) -> float:
     return max(0.0, at.timestamp() + float(f"0.{fraction or 0}"))
 
 
-def _changed(path: Path) -> float:
+def _modified_at(path: Path) -> float:
     return path.stat().st_mtime
 
 
