@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from upwell.capture.inbox import Inbox, Proposal
 
 MAX_FILES = 8
+_HABIT = "a habit; `upwell rules keep {id}` makes a standing rule of it"
 inbox = typer.Typer(help="Proposed memories, waiting for your decision. None of them is surfaced.")
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of proposals.")]
 All = Annotated[bool, typer.Option("--all", help="All proposals of this project.")]
@@ -220,7 +221,8 @@ def _named(project: str | None) -> str | None:
 
 def _why(proposal: "Proposal") -> str:
     count = proposal.occurrences
-    return proposal.why if count == 1 else f"{proposal.why}, in {count} sessions"
+    why = proposal.why if count == 1 else f"{proposal.why}, in {count} sessions"
+    return f"{why}: {_HABIT.format(id=proposal.id)}" if proposal.is_habit else why
 
 
 def _evidence(proposal: "Proposal", *, names_project: bool) -> "Sequence[str]":
@@ -235,6 +237,8 @@ def _evidence(proposal: "Proposal", *, names_project: bool) -> "Sequence[str]":
     if proposal.triggers:
         lines.append(f"said when {in_words(proposal.triggers[0])}")
     lines.append(_past(proposal.occurrences))
+    if proposal.is_habit:
+        lines.append(_HABIT.format(id=proposal.id))
     return lines
 
 
