@@ -200,7 +200,7 @@ def test_specstory_with_the_arguments_in_the_title_of_a_call(tmp_path: Path) -> 
     ]
     found, nothing = told(samples.specstory_titled(tmp_path))[4:6]
     assert "`src/gate.py`" in found.out
-    assert nothing.out == ""
+    assert nothing.out == "No matches found"
 
 
 def test_specstory_without_times(tmp_path: Path) -> None:
