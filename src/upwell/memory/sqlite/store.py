@@ -35,8 +35,8 @@ from upwell.memory.stems import stemmer
 
 TRASH_SECONDS = 30 * 86_400.0
 INLINE_MEMORIES = 5_000
-"""In stores of up to this size a lookup takes a few milliseconds, no longer than the switches to
-another thread and back and the wait for the interpreter there.
+"""In stores up to this size, a lookup takes a few milliseconds. That is no longer than switching to
+another thread, waiting for the interpreter there, and switching back.
 """
 
 
