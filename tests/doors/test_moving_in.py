@@ -131,7 +131,8 @@ def test_init_moves_the_servers_behind_memtomem_and_eject_restores_every_byte(
     path = proxy(user, upstream_servers={"files": SERVER})
     (user / ".cursor").mkdir()
     settings = user / ".cursor" / "mcp.json"
-    entry = {"command": "python", "args": ["-m", "memtomem_stm"]}
+    env = {"MEMTOMEM_STM_SURFACING__PERSIST_QUERY_TEXT": "false"}
+    entry = {"command": "python", "args": ["-m", "memtomem_stm"], "env": env}
     settings.write_text(json.dumps({"mcpServers": {"memtomem-stm": entry}}, indent=4))
     before = settings.read_bytes()
     done = upwell("init", "--apply")
@@ -139,6 +140,8 @@ def test_init_moves_the_servers_behind_memtomem_and_eject_restores_every_byte(
     assert "upwell import --from memtomem-stm" in done.err
     assert list(json.loads(settings.read_text())["mcpServers"]) == ["upwell"]
     assert "memtomem" not in (home / "config.toml").read_text()
+    upwell("import", "--from", "memtomem-stm")
+    assert upwell("config", "show", "--json").json["surface.persist_query_text"]["value"] is False
     upwell("eject", "--apply")
     assert settings.read_bytes() == before
     path.unlink()

@@ -189,7 +189,7 @@ def open_memory(
 
 def _open_ltm(config: Config, *, tolerant: bool) -> "LtmRecall | None":
     """The memory server of `ltm.*`. If none of these keys is set, there is no server and nothing is
-    imported. A tolerant app does without a server whose keys are incomplete.
+    imported. A tolerant app ignores a server whose keys are incomplete.
 
     Raises:
         ConfigError: a key that another one needs is missing.

@@ -24,6 +24,8 @@ WHY_COMMIT = "a commit that says why"
 WHY_RULE = "standing rule"
 WHY_COMMAND = "command that worked"
 _WORDS = re.compile(r"\w+")
+HABIT_SESSIONS = 3
+"""A mistake in this many sessions is a habit."""
 KINDS: Mapping[str, str] = {"commit": WHY_COMMIT, "rule": WHY_RULE, "command": WHY_COMMAND}
 
 
@@ -61,6 +63,12 @@ class Proposal:
     def id(self) -> str:
         """An id that is the same for equal texts of one project."""
         return _key("p", self.project or "", " ".join(self.text.lower().split()))
+
+    @property
+    def is_habit(self) -> bool:
+        """Did several sessions call the same command wrongly? Said at the start of a session, as a
+        standing rule, the correction comes before the mistake."""
+        return self.why == WHY_COMMAND and self.occurrences >= HABIT_SESSIONS
 
     @property
     def kind(self) -> str:

@@ -81,7 +81,7 @@ def _rule(file: Path, root: Path) -> Item:
     always = file.name == _LEGACY or field(fields, "alwaysapply").lower() == "true"
     globs = [] if always else items(fields, "globs")
     is_standing = always or bool(globs)
-    kept = record(
+    rule = record(
         CursorRules.name,
         f"{root}/{source}",
         _text(fields, body.strip(), is_standing=is_standing),
@@ -91,13 +91,14 @@ def _rule(file: Path, root: Path) -> Item:
         project=str(root),
     )
     patterns = [f"{folder}{glob}" for glob in globs] or ([f"{folder}**"] if folder else [])
-    return standing_rule(kept, _scope(patterns)) if is_standing else kept
+    return standing_rule(rule, _scope(patterns)) if is_standing else rule
 
 
 def _text(fields: Fields, body: str, *, is_standing: bool) -> str:
-    """The text of a rule, below its description where that is what finds it. The text of a standing
-    rule must stand in the file as it is: Cursor loads it by itself, and upwell does not repeat it
-    there."""
+    """The text of a rule, below its description if searches find the rule by that. The text of a
+    standing rule must be unchanged: Cursor loads the same text from the file, and upwell does not
+    repeat it there.
+    """
     description = field(fields, "description")
     if not body or (not is_standing and description not in body):
         return f"{description}\n{body}".strip()

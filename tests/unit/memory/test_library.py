@@ -53,9 +53,9 @@ async def test_the_import_shape(library: Library) -> None:
     bare = await library.get(added[1].id)
     assert bare is not None
     assert (bare.namespace, bare.project, bare.trust) == ("context", None, Trust.USER)
-    answer = await library.get("o")
-    assert answer is not None
-    assert answer.trust is Trust.AGENT
+    by_agent = await library.get("o")
+    assert by_agent is not None
+    assert by_agent.trust is Trust.AGENT
     assert await library.get("unknown") is None
 
 

@@ -67,6 +67,19 @@ def test_the_rest_of_the_note_is_one_memory_with_its_relations(tmp_path: Path) -
     assert whole.source == "basic-memory:specs/checkout"
 
 
+def test_a_long_note_is_divided_at_its_headings(tmp_path: Path) -> None:
+    body = f"Intro.\n\n## Setup\n```\n## not a heading\n```\n{'x ' * 1_000}\n\n## Use\nRun it.\n"
+    found = {m.source: m.text for m in memories_of("basic-memory", notes(tmp_path / "n", body))}
+    assert list(found) == [
+        "basic-memory:Checkout.md",
+        "basic-memory:Checkout.md#Setup",
+        "basic-memory:Checkout.md#Use",
+    ]
+    assert found["basic-memory:Checkout.md"] == "Checkout\nIntro."
+    assert "## not a heading" in found["basic-memory:Checkout.md#Setup"]
+    assert found["basic-memory:Checkout.md#Use"] == "Checkout\n## Use\nRun it."
+
+
 def test_tasks_stay_out(tmp_path: Path) -> None:
     assert left_out_of("basic-memory", notes(tmp_path / "notes")) == ["a task"]
 

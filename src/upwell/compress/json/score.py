@@ -22,7 +22,9 @@ _DULL = frozenset(
     curies node digest nonce html git ssh svn managed microsecond second minute hour""".split()
 )
 _WRITTEN = frozenset("body text content comment message reply answer".split())
-"""Keys of what somebody wrote: longer than other values, and the point of the record."""
+"""Keys of texts that a person wrote: they are longer than other values, and the point of the
+record.
+"""
 _TROUBLE = "error fail denied fatal exception panic crash invalid timeout refused".split()
 _TIME = re.compile(r'"?(?:\d{4}-\d\d-\d\d|\w{3}, \d\d? \w{3} \d{4}|1[5-9]\d{8}(?:\d{3})?\b)')
 _NUMBER = re.compile(r'"?-?\d[\d,.]*+(?: ?[A-Za-z%]{1,3})?"?\Z')
@@ -37,7 +39,7 @@ _LONGEST = 400
 """Further characters of a value do not add to its cost."""
 _WRITTEN_WORTH = 4.0
 _SENTENCE_CHARS = 40
-"""A shorter value of a key in `_WRITTEN` is a value like any other."""
+"""A value shorter than this counts like any other, even under a key in `_WRITTEN`."""
 _STEP_UP = 0.72
 """The credit of a term in the parent's key, relative to one in the value's own key."""
 _EXPECTED = 1.3

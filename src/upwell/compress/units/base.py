@@ -211,7 +211,7 @@ def split_lines(text: str, name: str = "") -> Units:
 
 
 def lift_edges(units: Units, above: float = -math.inf) -> None:
-    """Raise the first and last units of which the salience is `above` a level."""
+    """Raise the first and the last unit among those whose salience is `above` a level."""
     size = len(units)
     for step in range(min(_EDGE, size // 4)):
         for unit in (step, size - 1 - step):

@@ -19,8 +19,9 @@ _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? change
 
 
 _SUBJECT, _HEADER_WORTH, _EARLIER = 4.0, 0.5, 0.15
-"""The worth of a subject and of author and date, and the loss with each doubling of the commits
-before."""
+"""The worth of a subject, that of author and date, and the loss with each doubling of the number of
+earlier commits.
+"""
 
 
 def split_diff(text: str, name: str = "") -> Units:

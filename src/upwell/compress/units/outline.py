@@ -45,7 +45,9 @@ _ELEMENT = re.compile(
     r"|menuitem|tab|option|switch|slider|spinbutton|treeitem)\b",
     re.M,
 )
-"""An element of a page that can be clicked or filled, in a snapshot of its accessibility tree."""
+"""A page element that can be clicked or filled in, as a snapshot of the accessibility tree shows
+it.
+"""
 _MANY_ELEMENTS = 0.1
 _PLACE = re.compile(r"[ \t]*+(?:-->|at |in |File )?[ \t]*+\"?[^\s:\"]++(?::\d+|\", line \d+)")
 _FIELD = re.compile(r"[A-Za-z][\w -]{0,30}: ")
@@ -158,8 +160,9 @@ def _raise_trouble(units: Units, text: str) -> None:
 
 
 def _raise_ends(units: Units) -> None:
-    """Raise the first line and the last ones, but for long ones: they show which program ran and
-    how it ended."""
+    """Raise the first line and the last ones, except long lines: they show which program ran and
+    how it ended.
+    """
     sizes = map(sub, units.ends, units.starts)
     filled = [
         unit

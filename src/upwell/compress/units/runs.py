@@ -17,12 +17,12 @@ _PASSED = re.compile(
 """For `search`: each alternative begins with a literal, which the engine looks for first. A leading
 `\\b` would be tried at every offset of the line."""
 _PACKAGE = re.compile(r"\s*+(?:ok|FAIL)\s++\S+\s++(?:[\d.]+s|\(cached\))")
-"""The result of a package of tests in Go: a summary, whether it passed or failed."""
+"""The result of a Go test package, which is a summary whether it passed or failed."""
 _FAILED = re.compile(
     r"\s*+(?:FAILED \S|ERROR \S+::|FAIL[: ]++\S|--- FAIL|not ok\b|[✗✕×✘] |● |test \S+ \.\.\. FAILED"
     r"|\S+:\d+: \w*(?:Error|Exception|Failed)\b)"
 )
-"""A test that failed, by its name, or the place where it did."""
+"""The name of a failed test, or the place where it failed."""
 _BLOCK = re.compile(
     r"-{3,} .* -{3,}|={3,} .* ={3,}|_{3,} .* _{3,}|\s*● |--- FAIL|FAIL[: ]|failures:"
 )
@@ -35,7 +35,7 @@ _RAISED = re.compile(
 _PANIC = re.compile(r"panic(?:ked|:)")
 _TRACE_HEAD = "Traceback (most recent call last)"
 _REPEATED = 2.0
-"""What a line loses with each doubling of the times that it has come before."""
+"""The loss of a line with each doubling of its earlier occurrences."""
 _FRAME = re.compile(r'\s+(?:at |File "|from )|\s+\S+\.(?:go|rs|py|js|ts):\d+')
 _FOREIGN = re.compile(
     r"site-packages|node_modules|dist-packages|/lib/python|node:internal|j(?<=\bj)avax?\.|s(?<=\bs)un\."
@@ -142,8 +142,9 @@ def _worth(marks: Marks, line: Line, units: Units) -> float:
 
 
 def split_trace(text: str, name: str = "") -> Units:
-    """Split a trace into lines: the exceptions, each once, frames of own files, frames of
-    libraries."""
+    """Split a trace into lines: the exceptions, each once, frames of the program's own files,
+    frames of libraries.
+    """
     units = Units()
     marks = Marks(text)
     seen: dict[str, int] = {}

@@ -57,6 +57,7 @@ _DETAILS = re.compile(r"</?details>")
 _QUOTED = re.compile(r'"(.*?)"')
 _MARKED = "Tool use: **"
 _TITLE = "** • "
+_NOTHING_FOUND = "No matches found"
 MAX_TITLE_CHARS = 500
 _FILE_TOOLS = frozenset({"Read", "Edit", "Write"})
 _FILE_TITLE = re.compile(r"(?:Read|Edit|Write|Create) file: ([^\n<]+)")
@@ -83,7 +84,7 @@ def read(path: Path) -> Iterator[Event]:
 def _events(path: Path, raw: str) -> Iterator[Event]:
     session = _SESSION.search(raw[:1_000])
     draft = Draft(session[1] if session else path.stem, "specstory", _project(path))
-    draft.at = _time_in(path.name) or _time_in(raw[:500]) or _changed(path)
+    draft.at = _time_in(path.name) or _time_in(raw[:500]) or _modified_at(path)
     marked = _MARKED in raw
     for turn in _turns(raw):
         if turn.sidechain:
@@ -194,7 +195,7 @@ def _called(draft: Draft, block: str, at: float) -> Iterator[Event]:
     before = body.split("```")[0]
     ticked = _TICKED.findall(before) or _TICKED.findall(summary)
     tool = tool_name(start[1])
-    out = fences[-1][1] if fences else _table_in(tool, body)
+    out = fences[-1][1] if fences else _listed_in(tool, body)
     if not out.startswith(_REFUSED):
         title = summary.partition(_TITLE)[2][:MAX_TITLE_CHARS]
         args = _titled(tool, title) or _arguments(tool, ticked, fences) or _written(tool, out)
@@ -207,14 +208,16 @@ def _titled(tool: str, title: str) -> dict[str, Any]:
     """The arguments in the title of a call: `Read file: PATH`, `Grep for "PATTERN" in "PATH"`."""
     if tool in _FILE_TOOLS and (named := _FILE_TITLE.match(title)):
         return {"file_path": named[1].strip()}
-    if tool == "Grep" and (search := _SEARCH_TITLE.match(title)):
+    if tool in ("Grep", "Glob") and (search := _SEARCH_TITLE.match(title)):
         return {"pattern": search[1], **({"path": search[2]} if search[2] else {})}
     return {}
 
 
-def _table_in(tool: str, body: str) -> str:
+def _listed_in(tool: str, body: str) -> str:
     """The result of a search, which some versions write as a table."""
-    return _plain(body.partition("</details>")[0]) if tool in ("Grep", "Glob", "LS") else ""
+    if tool not in ("Grep", "Glob", "LS"):
+        return ""
+    return _NOTHING_FOUND if _NOTHING_FOUND in body else _plain(body.partition("</details>")[0])
 
 
 def _arguments(tool: str, ticked: list[str], fences: list[tuple[str, str]]) -> dict[str, Any]:
@@ -334,7 +337,7 @@ def _time_in(words: str) -> float:
     return max(0.0, at.timestamp() + float(f"0.{fraction or 0}"))
 
 
-def _changed(path: Path) -> float:
+def _modified_at(path: Path) -> float:
     return path.stat().st_mtime
 
 
