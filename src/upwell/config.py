@@ -142,7 +142,7 @@ class Config:
 
     @cached_property
     def _surface_options(self) -> Callable[[str | None, int | None], SurfaceOptions]:
-        # Every call asks several times.
+        # Every call reads these options several times.
         return lru_cache(maxsize=MAX_TOOLS_CACHED)(self._surface_beside)
 
     def _surface_beside(self, tool: str | None, window: int | None) -> SurfaceOptions:
@@ -156,14 +156,14 @@ class Config:
 
     def shown(self) -> dict[str, Value]:
         """Every setting with its origin, secrets masked."""
-        held = {
+        settings = {
             f"{section}.{name}": getattr(getattr(self, section), name)
             for section, kind in SECTIONS.items()
             for name in _fields(kind)
         }
         origins = {key: entry.origin for key, entry in self.values.items()}
-        shown = {key: Value(value, origins.get(key, DEFAULT)) for key, value in held.items()}
-        shown |= {key: entry for key, entry in self.values.items() if key not in held}
+        shown = {key: Value(value, origins.get(key, DEFAULT)) for key, value in settings.items()}
+        shown |= {key: entry for key, entry in self.values.items() if key not in settings}
         return {key: Value(masked(key, entry.value), entry.origin) for key, entry in shown.items()}
 
     @cached_property

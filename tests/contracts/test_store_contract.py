@@ -336,6 +336,23 @@ async def test_standing_rules_are_listed_separately_and_never_found(
     assert len(await store.pinned(Scope(), limit=1)) == 1
 
 
+async def test_standing_rules_follow_every_change(store: Store, clock: ManualClock) -> None:
+    soon = clock.now() + 60
+    await store.add(
+        [
+            Memory(text="never force push", id="rule", pinned=True),
+            Memory(text="freeze until noon", id="freeze", pinned=True, expires_at=soon),
+        ]
+    )
+    assert {m.id for m in await store.pinned(Scope())} == {"rule", "freeze"}
+    clock.advance(60)
+    assert [m.id for m in await store.pinned(Scope())] == ["rule"]
+    await store.add([Memory(text="sign every commit", id="second", pinned=True)])
+    assert {m.id for m in await store.pinned(Scope())} == {"rule", "second"}
+    await store.delete("rule")
+    assert [m.id for m in await store.pinned(Scope())] == ["second"]
+
+
 async def test_the_newer_memory_comes_before_the_one_that_it_supersedes(store: Store) -> None:
     await store.add(
         [

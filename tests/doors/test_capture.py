@@ -71,9 +71,9 @@ def test_a_rule_is_proposed_and_stored_only_when_accepted(house: House) -> None:
     stop(house)
     (proposals,) = waiting(house, 1)
     assert proposals["text"] == RULE
-    assert "generated clients" not in house.upwell("recall", "generated clients")
+    assert "generated clients" not in house.upwell("rules")
     assert house.upwell("inbox", "accept", proposals["id"]).startswith("1 memory stored")
-    assert "generated clients" in house.upwell("recall", "generated clients")
+    assert "generated clients" in house.upwell("rules")
     assert waiting(house, 0) == []
     stop(house)
     house.upwell("hook", "capture", "off")

@@ -73,7 +73,7 @@ def test_a_user_decides_about_one_proposal_at_a_time(house: House, box: Inbox) -
     assert "1 of 4: rule" in shown
     assert "from session:s1 of 2025-12-29" in shown
     assert "files oven.py" in shown
-    assert "said when `bake` fails with this error" in shown
+    assert "said when `bake` reports this error again" in shown
     assert "found in 3 past sessions" in shown
     assert "Another project" not in shown
     assert "1 proposal of other projects" in shown
@@ -116,6 +116,13 @@ def test_a_secret_in_an_edited_text_is_masked_and_reported(house: House, box: In
     assert stored.startswith("Use the token ")
 
 
+def test_an_accepted_rule_opens_every_session(house: House, box: Inbox) -> None:
+    box.propose([rule(house, "Wash the bowl."), command(house, "`bake` needs `--lid`.")])
+    assert "1 standing rule stored, for every session" in press(house, "a", "k", "k", "q")
+    assert texts(house, "rules") == ["Wash the bowl."]
+    assert "Wash the bowl." in house.upwell("context", "--door", "session")
+
+
 def test_bulk_verbs_stay_in_the_project(house: House, box: Inbox) -> None:
     box.propose([rule(house, "Ours."), rule(house, "Theirs.", "/elsewhere")])
     assert house.upwell("inbox", "accept", "--all").startswith("1 memory stored")
@@ -137,7 +144,7 @@ def test_without_a_terminal_every_project_is_listed(house: House, box: Inbox) ->
     assert house.upwell("inbox", "--project", ".").count("\n") == 1
 
 
-def test_the_count_of_proposals_that_made_room_is_told(house: House, box: Inbox) -> None:
+def test_the_number_of_displaced_proposals_is_reported(house: House, box: Inbox) -> None:
     box.propose([rule(house, f"Rule {number}.") for number in range(1_003)])
     listed = subprocess.run(
         INBOX, env=house.environment, cwd=house.project, capture_output=True, check=True

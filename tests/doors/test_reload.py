@@ -115,7 +115,7 @@ def test_keys_that_need_a_restart_are_reported(gateway: Gateway, home: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "content",
     [
         b"x = " + b"[" * 20_000 + b"]" * 20_000,
         b"\xff\xfe",
@@ -127,11 +127,11 @@ def test_keys_that_need_a_restart_are_reported(gateway: Gateway, home: Path) -> 
     ids=["deep", "bytes", "key", "type", "half", "shape"],
 )
 def test_after_an_invalid_file_a_valid_one_takes_effect(
-    gateway: Gateway, home: Path, wrong: bytes
+    gateway: Gateway, home: Path, content: bytes
 ) -> None:
     peer = gateway({"up": script("upstream")})
     peer.wait_for_tools("up__echo")
-    (home / "config.toml").write_bytes(wrong)
+    (home / "config.toml").write_bytes(content)
     until(peer, lambda: bool(told(peer)))
     assert "the old one stays in effect" in told(peer)[0]
     assert everything(peer.call("up__echo", text="on")) == "on"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.doors.hook_events import claude_like, claude_read
 from tests.doors.hooked import House
-from upwell.capture.inbox import WHY_RULE, Proposal, inbox_at
+from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal, inbox_at
 
 TEXT = "Answer errors of the API with a problem document"
 
@@ -75,6 +75,28 @@ def test_a_proposal_and_a_memory_become_standing_rules(house: House) -> None:
     assert by_text[text]["paths"] == ["src/generated/**"]
     assert by_text["Ask before you publish"]["tools"] == ["Bash(npm publish*)"]
     assert "no proposal or memory" in house.refused("rules", "keep", "p-unknown")
+
+
+def test_a_mistake_of_three_sessions_is_offered_as_a_rule(house: House) -> None:
+    box = inbox_at(house.home / "inbox.json")
+    text = "`bake` needs `--lid`; `bake --lid oak` worked."
+    for session in ("one", "two", "three"):
+        assert "a habit" not in house.upwell("inbox")
+        proposal = Proposal(
+            text=text,
+            source=f"session:{session}",
+            why=WHY_COMMAND,
+            triggers=("fails:bake",),
+            project=str(house.project),
+            session=session,
+        )
+        box.propose([proposal])
+    assert f"in 3 sessions: a habit; `upwell rules keep {proposal.id}`" in house.upwell("inbox")
+    house.upwell("rules", "keep", proposal.id)
+    (rule,) = rules(house)
+    assert (rule["text"], rule["tools"], rule["paths"]) == (text, [], [])
+    event = claude_like("begins", str(house.project), "SessionStart", source="startup")
+    assert "needs `--lid`" in json.dumps(house.hook("claude", event=event).json)
 
 
 def test_wrong_usage_is_one_line(house: House) -> None:

@@ -36,9 +36,9 @@ def test_a_thousand_sequences_never_leave_the_bounds(sequence, base):
     for end in range(0, len(sequence) + 1, 7):
         expected = target_shift(sequence[:end], now=200 * DAY)
         assert LOWEST_SHIFT <= expected <= HIGHEST_SHIFT
-        moved = stepped(shift, expected)
-        assert abs(moved - shift) <= STEP + 1e-9
-        shift = moved
+        new_shift = stepped(shift, expected)
+        assert abs(new_shift - shift) <= STEP + 1e-9
+        shift = new_shift
         threshold = shifted(base, shift)
         assert min(LEAST_SCORE, base) <= threshold <= max(MOST_SCORE, base)
     assert 0.30 < shifted(0.5, shift) < 0.75, "neither wedged open nor shut"
@@ -49,12 +49,12 @@ def test_a_thousand_sequences_never_leave_the_bounds(sequence, base):
 def test_helpful_never_raises_and_not_relevant_never_lowers(sequence, score):
     now = 200 * DAY
     before = target_shift(sequence, now)
-    for verdict, wrong in ((Rating.HELPFUL, 1), (Rating.NOT_RELEVANT, -1)):
+    for verdict, forbidden_sign in ((Rating.HELPFUL, 1), (Rating.NOT_RELEVANT, -1)):
         first = Sample(surfacing="new", memory="a", verdict=verdict, score=score, at=now)
-        answer = len({sample.surfacing for sample in sequence}) >= 10
+        has_effect = len({sample.surfacing for sample in sequence}) >= 10
         after = target_shift([*sequence, first], now)
-        if answer:
-            assert (after - before) * wrong <= 1e-4
+        if has_effect:
+            assert (after - before) * forbidden_sign <= 1e-4
 
 
 @settings(max_examples=300, deadline=None)

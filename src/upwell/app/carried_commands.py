@@ -1,4 +1,4 @@
-"""The commands that a session needs again after a compaction, from its transcript."""
+"""The commands that a session needs again after a compaction, taken from its transcript."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +10,9 @@ MAX_BYTES = 20_000_000
 
 
 def commands_in(path: str) -> Sequence[str]:
-    """The commands that worked and that are worth repeating; none in a file that is not a
-    transcript of this user's own."""
+    """The commands that worked and are worth repeating; empty for a file that is not a transcript
+    of this user.
+    """
     # Loaded only now: few sessions are compacted, and every app has this function.
     from upwell.app.sessions import own_bytes
     from upwell.episodes.failures import succeeded

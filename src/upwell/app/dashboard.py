@@ -19,10 +19,10 @@ Servers = Callable[[], list[dict[str, str]]]
 """The servers behind a gateway: `name`, `state` and `trouble` of each."""
 
 
-def shown_of(app: App, servers: Servers = list) -> PageData:
+def page_data(app: App, servers: Servers = list) -> PageData:
     """The sources of the data on the page."""
 
-    async def lately(number: int) -> Mapping[str, Any]:
+    async def recent(number: int) -> Mapping[str, Any]:
         accounts = await overview.accounts(app, await overview.decisions(app, number))
         decisions = [
             {
@@ -44,7 +44,7 @@ def shown_of(app: App, servers: Servers = list) -> PageData:
         await app.learning.counts.flush()
         return await overview.stats(app, days)
 
-    return PageData(stats=stats, lately=lately, memories=memories)
+    return PageData(stats=stats, recent=recent, memories=memories)
 
 
 async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
@@ -60,7 +60,7 @@ async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
         home = app.config.home
         token = token_of(home.token_file)
         tokens = Tokens(token, home.tokens_file)
-        server = http_server(http_app(dashboard_routes(shown_of(app)), tokens.principal_of))
+        server = http_server(http_app(dashboard_routes(page_data(app)), tokens.principal_of))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, setattr, server, "should_exit", True)

@@ -106,8 +106,8 @@ def open_store(
 
 
 def _team_store(url: str, files: Files, *, tolerant: bool, clock: Clock) -> Store:
-    """The store at this address. A tolerant app does without a store that it cannot use: the home's
-    own would hold other memories.
+    """The store at this address. A tolerant app goes without a store that it cannot use, because
+    the home's own store would contain other memories.
 
     Raises:
         ConfigError: the driver is not installed.
@@ -189,7 +189,7 @@ def open_memory(
 
 def _open_ltm(config: Config, *, tolerant: bool) -> "LtmRecall | None":
     """The memory server of `ltm.*`. If none of these keys is set, there is no server and nothing is
-    imported. A tolerant app does without a server whose keys are incomplete.
+    imported. A tolerant app ignores a server whose keys are incomplete.
 
     Raises:
         ConfigError: a key that another one needs is missing.

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.routing import BaseRoute, Route
 
 from upwell import __version__
-from upwell.app.dashboard import shown_of
+from upwell.app.dashboard import page_data
 from upwell.app.running import housekeeping, tell_mistakes
 from upwell.app.wiring import Settings, build
 from upwell.gateway.front.http import PATH
@@ -38,11 +38,11 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     gateway = app.gateway()
     front = gateway.http()
     door = app.hooks()
-    shown = shown_of(app, partial(_servers, gateway))
+    data = page_data(app, partial(_servers, gateway))
     routes = [
         Route(PATH, front),
         *hook_routes(door.answer),
-        *dashboard_routes(shown),
+        *dashboard_routes(data),
         *_health(gateway),
     ]
     home = app.config.home

@@ -28,18 +28,18 @@ async def demoted(app: App) -> list[dict[str, Any]]:
 
 async def decisions(app: App, number: int, session: str | None = None) -> list[dict[str, Any]]:
     """The latest decisions, of one session or of all, oldest first: `upwell explain --json`."""
-    lately = await app.decisions()
-    return [decision for decision in lately if session in (None, decision["session"])][-number:]
+    recent = await app.decisions()
+    return [decision for decision in recent if session in (None, decision["session"])][-number:]
 
 
 async def accounts(
-    app: App, lately: Sequence[Mapping[str, Any]]
+    app: App, recent: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Mapping[str, Any], list[str]]]:
     """Each decision with its explanation in words."""
     texts = await texts_of(
-        app, [memory_id for decision in lately for memory_id, _ in decision["memories"]]
+        app, [memory_id for decision in recent for memory_id, _ in decision["memories"]]
     )
-    return [(decision, account_of_past(decision, texts)) for decision in lately]
+    return [(decision, account_of_past(decision, texts)) for decision in recent]
 
 
 async def memories(app: App, query: str, limit: int) -> list[dict[str, Any]]:

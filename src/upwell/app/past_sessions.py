@@ -15,6 +15,7 @@ from upwell.sessions.answer import Answer, answer_of
 from upwell.sessions.index import Match, Progress, Scope, SessionIndex
 from upwell.sessions.render import lines_of, page_of
 
+INCOMPLETE = "[upwell] older sessions are not indexed yet; the next search reads on"
 REFRESH_SECONDS = 2.0
 """A search by an agent first reads new transcripts for at most this long. The next search continues
 from there.
@@ -70,11 +71,12 @@ class PastSessions:
         Raises:
             StoreError: the index cannot be read.
         """
+        name = os.path.normpath(path)
         absolute = os.path.normpath(os.path.join(cwd, path))
         matches = await self._index.changes(absolute, scope, limit)
         if not matches:
-            matches = await self._index.changes(os.path.normpath(path), scope, limit)
-        return await self._answers(matches, "")
+            matches = await self._index.changes(name, scope, limit)
+        return await self._answers(matches, os.path.basename(name), file=name.lstrip("/"))
 
     async def turn(self, locator: str) -> Answer:
         """The turn with this locator.
@@ -82,16 +84,18 @@ class PastSessions:
         Raises:
             UsageError: no session matches, or several do. StoreError: the index cannot be read.
         """
-        (answer,) = await self._answers([await self._index.located(locator)], "")
-        return answer
+        match = await self._index.located(locator)
+        return await asyncio.to_thread(partial(answer_of, match, "", self._environment, whole=True))
 
     async def aclose(self) -> None:
         """Close the index."""
         await self._index.aclose()
 
-    async def _answers(self, matches: Sequence[Match], question: str) -> list[Answer]:
+    async def _answers(
+        self, matches: Sequence[Match], question: str, file: str = ""
+    ) -> list[Answer]:
         def read() -> list[Answer]:
-            return [answer_of(match, question, self._environment) for match in matches]
+            return [answer_of(match, question, self._environment, file=file) for match in matches]
 
         return await asyncio.to_thread(read)
 
@@ -104,10 +108,13 @@ class SeenSessions:
         self._project = project
 
     async def search(self, question: str, limit: int) -> Sequence[str]:
-        """The sessions most relevant to the question, a few lines for each."""
-        await self._past.refresh(seconds=REFRESH_SECONDS)
+        """The sessions most relevant to the question, a few lines for each, and a remark if some
+        transcripts have not been read yet.
+        """
+        is_complete = await self._past.refresh(seconds=REFRESH_SECONDS)
         answers = await self._past.search(question, Scope(project=self._project), limit)
-        return ["\n".join(lines_of(answer, question)) for answer in answers]
+        texts = ["\n".join(lines_of(answer, question)) for answer in answers]
+        return texts if is_complete else [*texts, INCOMPLETE]
 
     async def page(self, locator: str) -> str:
         """A whole turn.

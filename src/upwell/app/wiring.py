@@ -80,10 +80,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The input of `build`. `home` is by default the user's home. `flags` are dotted keys, which
-    win over the home's file and the environment. A `tolerant` app, as the gateway and hooks need
-    it, leaves out invalid settings and a memory that cannot be opened, instead of failing. `cwd`
-    decides the project of cues without one. A replay of the past passes a simulated `clock`. With
-    `watches` False, imported files are read again only by `documents.refresh`. With
+    win over the home's file and the environment. A `tolerant` app, which the gateway and hooks use,
+    ignores invalid settings and works without a memory that cannot be opened, instead of failing.
+    `cwd` decides the project of cues without one. A replay of the past passes a simulated `clock`.
+    With `watches` False, imported files are read again only by `documents.refresh`. With
     `waits_for_judge`, no event goes on before its verdict.
     """
 
@@ -112,7 +112,7 @@ class App:
     ) -> None:
         self.config = config
         self.mistakes: Sequence[ConfigError] = ()
-        """The mistakes in the configuration; a tolerant app does without those settings."""
+        """The mistakes in the configuration; a tolerant app ignores those settings."""
         self._cwd = settings.cwd
         self._files = files
         self._ttl_store = ttl_store

@@ -16,19 +16,24 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
 MAX_WAITING = 1_000
-"""The most open proposals of one project. The oldest make room for later ones, and are counted."""
+"""The limit of open proposals of one project. The oldest make room for later ones, and are
+counted.
+"""
 MAX_SETTLED = 20_000
 WHY_COMMIT = "a commit that says why"
 WHY_RULE = "standing rule"
 WHY_COMMAND = "command that worked"
 _WORDS = re.compile(r"\w+")
+HABIT_SESSIONS = 3
+"""A mistake in this many sessions is a habit."""
 KINDS: Mapping[str, str] = {"commit": WHY_COMMIT, "rule": WHY_RULE, "command": WHY_COMMAND}
 
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """The result of a proposal: how many are `new`, how many older ones made room for them, and the
-    names of the rules that masked a secret."""
+    """The result of adding proposals: the number of `new` ones, the number of older ones that made
+    room for them, and the names of the rules that masked a secret.
+    """
 
     new: int = 0
     displaced: int = 0
@@ -56,8 +61,14 @@ class Proposal:
 
     @property
     def id(self) -> str:
-        """The same for equal texts of one project."""
+        """An id that is the same for equal texts of one project."""
         return _key("p", self.project or "", " ".join(self.text.lower().split()))
+
+    @property
+    def is_habit(self) -> bool:
+        """Did several sessions call the same command wrongly? Said at the start of a session, as a
+        standing rule, the correction comes before the mistake."""
+        return self.why == WHY_COMMAND and self.occurrences >= HABIT_SESSIONS
 
     @property
     def kind(self) -> str:

@@ -13,5 +13,5 @@ _REASON = re.compile(
 
 
 def gives_reasons(text: str) -> bool:
-    """Does the text give a reason?"""
+    """True if the text gives a reason."""
     return bool(_REASON.search(text))

@@ -42,7 +42,8 @@ def git(
     ] = None,
 ) -> None:
     """Propose memories from commits that give a reason. Each proposal names the files that its
-    commit touches. What you decided about before is not proposed again."""
+    commit touches. Proposals that you have already decided about are not made again.
+    """
     from upwell.capture.git import proposals_from
     from upwell.config import load
 

@@ -130,7 +130,7 @@ def installer_of(installation: "Installation") -> "Installer":
 
 
 def has_guards() -> bool:
-    """Has the user a guard? False if memory cannot be read."""
+    """True if the user has a guard; False if memory cannot be read."""
     from upwell.cli.session import with_app
     from upwell.ground.errors import StoreError
     from upwell.ground.types.memory import Scope
@@ -144,7 +144,7 @@ def has_guards() -> bool:
 
 
 def hosts_without_guard_hooks() -> list[str]:
-    """The agents with upwell's hooks, but without the one before a tool."""
+    """The agents that have upwell's hooks, but not the hook before a tool."""
     from upwell.hosts import HOSTS
 
     installer = installer_of(hook_installation())

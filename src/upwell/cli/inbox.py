@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from upwell.capture.inbox import Inbox, Proposal
 
 MAX_FILES = 8
+_HABIT = "a habit; `upwell rules keep {id}` makes a standing rule of it"
 inbox = typer.Typer(help="Proposed memories, waiting for your decision. None of them is surfaced.")
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of proposals.")]
 All = Annotated[bool, typer.Option("--all", help="All proposals of this project.")]
@@ -129,7 +130,7 @@ def _decide(box: "Inbox", owner: str | None, kind: str | None) -> None:
     if sum(box.displaced().values()):
         say_displaced(box.forget_displaced(owner))
     if proposals:
-        with_app(lambda app: _triage(app, box, proposals))
+        with_app(lambda app: _triage(app, box, proposals, names_project=owner is None))
     else:
         say("nothing is waiting" + (f" for {owner}" if owner else ""))
     others = len(box.waiting()) - len(_selected(box, owner, None))
@@ -137,8 +138,13 @@ def _decide(box: "Inbox", owner: str | None, kind: str | None) -> None:
         note(f"upwell: {counted(others, 'proposal')} of other projects: --every-project")
 
 
-async def _triage(app: "App", box: "Inbox", proposals: "Sequence[Proposal]") -> None:
-    cards = [Card(item, item.kind, item.text, list(_evidence(item))) for item in proposals]
+async def _triage(
+    app: "App", box: "Inbox", proposals: "Sequence[Proposal]", *, names_project: bool
+) -> None:
+    cards = [
+        Card(item, item.kind, item.text, list(_evidence(item, names_project=names_project)))
+        for item in proposals
+    ]
     for batch in decisions(cards, lambda text: edited(text, app.config.environment)):
         await _apply(app, box, batch)
     say(f"{counted(len(box.chosen([])), 'proposal')} left in the inbox")
@@ -163,16 +169,19 @@ async def _store(
     proposals: "Sequence[Proposal]",
     texts: Sequence[str] | None = None,
 ) -> int:
-    """Store the proposals as memories, with the edited texts if there are any. Returns their
-    number.
+    """Store the proposals as memories, with the edited texts if there are any. A rule becomes a
+    standing rule, since a person vouches for it now. Returns the number of memories.
     """
     memories = [
-        replace(proposal.memory(), text=text)
+        replace(proposal.memory(), text=text, pinned=proposal.kind == "rule")
         for proposal, text in zip(
             proposals, texts or [item.text for item in proposals], strict=True
         )
     ]
     results = await app.memory.add_many(memories)
+    if rules := sum(memory.pinned for memory in memories):
+        stored = counted(rules, "standing rule")
+        note(f"upwell: {stored} stored, for every session; `upwell rules` limits or pauses them")
     note_masked(sorted({rule for result in results for rule in result.redacted}))
     box.take([item.id for item in proposals])
     return len(results)
@@ -212,21 +221,24 @@ def _named(project: str | None) -> str | None:
 
 def _why(proposal: "Proposal") -> str:
     count = proposal.occurrences
-    return proposal.why if count == 1 else f"{proposal.why}, in {count} sessions"
+    why = proposal.why if count == 1 else f"{proposal.why}, in {count} sessions"
+    return f"{why}: {_HABIT.format(id=proposal.id)}" if proposal.is_habit else why
 
 
-def _evidence(proposal: "Proposal") -> "Sequence[str]":
+def _evidence(proposal: "Proposal", *, names_project: bool) -> "Sequence[str]":
     from upwell.episodes.triggers import in_words
 
     date = (iso(proposal.at) or "")[:10]
     lines = [" ".join(filter(None, (f"from {proposal.source}", date and f"of {date}")))]
-    if proposal.project:
+    if proposal.project and names_project:
         lines.append(f"project {proposal.project}")
     if proposal.paths:
         lines.append(f"files {', '.join(proposal.paths[:MAX_FILES])}")
     if proposal.triggers:
         lines.append(f"said when {in_words(proposal.triggers[0])}")
     lines.append(_past(proposal.occurrences))
+    if proposal.is_habit:
+        lines.append(_HABIT.format(id=proposal.id))
     return lines
 
 

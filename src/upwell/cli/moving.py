@@ -53,8 +53,7 @@ def import_from(
 
 
 def say_stores() -> None:
-    """Print the stores of other programs on this machine, each with the command that takes it
-    over."""
+    """Print the stores of other programs on this machine, each with the command that imports it."""
     from upwell.migration.registry import PROGRAMS, program_named
 
     place = place_of_user()

@@ -120,18 +120,20 @@ def keep(
 
     box = inbox_at(load().home.inbox_file)
     proposals = [item for item in box.waiting() if item.id == rule]
-    chosen = checked_scope(path or (), tool or ()).triggers()
+    triggers = checked_scope(path or (), tool or ()).triggers()
 
     async def work(app: "App") -> Memory:
-        known = proposals[0].memory() if proposals else await app.memory.get(id_in(rule))
-        if known is None or known.trust is not Trust.USER:
+        memory = proposals[0].memory() if proposals else await app.memory.get(id_in(rule))
+        if memory is None or memory.trust is not Trust.USER:
             raise StoreError(
                 f"you have no proposal or memory {rule!r}",
                 hint="`upwell inbox` and `upwell recall`",
             )
-        kept = replace(known, pinned=True, triggers=chosen or globs_of(known.paths).triggers())
-        await (app.memory.add(kept) if proposals else app.memory.update(kept))
-        return kept
+        standing = replace(
+            memory, pinned=True, triggers=triggers or globs_of(memory.paths).triggers()
+        )
+        await (app.memory.add(standing) if proposals else app.memory.update(standing))
+        return standing
 
     _report(_row(with_app(work)))
     box.take([item.id for item in proposals])
@@ -147,7 +149,7 @@ def scope(rule: Id, path: Paths = None, tool: Tools = None, everywhere: Everywhe
     project = None if everywhere else repository_of(os.getcwd())
     if project is None and not everywhere:
         raise UsageError("this folder is in no repository", hint="give --everywhere")
-    _change(rule, lambda known: replace(known, triggers=triggers, project=project))
+    _change(rule, lambda memory: replace(memory, triggers=triggers, project=project))
 
 
 @rules.command("pause")
@@ -155,7 +157,7 @@ def pause(rule: Id) -> None:
     """Stop giving a rule until `resume`."""
     from upwell.surface.scopes import PAUSED
 
-    _change(rule, lambda known: replace(known, tags=tuple({*known.tags, PAUSED})))
+    _change(rule, lambda memory: replace(memory, tags=tuple({*memory.tags, PAUSED})))
 
 
 @rules.command("resume")
@@ -165,7 +167,7 @@ def resume(rule: Id) -> None:
 
     _change(
         rule,
-        lambda known: replace(known, tags=tuple(tag for tag in known.tags if tag != PAUSED)),
+        lambda memory: replace(memory, tags=tuple(tag for tag in memory.tags if tag != PAUSED)),
     )
 
 
@@ -174,17 +176,17 @@ def remove(rule: Id) -> None:
     """Move a rule to the trash. `upwell restore ID` brings it back within 30 days."""
 
     async def work(app: "App") -> None:
-        await app.memory.delete((await _known(app, rule)).id)
+        await app.memory.delete((await _standing_rule(app, rule)).id)
 
     with_app(work)
     say(f"removed {id_in(rule)}")
 
 
-def _change(rule: str, changed: Callable[[Memory], Memory]) -> None:
+def _change(rule: str, change: Callable[[Memory], Memory]) -> None:
     async def work(app: "App") -> Memory:
-        now = changed(await _known(app, rule))
-        await app.memory.update(now)
-        return now
+        updated = change(await _standing_rule(app, rule))
+        await app.memory.update(updated)
+        return updated
 
     _report(_row(with_app(work)))
 
@@ -194,11 +196,11 @@ def _report(row: dict[str, Any]) -> None:
     say(f"{row['id']}: {'paused' if row['paused'] else scope_text}")
 
 
-async def _known(app: "App", rule: str) -> Memory:
-    known = await app.memory.get(id_in(rule))
-    if known is None or not known.pinned:
+async def _standing_rule(app: "App", rule: str) -> Memory:
+    memory = await app.memory.get(id_in(rule))
+    if memory is None or not memory.pinned:
         raise StoreError(f"no standing rule {rule!r}", hint="`upwell rules` lists them")
-    return known
+    return memory
 
 
 def _row(rule: Memory) -> dict[str, Any]:

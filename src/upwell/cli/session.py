@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False) -> T:
     """Run `work` on a fresh app of the user's home, keep house, and close the app. A `tolerant` app
-    does without the memory store if the store cannot be opened."""
+    works without the memory store if the store cannot be opened.
+    """
 
     async def whole() -> T:
         from upwell.app import Settings, build

@@ -68,7 +68,8 @@ def import_memories(
 ) -> None:
     """Import memories. Markdown files and folders stay in place: upwell reads them from now on and
     cites them relative to this folder. JSON lines are copied, and the notes of an stm.json are
-    copied into the one in use. --from takes over what another program has."""
+    copied into the one in use. --from imports the store of another program.
+    """
     import_paths = paths or []
     if program is not None:
         if remove or form != "auto":

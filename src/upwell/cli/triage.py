@@ -140,7 +140,7 @@ def _show[T](card: Card[T], number: int, total: int) -> None:
 
 
 def _pressed(key: Callable[[], str]) -> str:
-    """The key, in lower case; the one for the end if the terminal is closed or interrupted."""
+    """The key, in lower case; the key for quitting if the terminal is closed or interrupted."""
     try:
         return key().lower()
     except (KeyboardInterrupt, EOFError):

@@ -85,7 +85,8 @@ def assemble(
 
 
 def _notable(units: Units, passage: Passage, costs: Sequence[float], limit: float) -> list[int]:
-    """Order the units that matter without a question: by salience, or by the names they contribute.
+    """Order the units that matter if there is no question: by salience, or by the names they
+    contribute.
 
     With names, raised units (headings, errors) get their share of the budget first.
     """

@@ -27,7 +27,7 @@ _PLAIN_WORD = 0.2
 """The worth of a plain word relative to an identifier, path or number."""
 _LEAST_NAME = 3
 _REQUESTED = 3.0
-"""How much more a name is worth that contains a word of the user's request."""
+"""The factor by which a name is worth more if it contains a word of the user's request."""
 _REQUEST_CHARS, _LONG_WORD = 2_000, 6
 _MARK_CHARS = 8
 """A gap between two units costs a mark."""
@@ -42,7 +42,7 @@ _COMMON = [math.sqrt(math.log(1 + count)) for count in range(_MOST + 1)]
 """The worth of a name by the number of units that contain it: names that recur matter more."""
 _SAME = 1e-9
 _LEAST_LINE = 12
-"""A shorter unit (a bracket, a blank) is worth nothing without a new name."""
+"""A unit shorter than this (a bracket, a blank) is worth nothing unless it contains a new name."""
 
 
 def by_names(units: Units, text: str, limit: float, request: str = "") -> list[int]:
@@ -56,8 +56,9 @@ def by_names(units: Units, text: str, limit: float, request: str = "") -> list[i
 
 
 def _worths(names: list[set[str]], words: list[str]) -> dict[str, float]:
-    """Return the worth of each name by the number of units that have it, more for those that
-    contain one of the `words`."""
+    """Return the worth of each name, which depends on the number of units that have it. Names that
+    contain one of the `words` are worth more.
+    """
     counts = Counter(chain.from_iterable(names))
     is_identifier = _IDENTIFIER.search
     worths = {

@@ -20,7 +20,7 @@ from upwell.episodes.triggers import of_failure
 
 MAX_OPEN = 8
 MAX_DISTANCE = 5
-"""A command corrects a failed one only within so many commands after it."""
+"""A command corrects a failed one only if it follows within this many commands."""
 MAX_SHOWN_CHARS = 160
 MAX_QUOTE_CHARS = 120
 MIN_SHARED = 0.5

@@ -13,7 +13,9 @@ MAX_PROMPT_CHARS = 600
 MAX_TICKETS = 2
 """A prompt that names more is a list."""
 MAX_DISTANCE = 40
-"""A file belongs to a ticket only within so many calls after the prompt that names it."""
+"""A file belongs to a ticket only if it appears within this many calls after the prompt that names
+the ticket.
+"""
 _KEY = re.compile(r"\b[A-Z][A-Z0-9]+-[0-9]+\b")
 _NUMBERED = re.compile(
     r"\b(?:task|issue|ticket|story|bug|spec|adr|rfc|epic)s?[ _-]?#?([0-9]+)\b"
@@ -49,7 +51,7 @@ def tickets_of(prompt: Event) -> Sequence[str]:
 
 
 def path_names(path: str, ticket: str) -> bool:
-    """Does one of the last two parts of a path name the ticket?"""
+    """True if one of the last two parts of a path names the ticket."""
     parts = "/".join(path.split("/")[-2:])
     if "-" in ticket:
         return ticket.lower() in parts.lower()

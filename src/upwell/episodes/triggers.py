@@ -59,7 +59,8 @@ def in_words(trigger: Trigger) -> str:
     """The situation in which an episode with this trigger is said."""
     kind, _, value = trigger.partition(":")
     if kind == "fails":
-        return f"`{value.rpartition(':')[0]}` fails with this error"
+        program = value.partition(":")[0].partition(" ")[0]
+        return f"{'the shell' if program == 'shell' else f'`{program}`'} reports this error again"
     return _SITUATIONS.get(kind, "{} is met").format(value)
 
 

@@ -149,8 +149,9 @@ class Gateway:
                 introducing.cancel()
 
     async def _introduce(self) -> None:
-        """Save what is known of the servers when they had time to start: the next start is answered
-        at once, even if one of them never comes up."""
+        """Save the servers' offers once they had time to start. The next start is then answered at
+        once, even if one of them never comes up.
+        """
         await self._resources.settled()
         self._records.save_offer(offer_of(self.upstreams))
 

@@ -12,8 +12,9 @@ from upwell.ground.errors import StoreUnwritable
 LOCK_SECONDS = 8.0
 """How long to wait for a lock. Our locks are held for milliseconds."""
 SOON_SECONDS, SOON_POLL_SECONDS, POLL_SECONDS = 0.25, 0.005, 0.1
-"""A waiting process looks often at first, and then seldom: fifty that look all the time would take
-the processor from the one that holds the lock."""
+"""A waiting process checks often at first, then less and less often: fifty processes that keep
+checking would starve the one that holds the lock.
+"""
 
 Stamp = tuple[int, int, int]
 """The modification time of a file (ns), its size and its inode."""

@@ -39,7 +39,7 @@ _QUESTION = (
 _ARGUMENTS = " (`content`, `paths`, `kind`)"
 _COMMAND = '`upwell remember --path FILE "SENTENCE"` in a shell'
 ToolName = Callable[[Host, Event], Awaitable[str]]
-"""The name under which the agent sees `add_memory`; "" where it does not have the tool."""
+"""The name under which the agent sees `add_memory`; "" if the agent does not have the tool."""
 HasNoted = Callable[[Event, float], Awaitable[bool]]
 """Tells whether the agent has stored a memory in the event's project since that time."""
 

@@ -151,8 +151,9 @@ class HookDoor:
         return orjson.dumps(merged(context, replacement))
 
     async def _refusal(self, host: Host, event: Event, receipt: Receipt) -> bytes:
-        """The output that keeps a tool from running; neutral if no guard refuses the call. A
-        refusal that does not arrive is due again."""
+        """The output that keeps a tool from running; neutral if no guard refuses the call. If the
+        refusal does not arrive, the guard refuses the next matching call.
+        """
         guards = self._opt_ins.guards
         refusal = await guards.refusal(_cue(event, host.name)) if guards else None
         output = host.events.refusal_output(event, refusal.reason) if refusal else {}
@@ -170,8 +171,8 @@ class HookDoor:
     async def _question_in_time(
         self, host: Host, event: Event, asking: "asyncio.Task[str]", left_ms: int | None
     ) -> bytes:
-        """The output that lets the agent go on with a question; neutral without a question, or if
-        it is late.
+        """The output that makes the agent continue with a question; neutral if there is no question
+        or it comes too late.
         """
         with contained("asking the agent what it learned"):
             done, _ = await asyncio.wait({asking}, timeout=self._seconds_for(event, left_ms))
@@ -400,7 +401,7 @@ def _cue(event: Event, host: str) -> Cue:
 
 def _within(text: str, max_bytes: int) -> tuple[str, int]:
     """`text` without as many of its last entries as exceed the limit, and the number of these
-    entries; "" where not a single entry fits.
+    entries; "" if not even one entry fits.
     """
     lines = text.split("\n")
     entries = [number for number, line in enumerate(lines) if line.startswith(_ENTRY)]

@@ -12,7 +12,7 @@ class HookOptions:
     """- `prompt_ms`, `tool_ms`: deadlines of an answer.
     - `cold_ms`: the deadline of a prompt that finds no daemon and starts it. Only the hook's client
       reads it.
-    - `port`: where the daemon accepts hooks that are HTTP requests; 0 for nowhere.
+    - `port`: the port on which the daemon accepts hooks that are HTTP requests; 0 for none.
     - `idle_minutes`: the daemon ends after this time without an event.
     - `capture`: whether the end of a turn may propose memories.
     - `compress`: the hosts whose own tools' results are fitted to the budget.

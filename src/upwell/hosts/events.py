@@ -115,8 +115,8 @@ class EventFormat(Protocol):
         ...
 
     def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
-        """The hook output at the end of a turn that lets the agent go on with `question`; empty if
-        the host does not allow this.
+        """The hook output at the end of a turn that makes the agent continue with `question`; empty
+        if the host does not allow this.
         """
         ...
 
@@ -159,7 +159,7 @@ def size_of(value: Any) -> int | None:
 
 
 def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> ToolAnswer | None:
-    """The first `MAX_ANSWER_CHARS` characters of all texts in a tool's result, in order; None where
+    """The first `MAX_ANSWER_CHARS` characters of all texts in a tool's result, in order; None if
     the event carries no answer. A command also failed if its result reports an exit status.
     """
     if value is None:

@@ -56,7 +56,7 @@ def no_output(event: Event, reply: Any) -> Mapping[str, Any]:
 
 
 def denied(event: Event, reason: str) -> Mapping[str, Any]:
-    """The tool may not run, for this reason."""
+    """The output that denies a tool, with the reason."""
     decision = {"permissionDecision": "deny", "permissionDecisionReason": reason}
     return {"hookSpecificOutput": {"hookEventName": event.name, **decision}}
 

@@ -54,8 +54,9 @@ class ServerFile:
     next_step: str = "restart the agent"
 
     def for_project(self, folder: Path) -> "list[ServerFile]":
-        """The files that hold servers of `folder` alone; the user's own file is one of them where
-        it `holds_projects`, with the tables of that folder added."""
+        """The files that hold servers of `folder` alone; the user's own file is one of them if it
+        `holds_projects`, with the tables of that folder added.
+        """
         files = []
         if self.holds_projects:
             tables = (*self.tables, ("projects", str(folder), self.tables[0][0]))

@@ -27,8 +27,8 @@ class JsonHooks:
       to that folder.
     - `matchers` gives the matcher of each event, "" for none; `guard_matchers` gives those of
       further events that are installed only while the user has a guard.
-    - `nested`: a list holds groups of handlers with a matcher (Claude Code and its followers), else
-      the handlers themselves.
+    - `nested`: a list holds groups of handlers with a matcher (Claude Code, and hosts with the same
+      format), else the handlers themselves.
     - `typed`: a handler carries its `type`; `exec_form`: it names program and arguments
       separately; `names_event`: its arguments include the event.
     - `timeout` is in the host's own unit, under `timeout_key`.

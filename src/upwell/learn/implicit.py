@@ -78,9 +78,9 @@ class Uses:
 
 WATCH_SECONDS = 6 * 3600.0
 LOOKS = 10
-"""After so many calls of the session without evidence of use, a memory counts as ignored."""
+"""After this many calls of the session without evidence of use, a memory counts as ignored."""
 LEAST_LOOKS = 3
-"""After so many calls it may count as ignored if the session ends."""
+"""After this many calls, it may count as ignored if the session ends."""
 MOST_WORDS = 24
 MIN_CHARS = 4
 ENOUGH = 2

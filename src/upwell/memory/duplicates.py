@@ -1,4 +1,4 @@
-"""When two memories are duplicates: what every store shares."""
+"""The rules by which two memories count as duplicates, shared by all stores."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,9 +6,9 @@ from upwell.memory.ranking.terms import sound
 from upwell.memory.stems import counted
 
 NEARLY_THE_SAME = 0.8
-"""The share of common stems (Jaccard) from which two memories are near duplicates."""
+"""Two memories with at least this share of common stems (Jaccard) are near duplicates."""
 MAX_CHECKED = 200
-"""In larger batches, which are imports, only exact duplicates are reported."""
+"""In batches larger than this, which are imports, only exact duplicates are reported."""
 MAX_REPORTED = 5
 MAX_HOLDING = 2_000
 """A memory whose rarest word is more common than this is not compared."""

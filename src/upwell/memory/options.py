@@ -32,7 +32,7 @@ class MemoryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """`store.*`: where memories are stored; without an address, in `memory.db` of the home."""
+    """`store.*`: the database of memories; without an address, `memory.db` of the home."""
 
     url: str = ""
 

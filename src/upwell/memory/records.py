@@ -90,7 +90,7 @@ def memory_of(item: object, *, trust: Trust = Trust.USER) -> Memory:
             f"a memory must be a Memory or an object with a text, not {type(item).__name__}",
             hint='like {"text": "…", "tags": ["…"], "paths": ["…"]}',
         )
-    return _anchored(_checked(memory))
+    return _anchored(validated(memory))
 
 
 def _from_mapping(item: Mapping[str, object], trust: Trust) -> Memory:
@@ -113,7 +113,12 @@ def _from_mapping(item: Mapping[str, object], trust: Trust) -> Memory:
     )
 
 
-def _checked(memory: Memory) -> Memory:
+def validated(memory: Memory) -> Memory:
+    """The memory with the normal forms of its namespace and project.
+
+    Raises:
+        UsageError: the text or the namespace is malformed.
+    """
     if not isinstance(memory.text, str):
         raise UsageError("a memory's text must be a string")
     if len(memory.text) > MAX_TEXT_CHARS:
@@ -226,7 +231,7 @@ def check(memory: Memory) -> None:
 
 
 def stamped(memory: Memory, now: float) -> Memory:
-    """`memory` with its content hash, and with an id and times where they are missing."""
+    """`memory` with its content hash, and with an id and times if they are missing."""
     created = now if memory.created_at is None else memory.created_at
     return replace(
         memory,

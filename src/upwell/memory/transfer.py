@@ -61,8 +61,8 @@ class Imports:
         return await self._sources.all()
 
     async def add(self, path: Path, folder: Path, format_name: str, progress: Progress) -> Imported:
-        """Import `path` in the format `named`; "auto" chooses by the suffix. Citations of Markdown
-        are relative to `folder`.
+        """Import `path` in the format `format_name`; "auto" chooses by the suffix. Citations of
+        Markdown are relative to `folder`.
 
         Raises:
             UsageError: there is nothing to import, a memory is malformed, or `path` is a home

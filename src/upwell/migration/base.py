@@ -37,8 +37,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A memory of another program. `project_name` is the name of its project where the program
-    stores a name and no path."""
+    """A memory of another program. `project_name` is the name of its project if the program stores
+    only a name and no path.
+    """
 
     memory: Memory
     project_name: str = ""
@@ -74,7 +75,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Something that is not taken over: the reason, and an example of it."""
+    """Something that is not imported: the reason, and an example of it."""
 
     why: str
     example: str = ""
@@ -85,7 +86,7 @@ Item = Record | Note | Setting | Server | LeftOut
 
 
 class Program(Protocol):
-    """A program from which memories can be taken over."""
+    """A program whose memories can be imported."""
 
     @property
     def name(self) -> str:
@@ -94,11 +95,11 @@ class Program(Protocol):
 
     @property
     def usual(self) -> str:
-        """The place where it keeps its memories, in words, for messages."""
+        """A description of the place where the program usually keeps its memories, for messages."""
         ...
 
     def stores(self, place: Place) -> list[Path]:
-        """Its stores on this machine; empty without one."""
+        """Its stores on this machine; empty if there are none."""
         ...
 
     def read(self, path: Path, place: Place) -> Iterator[Item]:
@@ -144,9 +145,9 @@ def record(
     return Record(memory=memory, project_name=project_name)
 
 
-def standing_rule(kept: Record, scope: Sequence[str] = ()) -> Record:
-    """The same memory as a standing rule; without a scope it opens every session."""
-    return replace(kept, memory=replace(kept.memory, pinned=True, triggers=tuple(scope)))
+def standing_rule(rule: Record, scope: Sequence[str] = ()) -> Record:
+    """The same memory as a standing rule. Without a scope, the rule opens every session."""
+    return replace(rule, memory=replace(rule.memory, pinned=True, triggers=tuple(scope)))
 
 
 def _namespace(kind: str) -> tuple[str, tuple[str, ...]]:

@@ -30,6 +30,8 @@ _KINDS = {
     **dict.fromkeys(("debt", "tech-debt", "technical-debt"), "tech-debt"),
     **dict.fromkeys(("security", "performance", "testing"), ""),
 }
+MAX_WHOLE_CHARS = 2_000
+"""A longer note is divided at its headings."""
 _OBSERVATION = re.compile(r"[-*] \[(?P<category>[^\[\]()]{1,60})\] (?P<text>.+)")
 _TASKS = (" ", "x", "X", "-")
 _TAG = re.compile(r"(?<!\S)#([\w][\w/-]*)")
@@ -61,8 +63,8 @@ class BasicMemory:
         except UsageError:
             folders = []
         home = place.folder_named("BASIC_MEMORY_HOME", "basic-memory")
-        present = dict.fromkeys(path for path in (*folders, home) if any(_files(path)))
-        return list(present)
+        present = dict.fromkeys(path for path in (*folders, home) if path.is_dir())
+        return [path for path in present if _may_be_searched(path, place) and any(_files(path))]
 
     def read(self, path: Path, place: Place) -> Iterator[Item]:
         files = [path] if path.is_file() else sorted(_files(path))
@@ -74,6 +76,12 @@ class BasicMemory:
                 yield from _memories(file, file.relative_to(root).as_posix())
             except UsageError as error:
                 yield LeftOut(error.message, str(file))
+
+
+def _may_be_searched(folder: Path, place: Place) -> bool:
+    """Most Markdown in the home folder and its parents is not notes."""
+    user = place.user_folder.resolve()
+    return folder.resolve() not in (user, *user.parents)
 
 
 def _folders(config: Any) -> list[Path]:
@@ -102,8 +110,29 @@ def _memories(file: Path, name: str) -> Iterator[Item]:
             yield LeftOut("a task", line)
         else:
             yield _observation(note, match["category"].strip(), match["text"].strip())
-    if text := _without_empty_headings(prose, note.title):
-        yield _kept(note, note.name, f"{note.title}\n{text}", note.kind, note.tags)
+    text = _without_empty_headings(prose, note.title)
+    for heading, part in _parts(text):
+        record_id = f"{note.name}#{heading}" if heading else note.name
+        yield _record_of(note, record_id, f"{note.title}\n{part}", note.kind, note.tags)
+
+
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    """The text of a note, or each section with its heading if the note is long. Equal sections are
+    one part.
+    """
+    if len(text) <= MAX_WHOLE_CHARS:
+        yield from [("", text)] if text else []
+        return
+    sections: dict[str, list[str]] = {"": []}
+    heading, is_code = "", False
+    for line in text.splitlines():
+        is_code ^= line.lstrip().startswith("```")
+        if line.startswith("## ") and not is_code:
+            heading = line.removeprefix("## ").strip()
+        sections.setdefault(heading, []).append(line)
+    for heading, lines in sections.items():
+        if part := "\n".join(lines).strip():
+            yield heading, part
 
 
 def _note(file: Path, name: str, fields: Fields) -> _Note:
@@ -122,7 +151,7 @@ def _note(file: Path, name: str, fields: Fields) -> _Note:
 
 
 def _observation(note: _Note, category: str, text: str) -> Record:
-    return _kept(
+    return _record_of(
         note,
         f"{note.name}#{category}: {text}",
         f"{note.title}: {_without_last_tags(text)}",
@@ -140,7 +169,7 @@ def _without_last_tags(text: str) -> str:
     return " ".join((*words, *text[start:].split()))
 
 
-def _kept(note: _Note, record_id: str, text: str, kind: str, tags: list[str]) -> Record:
+def _record_of(note: _Note, record_id: str, text: str, kind: str, tags: list[str]) -> Record:
     return record(
         BasicMemory.name,
         record_id,
@@ -161,5 +190,5 @@ def _without_empty_headings(lines: list[str], title: str) -> str:
     """The prose of a note: without the headings of its observations and relations, and without its
     title, which is kept separately.
     """
-    kept = [line for line in lines if not _EMPTY_HEADING.fullmatch(line.strip())]
-    return "\n".join(line for line in kept if line.strip() != f"# {title}").strip()
+    rest = [line for line in lines if not _EMPTY_HEADING.fullmatch(line.strip())]
+    return "\n".join(line for line in rest if line.strip() != f"# {title}").strip()

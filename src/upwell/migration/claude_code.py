@@ -18,6 +18,7 @@ from upwell.ground.project import project_of
 from upwell.migration.base import Item, LeftOut, Place, Record, read_text, record, texts
 from upwell.migration.front_matter import field, front_and_body
 
+MEMORY = "memory"
 INDEX = "MEMORY.md"
 MAX_LINES_READ = 200
 MAX_LINE_CHARS = 1_000_000
@@ -37,21 +38,29 @@ class ClaudeCode:
 
     def stores(self, place: Place) -> list[Path]:
         root = place.folder_named("CLAUDE_CONFIG_DIR", ".claude") / "projects"
-        return sorted(folder for folder in root.glob("*/memory") if any(folder.glob("*.md")))
+        return sorted(folder for folder in root.glob(f"*/{MEMORY}") if any(folder.glob("*.md")))
 
     def read(self, path: Path, place: Place) -> Iterator[Item]:
-        folder = path if path.is_dir() else path.parent
-        files = [path] if path.is_file() else sorted(folder.glob("**/*.md"))
+        files = [path] if path.is_file() else _files(path)
         if not files:
             raise UsageError(
                 f"{path} has no memory files of Claude Code", hint=f"usually {self.usual}"
             )
-        project = _project(folder)
+        projects: dict[Path, str] = {}
         for file in files:
+            folder = file.parent
+            projects[folder] = projects.get(folder) or _project(folder)
             try:
-                yield from _memories(file, project)
+                yield from _memories(file, projects[folder])
             except UsageError as error:
                 yield LeftOut(error.message, str(file))
+
+
+def _files(folder: Path) -> list[Path]:
+    """The memory files of one project, or of all projects below a folder."""
+    folders = [folder, folder / MEMORY, *sorted(folder.glob(f"*/{MEMORY}"))]
+    found = [inner for inner in folders if inner.name == MEMORY and inner.is_dir()]
+    return [file for inner in found for file in sorted(inner.glob("*.md"))]
 
 
 def _memories(file: Path, project: str) -> Iterator[Item]:

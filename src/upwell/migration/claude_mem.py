@@ -69,18 +69,19 @@ class ClaudeMem:
 
 
 def _observation(row: dict[str, Any], record_id: str) -> Item:
-    if row["type"] == _SENSITIVE:
+    type_ = string(row["type"])
+    if type_ == _SENSITIVE:
         return LeftOut("marked as sensitive", string(row.get("title")))
     concepts = texts(row.get("concepts"))
     title, subtitle = string(row.get("title")), string(row.get("subtitle"))
     story = string(row.get("narrative")) or string(row.get("text")) or subtitle
     facts = [f"- {fact}" for fact in texts(row.get("facts"))]
-    return _kept(
+    return _record_of(
         row,
         record_id,
         "\n".join(filter(None, (title, story, *facts))),
-        kind=_kind(row["type"], concepts),
-        tags=[row["type"], *concepts],
+        kind=_kind(type_, concepts),
+        tags=[type_, *concepts],
         paths=[*texts(row.get("files_modified")), *texts(row.get("files_read"))],
     )
 
@@ -89,7 +90,7 @@ def _summary(row: dict[str, Any]) -> Item:
     parts = [string(row.get(name)) for name in ("learned", "completed", "next_steps", "notes")]
     if not any(parts[:2]):
         return LeftOut("a summary without a result", string(row.get("request")))
-    return _kept(
+    return _record_of(
         row,
         f"summary/{row['id']}",
         "\n".join(filter(None, (string(row.get("request")), *parts))),
@@ -99,7 +100,7 @@ def _summary(row: dict[str, Any]) -> Item:
     )
 
 
-def _kept(
+def _record_of(
     row: dict[str, Any], record_id: str, text: str, *, kind: str, tags: list[str], paths: list[str]
 ) -> Record:
     root = string(row.get("root_path"))

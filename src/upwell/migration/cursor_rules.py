@@ -73,31 +73,36 @@ def _root(path: Path) -> Path:
 
 def _rule(file: Path, root: Path) -> Item:
     absolute = file.resolve()
-    source = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else str(file)
+    if not absolute.is_relative_to(root):
+        return LeftOut("a link out of the project", str(file))
+    source = absolute.relative_to(root).as_posix()
     fields, body = front_and_body(read_text(file))
-    text = "\n".join(filter(None, (_described(fields, body), body.strip())))
-    kept = record(
+    folder = source.partition(".cursor/")[0] if ".cursor/" in source else ""
+    always = file.name == _LEGACY or field(fields, "alwaysapply").lower() == "true"
+    globs = [] if always else items(fields, "globs")
+    is_standing = always or bool(globs)
+    rule = record(
         CursorRules.name,
         f"{root}/{source}",
-        text,
+        _text(fields, body.strip(), is_standing=is_standing),
         kind="patterns",
         tags=["cursor-rule"],
         created_at=absolute.stat().st_mtime,
         project=str(root),
     )
-    folder = source.partition(".cursor/")[0] if ".cursor/" in source else ""
-    always = file.name == _LEGACY or field(fields, "alwaysapply").lower() == "true"
-    globs = [] if always else items(fields, "globs")
-    if not always and not globs:
-        return kept
     patterns = [f"{folder}{glob}" for glob in globs] or ([f"{folder}**"] if folder else [])
-    return standing_rule(kept, _scope(patterns))
+    return standing_rule(rule, _scope(patterns)) if is_standing else rule
 
 
-def _described(fields: Fields, body: str) -> str:
-    """The description, unless the rule itself says the same."""
+def _text(fields: Fields, body: str, *, is_standing: bool) -> str:
+    """The text of a rule, below its description if searches find the rule by that. The text of a
+    standing rule must be unchanged: Cursor loads the same text from the file, and upwell does not
+    repeat it there.
+    """
     description = field(fields, "description")
-    return "" if description and description in body else description
+    if not body or (not is_standing and description not in body):
+        return f"{description}\n{body}".strip()
+    return body
 
 
 def _scope(globs: list[str]) -> tuple[str, ...]:

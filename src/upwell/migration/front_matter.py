@@ -84,5 +84,6 @@ def _parts(text: str) -> Iterator[str]:
 def _plain(value: str) -> str:
     value = value.strip()
     if len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]:
-        return value[1:-1]
+        quote = value[0]
+        return value[1:-1].replace(f"\\{quote}" if quote == '"' else "''", quote)
     return value

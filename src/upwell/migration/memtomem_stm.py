@@ -82,14 +82,14 @@ class MemtomemStm:
                 yield LeftOut(server.entry.left, server.entry.name)
                 continue
             yield Server(server.entry.name, server.entry.table)
-            for tool, settings in server.tools.items():
+            for tool, limits in server.tools.items():
                 pattern = f"{server.entry.name}__{tool}"
-                for key, value in settings.items():
+                for key, value in limits.items():
                     yield Setting(("tool", pattern, "compress", key), value, f"{tool}: {key}")
         if content.get("upstream_servers") and content.get("enabled") is not True:
             yield LeftOut("the proxy is switched off: `enabled` in its file", str(path))
-        named = dict(_flat(("proxy",), content)) | dict(_variables(_environment(place)))
-        yield from (_setting(name, value) for name, value in named.items())
+        settings = dict(_flat(("proxy",), content)) | dict(_variables(_environment(place)))
+        yield from (_setting(name, value) for name, value in settings.items())
 
 
 def _environment(place: Place) -> dict[str, str]:

@@ -16,7 +16,7 @@ from upwell.ground.types.memory import Memory, Trust
 from upwell.memory.library import Library, masked
 from upwell.memory.notes.file import Origin
 from upwell.memory.notes.stm import Entry, ShortTerm
-from upwell.memory.records import check, content_hash, memory_of
+from upwell.memory.records import check, content_hash, validated
 from upwell.memory.transfer import exported
 from upwell.migration.base import (
     Item,
@@ -216,7 +216,7 @@ def _checked(memory: Memory) -> tuple[Memory, tuple[str, ...]] | LeftOut:
     if not memory.text.strip():
         return LeftOut(EMPTY, memory.source)
     try:
-        complete = memory_of(memory)
+        complete = validated(memory)
         check(complete)
     except UsageError as error:
         return LeftOut(error.message, memory.source)

@@ -25,7 +25,7 @@ PROGRAMS: dict[str, str] = {
 def program_named(name: str) -> "Program":
     """The program with this name.
 
-    Raises: UsageError: there is none; the hint suggests the nearest name.
+    Raises: UsageError: no program has this name; the hint suggests the nearest name.
     """
     if name not in PROGRAMS:
         nearest = get_close_matches(name.lower(), PROGRAMS, 1, 0.5)

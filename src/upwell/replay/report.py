@@ -45,6 +45,8 @@ class Report:
         self.summary = Summary()
         self.verdicts: Mapping[str, int] = {}
         """The judge's work and cost, if there is a judge."""
+        self.shortening: Mapping[str, int] = {}
+        """What `hook.compress` would have saved: `results`, `shortened`, `tokens`, `saved`."""
         self._projects = projects
         self._moments: dict[str, _Moment] = {}
         self._sessions: dict[str, _Session] = {}

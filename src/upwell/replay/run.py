@@ -190,8 +190,8 @@ class Replay:
         return _Session(Relocation(project, event.cwd))
 
     async def _project_at(self, root: str, at: float) -> Project | None:
-        """The project in its state when a session began: its files, documents and commits. None
-        where git cannot read it.
+        """The project in its state when a session began: its files, documents and commits. None if
+        git cannot read it.
         """
         is_new = not self._projects.knows(root)
         project = self._projects.at(root)

@@ -21,6 +21,8 @@ from upwell.sessions.turns import Change, Run, Turn
 STANDS = "stands"
 MAX_FILES, MAX_RUNS = 5, 3
 MAX_FILE_BYTES = 2_000_000
+MIN_LINE_CHARS = 4
+"""A line shorter than this is only punctuation, such as a bracket."""
 _MARGIN_SECONDS = 120.0
 """A file that is at most this much younger than the turn is taken to be its work."""
 
@@ -49,8 +51,8 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a turn. `remarks` holds everything that the agent wrote. `is_excerpt` is true
-    if the transcript is gone and only excerpts are left.
+    """The answer of a turn. `remarks` holds everything that the agent wrote, if that was
+    requested. `is_excerpt` is true if the transcript is gone and only excerpts are left.
     """
 
     match: Match
@@ -62,8 +64,19 @@ class Answer:
     is_excerpt: bool = False
 
 
-def answer_of(match: Match, question: str, environment: Mapping[str, str]) -> Answer:
-    """The answer of this turn, read from its transcript, without secrets."""
+def answer_of(
+    match: Match,
+    question: str,
+    environment: Mapping[str, str],
+    *,
+    whole: bool = False,
+    file: str = "",
+) -> Answer:
+    """The answer of this turn, read from its transcript, without secrets.
+
+    `whole` adds everything that the agent wrote. `file` (an absolute path, a path within a project,
+    or a name) leaves out all other files.
+    """
     turn = read_turn(match)
     if turn is None:
         return Answer(match, match.turn.question, match.turn.conclusion, is_excerpt=True)
@@ -71,16 +84,17 @@ def answer_of(match: Match, question: str, environment: Mapping[str, str]) -> An
         match,
         redact(turn.question)[0],
         redact(turn.conclusion)[0],
-        tuple(redact(remark)[0] for remark in turn.remarks),
+        tuple(redact(remark)[0] for remark in turn.remarks) if whole else (),
         tuple(_relevant_runs(notable(turn.runs), question)),
-        tuple(file_states(turn, environment)),
+        tuple(file_states(turn, environment, file)),
     )
 
 
-def file_states(turn: Turn, environment: Mapping[str, str]) -> list[FileState]:
-    """The present state of the files that the turn changed."""
+def file_states(turn: Turn, environment: Mapping[str, str], file: str = "") -> list[FileState]:
+    """The present state of the files that the turn changed, or only of `file`."""
     root = turn.cwd or "/"
-    paths = turn.changed[:MAX_FILES]
+    changed = [path for path in turn.changed if not file or f"/{path}".endswith(f"/{file}")]
+    paths = changed[:MAX_FILES]
     repository = repository_of(root) if turn.cwd and os.path.isdir(root) else None
     log = commits_since(repository, paths, turn.ended, environment) if repository and paths else []
     states = []
@@ -116,15 +130,24 @@ def _state(path: str, changes: Sequence[Change], ended: float, *, has_commits: b
 
 def _verdict(change: Change, content: str) -> str:
     """The state of one change, judged by the content of its file; "" if the change has no recorded
-    text.
+    text. A change is reverted only if the lines that it removed are back and its own lines are
+    gone.
     """
     if change.added and change.added in content:
         return STANDS
-    if change.removed and change.removed in content:
+    present = _lines(content)
+    added, removed = _lines(change.added), _lines(change.removed)
+    own, old = added - removed, removed - added
+    if old and old <= present and not own & present:
         return "reverted"
-    if change.removed and not change.added:
+    if own <= present and not old & present and (own or old):
         return STANDS
-    return "changed" if change.added else ""
+    return "changed" if own or old else ""
+
+
+def _lines(text: str) -> set[str]:
+    """The lines that contain more than punctuation."""
+    return {line for raw in text.split("\n") if len(line := raw.strip()) >= MIN_LINE_CHARS}
 
 
 def _relevant_runs(runs: Sequence[Run], question: str) -> list[Run]:

@@ -57,7 +57,7 @@ def _is_notable(step: Step) -> bool:
 MAX_CARRIED, MAX_CARRIED_TOKENS = 6, 150
 _LEAST_RUNS = 2
 _PASSING = re.compile(r"\$\(|`|/tmp/|^git\s|\d{5}|\b[0-9a-f]{7,}\b|\s-(?:f|F|X)\s|--version\b")
-"""Words of commands that are about one object or that change something elsewhere."""
+"""Signs of a command that is about one object, or that changes something elsewhere."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class _Purpose:
 
     @property
     def best(self) -> str:
-        """The command that worked most often; of several the latest."""
+        """The command that worked most often; among equals, the latest."""
         return max(reversed(self.worked), key=self.worked.__getitem__, default="")
 
     @property
@@ -86,9 +86,10 @@ class _Purpose:
 
 
 def carried(runs: Iterable[Run]) -> Sequence[str]:
-    """The commands that an agent needs again when its context is lost: of each program and
-    sub-command the one that worked most often, if it ran more than once or was found only after
-    failures. The most used come first."""
+    """The commands that an agent needs again when its context is lost. For each program and
+    sub-command it is the one that worked most often, if it ran more than once or was found only
+    after failures. The most used come first.
+    """
     purposes: dict[tuple[str, ...], _Purpose] = {}
     for run in runs:
         shown = worth_repeating(run.command)

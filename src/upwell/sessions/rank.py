@@ -11,6 +11,7 @@ import math
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 
 from upwell.memory.ranking.query import Corpus
 from upwell.sessions.tables import TURN_BITS, SessionRow
@@ -42,16 +43,12 @@ class Tally:
     whole: float = 0.0
 
     @property
-    def best(self) -> tuple[float, int]:
-        """The score and key of the best turn; among equals the last one, which is likely to know
-        more.
+    def score(self) -> tuple[float, int]:
+        """The score of the session, and the key of its best turn; among equals the last one, which
+        is likely to know more.
         """
-        return max((score, key) for key, score in self.turns.items())
-
-    @property
-    def score(self) -> float:
-        """The score of the session."""
-        return self.best[0] + WHOLE_SHARE * self.whole
+        score, key = max(zip(self.turns.values(), self.turns, strict=True))
+        return score + WHOLE_SHARE * self.whole, key
 
 
 def tallies(
@@ -106,8 +103,8 @@ def _count(
 
 def ranked(by_session: Mapping[int, Tally], most: int = MAX_RANKED) -> list[tuple[int, float, int]]:
     """The number, the score and the best turn's key of the best sessions, best first."""
-    rows = [(no, tally.score, tally.best[1]) for no, tally in by_session.items()]
-    return sorted(rows, key=lambda row: (-row[1], -row[2]))[:most]
+    rows = [(no, *tally.score) for no, tally in by_session.items()]
+    return nsmallest(most, rows, key=lambda row: (-row[1], -row[2]))
 
 
 def with_priors(score: float, session: SessionRow, *, now: float, project: str | None) -> float:

@@ -58,7 +58,10 @@ class Additions:
 def _is_set(document: Mapping[str, Any], key: Key) -> bool:
     table: Any = document
     for part in key:
-        if not isinstance(table, Mapping) or part not in table:
+        if not isinstance(table, Mapping):
+            # A value where the section should be: nothing can be added below it.
+            return True
+        if part not in table:
             return False
         table = table[part]
     return True

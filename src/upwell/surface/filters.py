@@ -277,7 +277,7 @@ class PostFilter:
         welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id, cue)]
         if not welcome:
             return _held_back(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
-        return welcome if moment is None else welcome[:MAX_SAID]
+        return welcome if moment is None else self._with_novelty(cue, welcome[:MAX_SAID])
 
     def _helpful(self, cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit] | Skip:
         """The hits that would change the next step and are new to the agent's context."""
@@ -289,9 +289,13 @@ class PostFilter:
         new = [hit for hit in worthy if not sketch.holds(hit.memory, cue)]
         if not new:
             return _held_back(SkipReason.ALREADY_KNOWN, f"{len(worthy)} known", worthy)
+        return new
+
+    def _with_novelty(self, cue: Cue, hits: Sequence[Hit]) -> list[Hit]:
+        sketch = self._sketches.of(cue.session)
         return [
             replace(hit, signals={**hit.signals, NOVELTY: sketch.least_new_share(hit.memory.text)})
-            for hit in new
+            for hit in hits
         ]
 
     async def candidates(
@@ -346,14 +350,16 @@ _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
 
 def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) -> list[Hit]:
     """`hits` by score × namespace weight × recency × multi-query boost (seeds 003, 004), without
-    near-identical texts, and mixed by source. The order never decides whether a hit is said."""
+    near-identical texts, and mixed by source. The order never decides whether a hit is surfaced.
+    """
     ordered = sorted(hits, key=lambda hit: (-_weight(hit, intent, options, now), hit.memory.id))
     return spread(distinct(ordered))
 
 
 def spread(hits: Sequence[Hit]) -> list[Hit]:
-    """`hits` with the best of every file before the many of one: a source that already has a third
-    of the places waits while others have hits. A memory outside any file is its own source."""
+    """Reorder `hits` so that no file dominates: a source that already has a third of the positions
+    waits as long as other sources have hits left. A memory outside any file is its own source.
+    """
     remaining, placed = list(hits), list[Hit]()
     places: Counter[str] = Counter()
     while remaining:

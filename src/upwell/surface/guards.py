@@ -1,8 +1,8 @@
 """Guards: standing rules that refuse a matching call once.
 
 Only a person makes a rule a guard (`upwell rules add --guard`). A guard names a command or a tool
-of a server. Its first match in a session is refused, with its text as the reason; from then on the
-same guard lets the session pass. A guard that cannot be read in time refuses nothing.
+of a server. Its first match in a session is refused, with its text as the reason; from then on this
+guard lets the session's calls pass. If guards cannot be read in time, nothing is refused.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ GUARD = "guard"
 MAX_GUARDS = 200
 REASON_CHARS = 500
 FRESH_SECONDS = 1.0
-"""The time until a guard that another process adds takes effect."""
+"""The time after which a guard added by another process takes effect."""
 READING_SECONDS = 0.15
 TTL_SECONDS = 30 * 86_400.0
 _REASON = (
@@ -64,8 +64,9 @@ class Guards:
         self._known: dict[str | None, tuple[float, Sequence[Memory]]] = {}
 
     async def refusal(self, cue: Cue) -> Refusal | None:
-        """The refusal of a call that is about to be made; None lets it pass, also where guards
-        cannot be read in time."""
+        """The refusal of a call that is about to be made. None lets the call pass, for example if
+        the guards cannot be read in time.
+        """
         with contained("reading the guards"):
             try:
                 async with asyncio.timeout(READING_SECONDS):
@@ -75,7 +76,9 @@ class Guards:
         return None
 
     async def withdraw(self, refusal: Refusal) -> None:
-        """The refusal did not reach the agent: the guard is due again."""
+        """Take a refusal back that did not reach the agent: the guard then refuses the next
+        matching call.
+        """
         with contained("taking a refusal back"):
             await self._ttl_store.delete(Kind.RULES, [refusal.key])
 
@@ -92,13 +95,15 @@ class Guards:
         return None
 
     async def _claim(self, key: str) -> bool:
-        """Record the refusal. False where this guard has refused the session before."""
+        """Record the refusal. Returns False if this guard has already refused a call of the
+        session.
+        """
         return await self._ttl_store.compare_and_set(
             Kind.RULES, key, None, b"refused", ttl_seconds=TTL_SECONDS
         )
 
     async def _guards(self, project: str | None) -> Sequence[Memory]:
-        """The guards of a project, read anew after a second."""
+        """The guards of a project, cached for a second."""
         now = self._clock.monotonic()
         read_at, guards = self._known.get(project, (-FRESH_SECONDS, ()))
         if now - read_at < FRESH_SECONDS:
@@ -110,7 +115,7 @@ class Guards:
 
 
 def is_guard(rule: Memory) -> bool:
-    """Did a person make this standing rule a guard?"""
+    """True if a person made this standing rule a guard."""
     return rule.pinned and GUARD in rule.tags and rule.trust is Trust.USER
 
 
@@ -129,8 +134,9 @@ def check_guard(scope: RuleScope) -> None:
 
 
 def refusal_key(session: str, rule: Memory) -> str:
-    """The record of a refusal. It does not begin like the session's records of its rules, which a
-    compaction removes."""
+    """The key of a refusal's record. It does not share the prefix of the session's other records of
+    rules, which a compaction removes.
+    """
     return f"guard:{session}#{rule.id}"
 
 

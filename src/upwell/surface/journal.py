@@ -6,8 +6,10 @@ Query texts are stored apart from decisions, with secrets masked, and only for
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -24,6 +26,8 @@ from upwell.surface.options import Options
 
 RETENTION_DAYS = 90
 DIGEST = "sha256:"
+_OWN_TRACE_ID = re.compile(r"[0-9a-f]{32}")
+"""A trace id of ours, or of a client that follows W3C Trace Context, holds no secret."""
 _DAY_SECONDS = 86_400.0
 _MAX_HELD_BACK = 5
 _MAX_INLINE = 3
@@ -172,8 +176,10 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "principal": cue.principal.name,
         "tool": cue.tool,
         "moment": outcome.moment,
-        "session": redacted_start(cue.session, 200),
-        "trace_id": redacted_start(cue.trace_id, 64),
+        "session": _shown_session(cue.session),
+        "trace_id": cue.trace_id
+        if _OWN_TRACE_ID.fullmatch(cue.trace_id)
+        else redacted_start(cue.trace_id, 64),
         "outcome": str(skip.reason) if skip else "surfaced",
         "detail": skip.detail if skip else "",
         "late": decision.late,
@@ -186,6 +192,11 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "took_ms": round(decision.took_ms, 2),
         "missing": [redacted_start(place, 200) for place in outcome.missing],
     }
+
+
+@lru_cache(maxsize=64)
+def _shown_session(session: str) -> str:
+    return redacted_start(session, 200)
 
 
 def _decoded(item: Item) -> dict[str, Any]:

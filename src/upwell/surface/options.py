@@ -152,7 +152,7 @@ def never_paused(session: str) -> bool:
 
 
 def no_commands(transcript: str) -> Sequence[str]:
-    """For a surfacing that reads no transcript."""
+    """Return no commands, for a surfacing that does not read transcripts."""
     del transcript
     return ()
 

@@ -237,7 +237,7 @@ class Surfacer:
         return shorter
 
     def last_request(self, session: str) -> str:
-        """The last request of the session's user, "" if none is known."""
+        """The last request of the session's user; "" if none is known."""
         return self._sketches.of(session).request
 
     async def compacting(self, session: str) -> None:

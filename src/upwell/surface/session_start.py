@@ -234,7 +234,9 @@ class SessionStart:
         return block.add_notes(fresh, HEADING_AFTER_COMPACTION if carried else HEADING)
 
     async def _commands(self, cue: Cue) -> list[str]:
-        """The commands that worked before a compaction: a summary hardly keeps any."""
+        """The commands that worked before a compaction, since a summary keeps hardly any of
+        them.
+        """
         if cue.text != COMPACTED or not cue.transcript:
             return []
         commands = await asyncio.to_thread(self.commands_in, cue.transcript)
@@ -345,7 +347,7 @@ class _Block:
         return added
 
     def add_lines(self, heading: str, lines: Sequence[str]) -> bool:
-        """Add these lines below a heading, all or none."""
+        """Add these lines below a heading: all of them or none."""
         return bool(lines) and self._add([heading, *lines])
 
     def _add(self, lines: Sequence[str]) -> bool:

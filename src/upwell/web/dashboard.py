@@ -29,11 +29,11 @@ MOST_QUERY_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class PageData:
-    """The sources of the page's data, as JSON: `stats(days)`, `lately(number)` and
+    """The sources of the page's data, as JSON: `stats(days)`, `recent(number)` and
     `memories(query, limit)`."""
 
     stats: Callable[[int], Awaitable[Mapping[str, Any]]]
-    lately: Callable[[int], Awaitable[Mapping[str, Any]]]
+    recent: Callable[[int], Awaitable[Mapping[str, Any]]]
     memories: Callable[[str, int], Awaitable[Mapping[str, Any]]]
 
 
@@ -50,7 +50,7 @@ def dashboard_routes(data: PageData) -> list[BaseRoute]:
         return await _json(data.stats(int(days)))
 
     async def decisions(_: Request) -> Response:
-        return await _json(data.lately(SHOWN_DECISIONS))
+        return await _json(data.recent(SHOWN_DECISIONS))
 
     async def memories(request: Request) -> Response:
         query = request.query_params.get("query", "")[:MOST_QUERY_CHARS]

@@ -144,7 +144,8 @@ class PipeSink:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.shield(self._writer.wait_closed())
         except TimeoutError:
-            # A transport that has just lost its pipe cannot be aborted: it has no loop any more.
+            # A transport that has just lost its pipe cannot be aborted, because it no longer has an
+            # event loop.
             with contextlib.suppress(AttributeError):
                 self._writer.transport.abort()
         except (ConnectionError, OSError) as error:

@@ -61,11 +61,11 @@ class Mirror(BaseHTTPRequestHandler):
             error = {"code": refusal.code, "message": refusal.message}
             self.answer(body, {"error": error}, 400)
             return
-        seen = {key.lower(): value for key, value in self.headers.items()}
-        self.answer(body, {"result": {"content": [{"type": "text", "text": json.dumps(seen)}]}})
+        headers = {key.lower(): value for key, value in self.headers.items()}
+        self.answer(body, {"result": {"content": [{"type": "text", "text": json.dumps(headers)}]}})
 
-    def answer(self, body: Any, said: dict[str, Any], status: int = 200) -> None:
-        raw = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), **said}).encode()
+    def answer(self, body: Any, payload: dict[str, Any], status: int = 200) -> None:
+        raw = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), **payload}).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(raw)))

@@ -51,7 +51,7 @@ NUMBERS = (
 
 def received(call: Call) -> str:
     """The request: the line itself, and the environment of the process."""
-    seen = {
+    request = {
         "line": call.line.decode("utf-8", "replace"),
         "arguments": call.params.get("arguments"),
         "argv": sys.argv[1:],
@@ -59,7 +59,7 @@ def received(call: Call) -> str:
         "pid": os.getpid(),
         "cwd": str(Path.cwd()),
     }
-    return text(json.dumps(seen))
+    return text(json.dumps(request))
 
 
 def big_mixed(call: Call) -> str:

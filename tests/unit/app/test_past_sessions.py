@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.replay import samples
 
-from upwell.app import App, Settings, build
+from upwell.app import App, Settings, build, past_sessions
 from upwell.ground.types.principal import Principal
 
 LOCATOR = f"session:{samples.SESSION}#0"
@@ -85,6 +85,13 @@ async def test_an_error_is_found_by_its_signature(app: App) -> None:
     error = "make: *** No rule to make target 'dok'.  Stop."
     text = await called(app, "memory_search", {"query": error, "sessions": True})
     assert "worked     make dock PUMP=1" in text
+
+
+async def test_a_search_that_could_not_read_everything_says_so(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past_sessions, "REFRESH_SECONDS", 0.0)
+    assert await called(app, "memory_search", QUERY) == past_sessions.INCOMPLETE
 
 
 async def test_a_guest_sees_no_past_session(app: App) -> None:

@@ -36,7 +36,7 @@ def test_sizes(options, size):
     assert size_of(window_in(options)) == size
 
 
-def test_the_window_scales_what_the_user_did_not_set(tmp_path):
+def test_the_window_scales_settings_that_the_user_did_not_set(tmp_path):
     small = load(tmp_path, {"agent.context_window": 16_000}, {})
     assert small.result_tokens() == 1500
     assert small.surfacing().surface.max_injection_chars == 1500

@@ -122,4 +122,4 @@ def test_gemini_announces_compressions_and_repeats_hook_context() -> None:
     assert not over.reports_compactions
     resumed = read("gemini", "SessionStart", {**events[0][1], "source": "resume"})
     assert resumed
-    assert resumed.text == "startup", "what began it is not restored"
+    assert resumed.text == "startup", "a resumed session has lost its first context"

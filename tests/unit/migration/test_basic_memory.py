@@ -67,6 +67,19 @@ def test_the_rest_of_the_note_is_one_memory_with_its_relations(tmp_path: Path) -
     assert whole.source == "basic-memory:specs/checkout"
 
 
+def test_a_long_note_is_divided_at_its_headings(tmp_path: Path) -> None:
+    body = f"Intro.\n\n## Setup\n```\n## not a heading\n```\n{'x ' * 1_000}\n\n## Use\nRun it.\n"
+    found = {m.source: m.text for m in memories_of("basic-memory", notes(tmp_path / "n", body))}
+    assert list(found) == [
+        "basic-memory:Checkout.md",
+        "basic-memory:Checkout.md#Setup",
+        "basic-memory:Checkout.md#Use",
+    ]
+    assert found["basic-memory:Checkout.md"] == "Checkout\nIntro."
+    assert "## not a heading" in found["basic-memory:Checkout.md#Setup"]
+    assert found["basic-memory:Checkout.md#Use"] == "Checkout\n## Use\nRun it."
+
+
 def test_tasks_stay_out(tmp_path: Path) -> None:
     assert left_out_of("basic-memory", notes(tmp_path / "notes")) == ["a task"]
 
@@ -92,6 +105,13 @@ def test_the_folders_of_its_projects_are_found(tmp_path: Path, shape: object) ->
 def test_the_usual_folder_is_found_without_a_configuration(tmp_path: Path) -> None:
     folder = notes(tmp_path / "basic-memory")
     assert program_named("basic-memory").stores(place_at(tmp_path)) == [folder]
+
+
+def test_the_home_folder_is_not_searched(tmp_path: Path) -> None:
+    config = notes(tmp_path) / ".basic-memory" / "config.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps({"projects": {"all": str(tmp_path), "root": "/"}}))
+    assert program_named("basic-memory").stores(place_at(tmp_path)) == []
 
 
 def test_a_folder_without_notes_is_refused(tmp_path: Path) -> None:

@@ -92,6 +92,18 @@ def test_an_unreadable_file_leaves_the_others(tmp_path: Path, shop: Path) -> Non
     assert "not UTF-8" in left_out_of("claude-code", memory)[0]
 
 
+def test_a_folder_of_projects_has_the_memory_of_each(tmp_path: Path, shop: Path) -> None:
+    blog = tmp_path / "code" / "blog"
+    blog.mkdir()
+    for project in (shop, blog):
+        (memory_folder(tmp_path, project) / "a.md").write_text(f"About {project.name}.")
+    found = memories_of("claude-code", tmp_path / ".claude" / "projects")
+    assert {memory.text: memory.project for memory in found} == {
+        "About shop.": str(shop),
+        "About blog.": str(blog),
+    }
+
+
 def test_every_projects_memory_is_found(tmp_path: Path, shop: Path) -> None:
     memory = memory_folder(tmp_path, shop)
     program = program_named("claude-code")

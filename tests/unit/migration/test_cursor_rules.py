@@ -9,6 +9,7 @@ from tests.unit.migration.reading import items_of, left_out_of, memories_of, pla
 from upwell.ground.errors import UsageError
 from upwell.ground.types.cue import Cue, Door
 from upwell.migration.registry import program_named
+from upwell.surface.loaded import loaded_by
 from upwell.surface.scopes import scope_of
 
 
@@ -30,8 +31,16 @@ def rule(root: Path, front: str, body: str = "Use const.", name: str = "a.mdc") 
 def test_a_rule_that_always_applies_opens_every_session(repository: Path) -> None:
     rule(repository, "description: Style\nglobs:\nalwaysApply: true")
     (memory,) = memories_of("cursor-rules", repository)
-    assert (memory.text, memory.pinned, memory.triggers) == ("Style\nUse const.", True, ())
+    assert (memory.text, memory.pinned, memory.triggers) == ("Use const.", True, ())
     assert memory.project == str(repository)
+
+
+@pytest.mark.parametrize("front", ["alwaysApply: true", "globs: *.ts\nalwaysApply: false"])
+def test_cursor_gets_no_rule_that_it_loads_itself(repository: Path, front: str) -> None:
+    rule(repository, f"description: Style\n{front}", "# Style\n\n- Use const.\n- Never var.")
+    (memory,) = memories_of("cursor-rules", repository)
+    assert loaded_by("cursor", str(repository), [memory.text]) == {memory.text}
+    assert loaded_by("claude", str(repository), [memory.text]) == set()
 
 
 @pytest.mark.parametrize(
@@ -90,6 +99,15 @@ def test_rules_of_dependencies_stay_out(repository: Path) -> None:
     assert program_named("cursor-rules").stores(place_at(repository)) == []
     with pytest.raises(UsageError, match="no rules of Cursor"):
         items_of("cursor-rules", repository)
+
+
+def test_a_link_out_of_the_project_is_not_read(repository: Path, tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.write_text("a key")
+    rule(repository, "alwaysApply: true")
+    (repository / ".cursor" / "rules" / "b.mdc").symlink_to(private)
+    assert len(memories_of("cursor-rules", repository)) == 1
+    assert left_out_of("cursor-rules", repository) == ["a link out of the project"]
 
 
 def test_a_rule_that_cannot_be_read_leaves_the_others(repository: Path) -> None:

@@ -10,6 +10,8 @@ from upwell.migration.front_matter import field, front_and_body, items
     [
         ("globs: **/*.ts", "globs", "**/*.ts"),
         ("title: 'It is: quoted'", "title", "It is: quoted"),
+        ("title: 'it''s quoted'", "title", "it's quoted"),
+        (r'title: "it is \"quoted\""', "title", 'it is "quoted"'),
         ("url: https://h/a", "url", "https://h/a"),
         ("description: >-\n  two lines\n  of text: here", "description", "two lines of text: here"),
         ("description: one\n  and more", "description", "one and more"),

@@ -45,6 +45,28 @@ def test_a_change_stands_as_long_as_its_text_is_in_the_file(project: Path) -> No
     assert state(project, change) == ("gone", 0)
 
 
+def test_some_lines_of_both_texts_are_not_a_revert(project: Path) -> None:
+    path = project / "pump.py"
+    inserted = Change(str(path), "import os\n", "import os\nimport pumps\nimport valves\n")
+    path.write_text("import os\nimport pumps\n")
+    assert state(project, inserted) == ("changed since", 0)
+    path.write_text("import os\n")
+    assert state(project, inserted) == ("changed since", 0)
+    path.write_text("import valves\nimport os\nx = 1\nimport pumps\n")
+    assert state(project, inserted) == ("stands", 0)
+
+
+def test_only_the_requested_file_is_reported(project: Path) -> None:
+    turn = Turn(session="s", host="claude", number=0, question="q", cwd=str(project))
+    turn.changes += [Change(str(project / name)) for name in ("pump.py", "src/pump.py", "a.py")]
+    told = file_states(turn, ENVIRONMENT, "src/pump.py")
+    assert [each.path for each in told] == ["src/pump.py"]
+    assert [each.path for each in file_states(turn, ENVIRONMENT, "pump.py")] == [
+        "pump.py",
+        "src/pump.py",
+    ]
+
+
 def test_a_removal_stands_until_the_text_comes_back(project: Path) -> None:
     path = project / "pump.py"
     path.write_text("x = 0\n")

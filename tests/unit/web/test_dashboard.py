@@ -22,7 +22,7 @@ async def stats(days: int) -> Mapping[str, Any]:
     return {"days": days}
 
 
-async def lately(number: int) -> Mapping[str, Any]:
+async def recent(number: int) -> Mapping[str, Any]:
     raise StoreUnwritable("the ledger cannot be read", hint="look at the disk")
 
 
@@ -31,7 +31,7 @@ async def memories(query: str, limit: int) -> Mapping[str, Any]:
 
 
 def application() -> Any:
-    routes = dashboard_routes(PageData(stats=stats, lately=lately, memories=memories))
+    routes = dashboard_routes(PageData(stats=stats, recent=recent, memories=memories))
     return http_app(routes, Tokens(TOKEN, Path("/nonexistent/tokens.json")).principal_of)
 
 

@@ -21,6 +21,10 @@ _DULL = frozenset(
     """url uri href link links self sha hash etag checksum integrity signature gravatar avatar
     curies node digest nonce html git ssh svn managed microsecond second minute hour""".split()
 )
+_WRITTEN = frozenset("body text content comment message reply answer".split())
+"""Keys of texts that a person wrote: they are longer than other values, and the point of the
+record.
+"""
 _TROUBLE = "error fail denied fatal exception panic crash invalid timeout refused".split()
 _TIME = re.compile(r'"?(?:\d{4}-\d\d-\d\d|\w{3}, \d\d? \w{3} \d{4}|1[5-9]\d{8}(?:\d{3})?\b)')
 _NUMBER = re.compile(r'"?-?\d[\d,.]*+(?: ?[A-Za-z%]{1,3})?"?\Z')
@@ -33,6 +37,9 @@ _COMMON = 64
 """Further occurrences of a value do not add to its cost."""
 _LONGEST = 400
 """Further characters of a value do not add to its cost."""
+_WRITTEN_WORTH = 4.0
+_SENTENCE_CHARS = 40
+"""A value shorter than this counts like any other, even under a key in `_WRITTEN`."""
 _STEP_UP = 0.72
 """The credit of a term in the parent's key, relative to one in the value's own key."""
 _EXPECTED = 1.3
@@ -56,11 +63,14 @@ def salience(doc: Outline, text: str) -> list[float]:
     common = _doubling_costs(0.6, _COMMON, 1)
     costs = {value: common[min(times, _COMMON)] for value, times in Counter(values).items()}
     lengths = _doubling_costs(0.75, _LONGEST, 4)
+    written = {path for path, key in enumerate(doc.keys) if key.strip('"').lower() in _WRITTEN}
     seen_paths: set[int] = set()
     scores = []
     for node, value, piece in zip(doc.nodes, values, doc.pieces, strict=True):
         path, size = node.path, len(value)
         score = by_path[path] - lengths[size if size < _LONGEST else _LONGEST] - costs[value]
+        if path in written and (piece or size >= _SENTENCE_CHARS):
+            score += _WRITTEN_WORTH
         if piece:
             score = score - 2.0 - 0.05 * min(piece, 40)
         else:

@@ -18,8 +18,8 @@ _RANGE = re.compile(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*")
 def without_numbers(passage: Passage) -> Passage:
     """Return the passage without its line numbers, or the same passage when it has none.
 
-    The numbers must count up by one without a gap. Other lines may come before and after. Where
-    they do not begin with 1, the first line keeps its number.
+    The numbers must count up by one without a gap. Other lines may come before and after. If they
+    do not begin with 1, the first line keeps its number.
     """
     rows = passage.text.split("\n")
     begin = next((index for index, row in enumerate(rows[:4]) if _ROW.match(row)), None)

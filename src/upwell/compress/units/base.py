@@ -210,9 +210,10 @@ def split_lines(text: str, name: str = "") -> Units:
     return units
 
 
-def lift_edges(units: Units) -> None:
-    """Raise the first and last units."""
+def lift_edges(units: Units, above: float = -math.inf) -> None:
+    """Raise the first and the last unit among those whose salience is `above` a level."""
     size = len(units)
     for step in range(min(_EDGE, size // 4)):
-        units.salience[step] += 1.5
-        units.salience[size - 1 - step] += 1.5
+        for unit in (step, size - 1 - step):
+            if units.salience[unit] > above:
+                units.salience[unit] += 1.5

@@ -1,5 +1,6 @@
 """Split diffs and git logs: lines need their file and hunk, messages need their commit."""
 
+import math
 import re
 
 from upwell.compress.units.base import BLANK, Marks, Units, lines
@@ -15,6 +16,12 @@ _HASHED = re.compile(r"commit [0-9a-f]{7,40}\b")
 _COMMIT = re.compile(rf"[*|\\/ ]*+{_HASHED.pattern}")
 _HEADER = re.compile(r"[*|\\/ ]*(?:Author|AuthorDate|Commit|CommitDate|Date|Merge|Reflog): ?")
 _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? changed")
+
+
+_SUBJECT, _HEADER_WORTH, _EARLIER = 4.0, 0.5, 0.15
+"""The worth of a subject, that of author and date, and the loss with each doubling of the number of
+earlier commits.
+"""
 
 
 def split_diff(text: str, name: str = "") -> Units:
@@ -88,13 +95,15 @@ def _line_worth(line: str) -> float:
 
 
 def split_log(text: str, name: str = "") -> Units:
-    """Split a git log: one unit for a commit's header, one for each line of its message."""
+    """Split a git log: a unit for the name of each commit, one for the rest of its header, one for
+    each line of its message. Subjects rank first, the latest before the others."""
     if not _HASHED.search(text[:2_000]):
         return split_plain(text, name)
     units = Units(reach=1)
     marks = Marks(text)
     head: tuple[int, ...] = ()
     subject = False
+    commits = 0
     diff: _Changes | None = None
     spans = list(lines(text))
     index = 0
@@ -103,18 +112,22 @@ def split_log(text: str, name: str = "") -> Units:
         index += 1
         line = text[start:end]
         if _COMMIT.match(line):
-            while index < len(spans) and _is_header(text[slice(*spans[index])]):
-                end = spans[index][1]
-                index += 1
-            head, subject = (units.add(start, end, 0.5),), True
+            head, subject = (units.add(start, end, BLANK),), True
             diff = None
+            first = index
+            while index < len(spans) and _is_header(text[slice(*spans[index])]):
+                index += 1
+            if index > first:
+                units.add(spans[first][0], spans[index - 1][1], _HEADER_WORTH, head)
+            commits += 1
         elif diff is not None or line.startswith("diff --git "):
             diff = diff or _Changes(text, units)
             diff.add(start, end, head)
         elif not line.strip():
             units.add(start, end, -6.0)
         else:
-            worth = marks.worth(start, end) + (2.5 if subject else -0.5)
+            worth = _SUBJECT - _EARLIER * math.log2(commits) if subject else -0.5
+            worth += marks.worth(start, end)
             units.add(start, end, worth - (0.5 if _STAT.match(line) else 0.0), head)
             subject = False
     return units

@@ -8,6 +8,7 @@ grammar, treats all languages alike, and takes time linear in the length of the 
 
 import re
 from collections.abc import Container
+from operator import sub
 
 from upwell.compress.units.base import (
     BLANK,
@@ -44,11 +45,15 @@ _ELEMENT = re.compile(
     r"|menuitem|tab|option|switch|slider|spinbutton|treeitem)\b",
     re.M,
 )
-"""An element of a page that can be clicked or filled, in a snapshot of its accessibility tree."""
+"""A page element that can be clicked or filled in, as a snapshot of the accessibility tree shows
+it.
+"""
 _MANY_ELEMENTS = 0.1
 _PLACE = re.compile(r"[ \t]*+(?:-->|at |in |File )?[ \t]*+\"?[^\s:\"]++(?::\d+|\", line \d+)")
-_LAST_LINES = 3
-_RAISED_SHARE = 0.6
+_FIELD = re.compile(r"[A-Za-z][\w -]{0,30}: ")
+_LEAST_RECORDS = 3
+_LAST_LINES, _LONG = 3, 200
+_RAISED_SHARE = 0.85
 _CLOSING = "})]"
 _MAX_GOVERNING = 6
 _PROSE_CHARS = 120
@@ -105,6 +110,7 @@ def split_text(text: str, name: str = "") -> Units:
     units.raised_share, units.early = _RAISED_SHARE, 0.0
     if len(elements) > _MANY_ELEMENTS * len(units):
         _raise_elements(units, elements)
+    _name_records(units, text)
     _raise_trouble(units, text)
     _raise_ends(units)
     return units
@@ -120,13 +126,33 @@ def _raise_elements(units: Units, elements: Container[int]) -> None:
             units.salience[unit] = FIRST
 
 
+def _name_records(units: Units, text: str) -> None:
+    """Let the lines of a record need its first line, where records begin with the same field:
+
+    Name: harbor-0
+    Status: running
+    """
+    field = _FIELD.match(text)
+    if field is None or text.count(f"\n{field[0]}") < _LEAST_RECORDS - 1:
+        return
+    head = -1
+    for unit, start in enumerate(units.starts):
+        if text.startswith(field[0], start):
+            head = unit
+        elif units.salience[unit] > BLANK and head not in units.needs[unit]:
+            units.needs[unit] = (head, *units.needs[unit])
+
+
 def _raise_trouble(units: Units, text: str) -> None:
     """Raise the lines that mention an error; each needs the line below that gives its location."""
     trouble = Trouble(text)
     before = -1
+    seen: set[str] = set()
     for unit, (start, end) in enumerate(zip(units.starts, units.ends, strict=True)):
         if units.salience[unit] > BLANK and trouble.within(start, end):
-            units.salience[unit] = FIRST
+            line = text[start:end]
+            units.salience[unit] = FIRST if line in seen else FIRST + 0.5
+            seen.add(line)
             before = unit
         elif 0 <= before >= unit - 2 and _PLACE.match(text, start, end):
             units.needs[before] = (*units.needs[before], unit)
@@ -134,7 +160,14 @@ def _raise_trouble(units: Units, text: str) -> None:
 
 
 def _raise_ends(units: Units) -> None:
-    """Raise the first line and the last ones: they show which program ran and how it ended."""
-    filled = [unit for unit, salience in enumerate(units.salience) if salience > BLANK]
+    """Raise the first line and the last ones, except long lines: they show which program ran and
+    how it ended.
+    """
+    sizes = map(sub, units.ends, units.starts)
+    filled = [
+        unit
+        for unit, (salience, size) in enumerate(zip(units.salience, sizes, strict=True))
+        if salience > BLANK and size <= _LONG
+    ]
     for unit in (*filled[:1], *filled[-_LAST_LINES:]):
         units.salience[unit] = FIRST + 1.0

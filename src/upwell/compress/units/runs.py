@@ -11,9 +11,18 @@ from upwell.compress.units.base import Marks, Units, lift_edges, lines
 _PUNCTUATION = ".,:;!?()[]{}<>=\"'"
 _TEMPLATE_WORDS, _TEMPLATE_CHARS = 20, 300
 _PASSED_FIRST = re.compile(r"\s*+(?:ok\b|[✓✔√])")
-_PASSED = re.compile(r"P(?<=\bP)ASS(?:ED)?\b|--- PASS|=== RUN|\.\.\. ok\b|\[ +(?:OK|RUN) ")
+_PASSED = re.compile(
+    r"P(?<=\bP)ASS(?:ED)?\b|--- PASS|=== (?:RUN|PAUSE|CONT)|\.\.\. ok\b|\[ +(?:OK|RUN) "
+)
 """For `search`: each alternative begins with a literal, which the engine looks for first. A leading
 `\\b` would be tried at every offset of the line."""
+_PACKAGE = re.compile(r"\s*+(?:ok|FAIL)\s++\S+\s++(?:[\d.]+s|\(cached\))")
+"""The result of a Go test package, which is a summary whether it passed or failed."""
+_FAILED = re.compile(
+    r"\s*+(?:FAILED \S|ERROR \S+::|FAIL[: ]++\S|--- FAIL|not ok\b|[✗✕×✘] |● |test \S+ \.\.\. FAILED"
+    r"|\S+:\d+: \w*(?:Error|Exception|Failed)\b)"
+)
+"""The name of a failed test, or the place where it failed."""
 _BLOCK = re.compile(
     r"-{3,} .* -{3,}|={3,} .* ={3,}|_{3,} .* _{3,}|\s*● |--- FAIL|FAIL[: ]|failures:"
 )
@@ -24,6 +33,9 @@ _RAISED = re.compile(
     r"\S*?(?:Error|Exception|Warning|Interrupt|Exit)\b|Caused by:|Traceback|goroutine"
 )
 _PANIC = re.compile(r"panic(?:ked|:)")
+_TRACE_HEAD = "Traceback (most recent call last)"
+_REPEATED = 2.0
+"""The loss of a line with each doubling of its earlier occurrences."""
 _FRAME = re.compile(r'\s+(?:at |File "|from )|\s+\S+\.(?:go|rs|py|js|ts):\d+')
 _FOREIGN = re.compile(
     r"site-packages|node_modules|dist-packages|/lib/python|node:internal|j(?<=\bj)avax?\.|s(?<=\bs)un\."
@@ -91,14 +103,21 @@ def split_tests(text: str, name: str = "") -> Units:
     """Split test output into lines: failures and their details, summaries, the rest, passes."""
     units = Units()
     marks = Marks(text)
+    seen: dict[str, int] = {}
     lines_in_failure = 0
     for line in _lines(text):
         words = line.shape if line.needs else text[line.start : line.end]
         if not words.strip():
             units.add(line.start, line.end, -6.0)
             continue
-        worth = _worth(marks, line, units)
-        if _PASSED_FIRST.match(words) or _PASSED.search(words):
+        seen[words] = count = seen.get(words, 0) + 1
+        worth = _worth(marks, line, units) - _REPEATED * math.log2(count)
+        if _PACKAGE.match(words):
+            worth += 2.0
+        elif _FAILED.match(words):
+            worth += 2.5
+            lines_in_failure = 12
+        elif _PASSED_FIRST.match(words) or _PASSED.search(words):
             worth = -2.0 - 0.5 * math.log2(max(line.end - line.start, 20) / 60)
             lines_in_failure = 0
         elif _DETAIL.match(words):
@@ -110,7 +129,7 @@ def split_tests(text: str, name: str = "") -> Units:
             worth += 0.8
             lines_in_failure -= 1
         units.add(line.start, line.end, worth, line.needs)
-    lift_edges(units)
+    lift_edges(units, above=-2.0)
     return units
 
 
@@ -123,16 +142,22 @@ def _worth(marks: Marks, line: Line, units: Units) -> float:
 
 
 def split_trace(text: str, name: str = "") -> Units:
-    """Split a trace into lines: the exception, frames of own files, frames of libraries."""
+    """Split a trace into lines: the exceptions, each once, frames of the program's own files,
+    frames of libraries.
+    """
     units = Units()
     marks = Marks(text)
+    seen: dict[str, int] = {}
     for start, end in lines(text):
         line = text[start:end]
         if not line.strip():
             units.add(start, end, -6.0)
             continue
-        worth = marks.worth(start, end)
-        if _RAISED.match(line) or _PANIC.search(line):
+        seen[line] = count = seen.get(line, 0) + 1
+        worth = marks.worth(start, end) - _REPEATED * math.log2(count)
+        if line.startswith(_TRACE_HEAD):
+            worth = 0.0
+        elif _RAISED.match(line) or _PANIC.search(line):
             worth += 3.0
         elif _FRAME.match(line):
             worth += -1.5 if _FOREIGN.search(line) else 1.0

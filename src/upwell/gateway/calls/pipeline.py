@@ -180,8 +180,9 @@ class CallSurfacing:
         return self._sessions.known(client.session)
 
     async def refusal(self, call: ToolCall, client: Client) -> Reply | None:
-        """The result of a call that a guard refuses; None lets the call pass. A refusal that does
-        not reach the client is due again."""
+        """The result of a call that a guard refuses; None lets the call pass. If the refusal does
+        not reach the client, the guard refuses the next matching call.
+        """
         guards = self._guards
         refusal = await guards.refusal(await self._cue(call, client)) if guards else None
         if guards is None or refusal is None:
@@ -195,7 +196,7 @@ class CallSurfacing:
         return refused(refusal.reason)
 
     def with_request(self, call: ToolCall, client: Client) -> ToolCall:
-        """The call with the user's last request of the session, where it is known."""
+        """The call, completed with the user's last request in the session if that is known."""
         with contained("looking up the last request of a session"):
             return replace(call, request=self._surfacer.last_request(self.session_of(client)))
         return call

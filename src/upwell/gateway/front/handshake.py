@@ -57,7 +57,7 @@ def save_offer(home: Home, offer: Offer) -> None:
 
 def load_offer(home: Home) -> Offer | None:
     """The offer of the previous run. Without one for the present configuration: None, because the
-    servers must be asked, or an offer of everything where there is no configuration.
+    servers must be asked, or an offer of everything if there is no configuration.
     """
     everything = Offer(united([EVERYTHING]))
     unknown = None if home.config_file.is_file() else everything

@@ -54,6 +54,8 @@ def redact(text: str, *, keep_lines: bool = False) -> tuple[str, tuple[str, ...]
     `keep_lines` preserves the line numbers after a secret that spans lines (a key file). If the
     search fails, the whole text counts as a secret.
     """
+    if not text:
+        return text, ()
     data = text.encode("utf-8", "surrogatepass")
     try:
         findings = _without_overlaps(_find(data))
@@ -132,11 +134,10 @@ def _triggered(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
     lowered = data.lower()
     if rules.any.search(lowered) is None:
         return triggered
-    for keyword, rule_ids in rules.triggered.items():
-        if lowered.find(keyword) >= 0:
-            for rule_id in rule_ids:
-                after = LONG_AFTER_BYTES if rule_id in LONG_RULES else AFTER_BYTES
-                triggered.setdefault(rule_id, []).extend(_around(lowered, keyword, after))
+    for keyword in [keyword for keyword in rules.triggered if keyword in lowered]:
+        for rule_id in rules.triggered[keyword]:
+            after = LONG_AFTER_BYTES if rule_id in LONG_RULES else AFTER_BYTES
+            triggered.setdefault(rule_id, []).extend(_around(lowered, keyword, after))
     return triggered
 
 

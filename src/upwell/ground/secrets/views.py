@@ -25,7 +25,8 @@ _ENTITIES = {b"lt": b"<", b"gt": b">", b"amp": b"&", b"quot": b'"', b"apos": b"'
 _CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b" ", b"f": b" "}
 _SIGNS = (b"\\", b"%", b"&", b"\x1b", b"\xe2", b"\xef\xbb\xbf", b"\xc2\xad", b"\xcd\x8f")
 _WRAPPED = rb"(?m)^[ \t>+-]{0,8}[A-Za-z0-9+/=_.:-]{16,200}(\r?\n[ \t>+-]{0,8})[A-Za-z0-9+/=_-]"
-_BASE64 = rb"[A-Za-z0-9+/_-]{24,}={0,2}"
+LEAST_BASE64 = 24
+_BASE64 = rb"[A-Za-z0-9+/_-]{%d,}={0,2}" % LEAST_BASE64
 MAX_BASE64 = 262_144
 
 
@@ -62,6 +63,8 @@ def plain(data: bytes) -> View | None:
 
 def unwrapped(data: bytes) -> View | None:
     """`data` with the lines of a wrapped token joined, or None if nothing is wrapped."""
+    if b"\n" not in data:
+        return None
     cuts = []
     at = 0
     while (match := _regex(_WRAPPED).search(data, at)) is not None:
@@ -72,6 +75,8 @@ def unwrapped(data: bytes) -> View | None:
 
 def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Yield the runs of Base64 that decode to text: start, end and the text."""
+    if len(data) < LEAST_BASE64:
+        return
     for match in _regex(_BASE64).finditer(data):
         start, end = match.span()
         run = data[start:end]

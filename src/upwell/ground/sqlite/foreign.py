@@ -10,6 +10,7 @@ from urllib.parse import quote
 from upwell.ground.errors import UsageError
 
 BUSY_TIMEOUT_SECONDS = 8.0
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _HEADER = b"SQLite format 3\0"
 
 
@@ -42,6 +43,15 @@ def is_database(path: Path) -> bool:
         return False
 
 
+def _mode(path: Path) -> str:
+    """The mode in which to open the file. Reading a database in WAL mode creates two files beside
+    it, unless SQLite is told that nobody writes. While a program writes, there is a log beside the
+    database.
+    """
+    has_log = any(Path(f"{path}{ending}").exists() for ending in ("-wal", "-journal"))
+    return "mode=ro" if has_log else "mode=ro&immutable=1"
+
+
 @contextmanager
 def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
     """Open a database of another program. Errors while reading it are converted, too.
@@ -49,8 +59,8 @@ def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
     Raises:
         UsageError: the file is missing, locked, damaged, or lacks an expected column.
     """
-    address = f"file:{quote(str(path.absolute()))}?mode=ro"
     try:
+        address = f"file:{quote(str(path.absolute()))}?{_mode(path)}"
         connection = sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_SECONDS)
         with closing(connection):
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -58,6 +68,6 @@ def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
             connection.execute("BEGIN")
             yield ForeignDatabase(connection)
     except sqlite3.Error as error:
-        raise UsageError(
-            f"cannot read {path}: {error}", hint="stop the program that writes it, and try again"
-        ) from error
+        is_locked = getattr(error, "sqlite_errorcode", 0) in _LOCKED
+        hint = "stop the program that writes it" if is_locked else "is it the program's own file?"
+        raise UsageError(f"cannot read {path}: {error}", hint=hint) from error

@@ -121,7 +121,9 @@ def _is_readable(db: sqlite3.Connection) -> bool:
 
 
 def _has_tables(db: sqlite3.Connection, plan: Plan) -> bool:
-    """Tell whether the schema is what the migrations make, or will be once they have run."""
+    """Tell whether the schema is the one that the migrations create, or will be once they have
+    run.
+    """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as expected:
         for owner in plan.owners:
             for migration in owner.migrations[: version(db, owner.name)]:

@@ -121,22 +121,27 @@ class ShortTerm:
             StoreUnwritable: nothing was stored.
         """
         present = {raw["id"] for raw in self.file.read()}
-        taken, fired = dict[str, Raw](), list[str]()
+        new_notes, fired_rules = dict[str, Raw](), list[str]()
         origins = dict[str, Origin]()
         for entry, origin in notes:
             is_ours = self.takes_from(origin.project)
-            if not is_ours or entry.id in present or entry.id in taken or not entry.content.strip():
+            if (
+                not is_ours
+                or entry.id in present
+                or entry.id in new_notes
+                or not entry.content.strip()
+            ):
                 continue
             masked, rules = redact(entry.content)
-            fired += rules
-            taken[entry.id] = self._raw(replace(entry, content=masked))
+            fired_rules += rules
+            new_notes[entry.id] = self._raw(replace(entry, content=masked))
             origins[entry.id] = replace(origin, project=self._root or origin.project)
-        if taken and self._origins is not None:
+        if new_notes and self._origins is not None:
             with writing(self.path):
                 self._origins.keep_all(origins)
-        if taken:
-            self.file.change(lambda all_notes: [*all_notes, *taken.values()])
-        return [_entry(raw) for raw in taken.values()], tuple(fired)
+        if new_notes:
+            self.file.change(lambda all_notes: [*all_notes, *new_notes.values()])
+        return [_entry(raw) for raw in new_notes.values()], tuple(fired_rules)
 
     def takes_from(self, project: str | None) -> bool:
         """Whether notes of this project may be in this file. A project's own file takes its notes

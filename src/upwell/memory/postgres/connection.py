@@ -1,4 +1,5 @@
-"""Connections to PostgreSQL: pooled, one tenant a transaction, several statements a round trip.
+"""Connections to PostgreSQL: pooled, with one tenant per transaction and several statements per
+round trip.
 
 Works behind pgbouncer in transaction mode: nothing outlives a transaction on the server, and no
 statement is prepared there.
@@ -22,7 +23,7 @@ from upwell.memory.postgres.schema import LOCK, MIGRATIONS, TENANT_SETTING, tena
 MAX_CONNECTIONS = 8
 CONNECT_SECONDS = 5
 _BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"), "off")
-"""Lookups go by index, whatever the planner thinks of tables that it has no statistics of yet."""
+"""Lookups use the indexes even if the planner has no statistics of the tables yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Transaction:
         self._tenant = tenant
 
     async def of(self, tenant: str) -> "Transaction":
-        """Go on for another tenant, in the same transaction."""
+        """Switch to another tenant within the same transaction."""
         number = tenant_number(tenant)
         await self._connection.execute(_settings(number))
         return Transaction(self._connection, self._pipeline, number)
@@ -62,7 +63,7 @@ class Transaction:
 
 
 class Postgres:
-    """The connections of this process to one database. Opened at the first use."""
+    """The connections of this process to one database, opened at the first use."""
 
     def __init__(self, url: str, *, size: int = MAX_CONNECTIONS) -> None:
         self.url = url
@@ -140,11 +141,11 @@ def _settings(tenant: int, others: Mapping[str, str] = MappingProxyType({})) -> 
 
 
 async def migrate(url: str) -> None:
-    """Bring the tables up to date. Processes that start at once wait for each other.
+    """Bring the tables up to date. Processes that start at the same time wait for each other.
 
     Raises:
         psycopg.Error: the database cannot be reached, or the user may not create the tables.
-        StoreTooNew: a later version of upwell made the tables.
+        StoreTooNew: a later version of upwell created the tables.
     """
     connection = await AsyncConnection.connect(
         url, autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_SECONDS

@@ -1,5 +1,6 @@
-"""Look up the candidates of a query in three round trips: how common its words, files and symbols
-are; which memories have them; and these memories themselves."""
+"""Look up the candidates of a query in three round trips: the frequencies of its words, files and
+symbols; the numbers of the memories that contain them; and these memories themselves.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +53,7 @@ _VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s))"
 _VISIBLE_SCOPES = f"SELECT no FROM upwell.scope WHERE tenant = %(tenant)s AND {_VISIBLE}"
 READ = f"m.n, m.extra, m.keys, m.is_turn, {', '.join(f'm.{name}' for name in COLUMNS.split(', '))}"
 _LEADING = 4
-"""How many columns of `READ` stand before `COLUMNS`."""
+"""The number of columns of `READ` before `COLUMNS`."""
 
 SIZES_OF_SCOPES = f"""
     SELECT no, project, memories, words, tokens, last FROM upwell.scope
@@ -109,7 +110,9 @@ class Filter:
 def filter_of(
     namespaces: tuple[str, ...], now: float, *, expired: bool = True, pinned: bool = True
 ) -> Filter:
-    """Return the filter of a search in a store that has expired memories, or pinned ones."""
+    """Return the filter of a search. `expired` and `pinned` tell whether the store has such
+    memories.
+    """
     conditions = ["m.namespace = ANY(%(namespaces)s)"] if namespaces else []
     conditions += ["(m.expires_at IS NULL OR m.expires_at > %(now)s)"] if expired else []
     conditions += ["NOT m.pinned"] if pinned else []
@@ -118,8 +121,9 @@ def filter_of(
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The first round trip: what the scope holds of a query's words and keys. `mean_tokens` is the
-    mean length of its memories, hidden words included."""
+    """The result of the first round trip: the frequencies of a query's words and keys in the scope.
+    `mean_tokens` is the mean length of its memories, hidden words included.
+    """
 
     corpus: Corpus
     mean_tokens: float
@@ -211,9 +215,9 @@ def _named(keys: Iterable[str], counted: Rows) -> dict[str, int]:
 
 
 def key_of(scope: Scope, sizes: Rows) -> int | None:
-    """Return the scope under which the null scores for what this query sees are stored: its
-    project's, or the global one while the project has no memories. None if there are no memories
-    at all."""
+    """Return the scope under which the null scores for this query are stored: its project's, or the
+    global one while the project has no memories. None if there are no memories at all.
+    """
     if not sizes:
         return None
     numbers = {row[1]: int(row[0]) for row in sizes}
@@ -318,7 +322,9 @@ def _pair_sql(few: bool) -> str:
 
 
 def _worth(posting: str, worth: str, few: bool) -> str:
-    """Return the SQL of what a posting adds: its share of BM25, or the rarity of its word."""
+    """Return the SQL of a posting's contribution to the score: its part of BM25, or the rarity of
+    its word.
+    """
     if not few:
         return worth
     length = f"{1 - B} + {B} * {posting}.length / %(mean)s::float8"
@@ -426,8 +432,9 @@ async def _gathered(
     numbers: Sequence[int],
     stems: Collection[str],
 ) -> tuple[dict[int, Candidate], dict[str, Successor]]:
-    """Return the candidates with these numbers and the neighbours of conversational turns among
-    them, and the successors of those that are superseded."""
+    """Return the candidates with these numbers, the neighbours of the conversational turns among
+    them, and the successors of superseded ones.
+    """
     keep, values = counts.keep, {"numbers": list(numbers)}
     rows, newer = await postgres.ask(
         tenant,
@@ -458,7 +465,7 @@ def _candidate(tenant: str, row: Sequence[Any], keep: Filter) -> Candidate | Non
 
 
 def row_of(tenant: str, row: Sequence[Any]) -> Row:
-    """Return a row of `READ` as what candidates are made from."""
+    """Convert a row of `READ` to the row from which a candidate is made."""
     n, extra, keys, _, *columns = row
     load = partial(from_row, tenant, columns)
     return Row(n, columns[ID], columns[NAMESPACE], text_of(columns), extra, keys, load)

@@ -48,8 +48,8 @@ _STORED = """
 
 
 async def measure_if_due(postgres: Postgres, scope: Scope) -> None:
-    """Measure what this scope sees and store the figures, if it sees enough more memories than at
-    its last measurement.
+    """Measure the null scores of this scope and store them, if the number of visible memories has
+    grown enough since the last measurement.
 
     Raises:
         StoreError: the database failed.

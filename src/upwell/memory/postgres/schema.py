@@ -20,8 +20,9 @@ import hashlib
 
 TENANT_SETTING = "upwell.tenant"
 LOCK = 0x75_70_77_65_6C_6C
-"""The advisory lock under which tables are changed, so that processes that start at once do it one
-after another."""
+"""The advisory lock under which tables are changed, so that processes that start at the same time
+take turns.
+"""
 
 TABLES_OF_A_TENANT = (
     "tenant",
@@ -92,7 +93,7 @@ _CREATE = (
             f"ALTER TABLE upwell.{table} ENABLE ROW LEVEL SECURITY",
             # The owner of the tables is held to the policy too.
             f"ALTER TABLE upwell.{table} FORCE ROW LEVEL SECURITY",
-            # As a subquery the setting is read once a statement, not once a row.
+            # As a subquery, the setting is read once per statement, not once per row.
             f"CREATE POLICY of_tenant ON upwell.{table} USING (tenant = "
             f"(SELECT nullif(current_setting('{TENANT_SETTING}', true), '')::bigint))",
         )

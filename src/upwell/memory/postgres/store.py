@@ -40,7 +40,9 @@ _SIZE = "SELECT coalesce(sum(memories), 0)::bigint FROM upwell.scope WHERE tenan
 
 
 class PostgresStore:
-    """`Store` over one database. `get` and its like see the memories of `tenant`."""
+    """`Store` in one database. Methods without a tenant of their own, such as `get`, see the
+    memories of `tenant`.
+    """
 
     name = "postgres"
     vectors: VectorIndex | None = None
@@ -131,9 +133,10 @@ class PostgresStore:
             return True
 
     async def purge(self, memory_id: str | None = None) -> int:
-        """Delete permanently: one memory, in the trash or not, or, without an id, everything
-        that has expired or has been in the trash for 30 days. Returns the number of deleted
-        memories."""
+        """Delete permanently: the memory with this id, in the trash or not; without an id,
+        everything that has expired or has been in the trash for 30 days. Returns the number of
+        deleted memories.
+        """
         now = self._clock.now()
         async with self._postgres.transaction(self._tenant) as transaction:
             if memory_id is not None:
@@ -186,7 +189,7 @@ class PostgresStore:
         return {old: new for old, new in last_of(newer).items() if old in ids}
 
     async def candidates(self, query: Query, deadline: Deadline) -> Pool:
-        """Return the memories that `query` could mean, or none past the deadline.
+        """Return the memories that might match `query`, or none once the deadline has passed.
 
         Raises:
             StoreError: the database failed.
@@ -219,7 +222,7 @@ class PostgresStore:
         return dict(rows)
 
     async def word_counts(self, words: Sequence[str]) -> WordCounts:
-        """Return how common these folded words are, over all projects of the tenant."""
+        """Return the frequencies of these folded words in all projects of the tenant."""
         stems = dict(zip(words, stemmer().stems(words), strict=True))
         sizes, holding = await self._postgres.ask(
             self._tenant,

@@ -94,7 +94,9 @@ class Changes:
 
 async def insert(transaction: Transaction, tenant: str, memories: Sequence[Memory]) -> None:
     """Store these memories of a tenant, each complete with id, hash and times. A memory replaces an
-    earlier one with the same id; of those with the same id in the batch, the last is stored."""
+    earlier one with the same id; if several in the batch have the same id, the last one is
+    stored.
+    """
     latest = {memory.id: memory for memory in memories}
     projects = sorted({memory.project or "" for memory in latest.values()})
     scopes, old = await _prepared(transaction, tenant, projects, list(latest))
@@ -116,7 +118,9 @@ async def insert(transaction: Transaction, tenant: str, memories: Sequence[Memor
 
 
 async def remove(transaction: Transaction, ids: Sequence[str]) -> int:
-    """Remove the memories with these ids from every table but the trash. Returns their number."""
+    """Remove the memories with these ids from every table except the trash. Returns their
+    number.
+    """
     _, old = await transaction.run(_LOCK, Statement(_OLD, {"ids": list(ids)}))
     changes = Changes()
     for row in old:
@@ -133,7 +137,8 @@ async def _prepared(
     transaction: Transaction, tenant: str, projects: Sequence[str], ids: Sequence[str]
 ) -> tuple[Rows, Rows]:
     """Lock the tenant's row, so that one writer at a time changes the counts. Returns the tenant's
-    scopes of these projects, made where they are missing, and the rows with these ids."""
+    scopes of these projects, which are created if they are missing, and the rows with these ids.
+    """
     names, _, scopes, old = await transaction.run(
         Statement(
             "INSERT INTO upwell.tenant (tenant, name) VALUES (%(tenant)s, %(name)s) "
@@ -177,8 +182,9 @@ async def _write(transaction: Transaction, changes: Changes, last: Mapping[int, 
 
 
 def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, ...]]) -> Statement:
-    """Return the statement that inserts these rows: one array a column, so that a batch of any size
-    is one statement, which row-level security allows and COPY does not have."""
+    """Return the statement that inserts these rows. Each column is one array, so that a batch of
+    any size is one statement. COPY is not possible under row-level security.
+    """
     names = [name.strip() for name in columns.split(",")]
     arrays = [
         f"%({name})s::{type.strip()}[]" for name, type in zip(names, types.split(","), strict=True)

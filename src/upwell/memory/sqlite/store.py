@@ -35,8 +35,8 @@ from upwell.memory.stems import stemmer
 
 TRASH_SECONDS = 30 * 86_400.0
 INLINE_MEMORIES = 5_000
-"""In stores of up to this size a lookup takes a few milliseconds, no longer than the switches to
-another thread and back and the wait for the interpreter there.
+"""In stores up to this size, a lookup takes a few milliseconds. That is no longer than switching to
+another thread, waiting for the interpreter there, and switching back.
 """
 
 
@@ -61,6 +61,8 @@ class SqliteStore:
         self._vectors = VectorTable(questions, database) if questions else None
         self._tenant = tenant
         self._clock = clock
+        self._pinned: dict[tuple[Scope, int], Sequence[Memory]] = {}
+        self._pinned_version = (0, 0)
 
     @property
     def vectors(self) -> VectorTable | None:
@@ -206,8 +208,15 @@ class SqliteStore:
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
         """Return the standing rules of a scope, newest first, without memories of agents and
         tools."""
-        look = self._newest(scope, "pinned AND trust NOT IN ('agent', 'tool')", limit, 0)
-        return await self._database.inline_read(look)
+        version, now = await self._database.data_version(), self._clock.now()
+        if version != self._pinned_version:
+            self._pinned_version, self._pinned = version, {}
+        pinned_here = self._pinned  # a newer version replaces it, also while this waits
+        rules = pinned_here.get((scope, limit))
+        if rules is None or any(rule.expires_at and rule.expires_at <= now for rule in rules):
+            look = self._newest(scope, "pinned AND trust NOT IN ('agent', 'tool')", limit, 0)
+            rules = pinned_here[scope, limit] = await self._database.inline_read(look)
+        return rules
 
     async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
         """Return the deleted memories that can be restored, latest deletion first."""

@@ -39,7 +39,7 @@ def read(path: Path) -> Iterator[Event]:
 
 
 def _events(path: Path) -> Iterator[Event]:
-    session, messages = _of_lines(path) if path.suffix == ".jsonl" else _whole(path)
+    session, messages = _from_lines(path) if path.suffix == ".jsonl" else _from_document(path)
     if session.get("kind") == "subagent":
         return
     draft = Draft(text(session.get("sessionId")) or path.stem, "gemini", _folder(path, session))
@@ -72,14 +72,14 @@ def _called(draft: Draft, call: Mapping[str, Any], at: float) -> Iterator[Event]
     )
 
 
-def _whole(path: Path) -> tuple[Mapping[str, Any], Iterable[Any]]:
+def _from_document(path: Path) -> tuple[Mapping[str, Any], Iterable[Any]]:
     session = document(path)
     if not isinstance(session.get("messages"), list):
-        raise Unreadable("it holds no messages")
+        raise Unreadable("it contains no messages")
     return session, session["messages"]
 
 
-def _of_lines(path: Path) -> tuple[Mapping[str, Any], Iterable[Any]]:
+def _from_lines(path: Path) -> tuple[Mapping[str, Any], Iterable[Any]]:
     session: dict[str, Any] = {}
     messages: dict[str, Mapping[str, Any]] = {}
     for record in records(path):

@@ -51,3 +51,26 @@ def test_output_of_builds_is_not_markdown() -> None:
 def test_elements_of_a_page_come_before_its_words() -> None:
     retained = compress(SNAPSHOT, max_chars=len(SNAPSHOT) // 3).text
     assert retained.count("] link '") > 4 * retained.count("] StaticText '")
+
+
+def test_of_repeated_exceptions_each_stays_once() -> None:
+    raised = ["KeyError: 'crane'", "ValueError: no quay 7", "IndexError: pop from empty list"]
+    frames = "".join(
+        f'  File "harbor/part{n}.py", line {n}, in lift_{n}\n    lift()\n' for n in range(5)
+    )
+    trace = "".join(
+        f"Traceback (most recent call last):\n{frames}{raised[0 if n < 27 else n - 27]}\n"
+        for n in range(30)
+    )
+    shortened = compress(trace, max_chars=420).text
+    assert all(line in shortened for line in raised)
+    assert shortened.count("Traceback") <= 1
+
+
+def test_a_summary_that_repeats_makes_room_for_another() -> None:
+    runs = "".join(f"test quay::step_{n} ... ok\n" for n in range(200))
+    empty = "test result: ok. 0 passed; 0 failed; finished in 0.00s\n\n"
+    text = (
+        f"{empty * 20}running 200 tests\n{runs}test result: ok. 200 passed; 0 failed\n{empty * 20}"
+    )
+    assert "200 passed" in compress(text, max_chars=400).text

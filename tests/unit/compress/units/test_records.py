@@ -44,3 +44,15 @@ def test_the_mark_counts_shortened_records() -> None:
     result = compress(json.dumps(source), max_chars=400)
     mark = json.loads(result.text)[-1]["…"]
     assert "of 8 items shortened" in mark
+
+
+def test_a_line_of_a_record_stays_with_the_name_of_the_record() -> None:
+    words = ("calm", "rough", "foggy", "stormy")
+    text = "\n".join(
+        f"Name: harbor-{n}\nPort: {8000 + n}\nWeather: {words[n % 4]} {n * 37}\nCranes: {n}\n"
+        for n in range(40)
+    )
+    lines = compress(text, max_chars=600, query="where is the weather foggy 962?").text.split("\n")
+    assert lines.index("Name: harbor-26") < lines.index("Weather: foggy 962")
+    names = [line for line in lines[: lines.index("Weather: foggy 962")] if line[:5] == "Name:"]
+    assert names[-1] == "Name: harbor-26"

@@ -1,4 +1,5 @@
-"""The part of a section that answers: whole blocks or sentences, with whatever governs them.
+"""Selects the passage of a section that answers a question: whole blocks or sentences, with the
+text that governs them.
 
 No line is split, and no item of a list is quoted without the sentence that leads into the list: "Do
 not:" and "Deprecated" turn what follows into its opposite.
@@ -236,8 +237,9 @@ def _promises(blocks: Sequence[Block], index: int, room: int) -> bool:
 def _pieces(
     index: Index, blocks: Sequence[Block], block_numbers: set[int], best: int, reading: Reading
 ) -> list[Piece]:
-    """Return the chosen blocks in order, with excerpts of those that are too long. The best
-    block has the first claim to the room."""
+    """Return the chosen blocks in order, with excerpts of those that are too long. The best block
+    has the first claim to the available space.
+    """
     pieces: dict[int, Piece] = {}
     room = MAX_PASSAGE_CHARS
     for number in sorted(

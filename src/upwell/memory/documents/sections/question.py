@@ -8,7 +8,7 @@ from upwell.memory.documents.sections.terms import COMPOUND, terms, terms_of
 from upwell.memory.ranking.terms import sound
 
 PART_WEIGHT = 0.5
-"""A compound is one concept: joined it counts 1, its parts half."""
+"""A compound is one concept: its joined form counts 1, each of its parts half."""
 FIRST_LINE_WEIGHT = 1.6
 """The weight of a first line: a pasted issue begins with its title."""
 FOLDER_WEIGHT, ROOT_FOLDER_WEIGHT = 0.5, 0.3
@@ -54,7 +54,7 @@ def of_text(text: str) -> Question:
 
 
 def _wholes(parts: tuple[str, ...]) -> frozenset[str]:
-    """Return the terms that stand for all of a compound: the joined form and the flag."""
+    """Return the terms that represent a whole compound: the joined form and the flag."""
     if len(parts) < 2:
         return frozenset(parts)
     last = 2 if parts[-1][0] == "-" else 1

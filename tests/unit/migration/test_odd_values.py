@@ -1,0 +1,49 @@
+"""Odd values in any column or field of another program: left out or read, never a crash."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.migration import test_claude_mem, test_mcp_memory_service, test_mem0
+from tests.unit.migration.reading import items_of
+
+from upwell.migration.base import Record
+
+ODD = [None, 3, -1, 2.5, 10**18, b"\xff\x00", "", " ", "[", '["a", 3, null]', "x" * 10_000, "\x00"]
+STORES = {
+    "claude-mem": (
+        test_claude_mem.DECISION,
+        lambda at, row: test_claude_mem.store(at, ("observations", row)),
+    ),
+    "mcp-memory-service": (
+        {key: value for key, value in test_mcp_memory_service.ROW.items() if key != "content_hash"},
+        lambda at, row: test_mcp_memory_service.store(at, **{"content": "x", **row}),
+    ),
+}
+
+
+@pytest.mark.parametrize("value", ODD, ids=repr)
+@pytest.mark.parametrize(
+    ("program", "column"),
+    [
+        (program, column)
+        for program, (row, _) in STORES.items()
+        for column in row
+        if column not in ("id", "content")
+    ],
+)
+def test_a_column(tmp_path: Path, program: str, column: str, value: object) -> None:
+    row, write = STORES[program]
+    (item,) = items_of(program, write(tmp_path, {**row, column: value}))
+    if isinstance(item, Record):
+        json.dumps([item.memory.text, item.memory.tags, item.memory.paths, item.memory.source])
+
+
+@pytest.mark.parametrize(
+    "value", [*(odd for odd in ODD if not isinstance(odd, bytes)), [], {}, [[]]]
+)
+@pytest.mark.parametrize("field", test_mem0.RESULT)
+def test_a_field(tmp_path: Path, field: str, value: object) -> None:
+    path = test_mem0.export(tmp_path, [{**test_mem0.RESULT, field: value}])
+    (item,) = items_of("mem0", path)
+    assert isinstance(item, Record)
