@@ -23,8 +23,9 @@ def test_context_windows_by_model_name(model, window):
     ("options", "size"),
     [
         (AgentOptions(), "default"),
-        (AgentOptions(context_window=32_000), "small"),
-        (AgentOptions(context_window=32_001), "default"),
+        (AgentOptions(context_window=32_768), "small"),
+        (AgentOptions(context_window=32_769), "default"),
+        (AgentOptions(model="mixtral-8x7b-instruct"), "small"),
         (AgentOptions(context_window=200_000), "default"),
         (AgentOptions(context_window=200_001), "large"),
         (AgentOptions(context_window=8_000, model="claude-sonnet-5"), "small"),
