@@ -82,7 +82,8 @@ def test_reading_a_file_brings_up_its_memory_once(house: House, host: str) -> No
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_writing_tool_gets_nothing(house: House, host: str) -> None:
     case = HOSTS[host]
-    write = case.write(str(house.project), house.file(f"{host}_billing.py"))
+    file = house.file(f"{host}_billing.py")
+    write = case.tool(str(house.project), file, case.writing_tools[0])
     assert house.hook(host, *case.args("write"), event=write).json == {}
 
 

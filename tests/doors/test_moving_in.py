@@ -55,7 +55,7 @@ def test_a_dry_run_and_a_run_have_the_same_counts(upwell: Upwell, user: Path, sh
     assert (last["total"], last["left_out"][0]["why"]) == (0, "already here")
 
 
-def test_the_context_and_the_search_tool_find_what_moved_in(
+def test_the_context_and_the_search_tool_find_imported_memories(
     upwell: Upwell, user: Path, shop: Path
 ) -> None:
     store(user, ("observations", DECISION))
@@ -131,7 +131,8 @@ def test_init_moves_the_servers_behind_memtomem_and_eject_restores_every_byte(
     path = proxy(user, upstream_servers={"files": SERVER})
     (user / ".cursor").mkdir()
     settings = user / ".cursor" / "mcp.json"
-    entry = {"command": "python", "args": ["-m", "memtomem_stm"]}
+    env = {"MEMTOMEM_STM_SURFACING__PERSIST_QUERY_TEXT": "false"}
+    entry = {"command": "python", "args": ["-m", "memtomem_stm"], "env": env}
     settings.write_text(json.dumps({"mcpServers": {"memtomem-stm": entry}}, indent=4))
     before = settings.read_bytes()
     done = upwell("init", "--apply")
@@ -139,6 +140,8 @@ def test_init_moves_the_servers_behind_memtomem_and_eject_restores_every_byte(
     assert "upwell import --from memtomem-stm" in done.err
     assert list(json.loads(settings.read_text())["mcpServers"]) == ["upwell"]
     assert "memtomem" not in (home / "config.toml").read_text()
+    upwell("import", "--from", "memtomem-stm")
+    assert upwell("config", "show", "--json").json["surface.persist_query_text"]["value"] is False
     upwell("eject", "--apply")
     assert settings.read_bytes() == before
     path.unlink()
@@ -163,7 +166,7 @@ def test_a_program_that_is_not_there(upwell: Upwell, program: str) -> None:
         (("--from", "mem0", "--project", "shop"), "does not name a folder"),
     ],
 )
-def test_a_wrong_use_is_told_in_one_line(
+def test_wrong_usage_is_reported_in_one_line(
     upwell: Upwell, args: tuple[str, ...], message: str
 ) -> None:
     done = upwell("import", *args)

@@ -66,7 +66,8 @@ def killed(folder: Path, count: int) -> list[Path]:
 
 
 def test_a_few_rounds_of_kill_9_tear_nothing(tmp_path: Path) -> None:
-    killed(tmp_path, 3)
+    (path,) = killed(tmp_path, 3)
+    assert written(path), "the notes of all three rounds are in one file"
 
 
 @pytest.mark.slow

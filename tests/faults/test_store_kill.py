@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.killing import SLOW_ROUNDS, Scripts, kill, ready, rounds, start
+from tests.faults.killing import SLOW_ROUNDS, Scripts, Tally, kill, ready, rounds, start
 from upwell.ground.clock import Deadline
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Query, Scope
@@ -75,19 +75,25 @@ async def stored(path: Path) -> list[str]:
     return retained
 
 
-def killed(folder: Path, count: int) -> None:
-    rounds(
+def killed(folder: Path, count: int) -> Tally:
+    """Run the rounds, which check that nothing is lost, doubled or torn."""
+    return rounds(
         folder, "memory.db", Scripts(WRITER, READER), lambda path: asyncio.run(stored(path)), count
     )
 
 
 def test_a_few_rounds_of_kill_9_lose_nothing(tmp_path: Path) -> None:
-    killed(tmp_path, 3)
+    tally = killed(tmp_path, 3)
+    (path,) = tally.files
+    memories = asyncio.run(stored(path))
+    assert len(memories) == tally.acknowledged + tally.unacknowledged
 
 
 @pytest.mark.slow
 def test_hundreds_of_rounds_of_kill_9_lose_nothing(tmp_path: Path) -> None:
-    killed(tmp_path, SLOW_ROUNDS)
+    tally = killed(tmp_path, SLOW_ROUNDS)
+    memories = sum(len(asyncio.run(stored(path))) for path in tally.files)
+    assert memories == tally.acknowledged + tally.unacknowledged
 
 
 def test_one_process_finds_memories_that_another_writes(tmp_path: Path) -> None:

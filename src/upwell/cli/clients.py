@@ -91,7 +91,7 @@ def add_from_clients(project: bool) -> None:
 def say_servers(plan: "Takeover") -> None:
     """Print where each server goes."""
     if any(server.proxy for server in plan.servers):
-        note("upwell: first, `upwell import --from memtomem-stm` takes over the proxy's settings")
+        note("upwell: `upwell import --from memtomem-stm` also takes over the proxy's settings")
     for server in plan.servers:
         if server.left:
             say(f"{server.client}: {server.original} stays: {server.left}")

@@ -69,7 +69,8 @@ IGNORED_TOOLS = frozenset(
     """
     Write Edit MultiEdit NotebookEdit TodoWrite TodoRead Task Agent ExitPlanMode AskUserQuestion
     Skill SlashCommand apply_patch write_file replace create edit str_replace write patch multiedit
-    todowrite todoread update_plan save_memory Delete edit_file
+    todowrite todoread update_plan save_memory Delete edit_file create_file insert_edit_into_file
+    replace_string_in_file multi_replace_string_in_file edit_notebook_file
     """.split()
 )
 """Tools that write, or whose calls reveal nothing about the work. The daemon ignores them too."""

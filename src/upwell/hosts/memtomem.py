@@ -17,6 +17,7 @@ from typing import Any
 
 from upwell.ground.errors import ConfigError, UsageError
 from upwell.hosts.entries import Entry, is_upwell, read_entry
+from upwell.hosts.install import BACKUP
 from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
 
@@ -114,18 +115,23 @@ def servers_behind(
 def registered_environment(
     files: Iterable[ServerFile], installation: Installation
 ) -> dict[str, str]:
-    """The environment that these agents' files give memtomem-stm; files that cannot be read have
-    none."""
+    """The environment that these agents' files give memtomem-stm, or gave it before upwell took its
+    place: the copies beside a file count, too. Files that cannot be read have none."""
     environment: dict[str, str] = {}
     for file in files:
-        try:
-            entries = file.entries(file.path(installation).read_text(encoding="utf-8-sig"))
-        except (OSError, ValueError, ConfigError):
-            continue
-        for entry in entries:
-            if is_memtomem(entry.table):
-                environment |= entry.table.get("env", {})
+        path = file.path(installation)
+        for copy in (*sorted(path.parent.glob(f"{path.name}{BACKUP}*")), path):
+            for entry in _entries_in(copy, file):
+                if is_memtomem(entry.table):
+                    environment |= entry.table.get("env", {})
     return environment
+
+
+def _entries_in(path: Path, file: ServerFile) -> list[Entry]:
+    try:
+        return file.entries(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, ConfigError):
+        return []
 
 
 def _entry(name: str, raw: Mapping[str, Any]) -> Entry:

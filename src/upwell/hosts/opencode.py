@@ -47,9 +47,14 @@ _READERS = {
     "websearch": "WebSearch",
 }
 _OWN_TOOLS = frozenset(
-    "apply_patch edit_file save_memory str_replace update_plan write_file".split()
+    """
+    apply_patch create_file edit_file edit_notebook_file insert_edit_into_file
+    multi_replace_string_in_file replace_string_in_file save_memory str_replace update_plan
+    write_file
+    """.split()
 )
-"""Tools of the host whose names look like `server_tool`."""
+"""Tools of this host or another whose names look like `server_tool`. The hook's client stops them,
+too."""
 
 
 class OpenCodeEvents:

@@ -75,7 +75,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Something that is not taken over: the reason, and an example of it."""
+    """Something that is not imported: the reason, and an example of it."""
 
     why: str
     example: str = ""
@@ -86,7 +86,7 @@ Item = Record | Note | Setting | Server | LeftOut
 
 
 class Program(Protocol):
-    """A program from which memories can be taken over."""
+    """A program whose memories can be imported."""
 
     @property
     def name(self) -> str:
@@ -99,7 +99,7 @@ class Program(Protocol):
         ...
 
     def stores(self, place: Place) -> list[Path]:
-        """Its stores on this machine; empty without one."""
+        """Its stores on this machine; empty if there are none."""
         ...
 
     def read(self, path: Path, place: Place) -> Iterator[Item]:
@@ -146,7 +146,7 @@ def record(
 
 
 def standing_rule(rule: Record, scope: Sequence[str] = ()) -> Record:
-    """The same memory as a standing rule; without a scope it opens every session."""
+    """The same memory as a standing rule. Without a scope, the rule opens every session."""
     return replace(rule, memory=replace(rule.memory, pinned=True, triggers=tuple(scope)))
 
 

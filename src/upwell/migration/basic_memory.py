@@ -117,8 +117,9 @@ def _memories(file: Path, name: str) -> Iterator[Item]:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """The text of a note, or, of a long one, each section with its heading. A section that stands
-    twice is one part."""
+    """The text of a note, or each section with its heading if the note is long. Equal sections are
+    one part.
+    """
     if len(text) <= MAX_WHOLE_CHARS:
         yield from [("", text)] if text else []
         return

@@ -22,7 +22,7 @@ STANDS = "stands"
 MAX_FILES, MAX_RUNS = 5, 3
 MAX_FILE_BYTES = 2_000_000
 MIN_LINE_CHARS = 4
-"""A shorter line is a bracket."""
+"""A line shorter than this is only punctuation, such as a bracket."""
 _MARGIN_SECONDS = 120.0
 """A file that is at most this much younger than the turn is taken to be its work."""
 
@@ -74,8 +74,8 @@ def answer_of(
 ) -> Answer:
     """The answer of this turn, read from its transcript, without secrets.
 
-    `whole` adds everything that the agent wrote. `file` (an absolute path, one within a project, or
-    a name) leaves out all other files.
+    `whole` adds everything that the agent wrote. `file` (an absolute path, a path within a project,
+    or a name) leaves out all other files.
     """
     turn = read_turn(match)
     if turn is None:
@@ -146,7 +146,7 @@ def _verdict(change: Change, content: str) -> str:
 
 
 def _lines(text: str) -> set[str]:
-    """The lines that say something."""
+    """The lines that contain more than punctuation."""
     return {line for raw in text.split("\n") if len(line := raw.strip()) >= MIN_LINE_CHARS}
 
 

@@ -310,8 +310,9 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
-    """The reason why `hit` is not worth saying to the prompt `text`, the session's `prompts`-th; ""
-    if there is none. There is none against memories that were written on purpose.
+    """The reason why `hit` is not worth surfacing at the prompt `text`, which is number `prompts`
+    of its session; "" if there is no reason. Memories that were written on purpose are always worth
+    it.
     """
     kind = kind_of(hit.memory)
     least = LEAST_SCORES.get(kind)

@@ -24,7 +24,7 @@ MCP_MEMORY_SERVICE = "mcp-memory-service==12.4.0"
 MEM0 = "mem0ai==2.2.1"
 MEMTOMEM_STM = "memtomem-stm==0.6.9"
 # Python may be built without loadable extensions, which sqlite-vec needs.
-LOADABLE = "pysqlite3-binary==0.5.4"
+LOADABLE = "pysqlite3-binary==0.5.4; sys_platform == 'linux'"
 _SYSTEM = platform.system().lower()
 _CPU = {"x86_64": "x64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
 

@@ -8,12 +8,15 @@ import hashlib
 import random
 import sys
 
-import pysqlite3  # type: ignore[import-not-found]
+try:
+    import pysqlite3  # type: ignore[import-not-found]
+except ImportError:
+    pass  # only Linux has it
+else:
+    sys.modules["sqlite3"] = pysqlite3
 
-sys.modules["sqlite3"] = pysqlite3
-
-from mcp_memory_service.models.memory import Memory  # type: ignore[import-not-found]  # noqa: E402
-from mcp_memory_service.storage import sqlite_vec  # type: ignore[import-not-found]  # noqa: E402
+from mcp_memory_service.models.memory import Memory  # type: ignore[import-not-found]
+from mcp_memory_service.storage import sqlite_vec  # type: ignore[import-not-found]
 
 DIMENSIONS = 384
 MEMORIES = [

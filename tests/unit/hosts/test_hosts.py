@@ -10,7 +10,8 @@ import pytest
 from tests.doors.hook_events import HOSTS as DOCUMENTED
 from tests.unit.hosts.test_install import FOREIGN
 
-from upwell.hook.client import EVENTS, PROMPTS, SESSIONS
+from upwell.ground.types.cue import Cue, Door
+from upwell.hook.client import EVENTS, IGNORED_TOOLS, PROMPTS, SESSIONS
 from upwell.hosts import HOSTS, server_files
 from upwell.hosts.base import Host
 from upwell.hosts.events import EventKind
@@ -18,6 +19,7 @@ from upwell.hosts.export import exported, instruction
 from upwell.hosts.install import Installer
 from upwell.hosts.installation import HttpAddress, Installation
 from upwell.hosts.settings import JsonHooks
+from upwell.surface.filters import writes
 
 DOCS = Path(__file__).parents[3] / "docs" / "hooks.md"
 ALL = [pytest.param(host, id=name) for name, host in HOSTS.items()]
@@ -128,6 +130,15 @@ def test_its_events_are_tried_through_the_real_hook(host: Host) -> None:
     event = host.events.read(name, case.tool("/p", "/p/a.py"))
     assert event is not None
     assert event.kind is EventKind.TOOL
+
+
+@pytest.mark.parametrize("host", ALL)
+def test_its_writing_tools_get_no_memories(host: Host) -> None:
+    tools = DOCUMENTED[host.name].writing_tools
+    assert tools, "name its writing tools in tests/doors/hook_events.py"
+    assert set(tools) <= IGNORED_TOOLS, "add them to IGNORED_TOOLS in hook/client.py"
+    unknown = [tool for tool in tools if not writes(Cue(door=Door.TOOL, tool=tool))]
+    assert unknown == [], "add a pattern to WRITE_PATTERNS, or a verb, in surface/filters.py"
 
 
 @pytest.mark.parametrize("host", ALL)

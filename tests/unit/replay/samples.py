@@ -376,6 +376,11 @@ _**Agent (model default, mode Agent)**_
 <tool-use data-tool-type="search" data-tool-name="grep_search">
 <details><summary>Tool use: **grep_search** • Grep search for "nothing_here" • 0 matches</summary>
 
+Output mode: content
+
+
+_No matches found_
+
 </details>
 </tool-use>
 """

@@ -200,7 +200,7 @@ def test_specstory_with_the_arguments_in_the_title_of_a_call(tmp_path: Path) -> 
     ]
     found, nothing = told(samples.specstory_titled(tmp_path))[4:6]
     assert "`src/gate.py`" in found.out
-    assert nothing.out == ""
+    assert nothing.out == "No matches found"
 
 
 def test_specstory_without_times(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ SAMPLES = {"events": samples.neutral}
 """The sample of each format; by default the function in `samples.py` with the format's name."""
 
 
-@pytest.mark.parametrize("reader", [pytest.param(one, id=one.name) for one in FORMATS])
+@pytest.mark.parametrize("reader", [pytest.param(reader, id=reader.name) for reader in FORMATS])
 def test_every_reader_recognises_its_own_sample_and_finds_its_events(
     reader: Format, tmp_path: Path
 ) -> None:

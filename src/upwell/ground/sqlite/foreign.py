@@ -44,8 +44,10 @@ def is_database(path: Path) -> bool:
 
 
 def _mode(path: Path) -> str:
-    """How to open the file. Reading one in WAL mode creates two files beside it, unless SQLite is
-    told that nobody writes; while a program writes, there is a log beside it."""
+    """The mode in which to open the file. Reading a database in WAL mode creates two files beside
+    it, unless SQLite is told that nobody writes. While a program writes, there is a log beside the
+    database.
+    """
     has_log = any(Path(f"{path}{ending}").exists() for ending in ("-wal", "-journal"))
     return "mode=ro" if has_log else "mode=ro&immutable=1"
 

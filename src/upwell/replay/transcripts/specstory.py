@@ -30,6 +30,11 @@ _SESSION = re.compile(r"<!-- (?:(?!<!-- ).)*?Session ([\w-]{8,}+) ")
 _TOOL_START = re.compile(r'<tool-use data-tool-type="[^"]*" data-tool-name="([^"]*)">')
 _TOOL_END = re.compile(r"</details>\s*</tool-use>|^</tool-use>")
 _SUMMARY = ("<summary>", "</summary>")
+_MARKS = re.compile(r"\n(_\*\*|<tool-use|</| {0,3}(?:```|~~~))[^\n]*")
+"""The lines that decide where headings and calls begin and end. The first line of a file is never
+one of them.
+"""
+_FENCES = re.compile(r"\n {0,3}(`{3,}|~{3,})([^\n]*)")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 _TICKED = re.compile(r"`([^`\n]+)`")
 _FAILED = re.compile(
@@ -57,6 +62,7 @@ _DETAILS = re.compile(r"</?details>")
 _QUOTED = re.compile(r'"(.*?)"')
 _MARKED = "Tool use: **"
 _TITLE = "** • "
+_NOTHING_FOUND = "No matches found"
 MAX_TITLE_CHARS = 500
 _FILE_TOOLS = frozenset({"Read", "Edit", "Write"})
 _FILE_TITLE = re.compile(r"(?:Read|Edit|Write|Create) file: ([^\n<]+)")
@@ -110,38 +116,40 @@ class _Turn:
 def _turns(raw: str) -> Iterator[_Turn]:
     """The turns of a history. A heading inside a call belongs to the tool's result."""
     heading: re.Match[str] | None = None
-    lines: list[str] = []
+    start = 0
     call_state = _Inside()
-    for line in raw.split("\n"):
-        is_heading = not call_state.call(line) and line.startswith("_**")
+    for mark in _MARKS.finditer(raw):
+        line = mark[0][1:]
+        is_heading = not call_state.call(line) and mark[1] == "_**"
         match = _HEADING.fullmatch(line.rstrip()) if is_heading else None
         if match is None:
-            lines.append(line)
             continue
         if heading is not None:
-            yield _turn(heading, lines)
-        heading, lines = match, []
+            yield _turn(heading, raw[start : mark.start()])
+        heading, start = match, mark.end()
     if heading is not None:
-        yield _turn(heading, lines)
+        yield _turn(heading, raw[start:])
 
 
-def _turn(heading: re.Match[str], lines: list[str]) -> _Turn:
-    return _Turn(heading[1], bool(heading[2]), heading[3] or "", "\n".join(lines))
+def _turn(heading: re.Match[str], text: str) -> _Turn:
+    return _Turn(heading[1], bool(heading[2]), heading[3] or "", text)
 
 
 class _Inside:
-    """Follows the lines of a text, to tell whether the present line is inside a call."""
+    """Follows the marked lines of a text, to tell whether the current one is inside a call."""
 
     def __init__(self) -> None:
-        self._call = False
+        self.is_open = False
         self._fence = ""
 
     def call(self, line: str) -> bool:
-        """Take the next line. Fences close as in CommonMark 0.31, section 4.5."""
-        if not self._call:
-            self._call = line.startswith("<tool-use") and bool(_TOOL_START.match(line))
+        """Take the next marked line. The line that ends a call belongs to it. Fences close as in
+        CommonMark 0.31, section 4.5.
+        """
+        if not self.is_open:
+            self.is_open = line.startswith("<tool-use") and bool(_TOOL_START.match(line))
             self._fence = ""
-            return self._call
+            return self.is_open
         fence = _fence(line)
         if self._fence:
             if fence and fence[1].startswith(self._fence) and not fence[2].strip():
@@ -149,7 +157,7 @@ class _Inside:
         elif fence:
             self._fence = fence[1]
         elif "</" in line and _TOOL_END.search(line):
-            self._call = False
+            self.is_open = False
         return True
 
 
@@ -161,25 +169,25 @@ def _fence(line: str) -> re.Match[str] | None:
 
 
 def _new_style(draft: Draft, words: str, at: float) -> Iterator[Event]:
-    words_between: list[str] = []
-    call: list[str] = []
+    offset, call_start = 0, 0
     call_state = _Inside()
-    for line in [*words.split("\n"), ""]:
-        if call_state.call(line):
-            call.append(line)
-            continue
-        if call:
-            yield from _spoken(draft, words_between, at)
-            yield from _called(draft, "\n".join(call), at)
-            words_between, call = [], []
-        words_between.append(line)
-    if call:
-        yield from _called(draft, "\n".join(call), at)
-    yield from _spoken(draft, words_between, at)
+    for mark in _MARKS.finditer(words):
+        was_open = call_state.is_open
+        is_inside = call_state.call(mark[0][1:])
+        if is_inside and not was_open:
+            call_start = mark.start() + 1
+            yield from _spoken(draft, words[offset:call_start], at)
+        elif was_open and not call_state.is_open:
+            offset = mark.end()
+            yield from _called(draft, words[call_start : mark.end()], at)
+    if call_state.is_open:
+        yield from _called(draft, words[call_start:], at)
+    else:
+        yield from _spoken(draft, words[offset:], at)
 
 
-def _spoken(draft: Draft, lines: list[str], at: float) -> Iterator[Event]:
-    words = without("\n".join(lines), *_THINKING).strip(" \n-")
+def _spoken(draft: Draft, text: str, at: float) -> Iterator[Event]:
+    words = without(text, *_THINKING).strip(" \n-")
     yield from draft.say(words, at)
 
 
@@ -194,7 +202,7 @@ def _called(draft: Draft, block: str, at: float) -> Iterator[Event]:
     before = body.split("```")[0]
     ticked = _TICKED.findall(before) or _TICKED.findall(summary)
     tool = tool_name(start[1])
-    out = fences[-1][1] if fences else _table_in(tool, body)
+    out = fences[-1][1] if fences else _listed_in(tool, body)
     if not out.startswith(_REFUSED):
         title = summary.partition(_TITLE)[2][:MAX_TITLE_CHARS]
         args = _titled(tool, title) or _arguments(tool, ticked, fences) or _written(tool, out)
@@ -207,14 +215,16 @@ def _titled(tool: str, title: str) -> dict[str, Any]:
     """The arguments in the title of a call: `Read file: PATH`, `Grep for "PATTERN" in "PATH"`."""
     if tool in _FILE_TOOLS and (named := _FILE_TITLE.match(title)):
         return {"file_path": named[1].strip()}
-    if tool == "Grep" and (search := _SEARCH_TITLE.match(title)):
+    if tool in ("Grep", "Glob") and (search := _SEARCH_TITLE.match(title)):
         return {"pattern": search[1], **({"path": search[2]} if search[2] else {})}
     return {}
 
 
-def _table_in(tool: str, body: str) -> str:
+def _listed_in(tool: str, body: str) -> str:
     """The result of a search, which some versions write as a table."""
-    return _plain(body.partition("</details>")[0]) if tool in ("Grep", "Glob", "LS") else ""
+    if tool not in ("Grep", "Glob", "LS"):
+        return ""
+    return _NOTHING_FOUND if _NOTHING_FOUND in body else _plain(body.partition("</details>")[0])
 
 
 def _arguments(tool: str, ticked: list[str], fences: list[tuple[str, str]]) -> dict[str, Any]:
@@ -243,19 +253,16 @@ def _written(tool: str, out: str) -> dict[str, Any]:
 def _fences(text: str) -> list[tuple[str, str]]:
     """The fenced blocks of a text: language and content."""
     fences: list[tuple[str, str]] = []
-    mark, language, lines = "", "", list[str]()
-    for line in text.split("\n"):
-        fence = _fence(line)
+    body = f"\n{text}"
+    mark, language, start = "", "", 0
+    for fence in _FENCES.finditer(body):
         if not mark:
-            if fence:
-                mark, language, lines = fence[1], fence[2].strip(), []
-        elif fence and fence[1].startswith(mark) and not fence[2].strip():
-            fences.append((language, "\n".join(lines)))
+            mark, language, start = fence[1], fence[2].strip(), fence.end() + 1
+        elif fence[1].startswith(mark) and not fence[2].strip():
+            fences.append((language, body[start : fence.start()]))
             mark = ""
-        else:
-            lines.append(line)
     if mark:
-        fences.append((language, "\n".join(lines)))
+        fences.append((language, body[start:]))
     return fences
 
 
