@@ -1,12 +1,13 @@
-"""Questions to past sessions: is the right session first, and does what is shown hold the answer?
+"""Measures searches in past sessions: is the right session first, and is the answer in its text?
 
     python benchmarks/sessions.py QUESTIONS FOLDER… [--multiply N] [--peer DEJA --peer-home DIR]
 
-QUESTIONS has one JSON object a line: `{"question", "session", "answer": [TEXT, …]}`. The session is
-the one that settled the question; any of the texts in the first answer shown counts as the answer.
-FOLDERs hold transcripts. Beside upwell run BM25 over whole sessions, a search for the words of the
-question (`grep`), and, with `--peer`, the program `deja` over the sessions in `DIR/.claude`, which
-has to be indexed before. `--multiply` adds N - 1 copies of every transcript from other years.
+QUESTIONS has one JSON object per line: `{"question", "session", "answer": [TEXT, …]}`. The session
+is the one that settled the question. The answer counts as found if the text shown for the first
+session contains any of the texts. The FOLDERs contain transcripts. upwell is compared with BM25
+over whole sessions, with a search for the words of the question (`grep`), and, with `--peer`, with
+the program `deja` over the sessions in `DIR/.claude`, which must be indexed beforehand.
+`--multiply` adds N - 1 copies of every transcript, dated in other years.
 """
 
 import argparse
@@ -38,12 +39,13 @@ from upwell.surface.render import preview
 
 SHOWN, FIRST = 5, 1
 SHOWN_CHARS = 940
-"""The baselines show as much of a session as upwell does: 240 characters and 700."""
+"""The baselines show as much of a session as upwell does: 240 characters plus 700."""
 K1, B = 1.2, 0.75
 _YEAR = re.compile(rb"\b(20[12]\d)(-[01]\d-[0-3]\d[T_ ])")
 
 Answer = tuple[str, Callable[[], str]]
-"""The name of a session, and the text that is shown of it, outside of the measured time."""
+"""The name of a session, and a function that returns the text shown for it, which runs outside the
+measured time."""
 Search = Callable[[str], Sequence[Answer]]
 
 
@@ -60,42 +62,42 @@ class Score:
     missed: list[str] = field(default_factory=list)
 
     def row(self, questions: int) -> str:
-        spent = sorted(self.seconds)
-        cpu = sorted(self.cpu_seconds)[len(spent) // 2]
-        middle, late = spent[len(spent) // 2], spent[int(len(spent) * 0.95)]
+        durations = sorted(self.seconds)
+        cpu = sorted(self.cpu_seconds)[len(durations) // 2]
+        median, p95 = durations[len(durations) // 2], durations[int(len(durations) * 0.95)]
         return (
             f"| {self.name} | {self.first} | {self.in_five} | {self.answered} | "
-            f"{middle * 1000:.0f} | {late * 1000:.0f} | {cpu * 1000:.0f} | of {questions}"
+            f"{median * 1000:.0f} | {p95 * 1000:.0f} | {cpu * 1000:.0f} | of {questions}"
         )
 
 
-def measured(name: str, search: Search, questions: Sequence[dict[str, Any]]) -> Score:
+def measure(name: str, search: Search, questions: Sequence[dict[str, Any]]) -> Score:
     """Ask one system all questions."""
     score = Score(name)
-    for asked in questions:
-        begun, cpu = time.perf_counter(), _cpu_seconds()
-        answers = search(asked["question"])
-        score.seconds.append(time.perf_counter() - begun)
+    for question in questions:
+        started_at, cpu = time.perf_counter(), _cpu_seconds()
+        answers = search(question["question"])
+        score.seconds.append(time.perf_counter() - started_at)
         score.cpu_seconds.append(_cpu_seconds() - cpu)
         names = [name for name, _ in answers]
-        right = asked["session"]
-        score.first += names[:FIRST] == [right]
-        score.in_five += right in names[:SHOWN]
-        if names[:FIRST] != [right]:
-            score.missed.append(asked["question"])
+        expected = question["session"]
+        score.first += names[:FIRST] == [expected]
+        score.in_five += expected in names[:SHOWN]
+        if names[:FIRST] != [expected]:
+            score.missed.append(question["question"])
         shown = answers[0][1]().lower() if answers else ""
-        score.answered += any(text.lower() in shown for text in asked["answer"])
+        score.answered += any(text.lower() in shown for text in question["answer"])
     return score
 
 
 def _cpu_seconds() -> float:
-    """The CPU time of this process and of the finished ones that it has started."""
+    """The CPU time of this process and of its finished children."""
     return sum(os.times()[:4])
 
 
-class Whole:
-    """BM25 over whole sessions, and the search for words: both read what users and agents wrote and
-    ran."""
+class Baselines:
+    """BM25 over whole sessions, and a search for words. Both read the users' and agents' texts, and
+    the commands."""
 
     def __init__(self, transcripts: Sequence[Transcript]) -> None:
         self._texts: dict[str, list[str]] = {}
@@ -125,10 +127,10 @@ class Whole:
         counts, score = self._counts[name], 0.0
         share = 1 - B + B * self._lengths[name] / self._mean
         for word in query_words(question):
-            if often := counts.get(word, 0):
+            if count := counts.get(word, 0):
                 holding = self._holding[word]
                 idf = math.log(1 + (len(self._counts) - holding + 0.5) / (holding + 0.5))
-                score += idf * often * (K1 + 1) / (often + K1 * share)
+                score += idf * count * (K1 + 1) / (count + K1 * share)
         return score
 
     def _best(self, scores: dict[str, float], question: str) -> list[Answer]:
@@ -140,22 +142,22 @@ class Whole:
 
 
 def peer(program: str, home: str) -> Search:
-    """`deja search`, each question in a process of its own; shown is the block of its text that
-    belongs to the first session."""
+    """`deja search`, with a process for each question. The text shown is the block of its output
+    that belongs to the first session."""
     environment = {**os.environ, "HOME": home}
 
     def search(question: str) -> list[Answer]:
         def run(*options: str) -> str:
             command = [program, "search", *options, "--limit", str(SHOWN), question]
-            done = subprocess.run(command, env=environment, capture_output=True, check=False)
-            return done.stdout.decode("utf-8", "replace")
+            result = subprocess.run(command, env=environment, capture_output=True, check=False)
+            return result.stdout.decode("utf-8", "replace")
 
         def first_block() -> str:
             blocks = re.split(r"^\[\w+\] ", run(), flags=re.MULTILINE)
             return blocks[1] if len(blocks) > 1 else ""
 
-        found = json.loads(run("--json") or "{}").get("hits", [])
-        return [(hit["session"]["id"], first_block) for hit in found]
+        hits = json.loads(run("--json") or "{}").get("hits", [])
+        return [(hit["session"]["id"], first_block) for hit in hits]
 
     return search
 
@@ -172,18 +174,18 @@ def upwell_of(past: PastSessions, loop: asyncio.AbstractEventLoop) -> Search:
 
 
 def index_only(past: PastSessions, loop: asyncio.AbstractEventLoop) -> Search:
-    """The search without reading the turns that it found."""
+    """A search that does not read the transcripts of the matching turns."""
 
     def search(question: str) -> list[Answer]:
-        found = loop.run_until_complete(past._index.search(question, Scope(), SHOWN))
-        return [(each.session.name, partial(str, each.turn.conclusion)) for each in found]
+        matches = loop.run_until_complete(past._index.search(question, Scope(), SHOWN))
+        return [(match.session.name, partial(str, match.turn.conclusion)) for match in matches]
 
     return search
 
 
 def multiplied(folders: Sequence[Path], times: int, scratch: Path) -> list[Path]:
     """The folders and copies of their transcripts, with all dates some years earlier."""
-    made = list(folders)
+    all_folders = list(folders)
     for number in range(1, times):
         target = scratch / f"copy{number}"
         for transcript in transcripts_at(folders):
@@ -192,8 +194,8 @@ def multiplied(folders: Sequence[Path], times: int, scratch: Path) -> list[Path]
             path.parent.mkdir(parents=True, exist_ok=True)
             content = transcript.path.read_bytes()
             path.write_bytes(_earlier(content, number))
-        made.append(target)
-    return made
+        all_folders.append(target)
+    return all_folders
 
 
 def _earlier(content: bytes, years: int) -> bytes:
@@ -224,11 +226,11 @@ def main() -> None:
     parser.add_argument("--peer")
     parser.add_argument("--peer-home")
     parser.add_argument("--missed", action="store_true", help="print upwell's missed questions")
-    given = parser.parse_args()
-    questions = [json.loads(line) for line in given.questions.read_text().splitlines()]
+    options = parser.parse_args()
+    questions = [json.loads(line) for line in options.questions.read_text().splitlines()]
     scratch = Path(tempfile.mkdtemp(prefix="sessions-"))
     try:
-        _compare(given, questions, scratch)
+        _compare(options, questions, scratch)
     finally:
         shutil.rmtree(scratch)
 
@@ -237,42 +239,42 @@ def _past(home: Home, transcripts: Sequence[Transcript]) -> PastSessions:
     return PastSessions(home, dict(os.environ), None, transcripts=lambda: transcripts)
 
 
-def _compare(given: argparse.Namespace, questions: list[dict[str, Any]], scratch: Path) -> None:
-    transcripts = transcripts_at(multiplied(given.folders, given.multiply, scratch))
+def _compare(options: argparse.Namespace, questions: list[dict[str, Any]], scratch: Path) -> None:
+    transcripts = transcripts_at(multiplied(options.folders, options.multiply, scratch))
     size = sum(transcript.path.stat().st_size for transcript in transcripts)
     loop, home = asyncio.new_event_loop(), Home(scratch / "home").prepare()
     past = _past(home, transcripts)
-    begun, cpu = time.perf_counter(), time.process_time()
+    started_at, cpu = time.perf_counter(), time.process_time()
     loop.run_until_complete(past.refresh())
-    seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    seconds, cpu = time.perf_counter() - started_at, time.process_time() - cpu
     sessions, turns = loop.run_until_complete(past.counts())
     loop.run_until_complete(past.aclose())
     past = _past(home, transcripts)
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     loop.run_until_complete(past.refresh())
     print(
         f"{len(transcripts)} transcripts, {size / 1e6:.0f} MB: {sessions} sessions, {turns} turns; "
         f"indexed in {seconds:.1f} s, {size / 1e6 / seconds:.0f} MB/s "
         f"({size / 1e6 / cpu:.0f} MB/s of CPU); "
-        f"again {(time.perf_counter() - begun) * 1000:.0f} ms; "
+        f"again {(time.perf_counter() - started_at) * 1000:.0f} ms; "
         f"index {_sizes(home.sessions_db) / 1e6:.1f} MB, "
         f"{_sizes(home.sessions_db) / size:.1%} of the transcripts"
     )
     print("| system | right first | in five | answer in the first | ms p50 | ms p95 | CPU ms p50 |")
     own = upwell_of(past, loop)
     scores = [
-        measured("upwell, index only", index_only(past, loop), questions),
-        measured("upwell", own, questions),
+        measure("upwell, index only", index_only(past, loop), questions),
+        measure("upwell", own, questions),
     ]
-    if given.multiply == 1:
-        whole = Whole(transcripts)
-        scores.append(measured("BM25, whole sessions", whole.bm25, questions))
-        scores.append(measured("grep", whole.grep, questions))
-    if given.peer:
-        scores.append(measured("deja", peer(given.peer, given.peer_home), questions))
+    if options.multiply == 1:
+        baselines = Baselines(transcripts)
+        scores.append(measure("BM25, whole sessions", baselines.bm25, questions))
+        scores.append(measure("grep", baselines.grep, questions))
+    if options.peer:
+        scores.append(measure("deja", peer(options.peer, options.peer_home), questions))
     for score in scores:
         print(score.row(len(questions)))
-    if given.missed:
+    if options.missed:
         print("missed:", *scores[1].missed, sep="\n  ")
     loop.run_until_complete(past.aclose())
 

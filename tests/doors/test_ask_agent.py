@@ -142,7 +142,7 @@ def stop(house: House, host: str, **changed: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("host", AGENTS)
-def test_the_agent_is_asked_once_what_it_learned(house: House, host: str) -> None:
+def test_the_agent_is_asked_once_about_its_lesson(house: House, host: str) -> None:
     turn(house, host)
     question = AGENTS[host].question(stop(house, host))
     assert "`npm test` failed and then worked" in question
@@ -182,7 +182,7 @@ def test_an_agent_that_has_stored_something_in_the_turn_is_not_asked(house: Hous
     assert stop(house, "claude") == {}
 
 
-def test_the_question_is_no_prompt_of_the_user(house: House) -> None:
+def test_the_question_is_not_a_prompt_of_the_user(house: House) -> None:
     turn(house, "cursor")
     question = stop(house, "cursor")["followup_message"]
     house.upwell("remember", "--pin", "Use pnpm here.")

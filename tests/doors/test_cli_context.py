@@ -92,3 +92,10 @@ def test_a_session_begins_with_the_rules_and_notes_of_its_project(
 
 def test_context_needs_a_message(upwell: Upwell) -> None:
     assert upwell("context").code == 2
+
+
+def test_a_memory_is_read_by_the_address_in_its_citation(upwell: Upwell) -> None:
+    id = upwell("remember", "The tide service listens on port 7431").line
+    for citation in (f"upwell://memory/{id}", f"[upwell://memory/{id}]"):
+        assert upwell("read", citation).line == "The tide service listens on port 7431"
+    assert upwell("read", "upwell://memory/unknown").code == 2

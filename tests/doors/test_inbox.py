@@ -144,7 +144,7 @@ def test_without_a_terminal_every_project_is_listed(house: House, box: Inbox) ->
     assert house.upwell("inbox", "--project", ".").count("\n") == 1
 
 
-def test_the_count_of_proposals_that_made_room_is_told(house: House, box: Inbox) -> None:
+def test_the_number_of_displaced_proposals_is_reported(house: House, box: Inbox) -> None:
     box.propose([rule(house, f"Rule {number}.") for number in range(1_003)])
     listed = subprocess.run(
         INBOX, env=house.environment, cwd=house.project, capture_output=True, check=True

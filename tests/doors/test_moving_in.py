@@ -55,7 +55,7 @@ def test_a_dry_run_and_a_run_have_the_same_counts(upwell: Upwell, user: Path, sh
     assert (last["total"], last["left_out"][0]["why"]) == (0, "already here")
 
 
-def test_the_context_and_the_search_tool_find_what_moved_in(
+def test_the_context_and_the_search_tool_find_imported_memories(
     upwell: Upwell, user: Path, shop: Path
 ) -> None:
     store(user, ("observations", DECISION))
@@ -166,7 +166,7 @@ def test_a_program_that_is_not_there(upwell: Upwell, program: str) -> None:
         (("--from", "mem0", "--project", "shop"), "does not name a folder"),
     ],
 )
-def test_a_wrong_use_is_told_in_one_line(
+def test_wrong_usage_is_reported_in_one_line(
     upwell: Upwell, args: tuple[str, ...], message: str
 ) -> None:
     done = upwell("import", *args)

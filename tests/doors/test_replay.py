@@ -114,6 +114,9 @@ def test_decisions_have_the_documented_shape(
     for memory in said(decisions):
         assert set(memory) == {"id", "kind", "source", "score", "text", "trigger", "created_at"}
         assert 0 < memory["score"] <= 1
+    shortening = last["summary"].pop("shortening")
+    assert shortening["results"] > 0
+    assert shortening["saved"] == shortening["shortened"] == 0
     assert last == {
         "summary": {
             "sessions": 2,

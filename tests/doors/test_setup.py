@@ -241,6 +241,17 @@ def test_undo_restores_every_byte_and_keeps_what_was_learned(user: User) -> None
     assert RULE in proposals(user), "what was forgotten can be learned again"
 
 
+def test_shortening_is_set_up_only_when_asked_for(user: User) -> None:
+    before = user.state()
+    assert "--shorten does" in user.run("setup", "--dry-run")[0]
+    shown, _ = user.run("setup", "--shorten", "--yes")
+    assert "--shorten does" not in shown
+    config = tomllib.loads((user.home / "config.toml").read_text())
+    assert config["hook"]["compress"] == ["claude", "codex"]
+    user.run("setup", "--undo", "--forget", "--yes")
+    assert user.state() == before
+
+
 def test_undo_leaves_what_others_did_before_and_since(user: User) -> None:
     user.run("hook", "install", "codex", "--apply")
     user.run("remember", "The till closes at six")

@@ -223,6 +223,7 @@ def test_the_reported_line_belongs_to_the_key_and_not_to_its_namesake(home):
 def test_a_key_that_cannot_differ_by_tool_is_refused_with_its_place(home, key):
     values = {
         "exclude_tools": "[]",
+        "write_tools": "[]",
         "templates": "{ a = 'b' }",
         "moments": "'all'",
         "judge": "true",

@@ -8,23 +8,27 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from upwell.app.sessions import Holdings
 from upwell.ground.errors import UpwellError
 from upwell.ground.files import exclusively, write_atomically, writing
 from upwell.ground.home import Home
 from upwell.hook.control import daemon_at, end
+from upwell.hook.options import Replacing
 from upwell.hosts import HOSTS
 from upwell.hosts.install import Installer, Plan, digest
 from upwell.setup.proof import Proof, prove
 from upwell.setup.record import (
+    CAPTURE,
+    SHORTEN,
     ConfigChange,
     SetupRecord,
     add_to_record,
     config_plan,
     read_record,
     reduce_record,
-    switches_capture_on,
+    switches_on,
 )
 from upwell.setup.takeover import Clients, Takeover
 
@@ -76,15 +80,18 @@ class SettingUp:
         """The index of past sessions."""
         return self._home.sessions_db
 
-    def plan(self) -> SetupPlan:
-        """The changes that are still to be made.
+    def plan(self, *, shorten: bool = False) -> SetupPlan:
+        """The changes that are still to be made. With `shorten`, the results of the agents' own
+        tools will be shortened where an agent allows that.
 
         Raises:
             ConfigError: `config.toml` cannot be read.
         """
         takeover = self._clients.taking_over()
         config = takeover.config
-        takeover.config = config_plan(config.path, config.after, config.before)
+        takeover.config = config_plan(
+            config.path, config.after, config.before, self._shortening() if shorten else ()
+        )
         plan = SetupPlan(takeover, refused=dict(takeover.refused))
         for agent in self._installer.present():
             try:
@@ -214,13 +221,18 @@ class SettingUp:
                 before=config.before,
                 written=digest(config.after or ""),
                 servers=tuple(server.name for server in plan.takeover.taken),
-                capture=switches_capture_on(config),
+                capture=switches_on(config, CAPTURE),
+                shorten=switches_on(config, SHORTEN),
             )
         return SetupRecord(
             hooks=tuple(item.agent for item in plan.hooks if item.changes),
             clients=tuple(item.agent for item in plan.takeover.files if item.changes),
             config=change,
         )
+
+    def _shortening(self) -> list[str]:
+        """The agents on this machine that let a hook replace tool results."""
+        return [agent for agent in self._installer.present() if agent in get_args(Replacing)]
 
     def _install(self, agent: str) -> None:
         # Planned again, because some agents have servers and hooks in one file.

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from upwell.app.asking import has_noted, tool_name
 from upwell.app.carried_commands import commands_in
 from upwell.app.files import (
     Chore,
@@ -220,12 +219,17 @@ class App:
         return await self.fitter.compress(text, budget, options, query=query, name=name)
 
     async def original(self, key: str, lines: str = "") -> str:
-        """The original with this key, or some lines of it, such as `120-180`.
+        """The original with this key, or some lines of it, such as `120-180`; or the memory or
+        the lines that a citation names, such as `upwell://memory/ID`.
 
         Raises:
             KeyUnknown: it expired, was evicted, or never existed.
-            UsageError: `lines` is not a range.
+            UsageError: `lines` is not a range, or there is no such memory.
         """
+        if "://" in key or key.startswith("["):
+            cited = get_tool(self.memory, self.documents.lines, project_of(self._cwd))
+            result = await cited.run({"path": key}, "")
+            return f"{result['content'][0]['text']}\n"
         from upwell.compress.normalise.numbered import line_range, lines_of
 
         text = await self._originals.get(key)
@@ -343,10 +347,14 @@ class App:
         """Asks the agent to keep the findings of a turn, if the user wants that."""
         if not self.config.capture.ask_agent:
             return None
+        # The readers of transcripts take a while to load.
+        from upwell.app.asking import commands_in, has_noted, tool_name
+
         return AgentAsking(
             partial(tool_name, self.config),
             partial(has_noted, self.memory, self.notes),
             self.pause.holds,
+            commands_in,
         )
 
     def session_learning(self, accepts: "Accepts | None" = None) -> "SessionLearning":

@@ -131,8 +131,9 @@ async def learned_from(
 def capture(state: Annotated[str, typer.Argument(metavar="on|off")]) -> None:
     """Learn from each turn when it ends. Off by default.
 
-    upwell then notes where files and names of the code are, and proposes commands that worked and
-    your standing rules."""
+    upwell then records the places of files and of names in the code, and proposes commands that
+    worked and your standing rules.
+    """
     from upwell.setup.config_file import set_setting
 
     if state not in ("on", "off"):

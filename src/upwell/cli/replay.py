@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -165,17 +165,19 @@ async def _run(
     as_json: bool,
 ) -> None:
     from upwell.app.replaying import replaying
+    from upwell.app.savings import Savings
+    from upwell.config import load
     from upwell.replay.report import Report
     from upwell.replay.run import described
 
     total = timeline.events
     async with replaying(timeline, kinds, repo, judged=judged) as (simulation, projects, verdicts):
-        report = Report(projects)
+        report, savings = Report(projects), Savings(load())
         reports.append(report)
-        async for decision in simulation.decisions(timeline):
+        async for decision in simulation.decisions(savings.watch(timeline)):
             report.add(decision)
             sampled.offer(decision)
-            report.verdicts = dict(verdicts())
+            report.verdicts, report.shortening = dict(verdicts()), savings.described()
             show(timeline.done, total)
             if as_json:
                 say(json.dumps(described(decision, projects)))
@@ -188,7 +190,7 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
 
     judge = judge_totals(report.verdicts) if report.verdicts else None
     if as_json:
-        summary = report.summary.described()
+        summary = {**report.summary.described(), "shortening": dict(report.shortening)}
         say(json.dumps({"summary": summary | ({"judge": judge} if judge else {})}))
         return
     if not brief:
@@ -199,8 +201,19 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
     if silent := report.silences():
         say()
         say(f"Silent: {silent}")
+    if report.shortening:
+        say(_savings(report.shortening))
     if judge:
         say(f"Judge: {judge_line(judge)}")
+
+
+def _savings(counts: Mapping[str, int]) -> str:
+    share = f" ({counts['saved'] / counts['tokens']:.0%})" if counts["tokens"] else ""
+    return (
+        f"Shortening: hook.compress would have saved at least {counts['saved']:,} of "
+        f"{counts['tokens']:,} tokens of tools' results{share}, by shortening "
+        f"{counts['shortened']:,} of {counts['results']:,}; `upwell setup --shorten` turns it on"
+    )
 
 
 def _label(sampled: "Sample", report: "Report", *, fit: bool) -> None:

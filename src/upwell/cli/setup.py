@@ -43,6 +43,9 @@ def setup(
     yes: Yes = False,
     dry_run: DryRun = False,
     undo: Annotated[bool, typer.Option("--undo", help="Undo everything that setup did.")] = False,
+    shorten: Annotated[
+        bool, typer.Option("--shorten", help="Also shorten long results of the agents' own tools.")
+    ] = False,
     forget: Annotated[
         bool, typer.Option("--forget", help="With --undo: also drop what it learned.")
     ] = False,
@@ -63,11 +66,13 @@ def setup(
     if undo:
         _undo(setting_up, clients, dry_run=dry_run, yes=yes, forget=forget)
     else:
-        _set_up(setting_up, clients, dry_run=dry_run, yes=yes)
+        _set_up(setting_up, clients, dry_run=dry_run, yes=yes, shorten=shorten)
 
 
-def _set_up(setting_up: "SettingUp", clients: "Clients", *, dry_run: bool, yes: bool) -> None:
-    plan, transcripts = setting_up.plan(), _transcripts()
+def _set_up(
+    setting_up: "SettingUp", clients: "Clients", *, dry_run: bool, yes: bool, shorten: bool
+) -> None:
+    plan, transcripts = setting_up.plan(shorten=shorten), _transcripts()
     if not plan.hooks and not plan.takeover.files and not plan.refused:
         say(NO_AGENT)
         return
@@ -153,11 +158,25 @@ def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
     counts = ", ".join(f"{count} of {name}" for name, count in sorted(hosts.items()))
     read = f"{counts} ({megabytes:,.1f} MB, read once, not copied)" if counts else "none found"
     say(f"  learn    from past sessions: {read}")
+    if not _shortens(config):
+        say(
+            "  shorten  no results of the agents' own tools; --shorten does, and `upwell replay` "
+            "shows what that saves"
+        )
     say("  index    the same sessions, for `upwell recall --sessions`")
     say("  prove    run each agent's hook once, as the agent does")
     say("`upwell setup --undo` reverts all of it.")
     say_stores()
     _refuse(plan.refused)
+
+
+def _shortens(config: "Plan") -> bool:
+    """True if results of the agents' own tools will be shortened after this change to the
+    configuration.
+    """
+    from upwell.setup.record import SHORTEN, switch_of
+
+    return bool(switch_of(config.after, SHORTEN))
 
 
 def _state(plan: "Plan") -> str:

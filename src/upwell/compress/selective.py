@@ -2,11 +2,12 @@
 
 The table is JSON. On a small budget the previews shrink and then disappear; up to 200 entries are
 listed even over budget, since a section that is not listed could not be fetched. Beyond 200,
-sections are grouped. The key of a group opens another table, so that every section can be reached.
+sections are grouped, in as few groups as the budget asks for. The key of a group opens another
+table, so that every section can be reached.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -120,6 +121,8 @@ def _unique(sections: list[Section]) -> list[Section]:
 
 MAX_ENTRIES = 200
 _PREVIEWS = (80, 40, 20, 0)
+_FEWER = (150, 120, 100, 80, 60, 45, 30, 20, 12, 6)
+"""Numbers of groups, for a budget that does not hold the table of `MAX_ENTRIES` groups."""
 _GROUP = "…"
 """Separates the numbers of the first and last section in a group's key."""
 
@@ -142,14 +145,12 @@ def table(
     With a query the entries are ordered by relevance.
     """
     sections = sections_of(passage)[first:last]
-    entries = _grouped(sections, first) if len(sections) > MAX_ENTRIES else sections
-    order = _ranked(passage, entries)
     kind = detect(passage.text, passage.name) if passage.kind == Kind.TEXT else passage.kind
     shape = "json" if kind.startswith(("json", "openapi")) else (
         "markdown" if kind in ("markdown", "api_docs") else "text"
     )  # fmt: skip
     text = ""
-    for preview in _PREVIEWS:
+    for order, preview in _layouts(passage, sections, first):
         text = json.dumps(
             {
                 "type": "toc",
@@ -198,9 +199,21 @@ def _end_within(text: str, offset: int, remaining: RemainingBudget) -> int:
     return min(len(text), offset + 1)
 
 
-def _grouped(sections: list[Section], first: int) -> list[Section]:
-    """Group the sections into at most `MAX_ENTRIES` entries."""
-    width = -(-len(sections) // MAX_ENTRIES)
+def _layouts(
+    passage: Passage, sections: list[Section], first: int
+) -> Iterator[tuple[list[Section], int]]:
+    """Yield the entries of a table and the size of their previews, the fullest table first."""
+    is_long = len(sections) > MAX_ENTRIES
+    entries = _grouped(sections, first, MAX_ENTRIES) if is_long else sections
+    order = _ranked(passage, entries)
+    yield from ((order, preview) for preview in _PREVIEWS)
+    for most in _FEWER if is_long else ():
+        yield _ranked(passage, _grouped(sections, first, most)), 0
+
+
+def _grouped(sections: list[Section], first: int, most: int) -> list[Section]:
+    """Group the sections into at most `most` entries."""
+    width = -(-len(sections) // most)
     groups = []
     for offset in range(0, len(sections), width):
         members = sections[offset : offset + width]

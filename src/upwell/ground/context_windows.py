@@ -7,7 +7,7 @@ prefix applies. Unknown models get the default size.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-SMALL_WINDOW = 32_000
+SMALL_WINDOW = 32_768
 LARGE_WINDOW = 200_000
 RESULT_TOKENS = {"small": 1500, "default": 4000, "large": 8000}
 """The tokens of a response for windows up to 32 K, up to 200 K, and above (seed 000)."""

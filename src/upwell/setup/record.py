@@ -2,7 +2,7 @@
 else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -15,17 +15,19 @@ from upwell.hosts.install import Plan, digest
 from upwell.setup.config_file import read_document
 
 CAPTURE = ("hook", "capture")
+SHORTEN = ("hook", "compress")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
     """A change to `config.toml`: its content `before` (None for no file), the digest of the content
-    `written`, the servers that were added, and whether capture was switched on."""
+    `written`, the servers that were added, and whether capture and shortening were switched on."""
 
     before: str | None = None
     written: str = ""
     servers: tuple[str, ...] = ()
     capture: bool = False
+    shorten: bool = False
 
     def after(self, path: Path) -> str | None:
         """The content of the file without this change: the earlier bytes or, if the file was edited
@@ -43,11 +45,11 @@ class ConfigChange:
             servers.pop(name, None)
         if not servers:
             document.pop("server", None)
-        section, key = CAPTURE
-        if self.capture:
-            document.get(section, {}).pop(key, None)
-        if not document.get(section, True):
-            document.pop(section)
+        for switched, (section, key) in ((self.capture, CAPTURE), (self.shorten, SHORTEN)):
+            if switched:
+                document.get(section, {}).pop(key, None)
+            if not document.get(section, True):
+                document.pop(section)
         return tomlkit.dumps(document)
 
 
@@ -127,22 +129,33 @@ def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) 
             path.unlink(missing_ok=True)
 
 
-def config_plan(path: Path, text: str | None, before: str | None) -> Plan:
-    """The change to `config.toml` that also switches capture on, unless the user has already set
-    that key. `text` is the planned content without it.
+def config_plan(
+    path: Path, text: str | None, before: str | None, shorten: Sequence[str] = ()
+) -> Plan:
+    """The change to `config.toml`. It also switches on capture, and shortening for the agents in
+    `shorten`, unless the user has already set these keys. `text` is the planned content without
+    them.
     """
     document = tomlkit.parse(text or "")
-    section, key = CAPTURE
-    if key not in document.get(section, {}):
-        document.setdefault(section, tomlkit.table())[key] = True
-        text = tomlkit.dumps(document)
+    values = [(CAPTURE, True), *([(SHORTEN, list(shorten))] if shorten else [])]
+    for (section, key), value in values:
+        if key not in document.get(section, {}):
+            document.setdefault(section, tomlkit.table())[key] = value
+            text = tomlkit.dumps(document)
     return Plan("config", path, before, text)
 
 
-def switches_capture_on(plan: Plan) -> bool:
-    """True if this change to `config.toml` switches capture on."""
-    section, key = CAPTURE
-    return key not in tomlkit.parse(plan.before or "").get(section, {})
+def switch_of(text: str | None, switch: tuple[str, str]) -> object:
+    """The value of a switch, such as `CAPTURE`, in the content of `config.toml`; None if it is not
+    set.
+    """
+    section, key = switch
+    return tomlkit.parse(text or "").get(section, {}).get(key)
+
+
+def switches_on(plan: Plan, switch: tuple[str, str]) -> bool:
+    """True if this change to `config.toml` sets the switch for the first time."""
+    return switch_of(plan.before, switch) is None and switch_of(plan.after, switch) is not None
 
 
 def _write(path: Path, record: SetupRecord) -> None:
@@ -166,4 +179,5 @@ def _joined_change(earlier: ConfigChange | None, later: ConfigChange | None) -> 
         written=later.written if is_unedited else "",
         servers=_joined(earlier.servers, later.servers),
         capture=earlier.capture or later.capture,
+        shorten=earlier.shorten or later.shorten,
     )

@@ -101,6 +101,9 @@ class Gate:
             return None
         if first_match(cue.tool, self._options.surface.exclude_tools):
             return Skip(reason=SkipReason.EXCLUDED_TOOL, detail=cue.tool)
+        if pattern := first_match(cue.tool, self._options.surface.write_tools):
+            detail = f"surface.write_tools has {pattern}"
+            return Skip(reason=SkipReason.WRITE_TOOL, detail=detail)
         if why := writes(cue):
             return Skip(reason=SkipReason.WRITE_TOOL, detail=why)
         return None

@@ -66,6 +66,7 @@ class SurfaceOptions:
     min_score: float = 0.5
     min_response_chars: int = 0
     exclude_tools: tuple[str, ...] = ()
+    write_tools: tuple[str, ...] = ()
     templates: Mapping[str, str] = field(default_factory=dict)
     namespace_weights: Weights = field(default_factory=dict)
     multi_match_boost: float = 1.15
@@ -89,6 +90,7 @@ NOT_PER_TOOL = frozenset(
         "circuit_max_failures",
         "circuit_reset_seconds",
         "exclude_tools",
+        "write_tools",
         "templates",
         "feedback_demotion_negative_threshold",
         "judge",

@@ -27,7 +27,10 @@ PASSAGE_CHARS = 700
 TAG = "upwell-memories"
 ENTRY_MARK = "- ["
 """The beginning of the line of a memory."""
-REMINDER = "Notes from earlier work, for reference; upwell__memory_get gives the full text of one."
+REMINDER = (
+    "Notes from earlier work, for reference; "
+    "upwell__memory_get or `upwell read` gives the full text of one."
+)
 _OWN_TAG = re.compile(
     r"<(?=\s{0,20}/?\s{0,20}(?:[a-z]{1,40}[-_][a-z]|upwell\s|\||"
     r"(?:system|user|assistant|human|instructions?|important|invoke|parameter|result|fnr)\b))",

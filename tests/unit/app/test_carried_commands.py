@@ -25,7 +25,7 @@ def test_commands_that_worked_are_read_from_the_transcript(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["", "relative.jsonl", "/nowhere/x.jsonl", "/etc/hosts"])
-def test_a_file_that_is_no_transcript_has_none(name: str) -> None:
+def test_a_file_that_is_not_a_transcript_has_no_commands(name: str) -> None:
     assert list(commands_in(name)) == []
 
 

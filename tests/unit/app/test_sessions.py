@@ -86,7 +86,7 @@ async def test_of_a_long_turn_the_end_is_read(app: App, project: Path, tmp_path:
     assert gain.proposed == 1
 
 
-async def test_files_that_are_no_transcript_of_the_users_give_nothing(
+async def test_files_that_are_not_the_users_transcripts_give_nothing(
     app: App, project: Path, tmp_path: Path
 ) -> None:
     real, link = tmp_path / "s.jsonl", tmp_path / "link.jsonl"
@@ -127,7 +127,7 @@ async def test_a_transcript_that_is_read_again_counts_nothing_twice(
     assert memory.occurrences == 1
 
 
-async def test_what_is_found_again_counts_and_is_not_added(
+async def test_an_episode_found_again_is_counted_and_not_added(
     app: App, project: Path, tmp_path: Path
 ) -> None:
     learning = app.session_learning(accepts=every_proposal)
@@ -155,7 +155,7 @@ async def test_a_refused_episode_stays_out(app: App, project: Path, tmp_path: Pa
     assert await app.memory.list() == []
 
 
-async def test_the_next_session_hears_what_this_one_found_out(
+async def test_the_next_session_receives_what_this_one_learned(
     tmp_path: Path, project: Path
 ) -> None:
     flags = {"capture.accept": "episodes", "hook.capture": True}

@@ -134,7 +134,7 @@ def test_no_message_can_imitate_another_commit(tmp_path: Path) -> None:
     assert proposals.paths == ("a.py",)
 
 
-def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
+def test_unread_commits_are_counted(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     for number in range(5):
         commit(tmp_path, f"Locks are taken in order {number}, otherwise jobs wait", "a.py")
@@ -144,7 +144,7 @@ def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
     assert proposals_from(tmp_path, None, os.environ, since=4e9).read == 0
 
 
-def test_progress_is_told_while_commits_are_read(
+def test_progress_is_shown_while_commits_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upwell.capture.git.SHOWN_EVERY", 2)

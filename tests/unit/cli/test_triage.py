@@ -66,7 +66,7 @@ def test_an_answer_is_passed_on_with_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, EOFError])
-def test_an_interruption_keeps_what_was_answered(stop: type[BaseException]) -> None:
+def test_an_interruption_keeps_earlier_answers(stop: type[BaseException]) -> None:
     pressed = iter("k")
 
     def key() -> str:

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from upwell.compress.base import RemainingBudget
 from upwell.compress.compressor import Compressor
 from upwell.compress.selective import MAX_ENTRIES, select, table
@@ -75,3 +77,17 @@ def test_the_strategy_needs_a_key() -> None:
     result = Compressor().compress(passage(DOC), Budget(max_chars=400), "selective")
     assert result.strategy == "selective"
     assert json.loads(result.text)["entries"]
+
+
+@pytest.mark.parametrize("chars", [1_500, 3_000, 6_000])
+def test_the_table_of_a_long_array_is_paged_within_its_budget(chars: int) -> None:
+    records = [{"id": number, "body": "lorem ipsum " * 9} for number in range(300)]
+    passage = Passage(text=json.dumps(records), kind=Kind.JSON_ARRAY, key="k")
+    toc = table(passage, RemainingBudget(chars=chars))
+    assert chars / 2 < len(toc) <= chars
+    keys = [entry["key"] for entry in json.loads(toc)["entries"]]
+    reached = []
+    for key in keys:
+        inner = json.loads(select(passage, [key], RemainingBudget()).text)
+        reached += [entry["key"] for entry in inner["entries"]]
+    assert reached == [f"[{number}]" for number in range(300)]

@@ -92,7 +92,7 @@ def test_a_rule_about_the_work_is_a_whole_sentence(sentence: str, rule: str) -> 
         "we just added a function and said never use join in the code",
     ],
 )
-def test_orders_of_one_task_and_of_the_product_are_no_rules(sentence: str) -> None:
+def test_orders_for_one_task_and_product_requirements_are_not_rules(sentence: str) -> None:
     assert list(rules_in(sentence)) == []
 
 

@@ -54,7 +54,7 @@ def test_a_long_answer_without_a_flag_is_output() -> None:
     assert failure_of(shell("kiln a", out, failed=True)) is not None
 
 
-def test_reading_a_file_about_errors_is_no_failure() -> None:
+def test_reading_a_file_about_errors_is_not_a_failure() -> None:
     assert failure_of(shell("cat notes.md", "unknown option --x")) is None
 
 

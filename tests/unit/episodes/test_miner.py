@@ -97,7 +97,7 @@ def test_an_accident_of_the_folder_gives_no_episode() -> None:
     assert len(learned(calls[0], calls[2])) == 1
 
 
-def test_a_command_long_after_the_failure_is_no_remedy() -> None:
+def test_a_command_long_after_the_failure_is_not_a_remedy() -> None:
     between = [("ls", "a", False)] * 5
     assert learned(("kiln pr", NO_PATH, True), *between, ("kiln pr --path .", "ok", False)) == []
 

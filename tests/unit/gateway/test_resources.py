@@ -5,7 +5,7 @@ from tests.unit.gateway.offered import Server
 
 from upwell.gateway.clients import NOBODY
 from upwell.gateway.eras import Introduction
-from upwell.gateway.routing.resources import UpstreamResources
+from upwell.gateway.routing.resources import UpstreamResources, is_own
 from upwell.gateway.routing.tools import front_name
 from upwell.wire.rawjson import RawObject, dumps, loads
 
@@ -62,3 +62,9 @@ async def test_a_server_without_prefix_owns_no_names_of_others():
     assert (await upstream_resources.prompt("team__plan", NOBODY))[0] is team
     assert await upstream_resources.prompt("loud__team__plan", NOBODY) is None
     assert await upstream_resources.prompt("nothing", NOBODY) is None
+
+
+@pytest.mark.parametrize("uri", ["upwell://topics", "UPWELL://topics", "upwell:/x", " Upwell:x"])
+def test_no_server_has_an_address_of_ours(uri):
+    assert is_own(uri)
+    assert not is_own(f"file:///{uri}")

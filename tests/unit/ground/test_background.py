@@ -7,7 +7,7 @@ import pytest
 from upwell.ground.background import BackgroundTasks
 
 
-async def test_closing_cancels_what_runs_and_waits_for_its_end() -> None:
+async def test_closing_cancels_running_work_and_waits_for_its_end() -> None:
     tasks, ended = BackgroundTasks("owner"), []
 
     async def work() -> None:

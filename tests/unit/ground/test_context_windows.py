@@ -23,8 +23,9 @@ def test_context_windows_by_model_name(model, window):
     ("options", "size"),
     [
         (AgentOptions(), "default"),
-        (AgentOptions(context_window=32_000), "small"),
-        (AgentOptions(context_window=32_001), "default"),
+        (AgentOptions(context_window=32_768), "small"),
+        (AgentOptions(context_window=32_769), "default"),
+        (AgentOptions(model="mixtral-8x7b-instruct"), "small"),
         (AgentOptions(context_window=200_000), "default"),
         (AgentOptions(context_window=200_001), "large"),
         (AgentOptions(context_window=8_000, model="claude-sonnet-5"), "small"),
@@ -35,7 +36,7 @@ def test_sizes(options, size):
     assert size_of(window_in(options)) == size
 
 
-def test_the_window_scales_what_the_user_did_not_set(tmp_path):
+def test_the_window_scales_settings_that_the_user_did_not_set(tmp_path):
     small = load(tmp_path, {"agent.context_window": 16_000}, {})
     assert small.result_tokens() == 1500
     assert small.surfacing().surface.max_injection_chars == 1500

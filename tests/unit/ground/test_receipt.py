@@ -3,7 +3,7 @@
 from upwell.ground.receipt import Receipt, settled
 
 
-def test_everybody_who_asked_is_told_once() -> None:
+def test_every_subscriber_is_notified_once() -> None:
     receipt, told = Receipt(), list[bool]()
     assert not receipt.is_awaited
     receipt.when_settled(told.append)
@@ -14,7 +14,7 @@ def test_everybody_who_asked_is_told_once() -> None:
     assert told == [False, False]
 
 
-def test_whoever_asks_later_is_told_at_once() -> None:
+def test_later_subscribers_are_notified_at_once() -> None:
     told = list[bool]()
     settled().when_settled(told.append)
     assert told == [True]

@@ -142,7 +142,7 @@ async def test_an_answer_that_does_not_arrive_was_not_given(arrives: bool) -> No
     await surfacer.aclose()
 
 
-async def test_what_is_on_its_way_is_not_given_to_a_parallel_event() -> None:
+async def test_a_memory_on_its_way_is_not_given_to_a_parallel_event() -> None:
     door, _ = door_over(FakeRecall(hits(SAID)))
     receipt = Receipt()
     await door.answer("claude", "", prompt(), receipt=receipt)

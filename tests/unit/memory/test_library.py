@@ -105,7 +105,7 @@ async def test_secrets_are_masked_before_anything_is_stored(
         assert TOKEN.lower().encode() not in file.read_bytes()
 
 
-async def test_a_line_of_a_private_key_is_no_name_of_the_code(library: Library) -> None:
+async def test_a_line_of_a_private_key_is_not_indexed_as_a_name(library: Library) -> None:
     line, edge = "MIIEowIBAAKCAQEA0Zq7", f"RSA {'PRIVATE'} KEY-----"
     text = f"load_key reads\n-----BEGIN {edge}\n{line}\n-----END {edge}"
     (added,) = await library.add_many([{"text": text}])

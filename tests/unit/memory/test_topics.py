@@ -81,7 +81,7 @@ async def test_every_write_is_followed(library: Library, topics: Topics) -> None
     assert await topics.about("land") == ["a"]
 
 
-async def test_what_another_connection_writes_is_followed(
+async def test_writes_of_another_connection_are_noticed(
     library: Library, topics: Topics, tmp_path: Path
 ) -> None:
     await library.add({"id": "a", "text": "one", "tags": ["sea"]})

@@ -148,5 +148,5 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
         items_of("mem0", path)
 
 
-def test_a_member_that_is_no_object_stays_out(tmp_path: Path) -> None:
+def test_an_entry_that_is_not_an_object_is_left_out(tmp_path: Path) -> None:
     assert left_out_of("mem0", export(tmp_path, [3, RESULT])) == ["unreadable"]

@@ -87,7 +87,7 @@ def test_a_proxy_that_is_switched_off_says_so(tmp_path: Path) -> None:
     assert "switched off" in item.why
 
 
-def test_every_setting_has_a_key_of_ours(tmp_path: Path) -> None:
+def test_every_setting_has_a_key_in_upwell(tmp_path: Path) -> None:
     """A key that upwell has can only be refused for its value; any other key is refused by name."""
     for ours in _KEYS.values():
         section, name = ours.split(".")

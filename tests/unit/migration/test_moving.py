@@ -145,7 +145,7 @@ async def test_a_rule_that_was_paused_stays_paused(home: Home) -> None:
     assert (renewed.text, renewed.tags) == ("Use spaces", (PAUSED,))
 
 
-async def test_what_the_user_deleted_here_does_not_come_back(home: Home) -> None:
+async def test_memories_that_the_user_deleted_do_not_come_back(home: Home) -> None:
     (memory,) = (await home.take(record("sample", "1", "Wrong"))).memories
     await home.library.delete(memory.id)
     assert reasons(await home.take(record("sample", "1", "Wrong"))) == {DELETED: 1}
@@ -175,7 +175,7 @@ async def test_secrets_are_masked_and_counted(home: Home) -> None:
     assert TOKEN not in str(plan.described(dry_run=True))
 
 
-async def test_the_examples_of_what_is_left_out_have_no_secrets(home: Home) -> None:
+async def test_examples_of_omitted_records_have_no_secrets(home: Home) -> None:
     plan = await home.plan(
         LeftOut("odd", f"the token is {TOKEN}"),
         record("sample", "1", f"the token is {TOKEN}", project_name="unknown"),

@@ -31,7 +31,7 @@ def test_the_working_directory_and_the_folders_of_claude_are_known(tmp_path: Pat
     assert "--project gone=FOLDER" in why
 
 
-def test_two_folders_with_one_name_are_told_apart_by_the_user(tmp_path: Path) -> None:
+def test_the_user_tells_two_folders_with_one_name_apart(tmp_path: Path) -> None:
     first, second = repository(tmp_path / "a" / "shop"), repository(tmp_path / "b" / "shop")
     (tmp_path / ".claude.json").write_text(
         json.dumps({"projects": {str(first): {}, str(second): {}}})

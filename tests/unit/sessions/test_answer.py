@@ -45,7 +45,7 @@ def test_a_change_stands_as_long_as_its_text_is_in_the_file(project: Path) -> No
     assert state(project, change) == ("gone", 0)
 
 
-def test_some_lines_of_either_are_no_revert(project: Path) -> None:
+def test_some_lines_of_both_texts_are_not_a_revert(project: Path) -> None:
     path = project / "pump.py"
     inserted = Change(str(path), "import os\n", "import os\nimport pumps\nimport valves\n")
     path.write_text("import os\nimport pumps\n")
@@ -56,7 +56,7 @@ def test_some_lines_of_either_are_no_revert(project: Path) -> None:
     assert state(project, inserted) == ("stands", 0)
 
 
-def test_only_the_file_that_was_asked_for_is_told(project: Path) -> None:
+def test_only_the_requested_file_is_reported(project: Path) -> None:
     turn = Turn(session="s", host="claude", number=0, question="q", cwd=str(project))
     turn.changes += [Change(str(project / name)) for name in ("pump.py", "src/pump.py", "a.py")]
     told = file_states(turn, ENVIRONMENT, "src/pump.py")

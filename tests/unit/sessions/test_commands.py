@@ -26,7 +26,7 @@ from upwell.sessions.turns import Run
         ("curl -H 'Authorization: Bearer ghp_0123456789abcdefghijABCDEFGHIJ012345' x.io", ""),
     ],
 )
-def test_only_what_an_agent_would_not_know(command: str, shown: str) -> None:
+def test_only_commands_that_an_agent_would_not_know(command: str, shown: str) -> None:
     assert worth_repeating(command) == shown
 
 

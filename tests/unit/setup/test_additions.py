@@ -22,7 +22,7 @@ def accepting(path: Path) -> Additions:
     return Additions(path, lambda content: [])
 
 
-def test_additions_stand_beside_what_is_there(path: Path) -> None:
+def test_additions_keep_the_existing_entries(path: Path) -> None:
     accepting(path).write(
         [
             (("surface", "timeout_seconds"), 2),
@@ -52,7 +52,7 @@ def test_a_file_that_does_not_exist_is_created(tmp_path: Path) -> None:
     assert tomllib.loads((tmp_path / "config.toml").read_text()) == {"agent": {"model": "m"}}
 
 
-def test_what_the_user_has_set_wins(path: Path) -> None:
+def test_the_users_own_settings_win(path: Path) -> None:
     additions = accepting(path)
     assert additions.obstacle(("surface", "enabled"), False) == SET_HERE
     assert additions.obstacle(("surface", "race_ms"), 1) == ""

@@ -90,7 +90,7 @@ def test_public_and_own_addresses_are_fine(own: str) -> None:
     check(f"{own}/token", own)
 
 
-async def test_a_name_is_judged_by_what_it_stands_for() -> None:
+async def test_a_name_is_judged_by_its_meaning() -> None:
     with pytest.raises(PermissionError):
         await check_resolved("https://localhost/", REMOTE)
     await check_resolved("https://no-such-host.invalid/", REMOTE)

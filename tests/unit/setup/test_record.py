@@ -7,13 +7,15 @@ import pytest
 from upwell.ground.errors import StoreUnwritable
 from upwell.hosts.install import digest
 from upwell.setup.record import (
+    CAPTURE,
+    SHORTEN,
     ConfigChange,
     SetupRecord,
     add_to_record,
     config_plan,
     read_record,
     reduce_record,
-    switches_capture_on,
+    switches_on,
 )
 
 
@@ -63,10 +65,24 @@ def test_capture_stays_as_the_user_decided(decided: str) -> None:
     before = f"[hook]\ncapture = {decided}\n"
     plan = config_plan(Path("config.toml"), before, before)
     assert not plan.changes
-    assert not switches_capture_on(plan)
+    assert not switches_on(plan, CAPTURE)
 
 
 def test_capture_is_switched_on_where_the_user_has_not_decided() -> None:
     plan = config_plan(Path("config.toml"), None, None)
     assert plan.after == "[hook]\ncapture = true\n"
-    assert switches_capture_on(plan)
+    assert switches_on(plan, CAPTURE)
+
+
+def test_shortening_is_switched_on_for_agents_only_when_asked_for() -> None:
+    assert not switches_on(config_plan(Path("config.toml"), None, None), SHORTEN)
+    plan = config_plan(Path("config.toml"), None, None, ["claude"])
+    assert plan.after == '[hook]\ncapture = true\ncompress = ["claude"]\n'
+    assert switches_on(plan, SHORTEN)
+
+
+def test_undoing_takes_shortening_out_of_an_edited_file(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[hook]\ncapture = true\ncompress = ["claude"]\ntool_ms = 900\n')
+    change = ConfigChange(written="another", capture=True, shorten=True)
+    assert change.after(path) == "[hook]\ntool_ms = 900\n"

@@ -97,6 +97,8 @@ async def test_disabled_and_excluded():
     assert await reason(Stage(hit(), enabled=False).surfacer(), read()) is SkipReason.DISABLED
     excluded = Stage(hit(), exclude_tools=("Re*",))
     assert await reason(excluded.surfacer(), read()) is SkipReason.EXCLUDED_TOOL
+    writing = Stage(hit(), write_tools=("Re*",))
+    assert await reason(writing.surfacer(), read()) is SkipReason.WRITE_TOOL
 
 
 async def test_memories_written_by_tools_are_never_surfaced():
@@ -129,7 +131,7 @@ async def test_a_session_hears_nothing_twice_unless_it_asks():
     assert isinstance(await surfacer.surface(ask), Surfacing)
 
 
-async def test_a_new_session_has_been_told_nothing_and_repeats_come_last():
+async def test_a_new_session_has_received_nothing_and_repeats_come_last():
     stage = Stage(hit("m1", 0.9), hit("m2", 0.8, text="something else entirely here"))
     surfacer = stage.surfacer()
     stage.recall.hits = stage.recall.hits[:1]

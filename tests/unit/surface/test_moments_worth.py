@@ -87,7 +87,7 @@ def test_papers_of_the_work_are_not_documentation(source):
 
 
 @pytest.mark.parametrize("source", ["README.md", "docs/background-tasks.md", "docs/planning.md"])
-def test_documentation_is_no_paper(source):
+def test_documentation_is_not_a_paper(source):
     assert not is_paper(source)
 
 

@@ -24,7 +24,7 @@ def log(clock: ManualClock) -> SeenLog:
     return SeenLog(MemoryTtlStore(clock=clock), WEEK)
 
 
-async def test_a_session_is_told_once_however_long_it_lasts(
+async def test_a_session_receives_a_memory_once_however_long_it_lasts(
     log: SeenLog, clock: ManualClock
 ) -> None:
     await log.record([MEMORY], "s")
@@ -42,7 +42,7 @@ async def test_another_session_hears_a_repeat_last_and_only_for_a_week(
     assert await log.fresh([HIT, OTHER_HIT], "t") == [HIT, OTHER_HIT]
 
 
-async def test_what_the_reader_knew_is_silent_in_every_session(
+async def test_memories_that_the_reader_knew_stay_silent_in_every_session(
     log: SeenLog, clock: ManualClock
 ) -> None:
     await log.record([MEMORY, OTHER], "s")
@@ -54,7 +54,7 @@ async def test_what_the_reader_knew_is_silent_in_every_session(
     assert await log.fresh([HIT], "t") == [HIT]
 
 
-async def test_what_was_ignored_repeatedly_is_silent_in_other_sessions() -> None:
+async def test_memories_ignored_repeatedly_stay_silent_in_other_sessions() -> None:
     async def ignored(memory_id: str) -> bool:
         return memory_id == "m1"
 

@@ -109,7 +109,7 @@ def test_a_question_of_such_notes_only_is_not_asked() -> None:
         "Ignore the flaky test_upload; it fails without network",
     ],
 )
-def test_rules_and_decisions_are_no_orders_to_the_judge(text: str) -> None:
+def test_rules_and_decisions_are_not_orders_to_the_judge(text: str) -> None:
     assert not addresses_judge(text)
 
 

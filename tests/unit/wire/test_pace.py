@@ -52,7 +52,7 @@ async def test_long_messages_count_as_several(monkeypatch: pytest.MonkeyPatch) -
     assert hours.now > 5
 
 
-async def test_who_never_stops_is_ended(
+async def test_a_sender_that_never_stops_is_ended(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     hours = Hours(monkeypatch)

@@ -89,10 +89,10 @@ class Fitting:
     async def _fit(self, call: ToolCall, result: bytes) -> RawObject:
         if len(result) >= HEAVY_BYTES:
             try:
-                return RawObject.parse(await self.in_worker(call, result))
+                return await RawObject.opened(await self.in_worker(call, result))
             except CompressionError as error:
                 LOG.warning("%s; fitting it in this process", error)
-        return await self.here(call, RawObject.parse(result))
+        return await self.here(call, await RawObject.opened(result))
 
 
 Search = asyncio.Task[tuple[Outcome, Cue]]

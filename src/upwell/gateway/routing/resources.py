@@ -21,7 +21,7 @@ from upwell.ground.types.rpc import Reply
 from upwell.wire.peer import INVALID_PARAMS
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, dumps, kind_of
 
-OWN_SCHEME = "upwell://"
+OWN_SCHEME = "upwell"
 NO_COMPLETIONS = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 _VARIABLE = re.compile(r"\{[^{}]*\}")
 
@@ -197,7 +197,7 @@ class UpstreamResources:
         servers: dict[str, str] = {}
         for upstream, item in listed:
             uri = text_of(item, key)
-            if uri in servers or uri.startswith(OWN_SCHEME):
+            if uri in servers or is_own(uri):
                 LOG.info("upstream %s: %r belongs to another server", upstream.name, uri)
                 continue
             servers[uri] = upstream.name
@@ -274,7 +274,7 @@ class ResourceMethods:
 
     async def _read(self, params: RawObject, context: RequestContext) -> RawObject | Reply:
         uri = uri_of(params, "resources/read")
-        if uri.startswith(OWN_SCHEME):
+        if is_own(uri):
             return await self._read_own(uri, context)
         owners = await self._upstreams.owners(uri)
         if len(owners) == 1:
@@ -307,7 +307,7 @@ class ResourceMethods:
             return await upstream.call("completion/complete", outgoing, context, idempotent=True)
         uri = text_of(ref, "uri")
         reply = None
-        if not uri.startswith(OWN_SCHEME):
+        if not is_own(uri):
             reply = await self._upstreams.ask_owners(uri, "completion/complete", params, context)
         return reply or Reply(result=NO_COMPLETIONS)
 
@@ -327,6 +327,11 @@ def uri_of(params: RawObject, method: str) -> str:
 def _not_found(uri: str, message: str, context: RequestContext) -> Refused:
     code = INVALID_PARAMS if context.modern else RESOURCE_NOT_FOUND
     return Refused(code, message, {"uri": uri})
+
+
+def is_own(uri: str) -> bool:
+    """True for every notation of our scheme: it is never a server's."""
+    return uri.partition(":")[0].strip().lower() == OWN_SCHEME
 
 
 def _matches(template: str, uri: str) -> bool:

@@ -93,7 +93,7 @@ class Router:
             params = _readable(message.params)
             context = context_for(_supported(envelope_of(params)))
             answer = await self._answer(method, params, context)
-            return _shaped(method, answer, modern=context.modern)
+            return await _shaped(method, answer, modern=context.modern)
         except Refused as refused:
             return Reply(error=refused.body)
         except NotJson as error:
@@ -279,12 +279,12 @@ def _own_state(params: RawObject) -> str:
     return str(params.value("requestState"))
 
 
-def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Reply:
+async def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Reply:
     """The result or error in the form of the client's era."""
     if isinstance(answer, Reply) and answer.error:
         is_read = modern and method == "resources/read"
         return Reply(error=modern_error(answer.error)) if is_read else answer
-    result = RawObject.parse(answer.result) if isinstance(answer, Reply) else answer
+    result = await RawObject.opened(answer.result) if isinstance(answer, Reply) else answer
     if not modern:
         return Reply(result=handshake_result(result).encode())
     if method in CACHEABLE:

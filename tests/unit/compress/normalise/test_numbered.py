@@ -79,6 +79,6 @@ def test_lines_of_a_numbered_part_have_the_numbers_of_the_tool() -> None:
 
 
 @pytest.mark.parametrize("lines", ["", "0", "9-3", "a-b", "1-2-3", "-4"])
-def test_what_is_no_range_of_lines(lines: str) -> None:
+def test_texts_that_are_not_a_range_of_lines(lines: str) -> None:
     with pytest.raises(UsageError):
         line_range(lines)

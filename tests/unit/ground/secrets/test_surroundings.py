@@ -43,7 +43,7 @@ def _left_encoded(secret: str) -> bool:
 
 
 @pytest.mark.parametrize("edge", [*",)]}.&<|:#/\0_ ", "\u201d", "%22", '\\"', "\\t"])
-def test_any_character_that_is_no_part_of_a_token_ends_one(edge: str) -> None:
+def test_any_character_outside_a_token_ends_the_token(edge: str) -> None:
     behind = edge + " ok"
     tokens = {name: s for name, s in SECRETS.items() if " " not in s and "=" not in s}
     left = [

@@ -33,7 +33,7 @@ def test_reading_leaves_nothing_beside_the_file(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_what_a_running_program_wrote_is_read_too(path: Path) -> None:
+def test_uncheckpointed_writes_of_a_running_program_are_read(path: Path) -> None:
     with closing(sqlite3.connect(path)) as writer:
         writer.execute("PRAGMA wal_autocheckpoint = 0")
         writer.execute("INSERT INTO note VALUES (2, 'teapot')")
@@ -55,7 +55,7 @@ def test_text_that_is_not_utf_8_is_read(path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"not a database", b"SQLite format 3\0" + b"x" * 500])
-def test_a_file_that_cannot_be_read_is_told_in_one_line(
+def test_a_file_that_cannot_be_read_is_reported_in_one_line(
     tmp_path: Path, content: bytes | None
 ) -> None:
     path = tmp_path / "odd.db"
@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_read_is_told_in_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_column_is_told_in_one_line(path: Path) -> None:
+def test_a_missing_column_is_reported_in_one_line(path: Path) -> None:
     with pytest.raises(UsageError, match="no such column"), foreign_database(path) as database:
         list(database.rows("SELECT colour FROM note"))
 

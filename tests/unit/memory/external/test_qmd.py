@@ -50,7 +50,7 @@ async def found(recall: QmdRecall, text: str, **scope: object) -> list[Hit]:
     return list((await recall.search(query, Deadline.after(20.0))).hits)
 
 
-async def test_a_question_finds_the_passage_with_a_score_of_ours(make: Make, root: Path) -> None:
+async def test_a_question_finds_the_passage_with_our_own_score(make: Make, root: Path) -> None:
     best, *rest = await found(make(), "when does the settlement job run?")
     assert FACT in best.memory.text
     assert best.memory.source == "qmd://notes/memory/2026-04-09.md"

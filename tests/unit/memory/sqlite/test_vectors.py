@@ -225,7 +225,7 @@ async def test_vectors_that_cannot_be_compared_are_refused(
     assert (await found(store, "vehicle mended?"))[0].memory.id == "m0"
 
 
-async def test_whatever_a_model_raises_is_a_failure_of_the_model(database: Database) -> None:
+async def test_any_exception_of_a_model_is_a_failure_of_the_model(database: Database) -> None:
     class Broken(FakeEmbedder):
         def embed(self, texts):
             raise RuntimeError("out of memory")
