@@ -1,5 +1,6 @@
 """Everything that a server can do wrong: more than fifty ways, one at a time and all at once. Each
-request gets exactly one answer (the peer fails on a second one), and the others go on."""
+request gets exactly one answer (the peer fails on a second one), and other calls continue.
+"""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""The judge behind real hooks: a slow verdict holds up nobody and comes with the next event."""
+"""The judge behind real hooks: a slow verdict delays nobody and comes with the next event."""
 
 import json
 import time

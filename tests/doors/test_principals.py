@@ -227,12 +227,12 @@ def test_no_header_of_a_request_reaches_a_server(house: House) -> None:
         assert address.token not in said(session.call("up__received"))
 
 
-def progressed(one: Conversation, number: int) -> list[str]:
+def progress_faults(conversation: Conversation, number: int) -> list[str]:
     """Faults in the progress of a call whose token every client uses."""
     meta = {"progressToken": "p"}
     params = {"name": "up__progress", "arguments": {"seconds": 0.1}, "_meta": meta}
     body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}
-    *steps, last = one.address.events(one.session, body)
+    *steps, last = conversation.address.events(conversation.session, body)
     answer = [step["params"]["message"] for step in steps]
     if answer != ["step 1", "step 2", "step 3"] or last["id"] != 9:
         return [f"client {number}: {answer} {last}"]
@@ -254,7 +254,7 @@ def test_fifty_clients_at_once(house: House, server: str) -> None:
                 text = f"client {number} turn {turn}"
                 if said(first.call(f"{server}__echo", turn, text=text)) != text:
                     wrong.append(text)
-            wrong.extend(progressed(first, number))
+            wrong.extend(progress_faults(first, number))
         except Exception as error:
             wrong.append(f"client {number}: {error!r}")
 

@@ -98,6 +98,8 @@ def claude(stage: Stage, playing: Playing) -> Claude:
             read,
         ],
         "Measure": [read],
+        "Publish": [Call("Bash", {"command": "cd src && touch published.txt"})] * 2,
+        "Repair": [Call("Bash", {"command": f"python3 -c 'exit({code})'"}) for code in (1, 0)],
         "Ask the gateway": [
             Call("ToolSearch", {"query": f"select:{','.join(tools)}"}),
             Call(tools[0], {}),
@@ -220,3 +222,24 @@ def test_hooks_and_gateway_are_one_session(claude: Claude) -> None:
     session = claude.seen("SessionStart")[0]["session_id"]
     assert {call["session"] for call in calls} == {session}
     assert "up__mixed" in {call.get("tool") for call in calls}
+
+
+def test_a_guard_refuses_a_command_once(claude: Claude) -> None:
+    rule = "Ask before you publish"
+    claude.house.upwell("rules", "add", "--guard", rule, "--tool", "Bash(touch published*)")
+    claude.house.upwell("hook", "install", "claude", "--apply")
+    first, second = claude.ask("-p", "Publish")[-1].of("result")
+    assert rule in first
+    assert rule not in second
+    assert Path(claude.house.file("published.txt")).exists()
+    assert claude.complaints() == []
+
+
+def test_the_agent_is_asked_once_what_it_learned(claude: Claude) -> None:
+    (claude.house.home / "config.toml").write_text("capture.ask_agent = true\n")
+    claude.house.upwell("hook", "install", "claude", "--apply")
+    before, after = claude.ask("-p", "Repair")[-2:]
+    assert "`python3` failed and then worked" not in before.text
+    asked = [text for text in after.of("user") if "`python3` failed and then worked" in text]
+    assert len(asked) == 1
+    assert [entry["stop_hook_active"] for entry in claude.seen("Stop")] == [False, True]

@@ -5,6 +5,7 @@ Only the model is scripted; the tests check what it received."""
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,6 +78,8 @@ def codex(stage: Stage, playing: Playing) -> Codex:
     plays = {
         "Service the lens": [Call("exec_command", {"cmd": "ls src"}), read, read],
         "Go on": [],
+        "Publish": [Call("exec_command", {"cmd": "cd src && touch published.txt"})] * 2,
+        "Repair": [Call("exec_command", {"cmd": f"python3 -c 'exit({code})'"}) for code in (1, 0)],
         "Run it": [Call("exec_command", {"cmd": LONG})],
         "Both ways": [
             read,
@@ -158,3 +161,22 @@ def test_hooks_and_gateway_are_one_session(codex: Codex) -> None:
     assert "up__mixed" in {call.get("tool") for call in calls}
     codex.house.upwell("eject", "--apply")
     assert settings.read_text() == before
+
+
+def test_a_guard_refuses_a_command_once(codex: Codex) -> None:
+    rule = "Ask before you publish"
+    codex.house.upwell("rules", "add", "--guard", rule, "--tool", "Bash(touch published*)")
+    codex.house.upwell("hook", "install", "codex", "--apply")
+    first, second = codex.ask("Publish")[-1].of("result")
+    assert rule in first
+    assert rule not in second
+    assert Path(codex.house.file("published.txt")).exists()
+
+
+def test_the_agent_is_asked_once_what_it_learned(codex: Codex) -> None:
+    (codex.house.home / "config.toml").write_text("capture.ask_agent = true\n")
+    codex.house.upwell("hook", "install", "codex", "--apply")
+    before, after = codex.ask("Repair")[-2:]
+    assert "`python3` failed and then worked" not in before.text
+    asked = [text for text in after.of("user") if "`python3` failed and then worked" in text]
+    assert len(asked) == 1

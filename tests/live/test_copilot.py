@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,6 +75,8 @@ def copilot(stage: Stage, playing: Playing) -> Copilot:
     }
     plays = {
         "Service the lens": [bash("ls src"), read, read],
+        "Publish": [bash("cd src && touch published.txt")] * 2,
+        "Repair": [bash(f"python3 -c 'exit({code})'") for code in (1, 0)],
         "Run it": [bash("seq -f 'worker %.0f took a job' 1 900")],
         "Delegate": [Call("task", {**look, "agent_type": "explore"})],
         "Measure": [read],
@@ -151,3 +154,22 @@ def test_the_gateway_joins_the_session_and_hooks_ignore_its_tools(copilot: Copil
     calls = [decision for decision in decisions if decision["tool"]]
     assert {decision["tool"] for decision in calls} == {"up__big_markdown"}
     assert len({decision["session"] for decision in decisions}) == 1
+
+
+def test_a_guard_refuses_a_command_once(copilot: Copilot) -> None:
+    rule = "Ask before you publish"
+    copilot.house.upwell("rules", "add", "--guard", rule, "--tool", "Bash(touch published*)")
+    copilot.house.upwell("hook", "install", "copilot", "--apply")
+    first, second = copilot.ask("-p", "Publish")[-1].of("result")
+    assert rule in first
+    assert rule not in second
+    assert Path(copilot.house.file("published.txt")).exists()
+
+
+def test_the_agent_is_asked_once_what_it_learned(copilot: Copilot) -> None:
+    (copilot.house.home / "config.toml").write_text("capture.ask_agent = true\n")
+    copilot.house.upwell("hook", "install", "copilot", "--apply")
+    before, after = copilot.ask("-p", "Repair")[-2:]
+    assert "`python3` failed and then worked" not in before.text
+    asked = [text for text in after.of("user") if "`python3` failed and then worked" in text]
+    assert len(asked) == 1

@@ -5,6 +5,7 @@ Only the model is scripted; the tests check what it received."""
 import json
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,6 +67,10 @@ def gemini(stage: Stage, playing: Playing) -> Gemini:
     read = Call("read_file", {"file_path": "src/gauge.py"})
     plays = {
         "Service the lens": [Call("run_shell_command", {"command": "ls src"}), read, read],
+        "Publish": [Call("run_shell_command", {"command": "cd src && touch published.txt"})] * 2,
+        "Repair": [
+            Call("run_shell_command", {"command": f"python3 -c 'exit({code})'"}) for code in (1, 0)
+        ],
         "Both ways": [
             read,
             Call("mcp_upwell_up__mixed", {"text": stage.house.file("gauge.py")}),
@@ -119,3 +124,22 @@ def test_hooks_and_gateway_are_one_session(gemini: Gemini) -> None:
     session = gemini.seen("SessionStart")[0]["session_id"]
     assert {call["session"] for call in calls} == {session}
     assert "up__mixed" in {call.get("tool") for call in calls}
+
+
+def test_a_guard_refuses_a_command_once(gemini: Gemini) -> None:
+    rule = "Ask before you publish"
+    gemini.house.upwell("rules", "add", "--guard", rule, "--tool", "Bash(touch published*)")
+    gemini.house.upwell("hook", "install", "gemini", "--apply")
+    first, second = gemini.ask("-p", "Publish")[-1].of("result")
+    assert rule in first
+    assert rule not in second
+    assert Path(gemini.house.file("published.txt")).exists()
+
+
+def test_the_agent_is_asked_once_what_it_learned(gemini: Gemini) -> None:
+    (gemini.house.home / "config.toml").write_text("capture.ask_agent = true\n")
+    gemini.house.upwell("hook", "install", "gemini", "--apply")
+    before, after = gemini.ask("-p", "Repair")[-2:]
+    assert "`python3` failed and then worked" not in before.text
+    asked = [text for text in after.of("user") if "`python3` failed and then worked" in text]
+    assert len(asked) == 1

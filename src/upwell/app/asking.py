@@ -2,9 +2,12 @@
 stored something by itself."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
+from upwell.app.sessions import own_bytes
 from upwell.config import Config
+from upwell.episodes.signatures import command_of
 from upwell.ground.errors import UpwellError
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.project import is_seen, project_of
@@ -16,8 +19,10 @@ from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
 from upwell.memory.library import Library
 from upwell.memory.notes.stm import ShortTerm
+from upwell.replay.transcripts import transcripts_at
 
 TOOL = "add_memory"
+MAX_TRANSCRIPT_BYTES = 300_000
 MAX_FILE_BYTES = 400_000
 """A larger file of an agent is not read, because parsing its other parts would take too long."""
 
@@ -47,6 +52,24 @@ async def has_noted(library: Library, notes: ShortTerm, event: Event, since: flo
         for note in await asyncio.to_thread(notes.memories)
         if note.trust is Trust.AGENT and is_seen(note.project, project)
     )
+
+
+async def commands_in(event: Event, since: float) -> Sequence[tuple[str, bool]]:
+    """The commands of the event's session since then, and whether each of them failed, from the end
+    of its transcript."""
+    return await asyncio.to_thread(_commands_in, event.transcript, since)
+
+
+def _commands_in(transcript: str, since: float) -> Sequence[tuple[str, bool]]:
+    size = own_bytes(transcript)
+    if not size:
+        return ()
+    try:
+        (known,) = transcripts_at([Path(transcript)])
+        events = list(known.events_from(max(0, size - MAX_TRANSCRIPT_BYTES)))
+    except (OSError, UpwellError):
+        return ()
+    return [(command_of(it), it.failed) for it in events if it.t >= since and command_of(it)]
 
 
 def _is_configured(config: Config, file: ServerFile, cwd: str | None) -> bool:

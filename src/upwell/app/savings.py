@@ -16,9 +16,9 @@ _WRITING = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
 
 @dataclass(slots=True)
 class Savings:
-    """Counts the results of an agent's own tools: their tokens, and those that shortening to the
-    configured budgets would have saved. A transcript's reader cuts very long results, so both are
-    lower bounds.
+    """Counts the results of an agent's own tools: their tokens, and the tokens that shortening to
+    the configured budgets would have saved. The readers of transcripts cut very long results, so
+    both counts are lower bounds.
     """
 
     config: Config

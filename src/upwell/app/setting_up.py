@@ -231,7 +231,7 @@ class SettingUp:
         )
 
     def _shortening(self) -> list[str]:
-        """The agents on this machine whose tools' results a hook may replace."""
+        """The agents on this machine that let a hook replace tool results."""
         return [agent for agent in self._installer.present() if agent in get_args(Replacing)]
 
     def _install(self, agent: str) -> None:

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from upwell.app.asking import has_noted, tool_name
 from upwell.app.carried_commands import commands_in
 from upwell.app.files import (
     Chore,
@@ -348,10 +347,14 @@ class App:
         """Asks the agent to keep the findings of a turn, if the user wants that."""
         if not self.config.capture.ask_agent:
             return None
+        # The readers of transcripts take a while to load.
+        from upwell.app.asking import commands_in, has_noted, tool_name
+
         return AgentAsking(
             partial(tool_name, self.config),
             partial(has_noted, self.memory, self.notes),
             self.pause.holds,
+            commands_in,
         )
 
     def session_learning(self, accepts: "Accepts | None" = None) -> "SessionLearning":

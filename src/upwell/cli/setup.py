@@ -171,8 +171,9 @@ def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
 
 
 def _shortens(config: "Plan") -> bool:
-    """True if results of the agents' own tools are shortened after this change to the
-    configuration."""
+    """True if results of the agents' own tools will be shortened after this change to the
+    configuration.
+    """
     from upwell.setup.record import SHORTEN, switch_of
 
     return bool(switch_of(config.after, SHORTEN))

@@ -6,7 +6,7 @@ again within `MIN_TURNS` turns of the session, and not if it has stored a note b
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from upwell.episodes.signatures import Step, steps_of
@@ -40,14 +40,23 @@ _ARGUMENTS = " (`content`, `paths`, `kind`)"
 _COMMAND = '`upwell remember --path FILE "SENTENCE"` in a shell'
 ToolName = Callable[[Host, Event], Awaitable[str]]
 """The name under which the agent sees `add_memory`; "" if the agent does not have the tool."""
+Commands = Callable[[Event, float], Awaitable[Sequence[tuple[str, bool]]]]
+"""The commands of the event's session since that time, and whether each of them failed, as its
+transcript has them."""
 HasNoted = Callable[[Event, float], Awaitable[bool]]
 """Tells whether the agent has stored a memory in the event's project since that time."""
+
+
+async def no_commands(event: Event, since: float) -> Sequence[tuple[str, bool]]:
+    """As if no transcript could be read."""
+    return ()
 
 
 @dataclass(slots=True)
 class _Turn:
     """The current turn of a session. `number` counts its prompts, `asked_at` is the number of the
-    turn in which the agent was asked last."""
+    turn in which the agent was asked last. `has_run` tells whether a command ran.
+    """
 
     began_at: float
     number: int = 0
@@ -55,6 +64,7 @@ class _Turn:
     is_corrected: bool = False
     failed: dict[str, None] = field(default_factory=dict)
     repaired: str = ""
+    has_run: bool = False
 
     def begin(self, at: float, prompt: str) -> None:
         """Begin a new turn: the user has written."""
@@ -68,6 +78,7 @@ class _Turn:
         self.is_corrected = False
         self.failed.clear()
         self.repaired = ""
+        self.has_run = False
 
     def ran(self, command: str, *, failed: bool) -> None:
         """Note that the agent ran a command."""
@@ -96,11 +107,13 @@ class AgentAsking:
         tool_name: ToolName,
         has_noted: HasNoted,
         is_paused: Callable[[str], bool],
+        commands: Commands = no_commands,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._tool_name = tool_name
         self._has_noted = has_noted
         self._is_paused = is_paused
+        self._commands = commands
         self._clock = clock
         self._turns: OrderedDict[str, _Turn] = OrderedDict()
 
@@ -116,13 +129,17 @@ class AgentAsking:
         return ""
 
     async def _question(self, host: Host, event: Event, turn: _Turn) -> str:
+        may_be_asked = turn.may_be_asked() and not event.agent and not event.is_continued
+        # Codex reports no outcomes of commands to its hooks.
+        if may_be_asked and turn.has_run and not turn.failed and event.transcript:
+            for command, failed in await self._commands(event, turn.began_at):
+                turn.ran(command, failed=failed)
         lesson, began_at = turn.lesson, turn.began_at
         turn.end(self._clock.now())
-        if not lesson or event.agent or event.is_continued or not turn.may_be_asked():
+        if not may_be_asked or not lesson or self._is_paused(event.session):
             return ""
-        if self._is_paused(event.session):
-            return ""
-        # Claimed before anything is awaited, so that two simultaneous stops get one question.
+        # The turn has ended before anything else is awaited, so that two simultaneous stops get
+        # one question.
         turn.asked_at = turn.number
         if await self._has_noted(event, began_at):
             return ""
@@ -149,7 +166,10 @@ def is_question(prompt: str) -> bool:
 def _follow(turn: _Turn, event: Event) -> None:
     command = event.args.get("command")
     failed = event.answer.failed if event.answer is not None else None
-    if event.tool == COMMANDS and isinstance(command, str) and failed is not None:
+    if event.tool != COMMANDS or not isinstance(command, str):
+        return
+    turn.has_run = True
+    if failed is not None:
         turn.ran(command, failed=failed)
 
 

@@ -115,7 +115,7 @@ class Imports:
 
 
 def _refuse_home(path: Path) -> None:
-    """Refuse the home folder and its parents, since most Markdown in them is not notes.
+    """Refuse the home folder and its parents, since most Markdown files there are not notes.
 
     Raises:
         UsageError: `path` is such a folder.

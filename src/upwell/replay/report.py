@@ -46,7 +46,9 @@ class Report:
         self.verdicts: Mapping[str, int] = {}
         """The judge's work and cost, if there is a judge."""
         self.shortening: Mapping[str, int] = {}
-        """What `hook.compress` would have saved: `results`, `shortened`, `tokens`, `saved`."""
+        """The savings that `hook.compress` would have brought: `results`, `shortened`, `tokens`,
+        `saved`.
+        """
         self._projects = projects
         self._moments: dict[str, _Moment] = {}
         self._sessions: dict[str, _Session] = {}

@@ -12,7 +12,7 @@ import tomlkit
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
 from upwell.hosts.install import Plan, digest
-from upwell.setup.servers import read_document
+from upwell.setup.config_file import read_document
 
 CAPTURE = ("hook", "capture")
 SHORTEN = ("hook", "compress")
@@ -132,7 +132,7 @@ def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) 
 def config_plan(
     path: Path, text: str | None, before: str | None, shorten: Sequence[str] = ()
 ) -> Plan:
-    """The change to `config.toml` that also switches capture on, and shortening for the agents in
+    """The change to `config.toml`. It also switches on capture, and shortening for the agents in
     `shorten`, unless the user has already set these keys. `text` is the planned content without
     them.
     """
@@ -146,7 +146,9 @@ def config_plan(
 
 
 def switch_of(text: str | None, switch: tuple[str, str]) -> object:
-    """The value of a switch, such as `CAPTURE`, in the content of `config.toml`, else None."""
+    """The value of a switch, such as `CAPTURE`, in the content of `config.toml`; None if it is not
+    set.
+    """
     section, key = switch
     return tomlkit.parse(text or "").get(section, {}).get(key)
 

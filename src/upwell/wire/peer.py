@@ -196,7 +196,8 @@ class Peer:
             async for line in self._lines:
                 settled, size = self._settled, len(line.data)
                 await self._take(line)
-                # Megabytes long: it must not stay referenced while the next line is awaited.
+                # The line may be megabytes long, so it must not stay referenced while the next one
+                # is awaited.
                 del line
                 if self._pace:
                     await self._pace.taken(None if self._settled > settled else size)

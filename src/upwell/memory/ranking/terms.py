@@ -130,8 +130,9 @@ def word_list(text: str) -> list[str]:
 
 def query_words(text: str) -> list[str]:
     """Return the informative words of a query, in order: stop words removed, identifiers and CJK
-    runs cut as in the index. A query of one or two such words retains its words of state
-    (`down`); a query of stop words alone retains them all."""
+    runs cut as in the index. A query of one or two such words also keeps its state words, such as
+    `down`; a query of stop words alone keeps them all.
+    """
     clean = sound(text)
     words = word_list(clean) + hidden_words(clean)
     telling = informative(words)

@@ -31,8 +31,9 @@ _TOOL_START = re.compile(r'<tool-use data-tool-type="[^"]*" data-tool-name="([^"
 _TOOL_END = re.compile(r"</details>\s*</tool-use>|^</tool-use>")
 _SUMMARY = ("<summary>", "</summary>")
 _MARKS = re.compile(r"\n(_\*\*|<tool-use|</| {0,3}(?:```|~~~))[^\n]*")
-"""The lines that decide where headings and calls begin and end. The first line of a file is none of
-them."""
+"""The lines that decide where headings and calls begin and end. The first line of a file is never
+one of them.
+"""
 _FENCES = re.compile(r"\n {0,3}(`{3,}|~{3,})([^\n]*)")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 _TICKED = re.compile(r"`([^`\n]+)`")
@@ -135,7 +136,7 @@ def _turn(heading: re.Match[str], text: str) -> _Turn:
 
 
 class _Inside:
-    """Follows the marked lines of a text, to tell whether the present one is inside a call."""
+    """Follows the marked lines of a text, to tell whether the current one is inside a call."""
 
     def __init__(self) -> None:
         self.is_open = False

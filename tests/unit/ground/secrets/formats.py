@@ -138,11 +138,11 @@ def _key_file(kind: str, rng: random.Random) -> str:
 def secrets(seed: int = 7) -> dict[str, str]:
     rng = random.Random(seed)
     shapes = dict(line.split(" ", 1) for line in _SHAPES.strip().splitlines())
-    made = {name: _filled(shape, rng) for name, shape in shapes.items()}
+    by_name = {name: _filled(shape, rng) for name, shape in shapes.items()}
     for kind in ("RSA", "OPENSSH", "EC", "ENCRYPTED"):
-        made[f"{kind.lower()}-key"] = _key_file(f"{kind} {'PRIVATE'} KEY", rng)
-    made["pgp-key"] = _key_file(f"PGP {'PRIVATE'} KEY BLOCK", rng)
-    return made
+        by_name[f"{kind.lower()}-key"] = _key_file(f"{kind} {'PRIVATE'} KEY", rng)
+    by_name["pgp-key"] = _key_file(f"PGP {'PRIVATE'} KEY BLOCK", rng)
+    return by_name
 
 
 def part_of(secret: str) -> str:
