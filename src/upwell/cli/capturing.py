@@ -10,6 +10,7 @@ import typer
 from upwell.cli.hooks import hook
 from upwell.cli.inbox import open_inbox, say_displaced
 from upwell.cli.output import Json, note, note_masked, say, say_json
+from upwell.cli.parameters import TranscriptHost, TranscriptPaths
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.cli.times import epoch_of
@@ -66,14 +67,8 @@ def git(
 
 @learn.command("sessions")
 def sessions(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="PATH", help="Transcripts, or folders of them."),
-    ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(help="claude, codex, copilot, gemini, opencode, specstory or events."),
-    ] = None,
+    paths: TranscriptPaths = None,
+    host: TranscriptHost = None,
     again: Annotated[
         bool, typer.Option("--again", help="Read transcripts again that were read before.")
     ] = False,
@@ -139,7 +134,7 @@ def capture(state: Annotated[str, typer.Argument(metavar="on|off")]) -> None:
     upwell then records the places of files and of names in the code, and proposes commands that
     worked and your standing rules.
     """
-    from upwell.setup.settings import set_setting
+    from upwell.setup.config_file import set_setting
 
     if state not in ("on", "off"):
         raise UsageError(f"{state[:20]!r} is not a state; give on or off")

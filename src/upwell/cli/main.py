@@ -10,6 +10,7 @@ from upwell import __version__
 from upwell.cli import (
     capturing,
     clients,
+    compress,
     daemon,
     dashboard,
     demo,
@@ -26,7 +27,6 @@ from upwell.cli import (
     servers,
     setup,
     stats,
-    texts,
     tokens,
     transfer,
 )
@@ -56,7 +56,7 @@ for verbs in (
     rules,
     notes,
     transfer,
-    texts,
+    compress,
     learning,
     stats,
     replay,

@@ -2,12 +2,19 @@
 names."""
 
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
+TranscriptPaths = Annotated[
+    list[Path] | None, typer.Argument(metavar="PATH", help="Transcripts, or folders of them.")
+]
+TranscriptHost = Annotated[
+    str | None, typer.Option(help="claude, codex, copilot, gemini, opencode, specstory or events.")
+]
 WORDS = {str: "TEXT", int: "N", list[str]: "TEXT"}
 
 

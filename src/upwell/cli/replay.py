@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upwell.cli.output import Json, note, say, table
+from upwell.cli.parameters import TranscriptHost, TranscriptPaths
 from upwell.cli.progress import progress
 from upwell.cli.session import run
 from upwell.cli.times import epoch_of
@@ -31,14 +32,8 @@ def register(app: typer.Typer) -> None:
 
 
 def replay(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="PATH", help="Transcripts, or folders of them."),
-    ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(help="claude, codex, copilot, gemini, opencode, specstory or events."),
-    ] = None,
+    paths: TranscriptPaths = None,
+    host: TranscriptHost = None,
     repo: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The repository of all these sessions.")
     ] = None,
@@ -267,7 +262,7 @@ def _answer(sampled_hit: "SampledHit", report: "Report", progress: str) -> "Labe
 
 def _offer(fit: object, answers: int) -> None:
     from upwell.replay.labels import LEAST_LABELS, Fit
-    from upwell.setup.settings import set_setting
+    from upwell.setup.config_file import set_setting
 
     if not isinstance(fit, Fit):
         reason = "above no threshold do useful memories outnumber the others"

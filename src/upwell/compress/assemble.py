@@ -11,8 +11,7 @@ from itertools import takewhile
 
 from upwell.compress.base import Fitted, RemainingBudget
 from upwell.compress.coverage import by_names
-from upwell.compress.normalise import logs
-from upwell.compress.normalise import places as paths
+from upwell.compress.normalise import listings, logs
 from upwell.compress.priority import in_parallel, order
 from upwell.compress.relevance import Meaning, Question, lowered, places, rarity
 from upwell.compress.units.base import FIRST, Units
@@ -303,7 +302,7 @@ class _Gaps:
 def _lines_of(passage: Passage) -> Callable[[str], int]:
     """Return the function that counts the lines of the original in a part of the text."""
     if passage.folded:
-        return paths.count_lines if passage.kind == Kind.GREP else logs.count_lines
+        return listings.count_lines if passage.kind == Kind.GREP else logs.count_lines
     return lambda part: part.count("\n") + (not part.endswith("\n"))
 
 

@@ -10,7 +10,8 @@ import tomlkit
 
 from upwell.ground.errors import ConfigError
 from upwell.ground.files import exclusively
-from upwell.setup.servers import read_document, write_document, written
+from upwell.setup.config_file import read_document, write_document
+from upwell.setup.servers import written
 
 Key = tuple[str, ...]
 SET_HERE = "already set in config.toml"

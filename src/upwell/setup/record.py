@@ -12,7 +12,7 @@ import tomlkit
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
 from upwell.hosts.install import Plan, digest
-from upwell.setup.servers import read_document
+from upwell.setup.config_file import read_document
 
 CAPTURE = ("hook", "capture")
 SHORTEN = ("hook", "compress")

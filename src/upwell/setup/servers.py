@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
-from tomlkit.exceptions import TOMLKitError
 
 from upwell.ground.errors import ConfigError, UsageError
-from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
+from upwell.ground.files import exclusively
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
+from upwell.setup.config_file import read_document, write_document
 
 
 def add_server(
@@ -102,37 +102,3 @@ def remove_server(name: str, home: Path | None = None) -> Path:
             del document["server"]
         write_document(files.config_file, document)
     return files.config_file
-
-
-def read_document(path: Path) -> tomlkit.TOMLDocument:
-    """`config.toml` with its comments; empty if the file does not exist.
-
-    Raises:
-        ConfigError: the file is not TOML or cannot be read.
-    """
-    try:
-        return tomlkit.parse(read_regular_file(path))
-    except FileNotFoundError:
-        return tomlkit.document()
-    except (TOMLKitError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{path} is not TOML: {error}",
-            origin=str(path),
-            hint="fix it first; upwell did not change it",
-        ) from error
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read: {error.strerror}",
-            origin=str(path),
-            hint="check its permissions",
-        ) from error
-
-
-def write_document(path: Path, document: tomlkit.TOMLDocument) -> None:
-    """Replace the file atomically.
-
-    Raises:
-        StoreUnwritable: the file cannot be written.
-    """
-    with writing(path):
-        write_atomically(path, tomlkit.dumps(document))

@@ -24,7 +24,8 @@ from upwell.hosts.install import Installer, Plan
 from upwell.hosts.installation import Installation
 from upwell.hosts.memtomem import servers_behind
 from upwell.hosts.servers import ServerFile
-from upwell.setup.servers import read_document, write_document, written
+from upwell.setup.config_file import read_document, write_document
+from upwell.setup.servers import written
 
 _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 

@@ -75,9 +75,9 @@ def normalise(
     if passage.kind in _MIXED:
         plain = as_lists(plain)
     if passage.kind in _LISTS and passage.first_line in (None, 1):
-        from upwell.compress.normalise.places import fold as fold_places
+        from upwell.compress.normalise.listings import fold as fold_listings
 
-        folded = fold_places(plain, matches=not passage.query)
+        folded = fold_listings(plain, matches=not passage.query)
         if folded is not plain:
             listed = replace(passage, folded=True)
             return _replaced(listed, folded, remaining, strategy, Kind.GREP)

@@ -2,11 +2,11 @@
 
 import re
 
-from upwell.compress.normalise.places import FILE, FOLDER
+from upwell.compress.normalise.listings import FILE, FOLDER
 from upwell.compress.units.base import BLANK, Marks, Trouble, Units, lines, pieces
 
 _MEMBER = re.compile(r"[ \t]|\d+[:-]")
-"""The prefix of an entry in a folder or of a match in a file (`normalise/places.py`)."""
+"""The prefix of an entry in a folder or of a match in a file (`normalise/listings.py`)."""
 _MAX_JOINED = 50
 """A quoted cell spans at most this many lines."""
 

@@ -3,7 +3,7 @@
 import pytest
 
 from upwell.compress import compress
-from upwell.compress.normalise.places import fold
+from upwell.compress.normalise.listings import fold
 
 PATHS = "\n".join(
     f"src/harbor/part_{n % 3}/file_{n}.py" for n in sorted(range(30), key=lambda n: n % 3)
