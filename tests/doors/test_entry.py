@@ -16,7 +16,8 @@ HEAVY = {
     *("asyncio", "re2", "opentelemetry", "pydantic_core", "anyio", "logging", "dataclasses"),
 }
 HELP_CPU_SECONDS = 0.3
-EVENT = b'{"hook_event_name":"PreToolUse","tool_name":"Read","tool_input":{"file_path":"a.py"}}'
+EVENT = b'{"hook_event_name":"Notification","message":"waiting"}'
+"""An event that upwell does not answer, so that no daemon is started."""
 
 
 def cpu_of(command: list[str], env: Mapping[str, str]) -> float:
