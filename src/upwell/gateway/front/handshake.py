@@ -102,16 +102,22 @@ async def read_hello(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncItera
 
 
 async def answer_with_error(lines: AsyncIterator[Line], sink: Sink, error: UpwellError) -> None:
-    """Answer every request with `error` until the agent disconnects, so that the agent learns why
-    the gateway cannot start.
+    """Answer every request but `initialize` with `error` until the agent disconnects, so that the
+    agent learns why the gateway cannot start.
     """
     reply = Reply(error=error_body(INTERNAL_ERROR, str(error)))
     async for line in lines:
         try:
             message = read_message(line.data)
+            params = RawObject.parse(message.params)
         except NotJson:
             continue
-        if message.method is not None and message.id is not None:
+        if message.method is None or message.id is None:
+            continue
+        if message.method == "initialize":
+            everything = Offer(united([EVERYTHING])).initialize_result(params)
+            await sink.write(answer_line(message.id, Reply(result=dumps(everything))))
+        else:
             await sink.write(answer_line(message.id, reply))
 
 

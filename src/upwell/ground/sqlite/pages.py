@@ -22,6 +22,7 @@ TABLE_LEAF, TABLE_INTERIOR = 0x0D, 0x05
 INDEX_LEAF, INDEX_INTERIOR = 0x0A, 0x02
 PAGE_SIZES = (4096, 1024, 2048, 8192, 16384, 32768, 512)
 """The sizes to try if the header is lost, SQLite's default first."""
+NEARLY = 0.6
 MAX_PAYLOAD = 64_000_000
 _MAGIC = b"SQLite format 3\0"
 _WAL_HEADER, _FRAME_HEADER = 32, 24
@@ -143,7 +144,14 @@ class _Pages:
             size = 65536 if size == 1 else size
             if size >= 512 and size & (size - 1) == 0:
                 return size, header[20]
-        return max(PAGE_SIZES, key=self._leaf_share), 0
+        return self._likely_size(), 0
+
+    def _likely_size(self) -> int:
+        """The smallest size at which most pages begin like one of a b-tree. Multiples of the true
+        size do so, too, and by chance more often, because there are fewer of them."""
+        shares = {size: self._leaf_share(size) for size in sorted(PAGE_SIZES)}
+        enough = NEARLY * max(shares.values())
+        return next((size for size, share in shares.items() if share >= enough), PAGE_SIZES[0])
 
     def _leaf_share(self, size: int) -> float:
         """The share of the first pages of this size that begin like a page of a b-tree."""
