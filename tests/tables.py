@@ -14,11 +14,7 @@ def expand(value: Any) -> Any:
     head = value[0] if value and isinstance(value[0], dict) else {}
     if head.get("…") != "table":
         return [expand(item) for item in value if not _is_mark(item)]
-    return [
-        _record(row, head["columns"], head.get("same", {}))
-        for row in value[1:]
-        if not _is_mark(row)
-    ]
+    return [_record(row, head) for row in value[1:] if not _is_mark(row)]
 
 
 def _is_mark(item: Any) -> bool:
@@ -26,14 +22,14 @@ def _is_mark(item: Any) -> bool:
     return len(reply) == 1 and isinstance(reply[0], str) and reply[0].startswith("…")
 
 
-def _record(row: Any, columns: list[str], same: dict[str, Any]) -> dict[str, Any]:
+def _record(row: Any, head: dict[str, Any]) -> dict[str, Any]:
     cells, rest = (row, {}) if isinstance(row, list) else ([], row)
     if len(cells) and isinstance(cells[-1], dict) and cells[-1]:
         cells, rest = cells[:-1], cells[-1]
     built: dict[str, Any] = {}
-    answer = dict(zip(columns, cells, strict=False))
-    for path, cell in {**same, **answer}.items():
-        if cell != NONE:
+    answer = dict(zip(head["columns"], cells, strict=False))
+    for path, cell in {**head.get("same", {}), **answer}.items():
+        if cell != NONE or NONE not in head:  # without a legend it is a value like any other
             built = _merged(built, _nested(path.split("."), cell))
     return _merged(built, expand(rest))
 

@@ -17,7 +17,7 @@ from upwell.ground.home import Home, default_home
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import Line, Sink
-from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, read_message
+from upwell.wire.peer import INTERNAL_ERROR, Message, answer_line, error_body, read_message
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 
 
@@ -109,16 +109,20 @@ async def answer_with_error(lines: AsyncIterator[Line], sink: Sink, error: Upwel
     async for line in lines:
         try:
             message = read_message(line.data)
-            params = RawObject.parse(message.params)
         except NotJson:
             continue
-        if message.method is None or message.id is None:
-            continue
-        if message.method == "initialize":
-            everything = Offer(united([EVERYTHING])).initialize_result(params)
-            await sink.write(answer_line(message.id, Reply(result=dumps(everything))))
-        else:
-            await sink.write(answer_line(message.id, reply))
+        if message.method is not None and message.id is not None:
+            answer = _introduced(message) if message.method == "initialize" else None
+            await sink.write(answer_line(message.id, answer or reply))
+
+
+def _introduced(message: Message) -> Reply | None:
+    """The answer to `initialize` of a gateway that cannot start; None if it is malformed."""
+    try:
+        offered = Offer(united([EVERYTHING])).initialize_result(RawObject.parse(message.params))
+    except NotJson:
+        return None
+    return Reply(result=dumps(offered))
 
 
 async def _chained(first: Line, lines: AsyncIterator[Line]) -> AsyncIterator[Line]:
