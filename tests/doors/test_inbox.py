@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,37 @@ def test_an_accepted_rule_opens_every_session(house: House, box: Inbox) -> None:
     assert "1 standing rule stored, for every session" in press(house, "a", "k", "k", "q")
     assert texts(house, "rules") == ["Wash the bowl."]
     assert "Wash the bowl." in house.upwell("context", "--door", "session")
+
+
+def test_a_rule_about_a_folder_keeps_its_scope(house: House, box: Inbox) -> None:
+    texts_of = [f"Never edit files in {name}/." for name in ("vendor", "gen", "dist", "web")]
+    folders = [
+        replace(rule(house, text), paths=(f"{text.split()[-1][:-2]}/**",)) for text in texts_of
+    ]
+    box.propose(folders)
+    assert "1 standing rule stored, for vendor/**" in press(house, "k", "q")
+    house.upwell("inbox", "accept", folders[1].id)
+    assert "for dist/**" in press(house, "a", "k", "q", args=("--kind", "rule"))
+    listed = json.loads(house.upwell("rules", "--json"))["rules"]
+    assert {row["text"]: row["paths"] for row in listed} == {
+        proposal.text: list(proposal.paths) for proposal in folders
+    }
+    assert "Never edit" not in house.upwell("context", "--door", "session")
+
+
+def test_outside_repositories_each_proposal_names_its_project(
+    house: House, box: Inbox, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    box.propose([rule(house, "Wash the bowl.")])
+    shown = typed(INBOX, ["q"], house.environment, cwd=elsewhere)
+    assert "Wash the bowl." in shown
+    assert f"project {house.project}" in shown
+    box.propose([rule(house, "Sweep the floor.", str(elsewhere))])
+    shown = typed(INBOX, ["q"], house.environment, cwd=elsewhere)
+    assert "1 of 1" in shown, "a folder with its own proposals shows those"
+    assert f"project {elsewhere}" in shown
 
 
 def test_bulk_verbs_stay_in_the_project(house: House, box: Inbox) -> None:

@@ -1,7 +1,7 @@
 """inbox: proposed memories, and the user's decisions about them."""
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,12 +13,13 @@ from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.cli.triage import Answer, Card, Decision, decisions, edited, has_terminal
 from upwell.ground.errors import UsageError
-from upwell.ground.project import project_of
+from upwell.ground.project import project_of, repository_of
 from upwell.ground.text.format import counted, iso
 
 if TYPE_CHECKING:
     from upwell.app import App
     from upwell.capture.inbox import Inbox, Proposal
+    from upwell.ground.types.memory import Memory
 
 MAX_FILES = 8
 _HABIT = "a habit; `upwell rules keep {id}` makes a standing rule of it"
@@ -53,7 +54,7 @@ def waiting(
         return
     box = open_inbox()
     if has_terminal() and not as_json:
-        _decide(box, owner_of(project, every), kind)
+        _decide(box, _asked_about(box, project, every), kind)
         return
     proposals = _selected(box, _named(project), kind)
     if as_json:
@@ -130,12 +131,26 @@ def _decide(box: "Inbox", owner: str | None, kind: str | None) -> None:
     if sum(box.displaced().values()):
         say_displaced(box.forget_displaced(owner))
     if proposals:
-        with_app(lambda app: _triage(app, box, proposals, names_project=owner is None))
+        with_app(lambda app: _triage(app, box, proposals, names_project=_needs_project(owner)))
     else:
         say("nothing is waiting" + (f" for {owner}" if owner else ""))
     others = len(box.waiting()) - len(_selected(box, owner, None))
     if others:
         note(f"upwell: {counted(others, 'proposal')} of other projects: --every-project")
+
+
+def _asked_about(box: "Inbox", project: str | None, every: bool) -> str | None:
+    """The project whose proposals are shown on a terminal. A folder outside repositories without
+    proposals of its own shows those of every project."""
+    owner = owner_of(project, every)
+    if project is None and _needs_project(owner) and not _selected(box, owner, None):
+        return None
+    return owner
+
+
+def _needs_project(owner: str | None) -> bool:
+    """True unless the proposals are those of one repository."""
+    return owner is None or repository_of(owner) is None
 
 
 async def _triage(
@@ -173,18 +188,32 @@ async def _store(
     standing rule, since a person vouches for it now. Returns the number of memories.
     """
     memories = [
-        replace(proposal.memory(), text=text, pinned=proposal.kind == "rule")
+        replace(_memory_of(proposal), text=text)
         for proposal, text in zip(
             proposals, texts or [item.text for item in proposals], strict=True
         )
     ]
     results = await app.memory.add_many(memories)
-    if rules := sum(memory.pinned for memory in memories):
-        stored = counted(rules, "standing rule")
-        note(f"upwell: {stored} stored, for every session; `upwell rules` limits or pauses them")
+    _note_rules([memory for memory in memories if memory.pinned])
     note_masked(sorted({rule for result in results for rule in result.redacted}))
     box.take([item.id for item in proposals])
     return len(results)
+
+
+def _memory_of(proposal: "Proposal") -> "Memory":
+    from upwell.surface.scopes import standing
+
+    memory = proposal.memory()
+    return standing(memory) if proposal.kind == "rule" else memory
+
+
+def _note_rules(rules: "Sequence[Memory]") -> None:
+    """Tell where each stored rule is given."""
+    from upwell.surface.scopes import scope_of
+
+    for scope, count in Counter(scope_of(rule).in_words() for rule in rules).items():
+        stored = counted(count, "standing rule")
+        note(f"upwell: {stored} stored, for {scope}; `upwell rules` limits or pauses them")
 
 
 def _chosen(

@@ -126,11 +126,11 @@ def keep(
     """Make a standing rule of a proposal in the inbox or of a stored memory."""
     from upwell.capture.inbox import inbox_at
     from upwell.config import load
-    from upwell.surface.scopes import checked_scope, globs_of
+    from upwell.surface.scopes import checked_scope, standing
 
     box = inbox_at(load().home.inbox_file)
     proposals = [item for item in box.waiting() if item.id == rule]
-    triggers = checked_scope(path or (), tool or ()).triggers()
+    scope = checked_scope(path or (), tool or ())
 
     async def work(app: "App") -> Memory:
         memory = proposals[0].memory() if proposals else await app.memory.get(id_in(rule))
@@ -139,11 +139,9 @@ def keep(
                 f"you have no proposal or memory {rule!r}",
                 hint="`upwell inbox` and `upwell recall`",
             )
-        standing = replace(
-            memory, pinned=True, triggers=triggers or globs_of(memory.paths).triggers()
-        )
-        await (app.memory.add(standing) if proposals else app.memory.update(standing))
-        return standing
+        rule_kept = standing(memory, scope)
+        await (app.memory.add(rule_kept) if proposals else app.memory.update(rule_kept))
+        return rule_kept
 
     _report(_row(with_app(work)))
     box.take([item.id for item in proposals])

@@ -44,6 +44,10 @@ WORDS = {
 }
 
 
+_OTHER_KEYS = {"y": Answer.KEEP}
+"""Keys that people press for an answer as well."""
+
+
 @dataclass(frozen=True, slots=True)
 class Card[T]:
     """An item as it is shown: its `text`, its `evidence` as lines, and its `kind`."""
@@ -77,13 +81,14 @@ def decisions[T](
     key = read_key or _key
     waiting, earlier = list(cards), None
     latest: Sequence[Decision[T]] = ()
-    say(", ".join(f"[{letter}] {word}" for letter, word in WORDS.items()))
+    _say_keys()
     while True:
         if waiting:
             _show(waiting[0], len(cards) - len(waiting) + 1, len(cards))
+            pressed = _known(key)
         else:
             say("That was the last one. [u] undo, [q] quit")
-        pressed = _pressed(key)
+            pressed = _pressed(key)
         if pressed == QUIT:
             break
         if pressed == UNDO:
@@ -107,16 +112,17 @@ def _answered[T](
     edit: Callable[[str], str],
     key: Callable[[], str],
 ) -> Sequence[Decision[T]]:
-    """The decisions that the key stands for; () for any other key."""
+    """The decisions that the key stands for; () if the user goes back to the item."""
     card = waiting[0]
     if pressed == ALL:
         return _all_of_kind(waiting, key)
     if pressed == Answer.EDIT:
         text = edit(card.text)
         return [Decision(card.item, Answer.KEEP, text)] if text else ()
-    if pressed not in list(Answer):
-        return ()
-    say(f"  {WORDS[Answer(pressed)]}")
+    if pressed == Answer.NEVER:
+        say(f"  never again: {card.text} ({UNDO} takes it back)")
+    else:
+        say(f"  {WORDS[Answer(pressed)]}")
     return [Decision(card.item, Answer(pressed), card.text)]
 
 
@@ -127,7 +133,8 @@ def _all_of_kind[T](waiting: Sequence[Card[T]], key: Callable[[], str]) -> Seque
     pressed = _pressed(key)
     if pressed not in list(Answer) or pressed == Answer.EDIT:
         return ()
-    say(f"  {WORDS[Answer(pressed)]}: {len(same)}")
+    undoing = f" ({UNDO} takes them back)" if pressed == Answer.NEVER else ""
+    say(f"  {WORDS[Answer(pressed)]}: {len(same)}{undoing}")
     return [Decision(card.item, Answer(pressed), card.text) for card in same]
 
 
@@ -139,12 +146,24 @@ def _show[T](card: Card[T], number: int, total: int) -> None:
         say(f"    {line}")
 
 
+def _say_keys() -> None:
+    say(", ".join(f"[{letter}] {word}" for letter, word in WORDS.items()))
+
+
+def _known(key: Callable[[], str]) -> str:
+    """The first key that has a meaning; any other one explains the keys."""
+    while (pressed := _pressed(key)) not in WORDS:
+        _say_keys()
+    return pressed
+
+
 def _pressed(key: Callable[[], str]) -> str:
     """The key, in lower case; the key for quitting if the terminal is closed or interrupted."""
     try:
-        return key().lower()
+        pressed = key().lower()
     except (KeyboardInterrupt, EOFError):
         return QUIT
+    return _OTHER_KEYS.get(pressed, pressed)
 
 
 def _key() -> str:

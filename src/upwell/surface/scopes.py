@@ -5,7 +5,7 @@ commands. A rule without a scope opens every session.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from os.path import isabs, join, normpath
 from typing import Any
@@ -40,6 +40,10 @@ class RuleScope:
         """The scope as a rule stores it."""
         paths = (f"{_PATH}{pattern}" for pattern in self.paths)
         return (*paths, *(f"{_TOOL}{pattern}" for pattern in self.tools))
+
+    def in_words(self) -> str:
+        """The scope as a person reads it."""
+        return " ".join((*self.paths, *self.tools)) or "every session"
 
     def matches(self, cue: Cue) -> bool:
         """True if the cue is about one of these files and tools. A scope without patterns matches
@@ -83,6 +87,14 @@ def checked_scope(paths: Sequence[str], tools: Sequence[str]) -> RuleScope:
             )
     bare = tuple(pattern.removeprefix("./") for pattern in paths)
     return RuleScope(paths=bare, tools=tuple(tools))
+
+
+def standing(memory: Memory, scope: RuleScope | None = None) -> Memory:
+    """The standing rule that a person makes of a memory. Without patterns in `scope`, the globs
+    that the memory is about restrict the rule.
+    """
+    given = scope.triggers() if scope else ()
+    return replace(memory, pinned=True, triggers=given or globs_of(memory.paths).triggers())
 
 
 def globs_of(paths: Sequence[str]) -> RuleScope:

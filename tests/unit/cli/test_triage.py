@@ -33,12 +33,23 @@ def test_each_key_is_an_answer() -> None:
         ("b", Answer.DROP, "B"),
         ("c", Answer.NEVER, "C"),
     ]
+    assert answers("y") == [("a", Answer.KEEP, "A")], "as the answer to a question"
     assert answers("s") == [("a", Answer.SKIP, "A")]
     assert answers("e") == [("a", Answer.KEEP, "A!")]
 
 
-def test_other_keys_ask_again() -> None:
-    assert answers("xyz?k") == [("a", Answer.KEEP, "A")]
+def test_other_keys_explain_the_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert answers("xz?k") == [("a", Answer.KEEP, "A")]
+    shown = capsys.readouterr().out
+    assert shown.count("[k] keep, [e] edit and keep, [d] drop, [n] never again") == 1 + 3
+    assert shown.count("1 of 3") == 1
+
+
+def test_never_again_names_its_item_and_the_way_back(capsys: pytest.CaptureFixture[str]) -> None:
+    assert answers("nuk") == [("a", Answer.KEEP, "A")]
+    assert "never again: A (u takes it back)" in capsys.readouterr().out
+    assert [answer for _, answer, _ in answers("an")] == [Answer.NEVER, Answer.NEVER]
+    assert "never again: 2 (u takes them back)" in capsys.readouterr().out
 
 
 def test_the_last_answer_can_be_undone_once() -> None:
@@ -54,6 +65,7 @@ def test_all_of_a_kind_is_one_answer() -> None:
         ("c", Answer.KEEP, "C"),
         ("b", Answer.DROP, "B"),
     ]
+    assert answers("ayq") == [("a", Answer.KEEP, "A"), ("c", Answer.KEEP, "C")]
     assert answers("axd") == [("a", Answer.DROP, "A")], "any other key asks about each"
     assert answers("aduq") == []
 
