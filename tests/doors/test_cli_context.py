@@ -25,6 +25,9 @@ def test_context_answers_a_question(upwell: Upwell) -> None:
     digest = upwell("context", question)
     assert "7431" in digest.out
     assert "Bread" not in digest.out
+    assert "an explicit question gets all of these; a hook would say" in digest.err
+    prompted = upwell("context", question, "--door", "prompt").err
+    assert "likely enough to be relevant" in prompted
 
 
 @pytest.mark.parametrize("message", ["hello", "thanks!", "ok", "What is the capital of Peru?"])

@@ -216,6 +216,17 @@ def test_the_report_for_people(upwell: Upwell, sessions: Path, harbour: Path) ->
     assert rows[-1][0] == "all"
     assert "no_hook 1" in done.out
     assert "\x1b" not in done.out
+    assert done.out.endswith("and what past sessions taught: see --with\n")
+    assert "Nothing would have been said" not in done.out
+
+
+def test_a_report_without_any_memory_says_why(
+    upwell: Upwell, sessions: Path, harbour: Path
+) -> None:
+    done = upwell("replay", str(sessions), "--repo", str(harbour), "--with", "memory")
+    assert "Nothing would have been said. The commonest reason for an event: " in done.out
+    assert "--repo DIR" not in done.out
+    assert "Assumes that" not in done.out
 
 
 def test_events_can_be_written_and_replayed_again(

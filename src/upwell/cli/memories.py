@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -298,5 +299,7 @@ async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
         say(outcome.text)
     elif cue.door != Door.SESSION:
         say(EMPTY_DIGEST)
-    for line in account_of(outcome, app.surfacer.threshold(cue), cue.door):
+    threshold = app.surfacer.threshold
+    hook_score = threshold(replace(cue, door=Door.PROMPT)) if cue.door == Door.ASK else None
+    for line in account_of(outcome, threshold(cue), cue.door, hook_score=hook_score):
         note(line)

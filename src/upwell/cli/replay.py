@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from upwell.replay.timeline import Timeline
 
 EVERYTHING = "memory,git,docs,learned"
+ASSUMPTION = (
+    "Assumes that your commits and documents were taken in, and what past sessions taught: see "
+    "--with"
+)
+REPOSITORY = (
+    " Commits and documents count for sessions whose folder is still in a repository; --repo DIR "
+    "names it for all."
+)
 INTERRUPTED = 130
 ANSWERS = {"y": True, "n": False, "?": None}
 
@@ -38,8 +46,14 @@ def replay(
         Path | None, typer.Option(metavar="DIR", help="The repository of all these sessions.")
     ] = None,
     kinds: Annotated[
-        str, typer.Option("--with", metavar="KINDS", help="The kinds of memory to replay with.")
-    ] = EVERYTHING,
+        str | None,
+        typer.Option(
+            "--with",
+            metavar="KINDS",
+            help="The kinds of memory to replay with.",
+            show_default=EVERYTHING,
+        ),
+    ] = None,
     since: Annotated[
         str | None, typer.Option(metavar="T", help="Only sessions since then: 30d, or 2026-01-31.")
     ] = None,
@@ -66,12 +80,13 @@ def replay(
         raise UsageError("--fit goes with --label", hint="--sample 30 --label --fit")
     if as_json and (label or events):
         raise UsageError("--json does not go with --label or --events")
-    choices = _kinds(kinds)
+    choices = _kinds(EVERYTHING if kinds is None else kinds)
     timeline = _timeline(paths or [], host, repo, since)
     if events:
         _print_events(timeline)
         return
-    _replayed(timeline, choices, repo, sample, fit=fit, judged=judge, as_json=as_json)
+    remark = "" if kinds is not None or as_json else ASSUMPTION
+    _replayed(timeline, choices, repo, sample, remark, fit=fit, judged=judge, as_json=as_json)
 
 
 def _kinds(names: str) -> "frozenset[With]":
@@ -128,11 +143,13 @@ def _replayed(
     kinds: "frozenset[With]",
     repo: Path | None,
     sample: int | None,
+    remark: str,
     *,
     fit: bool,
     judged: bool,
     as_json: bool,
 ) -> None:
+    """Replay the sessions and print the report, with `remark` as its last line."""
     from upwell.replay.labels import Sample
 
     sampled = Sample(sample or 0)
@@ -147,6 +164,10 @@ def _replayed(
         note("upwell: interrupted; the figures cover the events so far")
     for report in reports:
         _show(report, as_json=as_json, brief=sample is not None)
+        if not as_json and not report.summary.memories:
+            say(_silence(report.summary.outcomes) + ("" if repo else REPOSITORY))
+        if remark:
+            say(remark)
     if sample is not None and not interrupted:
         _label(sampled, reports[0], fit=fit)
     if interrupted:
@@ -205,6 +226,21 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
         say(_savings(report.shortening))
     if judge:
         say(f"Judge: {judge_line(judge)}")
+
+
+def _silence(outcomes: Mapping[str, int]) -> str:
+    """The commonest reason why a replay has no memory to show. Routine events count only if there
+    are no others.
+    """
+    from upwell.ground.types.surfacing import SkipReason
+    from upwell.surface.explain import REASONS
+
+    reasons = sorted(
+        (SkipReason(code) for code in outcomes if code in SkipReason),
+        key=lambda reason: (reason is SkipReason.ROUTINE, -outcomes[reason]),
+    )
+    why = REASONS[reasons[0]] if reasons else "hooks do not report these events"
+    return f"Nothing would have been said. The commonest reason for an event: {why}."
 
 
 def _savings(counts: Mapping[str, int]) -> str:

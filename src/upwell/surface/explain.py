@@ -49,15 +49,23 @@ REASONS: Mapping[SkipReason, str] = {
 }
 
 
-def account_of(outcome: Surfacing | Skip, min_score: float, door: Door | str) -> list[str]:
-    """An outcome as lines for a person: the decision, its evidence, the runners-up."""
+def account_of(
+    outcome: Surfacing | Skip,
+    min_score: float,
+    door: Door | str,
+    *,
+    hook_score: float | None = None,
+) -> list[str]:
+    """An outcome as lines for a person: the decision, its evidence, the runners-up. For an explicit
+    question, `hook_score` is the score that a memory would need to be said by a hook.
+    """
     if isinstance(outcome, Skip):
         is_empty_start = door == Door.SESSION and outcome.reason is SkipReason.NO_CANDIDATES
         reason = EMPTY_START if is_empty_start else _reason(outcome.reason, outcome.missing)
         lines = [f"upwell stayed silent: {reason} ({_code(outcome.reason, outcome.detail)})"]
         omitted = list(outcome.held_back)
     else:
-        lines = [_headline(outcome, min_score), *_evidence(outcome)]
+        lines = [_headline(outcome, min_score, hook_score), *_evidence(outcome)]
         lines += _situation(outcome.situation)
         omitted = [hit for hit in outcome.held_back if hit.score < min_score]
     lines += _moment(outcome.moment)
@@ -102,13 +110,30 @@ def _code(reason: str, detail: str) -> str:
     return f"{reason}, {detail}" if detail else reason
 
 
-def _headline(surfacing: Surfacing, min_score: float) -> str:
+def _headline(surfacing: Surfacing, min_score: float, hook_score: float | None) -> str:
     hits = [hit for hit in surfacing.hits if "pinned" not in hit.signals]
     if not hits or "kind" in hits[0].signals:
         return f"upwell spoke: {_memories(len(surfacing.hits))} to open this session"
+    if hook_score is not None:
+        return f"upwell spoke: {_memories(len(hits))}; {_compared(hits, hook_score)}"
     return (
         f"upwell spoke: {_memories(len(hits))} likely enough to be relevant "
         f"(surface.min_score {min_score:.2f})"
+    )
+
+
+def _compared(hits: Sequence[Hit], hook_score: float) -> str:
+    """The answer to an explicit question, compared with what a hook would say unasked."""
+    likely = sum(1 for hit in hits if hit.trigger or hit.score >= hook_score)
+    if likely:
+        return (
+            f"an explicit question gets all of these; a hook would say at most {likely} by itself "
+            f"(those with a score of {hook_score:.2f} or more)"
+        )
+    best = max(hit.score for hit in hits)
+    return (
+        "an explicit question gets all of these; a hook would say none of them by itself "
+        f"({best:.2f} < {hook_score:.2f})"
     )
 
 

@@ -66,6 +66,23 @@ def test_a_surfacing_is_explained_by_its_grounds() -> None:
     assert len(lines) == 5
 
 
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        ((0.23, 0.1), "a hook would say none of them by itself (0.23 < 0.50)"),
+        ((0.7, 0.1), "a hook would say at most 1 by itself (those with a score of 0.50 or more)"),
+    ],
+)
+def test_the_answer_to_a_question_is_compared_with_a_hook(
+    scores: tuple[float, ...], words: str
+) -> None:
+    hits = tuple(hit(str(score), score) for score in scores)
+    surfacing = Surfacing(id="s_1", hits=hits, text="", confidence=scores[0])
+    assert account_of(surfacing, 0.02, Door.ASK, hook_score=0.5)[0] == (
+        f"upwell spoke: 2 memories; an explicit question gets all of these; {words}"
+    )
+
+
 def test_a_session_start_explains_its_notes() -> None:
     note = hit("a", 0.7, kind=1.0, recency=0.9, used=1.0, touched=0.4)
     surfacing = Surfacing(id="s_1", hits=(note,), text="", confidence=0.7)
