@@ -56,6 +56,10 @@ class House:
         self.upwell("import", str(listed))
 
     def upwell(self, *args: str, input: bytes = b"") -> str:
+        return self.both(*args, input=input)[0]
+
+    def both(self, *args: str, input: bytes = b"") -> tuple[str, str]:
+        """stdout and stderr of a command that succeeds."""
         done = subprocess.run(
             [sys.executable, "-P", "-m", "upwell", *args],
             input=input,
@@ -65,7 +69,7 @@ class House:
             timeout=60,
         )
         assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode()
+        return done.stdout.decode(), done.stderr.decode()
 
     def refused(self, *args: str) -> str:
         """The error message of a failing command."""

@@ -109,6 +109,8 @@ def test_the_next_session_that_meets_the_error_hears_the_command_that_worked(
     transcript.write_text("\n".join(map(json.dumps, records)))
     told = house.upwell("learn", "sessions", str(transcript))
     assert told.startswith("1 transcript: 1 new proposal")
+    told = house.upwell("learn", "sessions", str(transcript))
+    assert told.startswith("0 new transcripts (1 read before): 0 new proposals")
     house.upwell("inbox", "accept", "--all")
     house.start()
     failure = {"tool_name": "Bash", "tool_input": {"command": "bake bread"}, "error": NO_LID}

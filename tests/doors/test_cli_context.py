@@ -96,6 +96,6 @@ def test_context_needs_a_message(upwell: Upwell) -> None:
 
 def test_a_memory_is_read_by_the_address_in_its_citation(upwell: Upwell) -> None:
     id = upwell("remember", "The tide service listens on port 7431").line
-    for citation in (f"upwell://memory/{id}", f"[upwell://memory/{id}]"):
+    for citation in (f"upwell://memory/{id}", f"[upwell://memory/{id}]", id, f"stm:{id}"):
         assert upwell("read", citation).line == "The tide service listens on port 7431"
     assert upwell("read", "upwell://memory/unknown").code == 2

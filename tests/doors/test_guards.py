@@ -103,7 +103,7 @@ HOSTS: dict[str, tuple[list[str], Event, Callable[[Mapping[str, Any]], str]]] = 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     made = House(tmp_path_factory.mktemp("house"))
-    made.upwell("rules", "add", "--guard", TEXT, "--tool", "Bash(git push --force*)")
+    made.upwell("rules", "add", "--guard", TEXT, "--tool", "Bash(git push*--force*)")
     made.start()
     yield made
     made.stop()
@@ -128,7 +128,7 @@ def test_a_refusal_is_explained_and_the_rule_is_listed_as_a_guard(house: House) 
     fresh = {**event(str(house.project), FORCED), "session_id": "explained"}
     assert "deny" in json.dumps(house.hook("claude", event=fresh).json)
     (row,) = json.loads(house.upwell("rules", "--json"))["rules"]
-    assert (row["guard"], row["paused"], row["tools"]) == (True, False, ["Bash(git push --force*)"])
+    assert (row["guard"], row["paused"], row["tools"]) == (True, False, ["Bash(git push*--force*)"])
     assert "\tguard\t" in house.upwell("rules")
     told = house.upwell("explain", "-n", "20")
     assert f"refused by a guard of yours, once in this session (rule {row['id']})" in told
@@ -136,7 +136,7 @@ def test_a_refusal_is_explained_and_the_rule_is_listed_as_a_guard(house: House) 
 
 def test_nothing_is_refused_while_upwell_is_off_or_no_daemon_runs(tmp_path: Path) -> None:
     house = House(tmp_path / "off")
-    house.upwell("rules", "add", "--guard", TEXT, "--tool", "Bash(git push --force*)")
+    house.upwell("rules", "add", "--guard", TEXT, "--tool", "Bash(git push*--force*)")
     assert answer(house, "claude", FORCED) == {}, "no daemon: the call passes"
     try:
         assert house.comes(), "the hook starts a daemon for the next call"
@@ -154,11 +154,15 @@ def test_the_hook_before_a_tool_is_installed_only_for_a_guard(tmp_path: Path) ->
     settings.parent.mkdir()
     house.upwell("hook", "install", "claude", "--apply")
     assert "PreToolUse" not in json.loads(settings.read_text())["hooks"]
-    guard = house.upwell("rules", "add", "--guard", TEXT, "--tool", "Bash(rm -rf*)").strip()
+    guard, remark = house.both("rules", "add", "--guard", TEXT, "--tool", "Bash(rm -rf*)")
+    assert remark.strip() == (
+        "upwell: This guard does nothing in claude until you run: upwell hook install claude "
+        "--apply"
+    )
     house.upwell("hook", "install", "claude", "--apply")
     (entry,) = json.loads(settings.read_text())["hooks"]["PreToolUse"]
     assert entry["matcher"] == "Bash|mcp__.*"
-    house.upwell("rules", "remove", guard)
+    house.upwell("rules", "remove", guard.strip())
     house.upwell("hook", "install", "claude", "--apply")
     assert "PreToolUse" not in json.loads(settings.read_text())["hooks"]
 
@@ -166,7 +170,7 @@ def test_the_hook_before_a_tool_is_installed_only_for_a_guard(tmp_path: Path) ->
 def test_wrong_usage_is_one_line(house: House) -> None:
     assert "a guard needs a command" in house.refused("rules", "add", "--guard", "Be careful")
     refused = house.refused("rules", "add", "--guard", "Be careful", "--path", "src/**")
-    assert "a guard needs a command" in refused
+    assert "a guard cannot refuse by --path alone" in refused
 
 
 def test_the_gateway_refuses_a_tool_once(gateway: Gateway, upwell: Upwell, tmp_path: Path) -> None:

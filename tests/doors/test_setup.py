@@ -174,6 +174,7 @@ def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(user: User) -> None:
     assert QUESTION in out + err
     assert f"create {user.folder / '.codex/hooks.json'} (+" in out
     assert "+capture = true" not in out
+    assert "nothing was changed" in err
     assert user.state() == before
 
 
@@ -199,6 +200,8 @@ def test_one_yes_sets_everything_up_and_proves_it(user: User) -> None:
     assert "say done" in settings
     assert "upwell-hook claude" in settings
     found = proposals(user)
+    assert f"next: {len(found)} proposals wait: `upwell inbox`, in the project\n" in out
+    assert "more: `upwell learn git`" in out
     assert RULE in found
     assert "Always name the order in a log line." in found
     assert any("bake bread --lid" in text for text in found)

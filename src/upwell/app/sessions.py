@@ -36,7 +36,7 @@ READ_TTL_SECONDS = 400 * 86_400.0
 class Gain:
     """The yield of sessions: new proposals, older proposals that were dropped to make room,
     memories that were stored or found again, and places. `redacted` names the rules that masked a
-    secret.
+    secret. `read_before` counts the transcripts that were left out because they were read before.
     """
 
     proposed: int = 0
@@ -45,6 +45,7 @@ class Gain:
     strengthened: int = 0
     places: int = 0
     redacted: tuple[str, ...] = ()
+    read_before: int = 0
 
     def add(self, other: "Gain") -> None:
         """Add the figures of another session."""
@@ -53,6 +54,7 @@ class Gain:
         self.stored += other.stored
         self.strengthened += other.strengthened
         self.places += other.places
+        self.read_before += other.read_before
         self.redacted = tuple(dict.fromkeys([*self.redacted, *other.redacted]))
 
 
@@ -128,7 +130,7 @@ class SessionLearning:
         path = str(transcript.path)
         size = transcript.path.stat().st_size
         if not again and await self._bytes_read(path) >= size:
-            return Gain()
+            return Gain(read_before=1)
         gain = Gain()
         for findings in await asyncio.to_thread(lambda: list(_findings_of(transcript.events()))):
             gain.add(await self.keep(findings))

@@ -36,7 +36,7 @@ from upwell.gateway.server import Gateway, OwnServer, Records, ToolListing
 from upwell.gateway.upstreams.tool_lists import ToolLists
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import embedder_of
-from upwell.ground.errors import ConfigError, StoreError
+from upwell.ground.errors import ConfigError, KeyUnknown, StoreError
 from upwell.ground.host_sessions import HostSessions, Joined
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
@@ -48,7 +48,7 @@ from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.memory import DEFAULT_NAMESPACE
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
-from upwell.ground.uris import SESSION_LOCATOR
+from upwell.ground.uris import SESSION_LOCATOR, memory_id, memory_uri
 from upwell.hook.asking import AgentAsking
 from upwell.hook.door import HookDoor, OptIns
 from upwell.learn.budgets import Budgets
@@ -220,20 +220,28 @@ class App:
 
     async def original(self, key: str, lines: str = "") -> str:
         """The original with this key, or some lines of it, such as `120-180`; or the memory or
-        the lines that a citation names, such as `upwell://memory/ID`.
+        the lines that a citation names, such as `upwell://memory/ID`; or the memory with this id.
 
         Raises:
             KeyUnknown: it expired, was evicted, or never existed.
             UsageError: `lines` is not a range, or there is no such memory.
         """
         if "://" in key or key.startswith("["):
-            cited = get_tool(self.memory, self.documents.lines, project_of(self._cwd))
-            result = await cited.run({"path": key}, "")
-            return f"{result['content'][0]['text']}\n"
+            return await self._cited(key)
         from upwell.compress.normalise.numbered import line_range, lines_of
 
-        text = await self._originals.get(key)
+        try:
+            text = await self._originals.get(key)
+        except KeyUnknown:
+            if await self.memory.get(memory_id(key)) is None:
+                raise
+            return await self._cited(memory_uri(memory_id(key)))
         return f"{lines_of(text, *line_range(lines))}\n" if lines else text
+
+    async def _cited(self, citation: str) -> str:
+        cited = get_tool(self.memory, self.documents.lines, project_of(self._cwd))
+        result = await cited.run({"path": citation}, "")
+        return f"{result['content'][0]['text']}\n"
 
     def toolbox(
         self, principal: Principal = OWNER, definitions: Definitions | None = None

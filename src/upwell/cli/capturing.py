@@ -100,8 +100,12 @@ def sessions(
 
 def say_gain(transcripts: int, gain: "Gain") -> None:
     """Print the gain from these transcripts."""
+    read = counted(transcripts, "transcript")
+    if gain.read_before:
+        new = counted(transcripts - gain.read_before, "new transcript")
+        read = f"{new} ({gain.read_before} read before)"
     say(
-        f"{counted(transcripts, 'transcript')}: {counted(gain.proposed, 'new proposal')}, "
+        f"{read}: {counted(gain.proposed, 'new proposal')}, "
         f"{counted(gain.stored, 'new memory', 'new memories')}, {gain.strengthened} found again, "
         f"{counted(gain.places, 'place')}"
     )

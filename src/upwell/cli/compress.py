@@ -66,13 +66,16 @@ def compress(
 
 def read(
     key: Annotated[
-        str, typer.Argument(metavar="KEY", help="The key from the notice, or a citation.")
+        str,
+        typer.Argument(
+            metavar="KEY", help="The key from the notice, a memory's id, or a citation."
+        ),
     ],
     lines: Annotated[
         str | None, typer.Option(metavar="FIRST-LAST", help="Print only these lines.")
     ] = None,
 ) -> None:
-    """Print an original by its key, or a memory by its address."""
+    """Print an original by its key, or a memory by its id or address."""
     raw(with_app(lambda app: app.original(key, lines or "")))
 
 

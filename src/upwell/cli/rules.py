@@ -17,6 +17,7 @@ from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
     from upwell.app import App
+    from upwell.surface.scopes import RuleScope
 
 MAX_LISTED = 1_000
 rules = typer.Typer(
@@ -37,7 +38,9 @@ Tools = Annotated[
 Guard = Annotated[
     bool,
     typer.Option(
-        "--guard", help="Refuse a matching command once a session, with the rule as the reason."
+        "--guard",
+        help="Refuse a matching command (--tool 'Bash(git push*--force*)') once a session, with "
+        "the rule as the reason.",
     ),
 ]
 Everywhere = Annotated[
@@ -98,13 +101,20 @@ def add(
     note_masked(added.redacted)
     say(added.id)
     if guard:
-        _note_missing_hooks()
+        _note_missing_hooks(scope)
 
 
-def _note_missing_hooks() -> None:
-    """Name the agents whose hooks do not ask upwell before a tool."""
+def _note_missing_hooks(scope: "RuleScope") -> None:
+    """Name the agents whose hooks do not ask upwell before a tool. The gateway refuses the tools of
+    its own servers without a hook.
+    """
+    refuses_commands = any(pattern.startswith("Bash(") for pattern in scope.tools)
+    where = "This guard" if refuses_commands else "Outside the gateway, this guard"
     for agent in hosts_without_guard_hooks():
-        note(f"upwell: `upwell hook install {agent} --apply` lets {agent} refuse a command")
+        note(
+            f"upwell: {where} does nothing in {agent} until you run: "
+            f"upwell hook install {agent} --apply"
+        )
 
 
 @rules.command("keep")

@@ -12,6 +12,7 @@ import typer
 from upwell.cli.capturing import learned_from, say_gain
 from upwell.cli.clients import NO_AGENT, clients_of_user, masked_diff, say_servers
 from upwell.cli.hooks import has_guards, hook_installation, installer_of
+from upwell.cli.inbox import open_inbox
 from upwell.cli.moving import say_stores
 from upwell.cli.output import note, raw, say
 from upwell.cli.past import index_sessions
@@ -213,6 +214,7 @@ def _confirm(question: str, show: "Callable[[], None]") -> None:
             case "d":
                 show()
             case _:
+                note("upwell: nothing was changed")
                 raise typer.Abort
 
 
@@ -276,8 +278,24 @@ def _say_next_steps(plan: "SetupPlan") -> None:
     # The hint about an agent's hooks is the more precise one.
     for agent, step in {change.agent: change.next_step for change in changed}.items():
         say(f"next: {agent}: {step}")
+    _say_proposals()
+    say(
+        "more: `upwell learn git` proposes the reasons in your commits; `upwell import docs/` "
+        "reads your documents"
+    )
     say("see:  `upwell replay --since 30d` shows what upwell would have said in past sessions")
     say("undo: `upwell setup --undo`")
+
+
+def _say_proposals() -> None:
+    """Name the inbox if proposals wait in it."""
+    proposals = open_inbox().waiting()
+    if not proposals:
+        return
+    verb = "waits" if len(proposals) == 1 else "wait"
+    projects = len({proposal.project for proposal in proposals})
+    folder = "the project" if projects == 1 else f"each of {projects} projects"
+    say(f"next: {counted(len(proposals), 'proposal')} {verb}: `upwell inbox`, in {folder}")
 
 
 async def _listed(app: "App", learned: "Holdings") -> int:

@@ -1,7 +1,7 @@
 """Failures of usage: a command that was called wrongly, and not a failing test or a bug.
 
-A wrong option, a missing argument, a program, script or task that does not exist, the wrong folder,
-a service that does not run: the next session will call it the same way. The words are those of
+A wrong option, a missing argument, a program, script or task that does not exist, a service that
+does not run: the next session will call it the same way. The words are those of
 common command-line libraries, shells and tools; no table of programs knows the project's own.
 """
 

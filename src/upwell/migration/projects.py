@@ -28,8 +28,9 @@ class Projects:
     everywhere: bool = False
 
     def place(self, name: str) -> tuple[str | None, str]:
-        """The folder of the project called `name`, and "" or the reason why it has none. A
-        memory without a project belongs to every project, which is None."""
+        """The folder of the project called `name`, and ""; or None and the reason why it has no
+        folder. None as the folder means every project.
+        """
         if name in NO_PROJECT:
             return None, ""
         # claude-mem names a worktree after its repository: `shop/fix-prices`.
@@ -42,7 +43,7 @@ class Projects:
             return None, ""
         folders = self.known.get(name, ())
         count = f"{len(folders)} folders are called" if folders else "no known folder is called"
-        return None, f"{count} {name}: give --project {name}=FOLDER, or --everywhere"
+        return None, f"{count} {name}: pass --project {name}=FOLDER, or --everywhere"
 
 
 def projects_at(place: Place, given: Iterable[str] = (), *, everywhere: bool = False) -> Projects:
@@ -57,7 +58,7 @@ def projects_at(place: Place, given: Iterable[str] = (), *, everywhere: bool = F
         if folder and os.path.isdir(folder):
             root = project_of(folder) or folder
             known[os.path.basename(root)].setdefault(root)
-            # Claude Code names its own folder for a project like this.
+            # This is how Claude Code names its own folder for a project.
             known[re.sub("[^a-zA-Z0-9]", "-", folder)].setdefault(root)
     return Projects(
         given=dict(map(_given, given)),

@@ -28,6 +28,7 @@ FRESH_SECONDS = 1.0
 """The time after which a guard added by another process takes effect."""
 READING_SECONDS = 0.15
 TTL_SECONDS = 30 * 86_400.0
+_EXAMPLES = "--tool 'Bash(git push*--force*)' or --tool 'github__delete_*'"
 _REASON = (
     'Not run. A rule that the user set as a guard applies here: "{text}" [{source}]. If the user '
     "wants it all the same, repeat the call: this guard refuses once in a session."
@@ -123,13 +124,19 @@ def check_guard(scope: RuleScope) -> None:
     """Check the scope of a guard.
 
     Raises:
-        UsageError: it names no command and no tool of a server.
+        UsageError: it does not name a command or a tool of a server.
     """
+    if scope.paths and not scope.tools:
+        raise UsageError(
+            "a guard cannot refuse by --path alone: agents ask upwell before commands and tools of "
+            "servers, not before they read or write a file",
+            hint=f"add {_EXAMPLES}, or leave out --guard",
+        )
     for pattern in scope.tools or ("",):
         if not pattern.startswith("Bash(") and "__" not in pattern:
             raise UsageError(
                 "a guard needs a command or a tool of a server",
-                hint="--tool 'Bash(git push --force*)' or --tool 'github__delete_*'",
+                hint=_EXAMPLES,
             )
 
 

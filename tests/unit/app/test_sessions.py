@@ -186,7 +186,7 @@ async def test_past_transcripts_are_read_once(app: App, project: Path, tmp_path:
     (transcript,) = transcripts_at([path])
     learning: SessionLearning = app.session_learning()
     assert (await learning.read(transcript)).proposed == 1
-    assert await learning.read(transcript) == Gain()
+    assert await learning.read(transcript) == Gain(read_before=1)
 
 
 async def test_a_session_in_a_folder_that_is_gone_teaches_nothing(
@@ -199,6 +199,6 @@ async def test_a_session_in_a_folder_that_is_gone_teaches_nothing(
 
 
 def test_gains_add_up() -> None:
-    gain = Gain(proposed=1, places=2)
+    gain = Gain(proposed=1, places=2, read_before=1)
     gain.add(replace(gain, stored=3))
-    assert gain == Gain(proposed=2, stored=3, places=4)
+    assert gain == Gain(proposed=2, stored=3, places=4, read_before=2)

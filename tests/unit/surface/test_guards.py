@@ -17,7 +17,11 @@ from upwell.testing import FakeRecall, ManualClock
 
 TEXT = "Ask before the shared branch is rewritten."
 RULE = Memory(
-    id="g1", text=TEXT, pinned=True, tags=(GUARD,), triggers=("tool:Bash(git push --force*)",)
+    id="g1",
+    text=TEXT,
+    pinned=True,
+    tags=(GUARD,),
+    triggers=("tool:Bash(git push*--force*)", "tool:Bash(git push* -f*)"),
 )
 
 
@@ -63,6 +67,9 @@ async def test_a_matching_command_is_refused_once_in_a_session() -> None:
         "GIT_TRACE=1 git  push --force",
         "true; git push --force | cat",
         "(git push --force)",
+        "git push origin main --force",
+        "git push -f origin main",
+        "git push origin main -f",
     ],
 )
 async def test_wrappers_and_other_commands_do_not_hide_it(command: str) -> None:
@@ -73,6 +80,7 @@ async def test_wrappers_and_other_commands_do_not_hide_it(command: str) -> None:
     ("command", "tool"),
     [
         ("git push origin main", "Bash"),
+        ("git push origin new-feature --follow-tags", "Bash"),
         ("echo 'git push --force'", "Bash"),
         ("git push --force", "Read"),
         ("git push --force", "shell__run"),
@@ -159,7 +167,9 @@ async def test_a_guard_that_another_process_adds_takes_effect_within_a_second() 
 
 def test_a_guard_names_a_command_or_a_tool_of_a_server() -> None:
     check_guard(checked_scope((), ("Bash(rm -rf*)", "github__delete_*")))
-    for paths, tools in (((), ()), (("src/**",), ()), ((), ("Bash",)), ((), ("Write",))):
+    for tools in ((), ("Bash",), ("Write",)):
         with pytest.raises(UsageError, match="a guard needs a command"):
-            check_guard(checked_scope(paths, tools))
+            check_guard(checked_scope((), tools))
+    with pytest.raises(UsageError, match="not before they read or write a file"):
+        check_guard(checked_scope(("src/**",), ()))
     assert is_guard(RULE)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 def counted(number: int, one: str, many: str = "") -> str:
     """Return `1 memory`, `2 memories`, `1,000 files`.
 
-    `many` is the plural if it is not the singular with an s.
+    `many` is the plural; by default, the singular plus an s.
     """
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
