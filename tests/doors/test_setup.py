@@ -244,6 +244,22 @@ def test_undo_restores_every_byte_and_keeps_what_was_learned(user: User) -> None
     assert RULE in proposals(user), "what was forgotten can be learned again"
 
 
+def test_forgetting_names_the_accepted_memories_that_stay(user: User) -> None:
+    user.run("setup", "--yes")
+    (rule,) = [
+        item
+        for item in json.loads(user.run("inbox", "--json")[0])["proposals"]
+        if item["text"] == RULE
+    ]
+    user.run("inbox", "accept", rule["id"])
+    shown, _ = user.run("setup", "--undo", "--forget", "--yes")
+    assert "kept: 1 that you accepted (`upwell forget ID`)" in shown
+    assert f"{rule['id']}: {RULE}" in shown
+    assert f"upwell's own folder {user.home} stays; delete it to remove everything" in shown
+    user.run("forget", rule["id"])
+    assert "No standing rules" in "".join(user.run("rules"))
+
+
 def test_shortening_is_set_up_only_when_asked_for(user: User) -> None:
     before = user.state()
     assert "--shorten does" in user.run("setup", "--dry-run")[0]

@@ -198,6 +198,11 @@ class SessionLearning:
         memories = [await self._library.store.get(memory_id) for memory_id in holdings.memories]
         return [known for known in memories if known and known.provenance.door == "capture"]
 
+    async def accepted(self, holdings: Holdings) -> list[Memory]:
+        """The memories that a person made of proposals of these holdings."""
+        memories = [await self._library.store.get(key) for key in sorted(holdings.proposals)]
+        return [known for known in memories if known]
+
     async def _bytes_read(self, path: str) -> int:
         key = _key(path)
         item = (await self._ttl_store.get(Kind.LEARNED, [key])).get(key)

@@ -80,6 +80,11 @@ class SettingUp:
         """The index of past sessions."""
         return self._home.sessions_db
 
+    @property
+    def folder(self) -> Path:
+        """upwell's own folder, with everything that it stores."""
+        return self._home.root
+
     def plan(self, *, shorten: bool = False) -> SetupPlan:
         """The changes that are still to be made. With `shorten`, the results of the agents' own
         tools will be shortened where an agent allows that.

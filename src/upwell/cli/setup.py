@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from upwell.app import App
     from upwell.app.sessions import Gain, Holdings
     from upwell.app.setting_up import Report, SettingUp, SetupPlan
+    from upwell.ground.types.memory import Memory
     from upwell.hosts.install import Plan
     from upwell.replay.transcripts import Transcript
     from upwell.setup.takeover import Clients
@@ -142,6 +143,18 @@ def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
     if setting_up.sessions_db.exists():
         delete_database(setting_up.sessions_db)
         say("deleted the index of past sessions")
+    _say_accepted(with_app(lambda app: app.session_learning().accepted(learned)))
+    say(f"upwell's own folder {setting_up.folder} stays; delete it to remove everything")
+
+
+def _say_accepted(memories: "list[Memory]") -> None:
+    """Name the memories that a person made of proposals of setup."""
+    if memories:
+        say(f"kept: {len(memories)} that you accepted (`upwell forget ID`)")
+    for memory in memories[:MAX_LISTED]:
+        say(f"  {memory.id}: {' '.join(memory.text.split())}")
+    if len(memories) > MAX_LISTED:
+        say(f"  {len(memories) - MAX_LISTED} more: `upwell recall`")
 
 
 def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:

@@ -70,10 +70,15 @@ def _any_word(words: str) -> str:
     return rf"\b(?:{'|'.join(words.split())})\b"
 
 
+def _no_word_before(words: str) -> str:
+    return "".join(rf"(?<!\b{word})" for word in words.split())
+
+
 _LEAD = re.compile(
     r"^(?:(?:no+|nope|ok(?:ay)?|ye[sp]|yeah|yea|also|and|but|so|again|please|pls|btw|by the way|"
     r"remember|note|important|reminder|hey|well|actually|then|once more|(?:as|like) i said|"
-    r"i (?:already )?(?:said|told you)|in this (?:repo|repository|project|codebase))\b"
+    r"i (?:already )?(?:said|told you)|(?:in|on|for) this (?:repo|repository|project|codebase)|"
+    r"(?:thanks|thank you|great|perfect|good)(?=[,:;.!]|\s[–—-]))\b"
     r"[\s,:;.!–—-]*)+",
     re.IGNORECASE,
 )
@@ -126,6 +131,37 @@ _ELSEWHERE = re.compile(
     re.IGNORECASE,
 )
 """Words that refer to another sentence, to one task or to one moment."""
+_HERE = re.compile(
+    rf"{_no_word_before('and as but except is like not only or than')}"
+    r" (?:in|on|for) this (?:repo|repository|project|codebase)\b(?![\w'’-])",
+    re.IGNORECASE,
+)
+_HERE_AT_END = re.compile(
+    r"(?<!ed)(?<!en)(?<!built)(?<!done)(?<!found)(?<!kept)(?<!made)"
+    rf"{_HERE.pattern}(?=[,.!]|$)",
+    re.IGNORECASE,
+)
+"""The project to which every rule belongs: understood wherever it stands, and left out at the end
+of a clause, unless it explains a participle ("the names used in this repository").
+"""
+_BARE_VERB = re.compile(
+    r"\b(?:always|be|don'?t|ever|forward|must|never|not|on|only|should|to) [\w-]+$", re.IGNORECASE
+)
+_REASON = re.compile(
+    r", (?:(?:as|because|since) )?(?:it|they)(?:['’](?:s|re)| (?:is|are|was|were|has|have|will|"
+    r"would|breaks?|causes?|comes?|costs?|fails?|gets?|hides?|leaks?|makes?|slows?|takes?))\b"
+    r"(?P<reason>[^,]*)$",
+    re.IGNORECASE,
+)
+"""A last clause that gives the reason, about something in the clause before it."""
+_LIMIT = re.compile(
+    _any_word(
+        "about after already before change draft except fine fix for if in just ok okay only once "
+        "prototype spike task temporary unless until when while"
+    ),
+    re.IGNORECASE,
+)
+"""Words of a last clause that limits the rule, or is about the task."""
 _PLACES = re.compile(
     r"\b(?:in|under|inside|within|below)\s+`?((?:[\w.-]+/)+(?=[\s`.,]|$)|[\w./-]*\*[\w./*-]*\w)"
 )
@@ -154,8 +190,25 @@ def rules_in(message: str) -> Iterator[str]:
         return
     for sentence in sentences(message):
         rule = _LEAD.sub("", sentence)
-        if _is_whole(rule) and _is_rule(rule):
-            yield _finished(rule)
+        for text in dict.fromkeys((rule, _without_reason(rule))):
+            bare = _HERE.sub("", text)
+            if _is_whole(bare) and _is_rule(bare):
+                yield _finished(_HERE_AT_END.sub(_here_needed, text))
+                break
+
+
+def _here_needed(here: re.Match[str]) -> str:
+    """The project, where the verb has no other object ("never push in this repository")."""
+    return here[0] if _BARE_VERB.search(here.string[: here.start()]) else ""
+
+
+def _without_reason(rule: str) -> str:
+    """The sentence without a last clause that refers back to it for the reason. A clause that also
+    refers to something else, or that limits the rule, stays."""
+    match = _REASON.search(rule.rstrip(" .!"))
+    if match is None or _ELSEWHERE.search(match["reason"]) or _LIMIT.search(match["reason"]):
+        return rule
+    return rule[: match.start()]
 
 
 def _scope(rule: str) -> tuple[str, ...]:
