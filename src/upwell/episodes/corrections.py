@@ -83,13 +83,13 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _OF_WORK = re.compile(
-    r"`[^`]+`|\b[\w-]+\.(?:md|mdc|py|ts|tsx|js|jsx|go|rs|json|ya?ml|toml|sh|sql)\b|"
+    r"`[^`]+`|\b[\w-]{1,80}\.(?:md|mdc|py|ts|tsx|js|jsx|go|rs|json|ya?ml|toml|sh|sql)\b|"
     + _any_word(_WORK_NOUNS),
     re.IGNORECASE,
 )
 _OF_PRODUCT = re.compile(_any_word(_PRODUCT_NOUNS), re.IGNORECASE)
 _FREQUENCY = r"(?:always|never(?: ever)?|(?:do not|don'?t) ever|must not|must never)"
-_VERB = r"(?P<verb>`|[a-z-]+)"
+_VERB = r"(?P<verb>`|[a-z]++(?:-[a-z]++)*+)"
 _CONDITION = (
     r"\b(?:ever|unless|by hand|manually|directly|until i (?:say|ask|tell|confirm|approve)|"
     r"without (?:asking|my|permission|approval|explicit|first|telling|checking))"
@@ -112,7 +112,7 @@ _FORMS = tuple(
 """The beginnings of a rule, with its verb."""
 _ORDER = re.compile(rf"^{_FREQUENCY} [a-z]", re.IGNORECASE)
 _LASTING = re.compile(r"\b(?:from now on|going forward)\b", re.IGNORECASE)
-_QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|(?<!\w)'[^']*'(?!\w)|“[^”]*”|@[\w./-]+")
+_QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|(?<!\w)'[^']*'(?!\w)|“[^“”]*”|@[\w./-]+")
 _EXPLAINED = r"(?! (?:\w+ ){1,3}(?:that|as)\b)"
 _ELSEWHERE = re.compile(
     "|".join(
