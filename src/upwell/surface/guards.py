@@ -62,7 +62,6 @@ class Guards:
         self._is_paused = is_paused
         self._refused = refused
         self._clock = clock
-        self._reading = asyncio.Lock()
         self._known: dict[str | None, tuple[float, Sequence[Memory]]] = {}
 
     async def refusal(self, cue: Cue) -> Refusal | None:
@@ -106,16 +105,14 @@ class Guards:
 
     async def _guards(self, project: str | None) -> Sequence[Memory]:
         """The guards of a project, cached for a second."""
-        # The lock is fair: a call that needs no reading does not overtake those that wait for it.
-        async with self._reading:
-            now = self._clock.monotonic()
-            read_at, guards = self._known.get(project, (-FRESH_SECONDS, ()))
-            if now - read_at < FRESH_SECONDS:
-                return guards
-            rules = await self._reader.pinned(Scope(project=project), limit=MAX_GUARDS)
-            guards = [rule for rule in rules if is_guard(rule) and PAUSED not in rule.tags]
-            self._known = {**self._known, project: (now, guards)} if len(self._known) < 50 else {}
+        now = self._clock.monotonic()
+        read_at, guards = self._known.get(project, (-FRESH_SECONDS, ()))
+        if now - read_at < FRESH_SECONDS:
             return guards
+        rules = await self._reader.pinned(Scope(project=project), limit=MAX_GUARDS)
+        guards = [rule for rule in rules if is_guard(rule) and PAUSED not in rule.tags]
+        self._known = {**self._known, project: (now, guards)} if len(self._known) < 50 else {}
+        return guards
 
 
 def is_guard(rule: Memory) -> bool:

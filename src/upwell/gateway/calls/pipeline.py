@@ -170,6 +170,7 @@ class CallSurfacing:
         self._cwd = cwd
         self._sessions = sessions or OwnSessions()
         self._guards = guards
+        self._asking_guards = asyncio.Lock()
         self._progressive = progressive
         self._clock = clock
         self._searches = BackgroundTasks("surfacing")
@@ -184,8 +185,13 @@ class CallSurfacing:
         not reach the client, the guard refuses the next matching call.
         """
         guards = self._guards
-        refusal = await guards.refusal(await self._cue(call, client)) if guards else None
-        if guards is None or refusal is None:
+        if guards is None:
+            return None
+        # The lock is fair: calls leave in the order in which they came, however long the lookups
+        # of the first one take.
+        async with self._asking_guards:
+            refusal = await guards.refusal(await self._cue(call, client))
+        if refusal is None:
             return None
 
         def settle(delivered: bool) -> None:
