@@ -92,7 +92,7 @@ VERBS = frozenset(getattr(COMMAND, "commands", ()))
 def main(args: Sequence[str]) -> int:
     """Run one command and return the exit status: 0 done, 1 failed, 2 wrong usage."""
     try:
-        result = COMMAND(list(args), standalone_mode=False)
+        result = COMMAND(list(args), prog_name="upwell", standalone_mode=False)
     except typer.Exit as done:
         return int(done.exit_code)
     except typer.Abort:
