@@ -125,7 +125,7 @@ def _team_store(url: str, files: Files, *, tolerant: bool, clock: Clock) -> Stor
 
 def _postgres_store(url: str, clock: Clock) -> "PostgresStore":
     try:
-        from upwell.memory.postgres.connection import Postgres
+        from upwell.ground.postgres.connection import Postgres
         from upwell.memory.postgres.store import PostgresStore
     except ImportError as error:
         raise ConfigError(
