@@ -203,9 +203,14 @@ class Ratings:
         )
 
 
+_RATINGS = frozenset(map(str, Rating))
+
+
 def _grouped(rows: Sequence[tuple[str, str, str, str, float, float]]) -> dict[str, list[Sample]]:
     samples: dict[str, list[Sample]] = {}
     for name, surfacing, memory, rating, score, at in rows:
+        if rating not in _RATINGS:
+            continue  # a damaged row
         sample = Sample(
             surfacing=surfacing, memory=memory, verdict=Rating(rating), score=score, at=at
         )

@@ -20,6 +20,10 @@ COLUMNS = (
     "door, server, tool, session, trust, pinned, supersedes, expires_at, content_hash, "
     "created_at, updated_at, viewed_at, triggers, occurrences"
 )
+NO_PROJECT = "?"
+"""The project of a memory whose own cannot be read: no folder, so that no work sees it."""
+MAX_TIME = 200_000_000_000.0
+"""The latest time that a calendar of four digits holds, in about the year 8300."""
 
 
 def to_row(memory: Memory) -> tuple[Any, ...]:
@@ -56,46 +60,59 @@ def to_row(memory: Memory) -> tuple[Any, ...]:
 
 
 def from_row(row: Sequence[Any]) -> Memory:
-    """Build the memory from a row of `COLUMNS`."""
+    """Build the memory from a row of `COLUMNS`. SQLite keeps any value in any column, so a damaged
+    file may return one of another type: it counts as absent, and the memory is not lost."""
     return Memory(
-        tenant=row[0],
-        id=row[1],
-        namespace=row[2],
+        tenant=_word(row[0]),
+        id=_word(row[1]),
+        namespace=_word(row[2]),
         text=text_of(row[3]),
         tags=_names(row[4]),
         paths=_names(row[5]),
         symbols=_names(row[6]),
-        project=row[7] or None,
-        source=row[8],
-        lines=None if row[9] is None else (row[9], row[10]),
-        provenance=Provenance(door=row[11], server=row[12], tool=row[13], session=row[14]),
+        project=(row[7] if isinstance(row[7], str) else NO_PROJECT) or None,
+        source=_word(row[8]),
+        lines=(row[9], row[10]) if type(row[9]) is int and type(row[10]) is int else None,
+        provenance=Provenance(
+            door=_word(row[11]),
+            server=_word(row[12]),
+            tool=_word(row[13]),
+            session=_word(row[14]),
+        ),
         trust=_trust(row[15]),
         pinned=bool(row[16]),
-        supersedes=row[17],
-        expires_at=row[18],
-        content_hash=row[19],
-        created_at=row[20],
-        updated_at=row[21],
-        viewed_at=row[22],
+        supersedes=_word(row[17]) or None,
+        expires_at=_time(row[18]),
+        content_hash=_word(row[19]),
+        created_at=_time(row[20]),
+        updated_at=_time(row[21]),
+        viewed_at=_time(row[22]),
         triggers=_names(row[23]),
-        occurrences=row[24],
+        occurrences=row[24] if type(row[24]) is int else 1,
     )
 
 
-def _names(column: str) -> tuple[str, ...]:
-    """Decode a list of names; a damaged list is returned as empty, so that the memory itself is not
-    lost.
-    """
-    if column == "[]":
+def _word(column: object) -> str:
+    return column if isinstance(column, str) else ""
+
+
+def _time(column: object) -> float | None:
+    """Decode epoch seconds; a damaged value, such as one that no calendar has, is None."""
+    return column if isinstance(column, float | int) and abs(column) < MAX_TIME else None
+
+
+def _names(column: object) -> tuple[str, ...]:
+    """Decode a list of names; a damaged list is returned as empty."""
+    if column == "[]" or not isinstance(column, str):
         return ()
     try:
         names = json.loads(column)
-    except (ValueError, TypeError):
+    except ValueError:
         return ()
     return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
 
-def _trust(column: str) -> Trust:
+def _trust(column: Any) -> Trust:
     """Decode the trust; a damaged value becomes the lowest trust."""
     try:
         return Trust(column)
@@ -103,9 +120,14 @@ def _trust(column: str) -> Trust:
         return Trust.TOOL
 
 
-def text_of(value: str | bytes) -> str:
+def text_of(value: object) -> str:
     """Decode the text of a memory from its column."""
-    return value if isinstance(value, str) else bytes(value).decode("utf-8", "surrogatepass")
+    if not isinstance(value, bytes):
+        return _word(value)
+    try:
+        return value.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return value.decode("utf-8", "replace")
 
 
 def scope_number(db: sqlite3.Connection, tenant: str, project: str | None) -> int:
