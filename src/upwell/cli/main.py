@@ -14,7 +14,6 @@ from upwell.cli import (
     daemon,
     dashboard,
     demo,
-    home,
     hooks,
     inbox,
     learning,
@@ -29,6 +28,7 @@ from upwell.cli import (
     stats,
     tokens,
     transfer,
+    upkeep,
 )
 from upwell.cli.help import GroupedCommands
 from upwell.cli.parameters import complaint, worded
@@ -62,7 +62,7 @@ for verbs in (
     learning,
     stats,
     replay,
-    home,
+    upkeep,
     dashboard,
     daemon,
     hooks,

@@ -104,8 +104,8 @@ async def test_commands_alone_open_a_compacted_session() -> None:
 async def test_used_memories_come_first_then_the_latest_and_no_ignored_ones() -> None:
     stage = Session(*(replace(OLD, id=entry, text=f"About {entry}") for entry in "abcd"))
     uses = Uses(stage.ttl_store)
-    for at, (entry, verdict) in enumerate([("a", Use.USED), ("b", Use.IGNORED)]):
-        sample = Sample(surfacing="x", memory=entry, verdict=verdict, score=0.9, at=at)
+    for at, (entry, use) in enumerate([("a", Use.USED), ("b", Use.IGNORED)]):
+        sample = Sample(surfacing="x", memory=entry, evidence=use, score=0.9, at=at)
         await uses.add([Verdict(tool="Read", sample=sample)])
     for entry in "abcd":
         stage.recall.hits = [hit for hit in stage.recall.hits if hit.memory.id == entry] or [

@@ -67,10 +67,10 @@ class Stage:
 
     async def late(self, cue: Cue) -> Outcome:
         """The outcome of a cue after the pending verdict."""
-        judging = self.surfacer._judging
-        assert judging is not None
+        judge = self.surfacer._judge
+        assert judge is not None
         async with asyncio.timeout(10):
-            await judging._tasks.drain()
+            await judge._tasks.drain()
         return await self.surfacer.surface(cue)
 
     async def counts(self) -> dict[str, Any]:
