@@ -12,7 +12,7 @@ import psycopg
 
 from tests.conftest import Upwell
 from tests.postgres import Cluster, cluster
-from upwell.memory.postgres.schema import tenant_number
+from upwell.ground.postgres.schema import tenant_number
 
 
 def test_two_homes_share_their_memories(upwell: Upwell, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def postgres_store(url: str, clock: Clock = SYSTEM_CLOCK) -> "PostgresStore":
         ConfigError: the driver is not installed.
     """
     try:
-        from upwell.memory.postgres.connection import Postgres
+        from upwell.ground.postgres.connection import Postgres
         from upwell.memory.postgres.store import PostgresStore
     except ImportError as error:
         raise ConfigError(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.postgres.connection import Postgres, Statement, Transaction
 from upwell.ground.text.format import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
@@ -14,7 +15,6 @@ from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Added, WordCounts
 from upwell.memory.embedding.questions import VectorIndex
 from upwell.memory.lookups import SEQUENCE_BITS
-from upwell.memory.postgres.connection import Postgres, Statement, Transaction
 from upwell.memory.postgres.duplicates import find_duplicates
 from upwell.memory.postgres.lookup import HOLDING, last_of, pool_of, successors_sql
 from upwell.memory.postgres.null_scores import measure_if_due
