@@ -302,7 +302,7 @@ class App:
             progressive=lambda server, tool: self._strategy_of(server, tool) == "progressive",
         )
         pipeline = Pipeline(
-            Fitting(self.fitter.fit, self.worker_pool.fit),
+            Fitting(self.fitter, self.worker_pool),
             surfacing,
             paused=self.pause.holds,
             cache=self._cache,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from upwell.ground.errors import StoreError
+from upwell.ground.postgres.connection import Rows, Statement, Transaction
 from upwell.ground.types.memory import Memory
 from upwell.memory.lookups import SEQUENCE_BITS, scope_of
-from upwell.memory.postgres.connection import Rows, Statement, Transaction
 from upwell.memory.postgres.rows import COLUMNS, TYPES, indexable, to_row
 from upwell.memory.ranking.joins import anchor_keys
 from upwell.memory.ranking.signals import EXTRA_WEIGHT

@@ -18,7 +18,7 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from upwell.ground.errors import StoreError, StoreTooNew
-from upwell.memory.postgres.schema import LOCK, MIGRATIONS, TENANT_SETTING, tenant_number
+from upwell.ground.postgres.schema import LOCK, MIGRATIONS, TENANT_SETTING, tenant_number
 
 MAX_CONNECTIONS = 8
 CONNECT_SECONDS = 5
