@@ -85,9 +85,8 @@ def open_store(
 ) -> tuple[Store, Sources, Ratings | None]:
     """The memory store, the list of imported files, and the ratings."""
     home = config.home
-    owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER, FEEDBACK_OWNER]
     try:
-        database = open_database(home.memory_db, owners, synchronous="FULL")
+        database = open_memory_db(home)
     except StoreError as error:
         if not tolerant:
             raise
@@ -105,6 +104,16 @@ def open_store(
     return store, SqliteSources(database), Ratings(database)
 
 
+def open_memory_db(home: Home) -> Database:
+    """The database of a home's own memories, imported files and ratings.
+
+    Raises:
+        StoreError: the file cannot be used.
+    """
+    owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER, FEEDBACK_OWNER]
+    return open_database(home.memory_db, owners, synchronous="FULL")
+
+
 def _team_store(url: str, files: Files, *, tolerant: bool, clock: Clock) -> Store:
     """The store at this address. A tolerant app goes without a store that it cannot use, because
     the home's own store would contain other memories.
@@ -113,7 +122,7 @@ def _team_store(url: str, files: Files, *, tolerant: bool, clock: Clock) -> Stor
         ConfigError: the driver is not installed.
     """
     try:
-        store = _postgres_store(url, clock)
+        store = postgres_store(url, clock)
     except ConfigError as error:
         if not tolerant:
             raise
@@ -123,7 +132,12 @@ def _team_store(url: str, files: Files, *, tolerant: bool, clock: Clock) -> Stor
     return store
 
 
-def _postgres_store(url: str, clock: Clock) -> "PostgresStore":
+def postgres_store(url: str, clock: Clock = SYSTEM_CLOCK) -> "PostgresStore":
+    """The memories in this database, which is connected to at the first use.
+
+    Raises:
+        ConfigError: the driver is not installed.
+    """
     try:
         from upwell.ground.postgres.connection import Postgres
         from upwell.memory.postgres.store import PostgresStore

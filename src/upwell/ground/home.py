@@ -75,6 +75,7 @@ class Home:
     inbox_file = Inside("inbox.json")
     setup_file = Inside("setup.json")
     pause_file = Inside("paused")
+    moves = Inside("moves")
 
     def _is_ours(self) -> bool:
         """Tell whether the folder is empty or has files of ours.
