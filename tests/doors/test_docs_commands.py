@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.postgres import cluster
 from tests.unit.migration.test_claude_mem import DECISION, store
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,8 @@ FAILS = {
     "upwell import --from mem0 ~/Downloads": "the file of the example does not exist",
 }
 """Commands that must fail with one line, because the example names a thing that is not here."""
+DATABASE = "postgresql://upwell@db.example.org/upwell"
+"""The database of the examples; the test has a real one."""
 STAYS = ("upwell serve --http", "upwell dashboard", "upwell top")
 """Commands that run until they are interrupted, after they printed their address or first line."""
 
@@ -110,7 +113,10 @@ def stays(line: str, shell: Mapping[str, str], cwd: Path) -> None:
 def test_every_command_of_the_page_works(page: str, shell: dict[str, str]) -> None:
     cwd = Path(shell["PWD"])
     ids = {"HOST": "claude", "SESSION": "s1"}
-    for line in commands(page):
+    lines = "\n".join(commands(page))
+    if DATABASE in lines:
+        lines = lines.replace(DATABASE, cluster().database())
+    for line in lines.splitlines():
         for placeholder in ("ID", "SURFACING"):
             if re.search(rf"\b{placeholder}\b", line) and placeholder not in ids:
                 ids[placeholder] = made(placeholder, shell, cwd)
