@@ -175,7 +175,7 @@ class Postgres:
         except (psycopg.Error, PoolTimeout, PoolClosed) as error:
             if _is_loss(error):
                 self._lose(_first_line(error))
-            raise _store_error(error) from error
+            raise store_error(error) from error
 
     async def aclose(self) -> None:
         """Close all connections. A server that does not answer is not waited for."""
@@ -257,7 +257,8 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _store_error(error: Exception) -> StoreError:
+def store_error(error: Exception) -> StoreError:
+    """The error of ours for an error of the driver."""
     return StoreError(
         f"PostgreSQL failed: {_first_line(error)}",
         hint="check store.url and whether the server runs; `upwell doctor` tries it",
