@@ -90,8 +90,9 @@ class Home:
     inbox_file = Shared("inbox.json")
     setup_file = Inside("setup.json")
     pause_file = Shared("paused")
-    sources_file = Shared("sources.json")
+    moves = Inside("moves")
     team = Inside("team")
+    sources_file = Inside("team/sources.json")
     team_token_file = Inside("team/token")
 
     def _is_ours(self) -> bool:

@@ -12,7 +12,14 @@ from upwell.ground.errors import StoreError, StoreUnwritable
 from upwell.ground.trace import LOG
 from upwell.ground.types.cue import Door
 from upwell.learn.budgets import LearnOptions
-from upwell.learn.feedback import (WINDOW_SECONDS, LearningStore, Rated, negatives, of_rater, without_rater)
+from upwell.learn.feedback import (
+    WINDOW_SECONDS,
+    LearningStore,
+    Rated,
+    negatives,
+    of_rater,
+    without_rater,
+)
 from upwell.learn.implicit import Uses
 from upwell.learn.thresholds import (
     Sample,

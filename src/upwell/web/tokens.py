@@ -81,12 +81,12 @@ class AccessToken:
 
 
 class Tokens:
-    """Looks up tokens: those of the owner, and those in the file at `path`, which is read again
-    when it changes.
+    """Looks up tokens: the `owner`'s, their token on all machines of a team ("" if there is none),
+    and those in the file at `path`, which is read again when it changes.
     """
 
-    def __init__(self, owner: Sequence[str], path: Path) -> None:
-        self._owner = [_digest(token) for token in owner]
+    def __init__(self, owner: str, path: Path, team: str = "") -> None:
+        self._owner = [_digest(token) for token in (owner, team) if token]
         self._path = path
         self._stamp: Stamp | None = None
         self._issued: Sequence[AccessToken] = ()

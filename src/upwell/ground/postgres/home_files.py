@@ -86,9 +86,7 @@ class HomeFiles:
                 _write(path, before)
                 raise
 
-    def _content(
-        self, connection: psycopg.Connection, name: str, *, locked: bool = False
-    ) -> bytes:
+    def _content(self, connection: psycopg.Connection, name: str, *, locked: bool = False) -> bytes:
         sql = f"{_CONTENT} FOR UPDATE" if locked else _CONTENT
         row = connection.execute(sql, {"tenant": self._tenant, "name": name}).fetchone()
         return bytes(row[0]) if row else b""

@@ -7,7 +7,15 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import PROMPT_SECONDS, Postgres, Rows, Statement
 from upwell.ground.text.format import counted
-from upwell.ground.ttl_store import Entries, Item, Options, file_bytes, is_due
+from upwell.ground.ttl_store import (
+    LOCAL_KINDS,
+    Entries,
+    Item,
+    Options,
+    TtlStore,
+    file_bytes,
+    is_due,
+)
 from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.rpc import Ping
 
@@ -190,6 +198,55 @@ class PostgresTtlStore:
         if evicted:
             sql = f"DELETE FROM upwell.entry WHERE {_AT} AND key = ANY(%(keys)b)"
             await self._run(kind, sql, {"keys": sorted(evicted)})
+
+
+class TeamTtlStore:
+    """`own` entries of this machine (`LOCAL_KINDS`), and those that it shares."""
+
+    def __init__(self, own: TtlStore, shared: TtlStore) -> None:
+        self._own = own
+        self._shared = shared
+
+    async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
+        return await self._of(kind).get(kind, keys)
+
+    async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
+        await self._of(kind).put(kind, values, ttl_seconds=ttl_seconds)
+
+    async def put_all(self, *entries: Entries) -> None:
+        for store in (self._own, self._shared):
+            if theirs := [these for these in entries if self._of(these.kind) is store]:
+                await store.put_all(*theirs)
+
+    async def compare_and_set(
+        self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
+    ) -> bool:
+        store = self._of(kind)
+        return await store.compare_and_set(kind, key, expected, value, ttl_seconds=ttl_seconds)
+
+    async def touch(self, kind: str, key: str, *, ttl_seconds: float) -> bool:
+        return await self._of(kind).touch(kind, key, ttl_seconds=ttl_seconds)
+
+    async def incr(self, kind: str, by: Mapping[str, int], *, ttl_seconds: float) -> None:
+        await self._of(kind).incr(kind, by, ttl_seconds=ttl_seconds)
+
+    async def scan(self, kind: str, prefix: str = "") -> list[Item]:
+        return await self._of(kind).scan(kind, prefix)
+
+    async def delete(self, kind: str, keys: Sequence[str]) -> int:
+        return await self._of(kind).delete(kind, keys)
+
+    async def drop(self, kind: str, prefix: str = "") -> int:
+        return await self._of(kind).drop(kind, prefix)
+
+    async def expire(self) -> int:
+        return await self._own.expire() + await self._shared.expire()
+
+    async def ping(self) -> Ping:
+        return await self._shared.ping()
+
+    def _of(self, kind: str) -> TtlStore:
+        return self._own if kind in LOCAL_KINDS else self._shared
 
 
 def encoded(key: str) -> bytes:
