@@ -32,10 +32,11 @@ _LINE_CHARS = 240
 _FAILED = re.compile(
     rf"{_MARGIN}(?:FAILED [^\s(]|ERROR \S+[.:/]\w|(?:FAIL|ERROR): \S|FAIL\s++\S|--- FAIL|not ok\b"
     r"|[✗✕×✘✖] +\D|● +\S|\[ +FAILED +\] \w|Failed \S+ \[|\d+/\d+ Test +#\d+: [^\n]*\*\*\*"
-    r"|rspec \S+:\d+|\[ERROR\] +\w\S*[.:]\w+:\d"
-    r"|test \S[^\n]* \.\.\. FAILED|\S[^\n]* (?:\.\.\. ?|> \S[^\n]* )(?:FAIL|ERROR|FAILED)\s*+$)"
+    r"|rspec \S+:\d+|\[ERROR\] +\w\S*[.:]\w+:\d)"
 )
 """The name of a failed test, or of its file or package."""
+_BADLY, _NAMED = (" FAILED", " FAIL", " ERROR"), (" ... ", " > ")
+"""The ends of lines that report one failed test, and the separators after its name or suite."""
 _NUMBERED = re.compile(r"\s{0,4}+\d{1,3}\) \S")
 """The name of a failed test in a numbered list."""
 _ERROR = re.compile(
@@ -68,7 +69,7 @@ _AGAIN, _LATER = 0.4, 0.2
 """The loss of a message that occurred before, and that of each further detail of one failure."""
 _MOST_DETAILS = 6
 _LEAST_FAILURES = re.compile(r"\bfail", re.I)
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^”]*”|\S*[\w.]/\S*")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^”]*”|(?<!\S)[^\s/'\"`]*+/\S*")
 
 
 class Report:
@@ -86,7 +87,7 @@ class Report:
             return 0.0
         if _RESULT.search(line):
             return self._result(line.strip(), unit)
-        if _FAILED.match(line):
+        if _FAILED.match(line) or _ends_badly(line):
             return self._failed(max(line.split(), key=len))
         if self._numbered and _NUMBERED.match(line):
             return self._failed(line.split(maxsplit=1)[0])
@@ -130,3 +131,7 @@ class Report:
         is_known = key in self._seen
         self._seen.add(key)
         return is_known
+
+
+def _ends_badly(line: str) -> bool:
+    return line.rstrip().endswith(_BADLY) and any(separator in line for separator in _NAMED)
