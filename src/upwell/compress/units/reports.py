@@ -15,7 +15,7 @@ service before each line.
 """
 _ENDS = r"\b(?:BUILD|COMPILATION) (?:FAILED|FAILURE|SUCCESS)|\bexit(?:ed with)? (?:code|status)\b"
 _RESULT = re.compile(
-    r"\b\d[\d,]* (?:\w+ ){0,2}(?:pass(?:ed|ing|es)?|fail(?:ed|ing|ures?)?|errors?|problems?"
+    r"(?<![\d,])\d[\d,]*+ (?:\w+ ){0,2}(?:pass(?:ed|ing|es)?|fail(?:ed|ing|ures?)?|errors?|problems?"
     r"|offenses?|issues?|tests?|specs|examples?|assertions|vulnerabilit(?:y|ies)|packages?|warnings?"
     r"|files? (?:changed|re?formatted|checked)|insertions?|deletions?|actionable tasks?"
     r"|to (?:add|change|destroy))\b"
@@ -69,7 +69,7 @@ _AGAIN, _LATER = 0.4, 0.2
 """The loss of a message that occurred before, and that of each further detail of one failure."""
 _MOST_DETAILS = 6
 _LEAST_FAILURES = re.compile(r"\bfail", re.I)
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^”]*”|(?<!\S)[^\s/'\"`]*+/\S*")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^“”]*”|(?<!\S)[^\s/'\"`]*+/\S*")
 
 
 class Report:

@@ -80,7 +80,7 @@ _CODE = _lines(
 
 _VERDICT = re.compile(
     r"^(?:--- FAIL: |(?:FAIL|ok) *\t\S|\[(?:ERROR|INFO)\] Tests run: |test result: |not ok \d"
-    r"|=+ .*\b\d+ (?:passed|failed|errors?)\b.* =+$)",
+    r"|={3,} \d+ (?:passed|failed|errors?|skipped)\b)",
     re.M,
 )
 """A line that only a test runner prints."""
