@@ -15,8 +15,8 @@ service before each line.
 """
 _ENDS = r"\b(?:BUILD|COMPILATION) (?:FAILED|FAILURE|SUCCESS)|\bexit(?:ed with)? (?:code|status)\b"
 _RESULT = re.compile(
-    r"(?<![\d,])\d[\d,]*+ (?:\w+ ){0,2}(?:pass(?:ed|ing|es)?|fail(?:ed|ing|ures?)?|errors?|problems?"
-    r"|offenses?|issues?|tests?|specs|examples?|assertions|vulnerabilit(?:y|ies)|packages?|warnings?"
+    r"(?<![\d,])\d[\d,]*+ (?:\w+ ){0,2}(?:pass(?:ed|ing|es)?|fail(?:ed|ing|ures?)?|errors?"
+    r"|problems?|offenses?|issues?|tests?|specs|examples?|assertions|vulnerabilit(?:y|ies)|packages?|warnings?"
     r"|files? (?:changed|re?formatted|checked)|insertions?|deletions?|actionable tasks?"
     r"|to (?:add|change|destroy))\b"
     r"|\b(?:Tests run|Failures|Errors|Tests|Assertions|Failed|Passed|failures|errors)[:=] *\d"
