@@ -18,7 +18,7 @@ from upwell.ground.ttl_store import OWNER, SqliteTtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Scope
 from upwell.ground.types.surfacing import Skip
-from upwell.memory.sqlite.rows import NO_PROJECT
+from upwell.memory.records import NO_PROJECT
 from upwell.memory.sqlite.sources import OWNER as SOURCES
 from upwell.memory.sqlite.store import OWNER as MEMORIES
 from upwell.memory.sqlite.store import SqliteStore

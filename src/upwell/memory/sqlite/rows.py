@@ -10,20 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
+from upwell.ground.types.memory import Memory, Scope
 from upwell.memory.lookups import ranges
-from upwell.memory.records import is_text
+from upwell.memory.records import DETAILS, from_details, is_text
 from upwell.memory.sqlite.schema import PROJECT_BITS
 
-COLUMNS = (
-    "tenant, id, namespace, text, tags, paths, symbols, project, source, first_line, last_line, "
-    "door, server, tool, session, trust, pinned, supersedes, expires_at, content_hash, "
-    "created_at, updated_at, viewed_at, triggers, occurrences"
-)
-NO_PROJECT = "?"
-"""The project of a memory whose own cannot be read: no folder, so that no work sees it."""
-MAX_TIME = 200_000_000_000.0
-"""The latest time that a calendar of four digits holds, in about the year 8300."""
+COLUMNS = f"tenant, id, namespace, text, {DETAILS}"
 
 
 def to_row(memory: Memory) -> tuple[Any, ...]:
@@ -60,70 +52,14 @@ def to_row(memory: Memory) -> tuple[Any, ...]:
 
 
 def from_row(row: Sequence[Any]) -> Memory:
-    """Build the memory from a row of `COLUMNS`. SQLite keeps any value in any column, so a damaged
-    file may return one of another type: it counts as absent, and the memory is not lost."""
-    return Memory(
-        tenant=_word(row[0]),
-        id=_word(row[1]),
-        namespace=_word(row[2]),
-        text=text_of(row[3]),
-        tags=_names(row[4]),
-        paths=_names(row[5]),
-        symbols=_names(row[6]),
-        project=(row[7] if isinstance(row[7], str) else NO_PROJECT) or None,
-        source=_word(row[8]),
-        lines=(row[9], row[10]) if type(row[9]) is int and type(row[10]) is int else None,
-        provenance=Provenance(
-            door=_word(row[11]),
-            server=_word(row[12]),
-            tool=_word(row[13]),
-            session=_word(row[14]),
-        ),
-        trust=_trust(row[15]),
-        pinned=bool(row[16]),
-        supersedes=_word(row[17]) or None,
-        expires_at=_time(row[18]),
-        content_hash=_word(row[19]),
-        created_at=_time(row[20]),
-        updated_at=_time(row[21]),
-        viewed_at=_time(row[22]),
-        triggers=_names(row[23]),
-        occurrences=row[24] if type(row[24]) is int else 1,
-    )
-
-
-def _word(column: object) -> str:
-    return column if isinstance(column, str) else ""
-
-
-def _time(column: object) -> float | None:
-    """Decode epoch seconds; a damaged value, such as one that no calendar has, is None."""
-    return column if isinstance(column, float | int) and abs(column) < MAX_TIME else None
-
-
-def _names(column: object) -> tuple[str, ...]:
-    """Decode a list of names; a damaged list is returned as empty."""
-    if column == "[]" or not isinstance(column, str):
-        return ()
-    try:
-        names = json.loads(column)
-    except ValueError:
-        return ()
-    return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
-
-
-def _trust(column: Any) -> Trust:
-    """Decode the trust; a damaged value becomes the lowest trust."""
-    try:
-        return Trust(column)
-    except ValueError:
-        return Trust.TOOL
+    """Build the memory from a row of `COLUMNS`."""
+    return from_details(row[0], row[1], row[2], text_of(row[3]), row[4:])
 
 
 def text_of(value: object) -> str:
     """Decode the text of a memory from its column."""
     if not isinstance(value, bytes):
-        return _word(value)
+        return value if isinstance(value, str) else ""
     try:
         return value.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
