@@ -23,7 +23,7 @@ from upwell.app.files import (
 )
 from upwell.app.learning import FollowUp, open_learning, tidy
 from upwell.app.principals import SeenResources, Toolboxes
-from upwell.app.shortening import Shortening
+from upwell.app.shortening import Shortening, read_command
 from upwell.app.team import follow
 from upwell.app.turn_end import end_turn
 from upwell.compress.base import Tools
@@ -44,7 +44,7 @@ from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
 from upwell.ground.session_state import LocalSessionState, SessionState, StoredSessionState
-from upwell.ground.trace import LOG, log_to
+from upwell.ground.trace import LOG, contained, log_to
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.memory import DEFAULT_NAMESPACE
@@ -68,7 +68,7 @@ from upwell.tools.base import Toolbox
 from upwell.tools.describe import describe_tool
 from upwell.tools.feedback import compression_feedback_tool, feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
-from upwell.tools.recall import context_tool, get_tool, search_tool
+from upwell.tools.recall import LINES_CITED, context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class App:
         config, private = self.config, self._private
         self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune)
-        self._follow_up = FollowUp(self.budgets, self.learning)
+        self._follow_up = FollowUp(self.budgets, self.learning, self._ttl_store)
         self.fitter = Fitter(
             self._originals,
             self._compress_for,
@@ -242,13 +242,27 @@ class App:
         try:
             text = await self._originals.get(key)
         except KeyUnknown:
-            if await self.memory.get(memory_id(key)) is None:
+            if LINES_CITED.search(key):
+                return await self._cited(key)
+            if not await self._is_memory(memory_id(key)):
                 raise
             return await self._cited(memory_uri(memory_id(key)))
         return f"{lines_of(text, *line_range(lines))}\n" if lines else text
 
+    async def _is_memory(self, memory_id: str) -> bool:
+        """Whether there is a memory with this id, also one that the index does not have yet."""
+        if await self.memory.get(memory_id) is None:
+            with contained("looking for new notes"):
+                await self.documents.refresh()
+        return await self.memory.get(memory_id) is not None
+
     async def _cited(self, citation: str) -> str:
-        cited = get_tool(self.memory, self.documents.lines, project_of(self._cwd))
+        cited = get_tool(
+            self.memory,
+            self.documents.lines,
+            project_of(self._cwd),
+            viewed=self.learning.viewed,
+        )
         result = await cited.run({"path": citation}, "")
         return f"{result['content'][0]['text']}\n"
 
@@ -271,9 +285,10 @@ class App:
         )
         return Toolbox(
             [
-                read_more_tool(originals, self._follow_up.on_follow_up),
-                select_tool(originals, self._follow_up.on_follow_up),
-                search_original_tool(originals, self._follow_up.on_follow_up),
+                *(
+                    self._follow_up.traced(tool(originals, self._follow_up.on_follow_up))
+                    for tool in (read_more_tool, select_tool, search_original_tool)
+                ),
                 compression_feedback_tool(partial(self.budgets.report, rater=principal.name)),
                 feedback_tool(partial(self.surfacer.rate, principal=principal)),
                 context_tool(
@@ -284,6 +299,7 @@ class App:
                     project,
                     principal,
                     self._search_sessions if principal == OWNER else None,
+                    self.learning.viewed,
                 ),
                 get_tool(
                     self.memory,
@@ -291,6 +307,7 @@ class App:
                     project,
                     self.learning.opened,
                     principal,
+                    self.learning.viewed,
                 ),
                 *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
                 *([describe_tool(definitions)] if definitions else []),
@@ -323,7 +340,15 @@ class App:
             connecting(config),
             OwnServer(
                 tools=Toolboxes(lambda principal: self.toolbox(principal, definitions)),
-                resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
+                resources=SeenResources(
+                    partial(
+                        Resources,
+                        self.memory,
+                        self.topics,
+                        project,
+                        viewed=self.learning.viewed,
+                    )
+                ),
             ),
             pipeline,
             ToolListing(
@@ -347,7 +372,12 @@ class App:
             self.config.hook,
             turn_end=partial(end_turn, self.surfacer, self.learning, learns),
             answered_elsewhere=self._answered_elsewhere,
-            opt_ins=OptIns(shorten=self._shortening(), ask=self._asking(), guards=self.guards),
+            opt_ins=OptIns(
+                shorten=self._shortening(),
+                ask=self._asking(),
+                guards=self.guards,
+                read_command=read_command(self.config.home),
+            ),
         )
 
     def _shortening(self) -> Shortening:
@@ -519,6 +549,7 @@ class App:
         await self.worker_pool.aclose()
         if self._cache:
             await self._cache.aclose()
+        await self._follow_up.aclose()
         await self.budgets.flush()
         await self.surfacer.aclose()
         if self._ltm:

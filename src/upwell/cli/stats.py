@@ -78,6 +78,9 @@ def _speech(stats: "Stats", since: str) -> list[str]:
     ]
     if stats.judge["asked"]:
         lines.append(f"  judge      {judge_line(stats.judge)}")
+    if stats.intent_model:
+        outcomes = ", ".join(f"{n:,} {kind}" for kind, n in stats.intent_model.items())
+        lines.append(f"  intents    asked the model: {outcomes}")
     rated = [f"{n:,} {name.replace('_', ' ')}" for name, n in stats.ratings.items() if n]
     lines.append(
         f"  feedback   {', '.join(rated) or 'none; rate with `upwell feedback SURFACING RATING`'}"

@@ -5,6 +5,8 @@ from urllib.parse import quote, unquote
 MEMORY_URI = "upwell://memory/"
 LTM_ID = "ltm:"
 """The prefix of the ids of memories in an external memory server."""
+STM_ID = "stm:"
+"""The prefix of citations of short notes."""
 TOPICS_URI = "upwell://topics"
 SESSION_LOCATOR = "session:"
 """The prefix of the locator of a turn in a past session: `session:NAME#TURN`."""
@@ -19,7 +21,7 @@ def memory_id(name: str) -> str:
     """Return the memory id in a URI or a citation `stm:id`. A plain id is returned as it is."""
     if name.startswith(MEMORY_URI):
         name = unquote(name.removeprefix(MEMORY_URI))
-    return name.removeprefix("stm:")
+    return name.removeprefix(STM_ID)
 
 
 def topic_uri(topic: str) -> str:

@@ -12,8 +12,9 @@ from upwell.ground.errors import UsageError
 from upwell.ground.text.tokens import count
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
-from upwell.ground.types.memory import Hit
+from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
+from upwell.ground.uris import STM_ID
 from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import Rated, of_rater, without_rater
 from upwell.learn.implicit import Rare, Sighting, Uses, Verdict, Watching, Written
@@ -219,6 +220,13 @@ class Learning:
         """Note that the agent fetched the full text of a memory."""
         if self._watching:
             self._watching.opened(session, memory_id)
+
+    async def viewed(self, memories: Sequence[Memory]) -> None:
+        """Note that somebody asked for these memories and got them, which keeps short notes for
+        another `stm.retention_days` (seed 001)."""
+        notes = [memory.id for memory in memories if memory.source.startswith(STM_ID)]
+        if notes:
+            await self._mark_used(notes)
 
     async def wrote(self, session: str, written: Written, *, ended: bool = False) -> None:
         """Note that the agent finished a turn with this text, or that the session ended, and decide
