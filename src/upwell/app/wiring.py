@@ -25,6 +25,7 @@ from upwell.app.learning import FollowUp, open_learning, tidy
 from upwell.app.principals import SeenResources, Toolboxes
 from upwell.app.shortening import Shortening, read_command
 from upwell.app.team import follow
+from upwell.app.toolbox import known_tool, toolbox_of
 from upwell.app.turn_end import end_turn
 from upwell.compress.base import Tools
 from upwell.compress.options import Options as CompressOptions
@@ -47,7 +48,6 @@ from upwell.ground.session_state import LocalSessionState, SessionState, StoredS
 from upwell.ground.trace import LOG, contained, log_to
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.compression import Budget, Compressed
-from upwell.ground.types.memory import DEFAULT_NAMESPACE
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
 from upwell.ground.uris import SESSION_LOCATOR, memory_id, memory_uri
@@ -63,12 +63,8 @@ from upwell.surface.guards import Guards
 from upwell.surface.judge import judge_ping
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
-from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
-from upwell.tools.describe import describe_tool
-from upwell.tools.feedback import compression_feedback_tool, feedback_tool
-from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
-from upwell.tools.recall import LINES_CITED, context_tool, get_tool, search_tool
+from upwell.tools.recall import LINES_CITED, get_tool
 from upwell.tools.resources import Resources
 
 if TYPE_CHECKING:
@@ -116,7 +112,7 @@ class App:
         self.config = config
         self.mistakes: Sequence[ConfigError] = ()
         """The mistakes in the configuration; a tolerant app ignores those settings."""
-        self._cwd = settings.cwd
+        self.cwd = settings.cwd
         self._files = files
         self._ttl_store = ttl_store
         self._private = private
@@ -176,23 +172,23 @@ class App:
 
     def _add_compression(self) -> None:
         config, private = self.config, self._private
-        self._originals = open_originals(config, self._ttl_store, private)
+        self.originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune)
-        self._follow_up = FollowUp(self.budgets, self.learning, self._ttl_store)
+        self.follow_up = FollowUp(self.budgets, self.learning, self._ttl_store)
         self.fitter = Fitter(
-            self._originals,
+            self.originals,
             self._compress_for,
             tools=self._tools,
             result_tokens=config.result_tokens(),
             ratios=self.budgets.ratios,
-            shortened=self._follow_up.delivered,
+            shortened=self.follow_up.delivered,
         )
         self.worker_pool = WorkerPool(
             {**config.environment, "UPWELL_HOME": str(config.home.root)},
             private,
             config.compress.original_ttl_seconds,
             ratios=self.budgets.ratios,
-            shortened=self._follow_up.delivered,
+            shortened=self.follow_up.delivered,
             brief=self.fitter.brief,
         )
         self._cache = open_cache(config, self._ttl_store)
@@ -240,7 +236,7 @@ class App:
         from upwell.compress.normalise.numbered import line_range, lines_of
 
         try:
-            text = await self._originals.get(key)
+            text = await self.originals.get(key)
         except KeyUnknown:
             if LINES_CITED.search(key):
                 return await self._cited(key)
@@ -260,69 +256,37 @@ class App:
         cited = get_tool(
             self.memory,
             self.documents.lines,
-            project_of(self._cwd),
+            project_of(self.cwd),
             viewed=self.learning.viewed,
         )
         result = await cited.run({"path": citation}, "")
         return f"{result['content'][0]['text']}\n"
 
     def toolbox(
-        self, principal: Principal = OWNER, definitions: Definitions | None = None
+        self,
+        principal: Principal = OWNER,
+        definitions: Definitions | None = None,
+        gateway: Gateway | None = None,
     ) -> Toolbox:
-        """upwell's own MCP tools for a principal. It gets the tools for short notes only if it sees
-        the default namespace. `definitions` holds the full definitions of all servers' tools, for
-        clients that receive an abridged list.
-        """
-        context = self.config.memory_context
-        project, status = project_of(self._cwd), self.config.shows_status()
-        originals = self._originals.of(principal.name)
-        own = (self.notes, project, principal)
-        alike = partial(note_tools.alike, self.memory, project, principal)
-        noting = (
-            note_tools.add_tool(*own, status=status, alike=alike),
-            note_tools.search_tool(*own, status=status),
-            note_tools.delete_tool(*own, status=status),
-        )
-        return Toolbox(
-            [
-                *(
-                    self._follow_up.traced(tool(originals, self._follow_up.on_follow_up))
-                    for tool in (read_more_tool, select_tool, search_original_tool)
-                ),
-                compression_feedback_tool(partial(self.budgets.report, rater=principal.name)),
-                feedback_tool(partial(self.surfacer.rate, principal=principal)),
-                context_tool(
-                    self.surfacer.surface, self._cwd, enabled=context.enabled, principal=principal
-                ),
-                search_tool(
-                    self.memory,
-                    project,
-                    principal,
-                    self._search_sessions if principal == OWNER else None,
-                    self.learning.viewed,
-                ),
-                get_tool(
-                    self.memory,
-                    self._cited_lines if principal == OWNER else self.documents.lines,
-                    project,
-                    self.learning.opened,
-                    principal,
-                    self.learning.viewed,
-                ),
-                *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
-                *([describe_tool(definitions)] if definitions else []),
-            ]
-        )
+        """upwell's own MCP tools for a principal. `definitions` holds the full definitions of all
+        servers' tools, for clients that receive an abridged list. A `gateway` knows which tools its
+        servers have."""
+
+        def served(server: str, tool: str) -> str:
+            own_name, names = gateway.name_of(server, tool) if gateway else (tool, ())
+            return known_tool(self.config.servers, server, own_name, names)
+
+        return toolbox_of(self, principal, definitions, served)
 
     def gateway(self, parent: int | None = None) -> Gateway:
         """The MCP gateway over this app. A gateway that an agent's process `parent` started joins
         the session that the hooks of that process report."""
-        config, project = self.config, project_of(self._cwd)
-        joined = Joined(HostSessions(self._ttl_store), parent, self._cwd) if parent else None
+        config, project = self.config, project_of(self.cwd)
+        joined = Joined(HostSessions(self._ttl_store), parent, self.cwd) if parent else None
         surfacing = CallSurfacing(
             self.surfacer,
             lambda server, tool: self._surface_of(f"{server}__{tool}", None),
-            cwd=self._cwd,
+            cwd=self.cwd,
             sessions=joined,
             guards=self.guards,
             progressive=lambda server, tool: self._strategy_of(server, tool) == "progressive",
@@ -334,12 +298,12 @@ class App:
             cache=self._cache,
         )
         definitions = Definitions(config.gateway.lazy_tools_tokens)
-        return Gateway(
+        gateway = Gateway(
             config.servers,
             config.gateway,
             connecting(config),
             OwnServer(
-                tools=Toolboxes(lambda principal: self.toolbox(principal, definitions)),
+                tools=Toolboxes(lambda principal: self.toolbox(principal, definitions, gateway)),
                 resources=SeenResources(
                     partial(
                         Resources,
@@ -361,6 +325,7 @@ class App:
                 tool_lists=ToolLists(config.home.lists_file),
             ),
         )
+        return gateway
 
     def hooks(self) -> HookDoor:
         """The receiver of agents' hook events."""
@@ -383,7 +348,7 @@ class App:
     def _shortening(self) -> Shortening:
         return Shortening(
             self.config,
-            self._originals,
+            self.originals,
             self._tools,
             self.pause.holds,
             self.learning.shortened,
@@ -426,18 +391,19 @@ class App:
         from upwell.app.past_sessions import PastSessions
 
         if self._past_sessions is None:
-            self._past_sessions = PastSessions(self.config.home, self.config.environment, self._cwd)
+            self._past_sessions = PastSessions(self.config.home, self.config.environment, self.cwd)
         return self._past_sessions
 
     def _seen_sessions(self) -> "SeenSessions":
         from upwell.app.past_sessions import SeenSessions
 
-        return SeenSessions(self.past_sessions(), project_of(self._cwd))
+        return SeenSessions(self.past_sessions(), project_of(self.cwd))
 
-    async def _search_sessions(self, question: str, limit: int) -> Sequence[str]:
+    async def search_sessions(self, question: str, limit: int) -> Sequence[str]:
+        """The past sessions of this project that answer a question, as texts."""
         return await self._seen_sessions().search(question, limit)
 
-    async def _cited_lines(
+    async def cited_lines(
         self, cited: str, project: str | None, namespaces: Sequence[str]
     ) -> Sequence[str]:
         """The lines of an imported document or of a turn of a past session."""
@@ -538,7 +504,7 @@ class App:
             self._ltm.warm()
         await self.worker_pool.warm()
         try:
-            await self.documents.refresh(project_of(self._cwd))
+            await self.documents.refresh(project_of(self.cwd))
             await self.topics.refresh()
             await self.embeddings.catch_up()
         except StoreError as error:
@@ -549,7 +515,7 @@ class App:
         await self.worker_pool.aclose()
         if self._cache:
             await self._cache.aclose()
-        await self._follow_up.aclose()
+        await self.follow_up.aclose()
         await self.budgets.flush()
         await self.surfacer.aclose()
         if self._ltm:

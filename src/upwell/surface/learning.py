@@ -238,8 +238,8 @@ class Learning:
                 self._watching.ended(session)
             await self._conclude_uses()
 
-    def spend(self, principal: str) -> None:
-        """Count a rating of a principal who is not the owner.
+    def spend(self, principal: str, number: int = 1) -> None:
+        """Count ratings of a principal who is not the owner.
 
         Raises: UsageError: the principal has made too many within the hour.
         """
@@ -248,9 +248,9 @@ class Learning:
         now, spent = self._clock.monotonic(), self._spent.setdefault(principal, deque())
         while spent and now - spent[0] > _QUOTA_SECONDS:
             spent.popleft()
-        if len(spent) >= MOST_RATINGS:
+        if len(spent) + number > MOST_RATINGS:
             raise UsageError(f"more than {MOST_RATINGS} ratings in an hour", hint="rate less often")
-        spent.append(now)
+        spent.extend([now] * number)
 
     async def rate(self, ratings: Sequence[Rated]) -> None:
         """Learn from ratings.

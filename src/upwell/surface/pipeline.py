@@ -182,19 +182,36 @@ class Surfacer:
             UsageError: no such surfacing, no such memory in it, or too many ratings.
             StoreError: the rating could not be stored.
         """
-        self._learning.spend(principal.name)
-        decision = await self._journal.find(feedback.surfacing_id)
-        ratings = ratings_of(feedback, decision, self._clock.now(), principal.name)
+        return await self.rate_all(feedback.surfacing_id, [feedback], principal)
+
+    async def rate_all(
+        self, surfacing_id: str, feedback: Sequence[Feedback], principal: Principal = OWNER
+    ) -> list[Rated]:
+        """Learn from the ratings of single memories in one surfacing: from all of them or, if one
+        is refused, from none.
+
+        Raises:
+            UsageError: as in `rate`.
+            StoreError: the ratings could not be stored.
+        """
+        self._learning.spend(principal.name, len(feedback))
+        decision = await self._journal.find(surfacing_id)
+        now = self._clock.now()
+        ratings = [
+            rated
+            for rating in feedback
+            for rated in ratings_of(rating, decision, now, principal.name)
+        ]
+        names = ", ".join(dict.fromkeys(str(rating.rating) for rating in feedback))
         with span(
             "upwell.feedback",
-            surfacing=feedback.surfacing_id,
-            rating=str(feedback.rating),
+            surfacing=surfacing_id,
             trace_id=decision["trace_id"] if decision else "",
         ) as current:
             await self._learning.rate(ratings)
-            conclude(current, str(feedback.rating))
-        if feedback.rating is Rating.ALREADY_KNOWN:
-            for rating in ratings:
+            conclude(current, names)
+        for rating in ratings:
+            if rating.rating is Rating.ALREADY_KNOWN:
                 await self._seen_log.known(without_rater(rating.memory), principal.name)
         self._background.request()
         return ratings

@@ -1,0 +1,123 @@
+"""Wires upwell's own MCP tools."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from upwell.gateway.options import ServerOptions
+from upwell.gateway.routing.definitions import Definitions
+from upwell.ground.errors import UsageError
+from upwell.ground.project import project_of
+from upwell.ground.types.memory import DEFAULT_NAMESPACE
+from upwell.ground.types.principal import OWNER, Principal
+from upwell.hosts import HOSTS
+from upwell.tools import notes as note_tools
+from upwell.tools.base import Toolbox
+from upwell.tools.describe import describe_tool
+from upwell.tools.feedback import Served, compression_feedback_tool, feedback_tool
+from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
+from upwell.tools.recall import context_tool, get_tool, search_tool
+from upwell.tools.statistics import stats_tool
+
+if TYPE_CHECKING:
+    from upwell.app.wiring import App
+
+_TOOL_NAME = re.compile(r"[\w.:/-]{1,128}")
+
+
+def toolbox_of(
+    app: "App", principal: Principal, definitions: Definitions | None, served: Served
+) -> Toolbox:
+    """The tools for a principal. It gets the tools for short notes only if it sees the default
+    namespace; statistics are for the owner."""
+    config = app.config
+    project, status = project_of(app.cwd), config.shows_status()
+    originals, follow_up = app.originals.of(principal.name), app.follow_up
+    own = (app.notes, project, principal)
+    alike = partial(note_tools.alike, app.memory, project, principal)
+    noting = (
+        note_tools.add_tool(*own, status=status, alike=alike),
+        note_tools.search_tool(*own, status=status),
+        note_tools.delete_tool(*own, status=status),
+    )
+    is_owner = principal == OWNER
+    return Toolbox(
+        [
+            *(
+                follow_up.traced(tool(originals, follow_up.on_follow_up))
+                for tool in (read_more_tool, select_tool, search_original_tool)
+            ),
+            compression_feedback_tool(partial(app.budgets.report, rater=principal.name), served),
+            feedback_tool(partial(app.surfacer.rate_all, principal=principal)),
+            context_tool(
+                app.surfacer.surface,
+                app.cwd,
+                enabled=config.memory_context.enabled,
+                principal=principal,
+            ),
+            search_tool(
+                app.memory,
+                project,
+                principal,
+                app.search_sessions if is_owner else None,
+                app.learning.viewed,
+            ),
+            get_tool(
+                app.memory,
+                app.cited_lines if is_owner else app.documents.lines,
+                project,
+                app.learning.opened,
+                principal,
+                app.learning.viewed,
+            ),
+            *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
+            *([stats_tool(partial(_report, app))] if is_owner else []),
+            *([describe_tool(definitions)] if definitions else []),
+        ]
+    )
+
+
+def known_tool(
+    servers: Sequence[ServerOptions], server: str, tool: str, tools: Sequence[str] = ()
+) -> str:
+    """The full name of a tool of one of these servers, or of an agent's own tool (`claude`,
+    `Bash`). `tools` are the names of the server's tools if they are known.
+
+    Raises:
+        UsageError: no such server, or no such tool.
+    """
+    names = [known.name for known in servers]
+    if server not in names and server not in HOSTS:
+        near = difflib.get_close_matches(server, names, n=2) or names[:5]
+        hint = f"the servers are {', '.join(near)}" if near else "no server is configured"
+        raise UsageError(f"no server is called {server!r:.80}", hint=hint)
+    if not _TOOL_NAME.fullmatch(tool) or (tools and tool not in tools):
+        near = difflib.get_close_matches(tool, tools, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "pass the two parts of its name"
+        raise UsageError(f"{server} has no tool {tool!r:.80}", hint=hint)
+    return f"{server}__{tool}"
+
+
+async def _report(app: "App", days: int) -> list[str]:
+    """The report of `upwell stats`, and what was learned about each tool."""
+    from upwell.app.overview import demoted
+    from upwell.usage.report import report
+    from upwell.usage.stats import stats_of
+
+    totals = stats_of(await app.learning.counts.since(days))
+    lines = report(totals, await demoted(app), days)
+    thresholds = await app.learning.learned.thresholds()
+    ratios = {ratio.tool: ratio for ratio in await app.budgets.learned()}
+    lines += [
+        f"  {row.tool}: threshold {row.min_score:.2f}, suggested {row.suggested:.2f} ({row.why})"
+        for row in thresholds
+        if row.samples
+    ]
+    lines += [
+        f"  {tool}: budget × {ratio.ratio:.2f} from {ratio.samples} reports"
+        for tool, ratio in ratios.items()
+        if ratio.samples
+    ]
+    return lines
