@@ -3,9 +3,13 @@
 import difflib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
+from upwell.app.learning import FollowUp
+from upwell.app.reporting import report_of
+from upwell.compress.originals import Originals
+from upwell.config import Config
 from upwell.gateway.options import ServerOptions
 from upwell.gateway.routing.definitions import Definitions
 from upwell.ground.errors import UsageError
@@ -13,22 +17,44 @@ from upwell.ground.project import project_of
 from upwell.ground.types.memory import DEFAULT_NAMESPACE
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.hosts import HOSTS
+from upwell.learn.budgets import Budgets
+from upwell.memory.documents.recall import Documents
+from upwell.memory.library import Library
+from upwell.memory.notes.stm import ShortTerm
+from upwell.surface.learning import Learning
+from upwell.surface.pipeline import Surfacer
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
 from upwell.tools.describe import describe_tool
 from upwell.tools.feedback import Served, compression_feedback_tool, feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
-from upwell.tools.recall import context_tool, get_tool, search_tool
+from upwell.tools.recall import Document, Sessions, context_tool, get_tool, search_tool
 from upwell.tools.statistics import stats_tool
-
-if TYPE_CHECKING:
-    from upwell.app.wiring import App
 
 _TOOL_NAME = re.compile(r"[\w.:/-]{1,128}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts of an app that its tools use. `sessions` searches past sessions, `cited_lines`
+    reads what the owner's citations name."""
+
+    config: Config
+    cwd: str | None
+    memory: Library
+    notes: ShortTerm
+    documents: Documents
+    originals: Originals
+    surfacer: Surfacer
+    learning: Learning
+    budgets: Budgets
+    follow_up: FollowUp
+    sessions: Sessions
+    cited_lines: Document
+
+
 def toolbox_of(
-    app: "App", principal: Principal, definitions: Definitions | None, served: Served
+    app: Parts, principal: Principal, definitions: Definitions | None, served: Served
 ) -> Toolbox:
     """The tools for a principal. It gets the tools for short notes only if it sees the default
     namespace; statistics are for the owner."""
@@ -43,6 +69,7 @@ def toolbox_of(
         note_tools.delete_tool(*own, status=status),
     )
     is_owner = principal == OWNER
+    report = partial(report_of, app.learning, app.budgets, app.memory)
     return Toolbox(
         [
             *(
@@ -61,7 +88,7 @@ def toolbox_of(
                 app.memory,
                 project,
                 principal,
-                app.search_sessions if is_owner else None,
+                app.sessions if is_owner else None,
                 app.learning.viewed,
             ),
             get_tool(
@@ -73,7 +100,7 @@ def toolbox_of(
                 app.learning.viewed,
             ),
             *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
-            *([stats_tool(partial(_report, app))] if is_owner else []),
+            *([stats_tool(report)] if is_owner else []),
             *([describe_tool(definitions)] if definitions else []),
         ]
     )
@@ -98,26 +125,3 @@ def known_tool(
         hint = f"did you mean {' or '.join(near)}?" if near else "pass the two parts of its name"
         raise UsageError(f"{server} has no tool {tool!r:.80}", hint=hint)
     return f"{server}__{tool}"
-
-
-async def _report(app: "App", days: int) -> list[str]:
-    """The report of `upwell stats`, and what was learned about each tool."""
-    from upwell.app.overview import demoted
-    from upwell.usage.report import report
-    from upwell.usage.stats import stats_of
-
-    totals = stats_of(await app.learning.counts.since(days))
-    lines = report(totals, await demoted(app), days)
-    thresholds = await app.learning.learned.thresholds()
-    ratios = {ratio.tool: ratio for ratio in await app.budgets.learned()}
-    lines += [
-        f"  {row.tool}: threshold {row.min_score:.2f}, suggested {row.suggested:.2f} ({row.why})"
-        for row in thresholds
-        if row.samples
-    ]
-    lines += [
-        f"  {tool}: budget × {ratio.ratio:.2f} from {ratio.samples} reports"
-        for tool, ratio in ratios.items()
-        if ratio.samples
-    ]
-    return lines

@@ -25,7 +25,7 @@ from upwell.app.learning import FollowUp, open_learning, tidy
 from upwell.app.principals import SeenResources, Toolboxes
 from upwell.app.shortening import Shortening, read_command
 from upwell.app.team import follow
-from upwell.app.toolbox import known_tool, toolbox_of
+from upwell.app.toolbox import Parts, known_tool, toolbox_of
 from upwell.app.turn_end import end_turn
 from upwell.compress.base import Tools
 from upwell.compress.options import Options as CompressOptions
@@ -112,7 +112,7 @@ class App:
         self.config = config
         self.mistakes: Sequence[ConfigError] = ()
         """The mistakes in the configuration; a tolerant app ignores those settings."""
-        self.cwd = settings.cwd
+        self._cwd = settings.cwd
         self._files = files
         self._ttl_store = ttl_store
         self._private = private
@@ -172,23 +172,23 @@ class App:
 
     def _add_compression(self) -> None:
         config, private = self.config, self._private
-        self.originals = open_originals(config, self._ttl_store, private)
+        self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune)
-        self.follow_up = FollowUp(self.budgets, self.learning, self._ttl_store)
+        self._follow_up = FollowUp(self.budgets, self.learning, self._ttl_store)
         self.fitter = Fitter(
-            self.originals,
+            self._originals,
             self._compress_for,
             tools=self._tools,
             result_tokens=config.result_tokens(),
             ratios=self.budgets.ratios,
-            shortened=self.follow_up.delivered,
+            shortened=self._follow_up.delivered,
         )
         self.worker_pool = WorkerPool(
             {**config.environment, "UPWELL_HOME": str(config.home.root)},
             private,
             config.compress.original_ttl_seconds,
             ratios=self.budgets.ratios,
-            shortened=self.follow_up.delivered,
+            shortened=self._follow_up.delivered,
             brief=self.fitter.brief,
         )
         self._cache = open_cache(config, self._ttl_store)
@@ -236,7 +236,7 @@ class App:
         from upwell.compress.normalise.numbered import line_range, lines_of
 
         try:
-            text = await self.originals.get(key)
+            text = await self._originals.get(key)
         except KeyUnknown:
             if LINES_CITED.search(key):
                 return await self._cited(key)
@@ -256,7 +256,7 @@ class App:
         cited = get_tool(
             self.memory,
             self.documents.lines,
-            project_of(self.cwd),
+            project_of(self._cwd),
             viewed=self.learning.viewed,
         )
         result = await cited.run({"path": citation}, "")
@@ -276,17 +276,31 @@ class App:
             own_name, names = gateway.name_of(server, tool) if gateway else (tool, ())
             return known_tool(self.config.servers, server, own_name, names)
 
-        return toolbox_of(self, principal, definitions, served)
+        parts = Parts(
+            config=self.config,
+            cwd=self._cwd,
+            memory=self.memory,
+            notes=self.notes,
+            documents=self.documents,
+            originals=self._originals,
+            surfacer=self.surfacer,
+            learning=self.learning,
+            budgets=self.budgets,
+            follow_up=self._follow_up,
+            sessions=self._search_sessions,
+            cited_lines=self._cited_lines,
+        )
+        return toolbox_of(parts, principal, definitions, served)
 
     def gateway(self, parent: int | None = None) -> Gateway:
         """The MCP gateway over this app. A gateway that an agent's process `parent` started joins
         the session that the hooks of that process report."""
-        config, project = self.config, project_of(self.cwd)
-        joined = Joined(HostSessions(self._ttl_store), parent, self.cwd) if parent else None
+        config, project = self.config, project_of(self._cwd)
+        joined = Joined(HostSessions(self._ttl_store), parent, self._cwd) if parent else None
         surfacing = CallSurfacing(
             self.surfacer,
             lambda server, tool: self._surface_of(f"{server}__{tool}", None),
-            cwd=self.cwd,
+            cwd=self._cwd,
             sessions=joined,
             guards=self.guards,
             progressive=lambda server, tool: self._strategy_of(server, tool) == "progressive",
@@ -348,7 +362,7 @@ class App:
     def _shortening(self) -> Shortening:
         return Shortening(
             self.config,
-            self.originals,
+            self._originals,
             self._tools,
             self.pause.holds,
             self.learning.shortened,
@@ -391,19 +405,19 @@ class App:
         from upwell.app.past_sessions import PastSessions
 
         if self._past_sessions is None:
-            self._past_sessions = PastSessions(self.config.home, self.config.environment, self.cwd)
+            self._past_sessions = PastSessions(self.config.home, self.config.environment, self._cwd)
         return self._past_sessions
 
     def _seen_sessions(self) -> "SeenSessions":
         from upwell.app.past_sessions import SeenSessions
 
-        return SeenSessions(self.past_sessions(), project_of(self.cwd))
+        return SeenSessions(self.past_sessions(), project_of(self._cwd))
 
-    async def search_sessions(self, question: str, limit: int) -> Sequence[str]:
+    async def _search_sessions(self, question: str, limit: int) -> Sequence[str]:
         """The past sessions of this project that answer a question, as texts."""
         return await self._seen_sessions().search(question, limit)
 
-    async def cited_lines(
+    async def _cited_lines(
         self, cited: str, project: str | None, namespaces: Sequence[str]
     ) -> Sequence[str]:
         """The lines of an imported document or of a turn of a past session."""
@@ -504,7 +518,7 @@ class App:
             self._ltm.warm()
         await self.worker_pool.warm()
         try:
-            await self.documents.refresh(project_of(self.cwd))
+            await self.documents.refresh(project_of(self._cwd))
             await self.topics.refresh()
             await self.embeddings.catch_up()
         except StoreError as error:
@@ -515,7 +529,7 @@ class App:
         await self.worker_pool.aclose()
         if self._cache:
             await self._cache.aclose()
-        await self.follow_up.aclose()
+        await self._follow_up.aclose()
         await self.budgets.flush()
         await self.surfacer.aclose()
         if self._ltm:

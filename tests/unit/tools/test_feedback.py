@@ -76,9 +76,7 @@ async def test_several_ratings_in_one_call(app: App) -> None:
         ),
     ],
 )
-async def test_one_wrong_rating_stores_none(
-    app: App, more: dict[str, Any], complaint: str
-) -> None:
+async def test_one_wrong_rating_stores_none(app: App, more: dict[str, Any], complaint: str) -> None:
     surfacing = await said(app)
     failed, text = await call(app, "feedback", surfacing_id=surfacing.id, **more)
     assert failed
