@@ -50,7 +50,7 @@ from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
-from upwell.ground.uris import SESSION_LOCATOR, memory_id, memory_uri
+from upwell.ground.uris import QMD_SCHEME, SESSION_LOCATOR, memory_id, memory_uri
 from upwell.hook.asking import AgentAsking
 from upwell.hook.door import HookDoor, OptIns
 from upwell.learn.budgets import Budgets
@@ -255,7 +255,7 @@ class App:
     async def _cited(self, citation: str) -> str:
         cited = get_tool(
             self.memory,
-            self.documents.lines,
+            self._cited_lines,
             project_of(self._cwd),
             viewed=self.learning.viewed,
         )
@@ -420,7 +420,10 @@ class App:
     async def _cited_lines(
         self, cited: str, project: str | None, namespaces: Sequence[str]
     ) -> Sequence[str]:
-        """The lines of an imported document or of a turn of a past session."""
+        """The lines of an imported document, of a document in qmd, or of a turn of a past
+        session."""
+        if cited.startswith(QMD_SCHEME) and self._qmd is not None:
+            return await self._qmd.lines(cited, project)
         if cited.startswith(SESSION_LOCATOR):
             return (await self._seen_sessions().page(cited)).split("\n")
         return await self.documents.lines(cited, project, namespaces)
@@ -532,6 +535,8 @@ class App:
         await self._follow_up.aclose()
         await self.budgets.flush()
         await self.surfacer.aclose()
+        if self._qmd:
+            await self._qmd.aclose()
         if self._ltm:
             await self._ltm.aclose()
         await self.memory.aclose()

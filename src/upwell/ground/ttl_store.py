@@ -36,6 +36,7 @@ class Kind(StrEnum):
     LEARNED = "learned"
     OPENING = "opening"
     ORIGINAL = "original"
+    PASSAGE = "passage"
     PLACE = "place"
     QUERY = "query"
     RESPONSE = "response"

@@ -56,7 +56,8 @@ MAX_EPISODES = 16
 @dataclass(frozen=True, slots=True)
 class _Question:
     """A cue that passed the gates, and the search that it asks for. `missing` names the places that
-    could not be searched. `moment` is None if `surface.moments` is `all`.
+    could not be searched, `asked` the texts that others were asked for instead. `moment` is None if
+    `surface.moments` is `all`.
     """
 
     cue: Cue
@@ -64,10 +65,12 @@ class _Question:
     intent: Intent
     moment: Moment | None = None
     missing: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
 
     def answered(self, outcome: Outcome) -> Outcome:
         """`outcome` with the intent, the queries and the missing places of this question."""
-        return replace(outcome, intent=self.intent, queries=self.query.texts, missing=self.missing)
+        queries = (*self.query.texts, *self.asked)
+        return replace(outcome, intent=self.intent, queries=queries, missing=self.missing)
 
 
 class Surfacer:
@@ -420,7 +423,8 @@ class Surfacer:
                 if isinstance(result, Skip):
                     refining.cancel()
             intent = intent if refining.cancelled() else refining.result()
-        question = replace(question, intent=intent, missing=result.missing)
+        asked = () if isinstance(result, Skip) else result.asked
+        question = replace(question, intent=intent, missing=result.missing, asked=asked)
         if isinstance(result, Found) and (topics := _new_topics(question)):
             question, result = await self._recall_topics(question, topics, result)
         if isinstance(result, Skip):
@@ -439,7 +443,7 @@ class Surfacer:
         more = await self._recall(wider)
         if isinstance(more, Skip):
             return question, result
-        return replace(wider, missing=more.missing), more
+        return replace(wider, missing=more.missing, asked=more.asked), more
 
     async def _recall(self, question: _Question) -> Found | Skip:
         """Search within the deadline, through the breaker."""

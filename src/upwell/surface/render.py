@@ -16,7 +16,7 @@ from upwell.ground.text.words import informative, terms
 from upwell.ground.types.cue import Door
 from upwell.ground.types.memory import Hit, Memory, Trust
 from upwell.ground.types.surfacing import Intent
-from upwell.ground.uris import STM_ID, memory_uri
+from upwell.ground.uris import LTM_ID, STM_ID, memory_uri, named_uri
 from upwell.memory.documents.quote import quoted
 from upwell.memory.documents.sections.passage import GOVERNING
 from upwell.memory.documents.sections.search import PASSAGE
@@ -122,6 +122,8 @@ def citation(memory: Memory) -> str:
         return f"{source}#L{first}-L{last}"
     if source.startswith(STM_ID):
         return source
+    if source.startswith(LTM_ID):
+        return named_uri(memory.id, source.removeprefix(LTM_ID))
     return memory_uri(memory.id)
 
 
