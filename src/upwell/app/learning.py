@@ -1,22 +1,21 @@
-"""Wires the learning side of a home and runs its chores."""
+"""Wires the learning side of a home, and runs its chores. The chores of a turn's end come after the
+answer to the event and never delay one.
+"""
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from upwell.app.files import Files, Memories
-from upwell.compress.originals import StoredOriginal
+from upwell.capture.transcript import has_lost_marks, written_in
 from upwell.config import Config
-from upwell.gateway.calls.fit import Cut
-from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.trace import LOG, conclude, contained, is_tracing, span
+from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, TtlStore
-from upwell.ground.types.rpc import ToolCall
-from upwell.learn.budgets import Budgets
+from upwell.hosts.events import Event, EventKind
 from upwell.learn.implicit import Uses
 from upwell.learn.learned import Learned, Limits
 from upwell.memory.notes.stm import ShortTerm
@@ -24,7 +23,12 @@ from upwell.memory.topics import Rarity
 from upwell.surface.journal import Journal
 from upwell.surface.learning import Learning
 from upwell.surface.options import SurfaceOptions
-from upwell.tools.base import Result, Tool
+from upwell.surface.pipeline import Surfacer
+from upwell.surface.render import TAG
+from upwell.surface.rules import HEADING
+
+if TYPE_CHECKING:
+    from upwell.app.capture import SessionCapture
 
 OfCue = Callable[[str | None, int | None], SurfaceOptions]
 _DAY_SECONDS, _HOUR_SECONDS = 86_400.0, 3_600.0
@@ -84,81 +88,37 @@ def _viewed(notes: ShortTerm, ids: Sequence[str]) -> None:
         LOG.warning("the use of notes was not recorded: %s", error)
 
 
-class Traces:
-    """The trace of each shortened result, so that a later `read_more` joins the trace of its
-    call.
+async def end_turn(
+    surfacer: Surfacer,
+    learning: Learning,
+    capture: "SessionCapture | None",
+    event: Event,
+) -> None:
+    """Before a compaction, let everything be surfaced again. At the end of a turn, let learning see
+    the agent's text. With `capture`, which means that the user has agreed to it, keep the findings
+    of the turn.
     """
-
-    def __init__(self) -> None:
-        self._by_key: OrderedDict[str, str] = OrderedDict()
-
-    def note(self, keys: Sequence[str], trace_id: str) -> None:
-        """Note that these originals belong to a call of this trace."""
-        for key in keys:
-            self._by_key[key] = trace_id
-            self._by_key.move_to_end(key)
-        while len(self._by_key) > _MAX_TRACES:
-            self._by_key.popitem(last=False)
-
-    def of(self, key: str) -> str:
-        """The trace of the call whose result has this key; "" if it is not known here."""
-        return self._by_key.get(key, "")
+    if event.kind is EventKind.COMPACT:
+        await surfacer.compacting(event.session)
+        return
+    written = partial(_written, event, time.time())
+    await learning.wrote(event.session, written, ended=event.kind is EventKind.END)
+    if not event.reports_compactions and await _has_lost_memories(event):
+        await surfacer.compacting(event.session)
+    if capture is not None:
+        try:
+            await capture.end_turn(event.transcript, event.session, event.cwd)
+        except (StoreError, OSError) as error:
+            LOG.warning("nothing was learned from a turn: %s", error)
 
 
-class FollowUp:
-    """Learns from shortened results: how many were delivered, and which of them an agent came back
-    to read further.
+async def _has_lost_memories(event: Event) -> bool:
+    """True if the host compacted the history, so that our memories are no longer in it."""
+    return await asyncio.to_thread(has_lost_marks, event.transcript, (HEADING, TAG))
 
-    While spans are sent, `ttl_store` keeps the trace of each shortened result, because another
-    process may have shortened it (a hook) or shown it before a restart.
-    """
 
-    def __init__(self, budgets: Budgets, learning: Learning, ttl_store: TtlStore) -> None:
-        self._budgets = budgets
-        self._learning = learning
-        self._ttl_store = ttl_store
-        self._traces = Traces()
-        self._writes = BackgroundTasks("keeping the trace of a result")
-
-    def delivered(self, call: ToolCall, cut: Cut) -> None:
-        """Count a shortened result of a call."""
-        tool = f"{call.server}__{call.tool}"
-        if cut.keys:
-            self._budgets.served(tool, cut.keys)
-        self._traces.note(cut.keys, call.trace_id)
-        if cut.keys and is_tracing():
-            self._writes.start(self._keep(cut.keys, call.trace_id))
-        self._learning.shortened(tool, cut.tokens_before, cut.tokens_after)
-
-    def on_follow_up(self, original: StoredOriginal) -> None:
-        """Count that an agent reads an original."""
-        self._budgets.on_follow_up(original.key)
-
-    def traced(self, tool: Tool) -> Tool:
-        """A tool that reads originals, with a span in the trace of the call that was shortened."""
-
-        async def run(args: Mapping[str, Any], session: str) -> Result:
-            key = str(args.get("key", ""))
-            trace_id = await self._trace_of(key) if is_tracing() else ""
-            with span("upwell.read_on", trace_id=trace_id, tool=tool.name) as current:
-                result = await tool.run(args, session)
-                conclude(current, "read")
-                return result
-
-        return replace(tool, run=run)
-
-    async def aclose(self) -> None:
-        await self._writes.drain()
-
-    async def _keep(self, keys: Sequence[str], trace_id: str) -> None:
-        with contained("keeping the trace of a result"):
-            traces = dict.fromkeys(keys, trace_id.encode())
-            await self._ttl_store.put(Kind.TRACE, traces, ttl_seconds=_DAY_SECONDS)
-
-    async def _trace_of(self, key: str) -> str:
-        if known := self._traces.of(key):
-            return known
-        with contained("looking up the trace of a result"):
-            item = (await self._ttl_store.get(Kind.TRACE, [key])).get(key)
-            return item.value.decode() if item else ""
-        return ""
+def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:
+    """The texts that the agent has written since then, from the event and the transcript."""
+    last_message = [(now, event.text)] if event.text else []
+    earlier = written_in(event.transcript, since) if event.transcript else []
+    return [*last_message, *earlier]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from upwell.app.learning import FollowUp
+from upwell.app.follow_up import FollowUp
 from upwell.app.reporting import report_of
 from upwell.compress.originals import Originals
 from upwell.config import Config
