@@ -1,7 +1,7 @@
 """Builds every part of upwell and connects them."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -66,6 +66,9 @@ from upwell.surface.pipeline import Surfacer
 from upwell.tools.base import Toolbox
 from upwell.tools.recall import LINES_CITED, get_tool
 from upwell.tools.resources import Resources
+
+NameOf = Callable[[str, str], tuple[str, Sequence[str]]]
+"""Returns a server's own name for a tool, and the names of all its tools that are known."""
 
 if TYPE_CHECKING:
     from upwell.app.capture import Accepts, SessionCapture
@@ -266,14 +269,14 @@ class App:
         self,
         principal: Principal = OWNER,
         definitions: Definitions | None = None,
-        gateway: Gateway | None = None,
+        name_of: NameOf | None = None,
     ) -> Toolbox:
         """upwell's own MCP tools for a principal. `definitions` holds the full definitions of all
-        servers' tools, for clients that receive an abridged list. A `gateway` knows which tools its
+        servers' tools, for clients that receive an abridged list; `name_of` knows which tools the
         servers have."""
 
         def served(server: str, tool: str) -> str:
-            own_name, names = gateway.name_of(server, tool) if gateway else (tool, ())
+            own_name, names = name_of(server, tool) if name_of else (tool, ())
             return known_tool(self.config.servers, server, own_name, names)
 
         parts = Parts(
@@ -312,12 +315,17 @@ class App:
             cache=self._cache,
         )
         definitions = Definitions(config.gateway.lazy_tools_tokens)
+
+        # The gateway lists our tools while it is being made.
+        def name_of(server: str, tool: str) -> tuple[str, Sequence[str]]:
+            return gateway.name_of(server, tool)
+
         gateway = Gateway(
             config.servers,
             config.gateway,
             connecting(config),
             OwnServer(
-                tools=Toolboxes(lambda principal: self.toolbox(principal, definitions, gateway)),
+                tools=Toolboxes(lambda principal: self.toolbox(principal, definitions, name_of)),
                 resources=SeenResources(
                     partial(
                         Resources,

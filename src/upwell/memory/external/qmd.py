@@ -130,7 +130,7 @@ class QmdRecall:
             output = (await self._run(arguments, deadline)).decode(errors="replace")
         except RecallUnavailable as error:
             raise UsageError(f"{path} cannot be read: {error.message}", hint=_INSTALL) from error
-        text = _body(output)
+        text = _body(output).removeprefix("\n").removesuffix("\n")
         if not seen or not text.strip():
             raise UsageError(f"no document {path}", hint="memory_search gives citations")
         return redact(text)[0].split("\n")
