@@ -12,6 +12,8 @@ from upwell.usage.stats import stats_of
 
 async def report_of(learning: Learning, budgets: Budgets, memory: Library, days: int) -> list[str]:
     """The lines of `upwell stats`, and what was learned about each tool."""
+    # This process may have counts that it has not written yet.
+    await learning.counts.flush()
     totals = stats_of(await learning.counts.since(days))
     lines = report(totals, await demoted_memories(learning, memory), days)
     lines += [

@@ -8,7 +8,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 from upwell.ground.types.surfacing import Feedback, Rating
 from upwell.ground.uris import memory_id as id_in
-from upwell.learn.budgets import Report
+from upwell.learn.budgets import MOVING, Report
 from upwell.learn.feedback import Rated
 from upwell.tools.base import WRITES, Result, Tool, text_result
 
@@ -106,7 +106,10 @@ def compression_feedback_tool(record: Recording, served: Served) -> Tool:
         tool = served(args["server"], args["tool"])
         kind = Report(args.get("kind", Report.OTHER))
         await record(tool, kind, args.get("missing", ""))
-        return text_result(f"noted {kind} for {tool}; it takes effect in the next session")
+        moves = (
+            "it takes effect in the next session" if kind in MOVING else "`upwell tune` shows it"
+        )
+        return text_result(f"noted {kind} for {tool}; {moves}")
 
     return Tool(
         name="compression_feedback",

@@ -147,13 +147,14 @@ async def test_without_a_key_65_percent_are_delivered(lab: Lab) -> None:
     from upwell.compress.compressor import Compressor
     from upwell.ground.types.compression import Budget, Passage
 
-    text = big_log(400)
+    text = big_markdown(20)
     async with lab(facts=False) as bench:
         floor = bench.app.config.compress.min_result_retention
     budget = Budget(max_chars=1000, floor=floor)
     done = Compressor().compress(Passage(text=text), budget)
     assert floor == 0.65
-    assert len(done.text) >= 0.65 * len(text)
+    # The budget of 1 000 rises to the floor; whole units leave up to a tenth of it unused.
+    assert 0.65 * len(text) >= len(done.text) >= 0.9 * 0.65 * len(text)
 
 
 @row("`max_result_chars`")

@@ -225,6 +225,16 @@ async def test_the_half_life_is_30_days(lab: Lab) -> None:
         assert recency(plain, now, options.half_life_days) == 1.0
 
 
+@row("`getMemoryContext` over `searchMemory`")
+async def test_context_and_search_find_the_same(lab: Lab) -> None:
+    message = "where do the juniper cuttings root best?"
+    async with lab() as bench:
+        said = await bench.say(message, door="ask")
+        found = await bench.app.memory.find(message)
+    assert isinstance(said, Surfacing)
+    assert said.hits[0].memory.id == found.hits[0].memory.id == "juniper"
+
+
 @row("`templates/CLAUDE.md`: the instruction for each turn")
 def test_the_instruction_for_an_agent_without_hooks(upwell: Upwell) -> None:
     text = upwell("hook", "export", "claude").out

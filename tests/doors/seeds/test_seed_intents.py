@@ -95,6 +95,7 @@ def test_stats_count_the_answers_of_the_model(upwell: Upwell) -> None:
     with serving("", status=500) as model:
         env = {
             "UPWELL_INTENT__USE_LLM": "true",
+            "UPWELL_INTENT__LLM_TIMEOUT_MS": "20000",
             "UPWELL_LLM__BASE_URL": model.address,
             "UPWELL_LLM__MODEL": "m",
         }
@@ -185,9 +186,9 @@ async def test_a_prompt_gets_at_most_4000_tokens(lab: Lab) -> None:
 
 @row("preview of ~200 characters (ADR-005)")
 def test_a_prompt_gets_previews(hook: Callable[..., dict[str, Any]], served: Path) -> None:
-    text = "Sextants of the harbour are calibrated by Ada " + "with care and patience " * 30
-    upwell_in(served, "remember", text)
-    answer = hook("UserPromptSubmit", prompt="who calibrates the sextants at the harbour?")
+    text = "Sextants are calibrated by Ada. " + " ".join(f"Bolt {n} turns left." for n in range(30))
+    upwell_in(served, "remember", text, "--path", "src/sextant.py")
+    answer = hook("UserPromptSubmit", prompt="who calibrates the sextants of src/sextant.py?")
     lines = answer["hookSpecificOutput"]["additionalContext"].splitlines()
     (line,) = [line for line in lines if "Sextants" in line]
     preview = line.partition("] ")[2].partition(" upwell://")[0]
@@ -198,9 +199,9 @@ def test_a_prompt_gets_previews(hook: Callable[..., dict[str, Any]], served: Pat
 def test_the_whole_text_is_at_the_address_in_the_block(
     hook: Callable[..., dict[str, Any]], served: Path
 ) -> None:
-    text = "Astrolabes hang in the tower " + "and are polished often " * 30
-    upwell_in(served, "remember", text)
-    answer = hook("UserPromptSubmit", prompt="where do the astrolabes hang in the tower?")
+    text = "Astrolabes hang in the tower. " + " ".join(f"Hook {n} is brass." for n in range(30))
+    upwell_in(served, "remember", text, "--path", "src/astrolabe.py")
+    answer = hook("UserPromptSubmit", prompt="where do the astrolabes of src/astrolabe.py hang?")
     block = answer["hookSpecificOutput"]["additionalContext"]
     uri = "upwell://memory/" + block.partition("[upwell://memory/")[2].partition("]")[0]
     assert "upwell read" in block

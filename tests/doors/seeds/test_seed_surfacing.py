@@ -22,6 +22,7 @@ from upwell.ground.errors import RecallUnavailable
 from upwell.ground.types.memory import Found, Query
 from upwell.ground.types.rpc import Ping
 from upwell.ground.types.surfacing import Feedback, Rating
+from upwell.memory.recall import Recalls
 
 DAY = 86_400.0
 LONG = [f"The {word} locker was repainted" for word in "alpha bravo delta echo golf hotel".split()]
@@ -53,6 +54,14 @@ class Broken:
 
     async def ping(self) -> Ping:
         return Ping(ok=True, detail="")
+
+
+def broken_in(bench: Bench) -> Broken:
+    """The only place that this app searches from now on."""
+    assert isinstance(bench.app.memory.recall, Recalls)
+    broken = Broken()
+    bench.app.memory.recall.places = (broken,)
+    return broken
 
 
 @row("`_context_query`")
@@ -165,8 +174,7 @@ async def test_a_model_stands_for_its_window(lab: Lab, model: str, tokens: int) 
 @row("three-state breaker")
 async def test_the_breaker_lets_one_search_through_and_closes(lab: Lab) -> None:
     async with lab() as bench:
-        broken = Broken()
-        bench.app.memory.recall = broken
+        broken = broken_in(bench)
         reasons = [why(await bench.say(text + " twice.")) for text in LONG[:4]]
         assert reasons == ["fault", "fault", "fault", "breaker_open"]
         bench.clock.advance(60.1)
@@ -178,7 +186,7 @@ async def test_the_breaker_lets_one_search_through_and_closes(lab: Lab) -> None:
 @row("`circuit_max_failures`, `circuit_reset_seconds`")
 async def test_three_failures_open_the_breaker_for_a_minute(lab: Lab) -> None:
     async with lab() as bench:
-        bench.app.memory.recall = Broken()
+        broken_in(bench)
         for text in LONG[:3]:
             assert why(await bench.say(text)) == "fault"
         bench.clock.advance(59.0)
@@ -190,7 +198,7 @@ async def test_three_failures_open_the_breaker_for_a_minute(lab: Lab) -> None:
 @row("surfacing timeout 3 s")
 async def test_a_search_has_three_seconds(lab: Lab) -> None:
     async with lab() as bench:
-        broken = bench.app.memory.recall = Broken()
+        broken = broken_in(bench)
         await bench.say(LONG[0])
     assert broken.deadlines == [pytest.approx(3.0)]
 

@@ -108,6 +108,13 @@ async def test_a_report_about_an_unknown_server_leaves_no_trace(app: App) -> Non
     assert await app.budgets.learned() == []
 
 
+async def test_a_report_says_whether_it_moves_the_budget(app: App) -> None:
+    for kind, effect in (("truncated", "next session"), ("other", "upwell tune")):
+        report = {"server": "claude", "tool": "Bash", "kind": kind}
+        failed, text = await call(app, "compression_feedback", **report)
+        assert (failed, effect in text) == (False, True)
+
+
 async def test_statistics_are_a_tool_of_the_owner(app: App) -> None:
     await said(app)
     failed, text = await call(app, "stats", days=1)
