@@ -4,9 +4,12 @@ where the machine has none). One cluster for each test process, a fresh database
 import atexit
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
+import time
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -51,6 +54,43 @@ class Cluster:
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop")
+
+    def kill(self) -> None:
+        """End every process of the cluster with SIGKILL, as a lost machine would."""
+        self._signal(signal.SIGKILL)
+        end = time.monotonic() + 10
+        while any(_is_alive(process) for process in self._processes()):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    def freeze(self) -> None:
+        """Stop every process, so that connections stay open and nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def cut_connections(self) -> None:
+        """End every connection of the application."""
+        with psycopg.connect(self.url("postgres", "postgres"), autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s",
+                [APPLICATION],
+            )
+
+    def _signal(self, number: int) -> None:
+        for process in self._processes():
+            with suppress(ProcessLookupError):
+                os.kill(process, number)
+
+    def _processes(self) -> list[int]:
+        """The postmaster, which comes first, and its children."""
+        try:
+            first = int(Path(self.data, "postmaster.pid").read_text().splitlines()[0])
+            children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        except (FileNotFoundError, IndexError):
+            return []
+        return [first, *map(int, children)]
 
     def remove(self) -> None:
         atexit.unregister(self.remove)
@@ -107,6 +147,14 @@ def binaries() -> Path:
         if (folder / "initdb").exists():
             return folder
     raise AssertionError("no PostgreSQL: run `make .tools/postgres/.ready`")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 def _is_root() -> bool:

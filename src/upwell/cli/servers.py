@@ -24,7 +24,7 @@ def serve(
     http: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT", help="Serve HTTP: /mcp /hook /dashboard /metrics /healthz."
+            metavar="HOST:PORT", help="Serve HTTP: /mcp /hook /dashboard /metrics /healthz /readyz."
         ),
     ] = None,
 ) -> None:

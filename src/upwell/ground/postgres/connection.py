@@ -30,6 +30,9 @@ MAX_CONNECTIONS = 8
 CONNECT_SECONDS = 5.0
 PROMPT_SECONDS = 0.25
 """How long a call waits for a value of its session or for an original."""
+SUSPICIOUS_SECONDS = 0.1
+"""After this time without an answer, a second connection shows whether the server is lost."""
+PROBE_PAUSE_SECONDS = 1.0
 PROMPT_STATEMENT_MS = 5_000
 """The server gives up on a statement for which nobody waits any more."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
@@ -98,6 +101,7 @@ class Postgres:
         self._is_open = False
         self._lost = ""
         self._tasks = BackgroundTasks("PostgreSQL")
+        self._suspicion: asyncio.Task[None] | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -152,7 +156,10 @@ class Postgres:
         """Await `work`, but not the end of its cancellation, which a lost server never confirms."""
         task = self._tasks.start(_outcome(work))
         try:
-            done, _ = await asyncio.wait({task}, timeout=seconds)
+            done, _ = await asyncio.wait({task}, timeout=seconds or SUSPICIOUS_SECONDS)
+            if not done and seconds is None:
+                self._suspect()
+                done, _ = await asyncio.wait({task})
         except asyncio.CancelledError:
             task.cancel()
             raise
@@ -199,6 +206,20 @@ class Postgres:
             LOG.warning("PostgreSQL is lost: %s", reason)
             self._lost = reason
             self._tasks.start(self._reach_again())
+
+    def _suspect(self) -> None:
+        """Find out whether the server answers at all, because a statement takes long."""
+        if self._suspicion is None or self._suspicion.done():
+            self._suspicion = self._tasks.start(self._probe())
+
+    async def _probe(self) -> None:
+        try:
+            async with asyncio.timeout(PROMPT_SECONDS):
+                connection = await connect(self.url)
+            await connection.close()
+            await asyncio.sleep(PROBE_PAUSE_SECONDS)
+        except (psycopg.Error, TimeoutError) as error:
+            self._lose(_first_line(error) if str(error) else "no answer")
 
     async def _reach_again(self) -> None:
         delay = FIRST_RETRY_SECONDS
