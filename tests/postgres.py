@@ -24,7 +24,7 @@ _INSTALLED = Path(__file__).parents[1] / ".tools" / "postgres"
 class Cluster:
     """A running cluster. Its files are in a folder of its own; it listens on loopback only."""
 
-    def __init__(self) -> None:
+    def __init__(self, standby_of: "Cluster | None" = None) -> None:
         self._binaries = binaries()
         self.folder = Path(tempfile.mkdtemp(prefix="upwell-postgres-"))
         self.port = _free_port()
@@ -34,6 +34,12 @@ class Cluster:
         self._user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if _is_root() else {}
         if self._user:
             os.chown(self.folder, _NOBODY, _NOBODY)
+        if standby_of:
+            source = standby_of.url("postgres", "postgres")
+            self._run("pg_basebackup", "-D", self.data, "-R", "-d", source, "-c", "fast", "-N")
+            self.start()
+            atexit.register(self.remove)
+            return
         self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "--no-sync")
         self.start()
         with psycopg.connect(self.url("postgres", "postgres"), autocommit=True) as connection:
@@ -55,11 +61,22 @@ class Cluster:
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop")
 
+    def promote(self) -> None:
+        """Make a standby the server that accepts writes."""
+        self._run("pg_ctl", "-D", self.data, "-w", "promote")
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting of the running cluster."""
+        with psycopg.connect(self.url("postgres", "postgres"), autocommit=True) as connection:
+            connection.execute(f"ALTER SYSTEM SET {name} = '{value}'")  # type: ignore[arg-type]
+            connection.execute("SELECT pg_reload_conf()")
+
     def kill(self) -> None:
         """End every process of the cluster with SIGKILL, as a lost machine would."""
+        processes = self._processes()
         self._signal(signal.SIGKILL)
         end = time.monotonic() + 10
-        while any(_is_alive(process) for process in self._processes()):
+        while any(_is_alive(process) for process in processes):
             assert time.monotonic() < end
             time.sleep(0.01)
 
@@ -94,7 +111,7 @@ class Cluster:
 
     def remove(self) -> None:
         atexit.unregister(self.remove)
-        self.stop()
+        self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def emptied(self) -> str:
@@ -129,6 +146,62 @@ class Cluster:
             timeout=60,
             **self._user,  # type: ignore[call-overload]
         )
+
+
+class Pooler:
+    """pgbouncer in transaction mode before a cluster, with few connections to it."""
+
+    def __init__(self, behind: Cluster) -> None:
+        program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+        assert program, "no pgbouncer: run `dev/postgres`"
+        self.folder = Path(tempfile.mkdtemp(prefix="upwell-pgbouncer-"))
+        self.port = _free_port()
+        settings = self.folder / "pgbouncer.ini"
+        settings.write_text(
+            f"""
+[databases]
+* = host=127.0.0.1 port={behind.port} user={APPLICATION}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {self.port}
+auth_type = any
+pool_mode = transaction
+default_pool_size = 3
+max_client_conn = 200
+logfile = {self.folder / "log"}
+"""
+        )
+        user: dict[str, object] = {}
+        if _is_root():
+            user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
+            for path in (self.folder, settings):
+                os.chown(path, _NOBODY, _NOBODY)
+        self._process = subprocess.Popen(
+            [program, "-q", settings],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **user,  # type: ignore[call-overload]
+        )
+        self._wait()
+
+    def url(self, direct: str) -> str:
+        """The address through the pooler of a database with this direct address."""
+        return f"postgresql://{APPLICATION}@127.0.0.1:{self.port}/{direct.rpartition('/')[2]}"
+
+    def remove(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _wait(self) -> None:
+        end = time.monotonic() + 20
+        while True:
+            with socket.socket() as attempt:
+                if attempt.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            assert self._process.poll() is None, (self.folder / "log").read_text()
+            assert time.monotonic() < end
+            time.sleep(0.05)
 
 
 @lru_cache(maxsize=1)
