@@ -14,7 +14,6 @@ from upwell.cli import (
     daemon,
     dashboard,
     demo,
-    home,
     hooks,
     inbox,
     learning,
@@ -30,6 +29,7 @@ from upwell.cli import (
     stats,
     tokens,
     transfer,
+    upkeep,
 )
 from upwell.cli.help import GroupedCommands
 from upwell.cli.parameters import complaint, worded
@@ -64,7 +64,7 @@ for verbs in (
     learning,
     stats,
     replay,
-    home,
+    upkeep,
     dashboard,
     daemon,
     hooks,
