@@ -56,7 +56,10 @@ class Cluster:
     def start(self) -> None:
         options = f"-p {self.port} -h 127.0.0.1 -k {self.folder} -c fsync=off"
         log = str(self.folder / "log")
-        self._run("pg_ctl", "-D", self.data, "-w", "-o", options, "-l", log, "start")
+        try:
+            self._run("pg_ctl", "-D", self.data, "-w", "-o", options, "-l", log, "start")
+        except subprocess.CalledProcessError as error:
+            raise AssertionError(Path(log).read_text()[-2_000:]) from error
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop")
@@ -73,12 +76,18 @@ class Cluster:
 
     def kill(self) -> None:
         """End every process of the cluster with SIGKILL, as a lost machine would."""
+        # A stopped postmaster starts no further process.
+        for first in self._processes()[:1]:
+            os.kill(first, signal.SIGSTOP)
         processes = self._processes()
         self._signal(signal.SIGKILL)
         end = time.monotonic() + 10
         while any(_is_alive(process) for process in processes):
             assert time.monotonic() < end
             time.sleep(0.01)
+        # A postmaster that nobody has reaped yet would keep the next one from starting.
+        for lock in (Path(self.data, "postmaster.pid"), *self.folder.glob(".s.PGSQL.*")):
+            lock.unlink(missing_ok=True)
 
     def freeze(self) -> None:
         """Stop every process, so that connections stay open and nothing answers."""

@@ -223,6 +223,7 @@ async def test_a_killed_server_loses_no_acknowledged_memory() -> None:
 
     disturbing = asyncio.create_task(disturb())
     acknowledged, refused = await _write_until(url, disturbing.done)
+    await disturbing
     assert rounds == 3
     assert refused
     store = PostgresStore(Postgres(url))
