@@ -129,7 +129,7 @@ def test_a_session_of_another_user_does_not_move(pair: list[Replica]) -> None:
 def test_the_switch_holds_on_every_replica(pair: list[Replica]) -> None:
     a, b = pair
     shortened = call(b.address, "up__big_markdown")["content"]
-    upwell(a, "off")
+    assert "for everybody" in upwell(a, "off")
     soon(lambda: said(call(b.address, "up__big_markdown")) == big_markdown())
     upwell(b, "on")
     soon(lambda: call(a.address, "up__big_markdown")["content"] == shortened)
