@@ -36,6 +36,8 @@ _DEFINES = re.compile(
 )
 """The beginning of a line that defines something in most languages: a keyword, a constant. It also
 matches headings."""
+_DEFINING = frozenset("#abcdefilmnoprstuvABCDEFGHIJKLMNOPQRSTUVWXYZ")
+"""The first characters of such lines."""
 _SIGNATURE = re.compile(
     rf"(?!{_STATEMENT})[\w~$#*][^\n;={{(]{{0,160}}+\([^\n;]{{0,300}}\)[^\n;=(){{]*+\{{\s*+$"
 )
@@ -65,29 +67,36 @@ def split(text: str, name: str = "") -> Units:
     units = Units(by_names=True)
     starts, ends, saliences, all_needs = units.starts, units.ends, units.salience, units.needs
     defines = _DEFINES.match
+    spans = list(lines(text))
+    bare_lines = [text[start:end].lstrip() for start, end in spans]
     open_blocks: list[tuple[int, int, tuple[int, ...]]] = []
-    for start, end in lines(text):
-        bare = text[start:end].lstrip()
-        salience = BLANK
-        needs: tuple[int, ...] | None = None
+    for (start, end), bare in zip(spans, bare_lines, strict=True):
+        needs: tuple[int, ...] = ()
         if bare:
             depth = end - start - len(bare)
+            is_below = True
             while open_blocks and open_blocks[-1][0] >= depth:
-                depth_of_open, _, above = open_blocks.pop()
-                needs = above if depth_of_open == depth else None
-            if needs is None:
+                depth_of_open, _, needs = open_blocks.pop()
+                is_below = depth_of_open != depth
+            if is_below:
                 needs = _governing(open_blocks[-1]) if open_blocks else ()
-            if bare[0] not in _CLOSING:
+            first = bare[0]
+            if first not in _CLOSING:
                 open_blocks.append((depth, len(starts), needs))
-            is_definition = defines(bare) or ("{" in bare and _SIGNATURE.match(bare))
-            salience = 1.0 if is_definition else 0.0
+            saliences.append(
+                1.0
+                if (first in _DEFINING and defines(bare))
+                or ("{" in bare and _SIGNATURE.match(bare))
+                else 0.0
+            )
         elif saliences and saliences[-1] == BLANK:
             ends[-1] = end
             continue
+        else:
+            saliences.append(BLANK)
         starts.append(start)
         ends.append(end)
-        saliences.append(salience)
-        all_needs.append(needs or ())
+        all_needs.append(needs)
     return units
 
 
