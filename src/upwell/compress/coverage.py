@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush, heappushpop
 from itertools import chain, pairwise
 from operator import sub
 
-from upwell.compress.units.base import BLANK, Units
+from upwell.compress.units.base import BLANK, SIGNATURE, Units
 
 _NAME = re.compile(r"[^\W\d][\w./-]{2,}\w|\d{4,}")
 _ASCII_NAME = re.compile(r"[A-Za-z_][\w./-]{2,}\w|\d{4,}", re.ASCII)
@@ -37,6 +37,9 @@ _EARLY_PART = 0.3
 """Units of the first `_EARLY_PART` of a text are worth up to `1 + Units.early` times as much."""
 _RUN = 0.2
 """The additional worth of a unit for each selected neighbour."""
+_RAISED, _SIGNATURE = 2.0, 4.0
+"""The factor for the names of definitions, errors and changed lines, and for those of the
+signatures of functions and types."""
 _MOST = 1_000
 _COMMON = [math.sqrt(math.log(1 + count)) for count in range(_MOST + 1)]
 """The worth of a name by the number of units that contain it: names that recur matter more."""
@@ -54,7 +57,7 @@ def by_names(units: Units, text: str, limit: float, request: str = "") -> list[i
     """Order the units that are worth at most `limit` characters together, best first.
 
     Names that contain a word of the user's `request` are worth more.
-    Each unit comes after the units that it needs. A salience above zero doubles the worth of the
+    Each unit comes after the units that it needs. A salience above zero raises the worth of the
     names of a unit: definitions, errors, changed lines.
     """
     return _Coverage(units, text, request).order(limit)
@@ -113,6 +116,10 @@ class _Coverage:
         self._worths = _worths(self._names, _requested(request, text))
         self._sizes: list[int] = list(map(sub, units.ends, units.starts))
         self._plain = self._plain_worths()
+        self._factors = [
+            1.0 if salience <= 0.0 else _SIGNATURE if salience == SIGNATURE else _RAISED
+            for salience in units.salience
+        ]
         self._is_selected = bytearray(len(units))
         self._shown: set[str] = set()
         self._before, self._after = list(range(len(units))), list(range(len(units)))
@@ -155,14 +162,12 @@ class _Coverage:
         """Return a heap of all units that are not blank, by their density on their own, and link
         each with the one before it."""
         worth_of = self._worths.__getitem__
-        rows = zip(self._units.salience, self._names, self._plain, self._sizes, strict=True)
+        rows = zip(
+            self._units.salience, self._names, self._factors, self._plain, self._sizes, strict=True
+        )
         heap = [
-            (
-                -(plain + sum(map(worth_of, names)) * (2.0 if salience > 0.0 else 1.0))
-                / (size + _MARK_CHARS),
-                number,
-            )
-            for number, (salience, names, plain, size) in enumerate(rows)
+            (-(plain + factor * sum(map(worth_of, names))) / (size + _MARK_CHARS), number)
+            for number, (salience, names, factor, plain, size) in enumerate(rows)
             if salience > BLANK
         ]
         before, after = self._before, self._after
@@ -194,4 +199,4 @@ class _Coverage:
             return self._plain[unit]
         self._names[unit] = names = names - self._shown
         worth = sum(map(self._worths.__getitem__, names))
-        return self._plain[unit] + (worth + worth if self._units.salience[unit] > 0.0 else worth)
+        return self._plain[unit] + self._factors[unit] * worth

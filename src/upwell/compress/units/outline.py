@@ -13,6 +13,7 @@ from operator import sub
 from upwell.compress.units.base import (
     BLANK,
     FIRST,
+    SIGNATURE,
     Trouble,
     Units,
     lines,
@@ -27,21 +28,33 @@ _STATEMENT = (
     r"(?:if|else|for|foreach|while|switch|do|catch|try|return|case|with|new|throw|await|yield|elif"
     r"|except|finally|match|select|when|unless|until|delete|assert|synchronized|sizeof|typeof)\b"
 )
+_CONTROL = re.compile(_STATEMENT)
 _KEYWORD = (
     r"(?:def|class|func|function|fn|type|interface|struct|enum|union|typedef|trait|impl|mod|module"
-    r"|namespace|record|protocol|object|fun|template)\b|(?:const|let|var|val|#define)[ \t]++\w"
+    r"|namespace|record|protocol|object|fun|template)\b"
 )
+_FUNCTION_VALUE = (
+    r"(?:const|let|var|val)[ \t]++[\w$]++[^=\n]{0,80}+=[ \t]*+(?:async\b|function\b|\w++[ \t]*+=>"
+    r"|\([^\n]*=>)"
+)
+_BINDING = r"(?:const|let|var|val|#define)[ \t]++\w"
 _DEFINES = re.compile(
-    rf"(?:{_MODIFIER}[ \t]++)*+(?:{_KEYWORD})|#{{1,6}}[ \t]|[A-Z][A-Z0-9_]{{3,}}[ \t]*+[:=]"
+    rf"(?:{_MODIFIER}[ \t]++)*+(?:({_KEYWORD}|{_FUNCTION_VALUE})|{_BINDING})"
+    r"|#{1,6}[ \t]|[A-Z][A-Z0-9_]{3,}[ \t]*+[:=]"
 )
-"""The beginning of a line that defines something in most languages: a keyword, a constant. It also
-matches headings."""
+"""The beginning of a line that defines something in most languages: a keyword, a constant. The
+first group is the keyword of a function or a type. It also matches headings."""
 _DEFINING = frozenset("#abcdefilmnoprstuvABCDEFGHIJKLMNOPQRSTUVWXYZ")
 """The first characters of such lines."""
 _SIGNATURE = re.compile(
     rf"(?!{_STATEMENT})[\w~$#*][^\n;={{(]{{0,160}}+\([^\n;]{{0,300}}\)[^\n;=(){{]*+\{{\s*+$"
 )
 """A line with parentheses before the brace of a body."""
+_PROTOTYPE = re.compile(
+    rf"(?!{_STATEMENT})(?:[\w:<>,*&\[\]]++[ \t]++)++[*&]*+[\w:~]++"
+    r"\([^\n;]{0,300}\)[^\n;=(){]{0,80};\s*+$"
+)
+"""A signature without a body: the name follows a type, and a semicolon the parameters."""
 _ELEMENT = re.compile(
     r"^[ \t]*+(?:- )?(?:\[[\w-]+\][ \t])?(?:link|button|textbox|searchbox|checkbox|radio|combobox"
     r"|menuitem|tab|option|switch|slider|spinbutton|treeitem)\b",
@@ -56,6 +69,8 @@ _FIELD = re.compile(r"[A-Za-z][\w -]{0,30}: ")
 _LEAST_RECORDS = 3
 _LAST_LINES, _LONG = 3, 200
 _RAISED_SHARE = 0.85
+_EARLY = 14.0
+"""The lines that agents edit next are often among the first of a file: imports, settings."""
 _CLOSING = "})]"
 _MAX_GOVERNING = 6
 _PROSE_CHARS = 120
@@ -63,8 +78,8 @@ _PROSE_CHARS = 120
 
 
 def split(text: str, name: str = "") -> Units:
-    """Split code into lines, each with the lines that govern it. Definitions count double."""
-    units = Units(by_names=True)
+    """Split code into lines, each with the lines that govern it. Definitions count more."""
+    units = Units(by_names=True, early=_EARLY)
     starts, ends, saliences, all_needs = units.starts, units.ends, units.salience, units.needs
     defines = _DEFINES.match
     spans = list(lines(text))
@@ -80,15 +95,12 @@ def split(text: str, name: str = "") -> Units:
                 is_below = depth_of_open != depth
             if is_below:
                 needs = _governing(open_blocks[-1]) if open_blocks else ()
+            if bare == "{\n" and saliences and _ends_signature(text, starts[-1], ends[-1]):
+                saliences[-1] = SIGNATURE
             first = bare[0]
             if first not in _CLOSING:
                 open_blocks.append((depth, len(starts), needs))
-            saliences.append(
-                1.0
-                if (first in _DEFINING and defines(bare))
-                or ("{" in bare and _SIGNATURE.match(bare))
-                else 0.0
-            )
+            saliences.append(_salience(bare, defines(bare) if first in _DEFINING else None))
         elif saliences and saliences[-1] == BLANK:
             ends[-1] = end
             continue
@@ -98,6 +110,22 @@ def split(text: str, name: str = "") -> Units:
         ends.append(end)
         all_needs.append(needs)
     return units
+
+
+def _salience(bare: str, definition: re.Match[str] | None) -> float:
+    if definition is not None:
+        return SIGNATURE if definition[1] else 1.0
+    if "(" not in bare:
+        return 0.0
+    if "{" in bare:
+        return SIGNATURE if _SIGNATURE.match(bare) else 0.0
+    return SIGNATURE if ";" in bare and _PROTOTYPE.match(bare) else 0.0
+
+
+def _ends_signature(text: str, start: int, end: int) -> bool:
+    """Tell whether a line above an opening brace is the end of a function's signature."""
+    line = text[start:end].rstrip()
+    return line.endswith(")") and not _CONTROL.match(line.lstrip())
 
 
 def _governing(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:

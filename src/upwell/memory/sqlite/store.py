@@ -22,6 +22,7 @@ from upwell.memory.ranking.query import MAX_TEXTS, Corpus
 from upwell.memory.ranking.scoring import Pool, Successor
 from upwell.memory.ranking.signals import Candidate, Likeness
 from upwell.memory.records import check, from_json, stamped, to_json
+from upwell.memory.relocation import Discarded
 from upwell.memory.sqlite import null_scores, schema
 from upwell.memory.sqlite.duplicates import find_duplicates
 from upwell.memory.sqlite.lookup import (
@@ -167,10 +168,7 @@ class SqliteStore:
             if row is None:
                 return False
             remove(db, row[0])
-            db.execute(
-                "INSERT OR REPLACE INTO trash VALUES (?, ?, ?, ?)",
-                (self._tenant, memory_id, now, to_json(from_row(row[1:]))),
-            )
+            _put_in_trash(db, self._tenant, from_row(row[1:]), now)
             return True
 
         return await self._database.write(discard)
@@ -257,6 +255,28 @@ class SqliteStore:
             return [from_json(text) for (text,) in rows]
 
         return await self._database.read(look)
+
+    async def discarded(self) -> Sequence[Discarded]:
+        """Return everything in the trash, with the times of deletion."""
+        rows = await self._database.read(
+            lambda db: db.execute(
+                "SELECT memory, deleted_at FROM trash WHERE tenant = ?", (self._tenant,)
+            ).fetchall()
+        )
+        return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
+
+    async def discard(self, items: Sequence[Discarded]) -> None:
+        """Put memories in the trash with these times of deletion, all or none. A stored memory with
+        the same id is removed."""
+
+        def put(db: sqlite3.Connection) -> None:
+            for item in items:
+                n = number_of(db, self._tenant, item.memory.id)
+                if n is not None:
+                    remove(db, n)
+                _put_in_trash(db, self._tenant, item.memory, item.deleted_at)
+
+        await self._database.write(put)
 
     async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
         """Map the superseded memories among these ids to the ids of their newest living
@@ -349,6 +369,13 @@ class SqliteStore:
                 return newest(db, scopes, condition, values, limit=limit, offset=offset)
 
         return look
+
+
+def _put_in_trash(db: sqlite3.Connection, tenant: str, memory: Memory, deleted_at: float) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO trash VALUES (?, ?, ?, ?)",
+        (tenant, memory.id, deleted_at, to_json(memory)),
+    )
 
 
 def pool_of(
