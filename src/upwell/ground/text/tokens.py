@@ -162,7 +162,10 @@ _JOINING, _APART = "/._-", 2.15
 the same words in every line, so that an estimate without a margin would be too low for some lists.
 """
 _LOWER, _TITLE, _UPPER, _MIXED = range(4)
-_SHORT, _MEDIUM = 2, 5
+_SHORT, _MEDIUM, _LONG_PART, _LONGEST_TOKEN = 2, 5, 20, 8
+"""Lengths of parts in letters. The pairs of letters say nothing about a part of more than
+`_LONG_PART`; repeated letters take up to `_LONGEST_TOKEN` in a token.
+"""
 
 
 def _style(part: str) -> int:
@@ -192,7 +195,8 @@ def _part_tokens(part: str) -> float:
     score += table.styles[style] + table.styles[4 + style] * min(len(letters), 30)
     size = (len(letters) > _SHORT) + (len(letters) > _MEDIUM)
     score += table.rare[size * (_NO_SIGN + 1) + sign] + (table.styles[8] if before == " " else 0.0)
-    return _at_least_one(score) + (_APART - 2.0 if before and before in _JOINING else 0.0)
+    tokens = _at_least_one(score) + (_APART - 2.0 if before and before in _JOINING else 0.0)
+    return max(tokens, len(letters) / _LONGEST_TOKEN) if len(letters) > _LONG_PART else tokens
 
 
 def _at_least_one(score: float) -> float:
