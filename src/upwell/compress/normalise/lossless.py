@@ -7,11 +7,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from upwell.compress.base import Fitted, RemainingBudget, outcome
+from upwell.compress.base import MOST_LINES, Fitted, RemainingBudget, outcome
 from upwell.compress.json.read import JSON_KINDS, read_json
 from upwell.compress.json.tree import Node, compact
 from upwell.compress.normalise.embedded import as_lists
-from upwell.compress.units.base import MOST_LINES
 from upwell.ground.text.kind import detect_plain
 from upwell.ground.types.compression import Compressed, Kind, Passage
 

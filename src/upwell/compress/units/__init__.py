@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from upwell.compress.base import MOST_LINES
 from upwell.compress.units import changes, markdown, outline, records, runs
-from upwell.compress.units.base import MOST_LINES, Units, split_groups, split_lines
+from upwell.compress.units.base import Units, split_groups, split_lines
 from upwell.ground.types.compression import Kind
 
 SPLITTERS: dict[Kind, Callable[[str, str], Units]] = {

@@ -22,8 +22,7 @@ SIGNATURE = 5.0
 """The salience of the signature of a function or a type."""
 LONG_LINE = 480
 PIECE = 240
-MOST_LINES, _MOST_GROUPS = 40_000, 16_000
-"""A text with more lines is not split into lines."""
+_MOST_GROUPS = 16_000
 """A line longer than `LONG_LINE` characters is split into pieces of about `PIECE`."""
 
 
