@@ -235,15 +235,26 @@ class Tables:
 
 
 def _naming(doc: Outline, text: str, columns: Mapping[int, Mapping[int, int]], rows: int) -> int:
-    """Return the path of the column that distinguishes the rows, or -1."""
-    best, rank = -1, len(IDENTITIES)
+    """Return the path of the column that distinguishes the rows, or -1: the best name in
+    `IDENTITIES`, by itself rather than within another word (`name`, then `generateName`), and at
+    the least depth (`metadata.name`, then `metadata.owner.name`).
+    """
+    best, least = -1, (len(IDENTITIES), False, 0)
     for path, units in columns.items():
-        last = split_identifier(doc.keys[path].strip('"'))[-1:]
-        if len(units) < rows or not last or last[0] not in IDENTITIES[:rank]:
+        words = split_identifier(doc.keys[path].strip('"'))
+        if len(units) < rows or not words or words[-1] not in IDENTITIES:
             continue
-        if len({_value(doc, text, unit) for unit in units.values()}) > 0.9 * rows:
-            best, rank = path, IDENTITIES.index(last[0])
+        rank = (IDENTITIES.index(words[-1]), len(words) > 1, _depth(doc, path))
+        if rank < least and len({_value(doc, text, unit) for unit in units.values()}) > 0.9 * rows:
+            best, least = path, rank
     return best
+
+
+def _depth(doc: Outline, path: int) -> int:
+    depth = 0
+    while (path := doc.parents[path]) >= 0:
+        depth += 1
+    return depth
 
 
 def _value(doc: Outline, text: str, unit: int) -> str:

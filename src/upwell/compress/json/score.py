@@ -4,7 +4,7 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from upwell.compress.json.outline import Outline
@@ -302,21 +302,18 @@ def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
     }
 
 
-def with_identities(
-    doc: Outline, ordered: Sequence[int], relevances: Mapping[int, float]
-) -> list[int]:
-    """Insert the values that name the records around an answer before the answer.
+def with_identities(doc: Outline, ordered: Sequence[int]) -> list[int]:
+    """Insert the values that name the records around a value before the value.
 
-    An answer without the names of its records would be ambiguous.
+    A value without the names of its records would be ambiguous.
     """
     names = _identities(doc)
     units: dict[int, None] = {}
     for unit in ordered:
-        if unit in relevances:
-            naming_units = [
-                names[id(record)] for record in _records(doc.nodes[unit]) if id(record) in names
-            ]
-            units.update(dict.fromkeys(reversed(naming_units)))
+        naming_units = [
+            names[id(record)] for record in _records(doc.nodes[unit]) if id(record) in names
+        ]
+        units.update(dict.fromkeys(reversed(naming_units)))
         units.setdefault(unit)
     return list(units)
 
