@@ -271,7 +271,7 @@ def fit(
     limit = min(remaining.chars, remaining.tokens * 8.0) * 1.5
     notable = sorted(range(len(saliences)), key=saliences.__getitem__, reverse=True)
     ranked = order(relevances, notable, costs, 0.5 + 0.4 * coverage, limit)
-    ordered = with_identities(doc, ranked)
+    ordered = with_identities(doc, ranked, relevances)
     ordered = [unit for unit in ordered if unit not in tables.implied or unit in relevances]
     basket = Basket(doc, text, style, remaining, tables)
     fitted = _spend(basket, ordered, remaining, lambda: _written(doc, text, style, tables))

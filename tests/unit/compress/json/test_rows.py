@@ -148,3 +148,17 @@ def test_a_record_keeps_its_name_whatever_is_kept_of_it(max_chars: int, query: s
 def test_the_name_of_a_row_is_its_own_and_not_its_owners() -> None:
     retained = fitted(pods(60), 4_000)
     assert retained[0]["columns"][0] == "metadata.name"
+
+
+def test_a_record_without_a_plain_name_keeps_the_key_that_ends_in_one() -> None:
+    commits = [
+        {
+            "authoredDate": f"2026-02-{n:02}",
+            "messageBody": "words " * 40,
+            "messageHeadline": f"Lift crane {n}",
+            "oid": f"{n:040x}",
+        }
+        for n in range(1, 9)
+    ]
+    text = compress(json.dumps({"commits": commits, "title": "Cranes"}), max_chars=1_100).text
+    assert all(f"Lift crane {n}" in text for n in range(1, 9))
