@@ -199,8 +199,10 @@ def _buy(
             if counts_tokens:
                 tokens += weigh(text[start:end]) + gap_change * _GAP_TOKENS
             if chars > remaining.chars or tokens > remaining.tokens:
-                # The units that govern this one still fit; a larger budget contains them, too.
-                return [*batches, batch[:index]] if index else batches
+                # The units that govern this one still fit; a larger budget contains them, too. The
+                # other half of a changed line needs this one, so it is left out as well.
+                batch = [member for member in batch[:index] if unit not in units.needs[member]]
+                return [*batches, batch] if batch else batches
             selected.add(member)
         batches.append(batch)
     return batches
