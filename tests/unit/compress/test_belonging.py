@@ -82,7 +82,8 @@ def test_a_changed_line_has_its_file_also_under_a_commit():
 @pytest.mark.parametrize("max_chars", range(160, 520, 8))
 def test_no_budget_separates_a_removed_line_from_the_line_in_its_place(max_chars: int) -> None:
     changes = "".join(
-        f" context_{n} stays as it is\n-lift_{n}(crane_{n}, load_{n})\n+lift_{n}(crane_{n}, part_{n})\n"
+        f" context_{n} stays as it is\n-lift_{n}(crane_{n}, load_{n})\n"
+        f"+lift_{n}(crane_{n}, part_{n})\n"
         for n in range(12)
     )
     diff = f"diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -1,24 +1,24 @@\n{changes}"
