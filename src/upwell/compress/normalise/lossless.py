@@ -17,7 +17,7 @@ from upwell.ground.types.compression import Compressed, Kind, Passage
 _MAX_CHARS = 8_000_000
 
 
-_DRAWING = re.compile(r"!\[[^\]\n]*+\]\(data:[^)\s]*+\)")
+_DRAWING = re.compile(r"!\[[^\[\]\n]*+\]\(data:[^()\s]*+\)")
 """A drawing within the page, which the converter encodes."""
 
 
