@@ -162,3 +162,24 @@ def test_a_record_without_a_plain_name_keeps_the_key_that_ends_in_one() -> None:
     ]
     text = compress(json.dumps({"commits": commits, "title": "Cranes"}), max_chars=1_100).text
     assert all(f"Lift crane {n}" in text for n in range(1, 9))
+
+
+@pytest.mark.parametrize("query", ["which record has value 74 in prod?", "what is the region?"])
+def test_with_a_question_too_a_value_of_all_rows_is_written_once(query: str) -> None:
+    records = [
+        {
+            "env": "prod",
+            "n": n,
+            "name": f"item-{n}",
+            "note": f"value {n * 37 % 101}",
+            "region": "eu",
+        }
+        for n in range(400)
+    ]
+    text = compress(json.dumps(records), max_chars=900, query=query).text
+    retained = json.loads(text)
+    assert retained[0]["…"] == "table"
+    assert text.count('"prod"') <= 1
+    assert text.count('"eu"') <= 1
+    assert retained[0]["same"]["region"] == "eu"
+    assert sum(item.get("region") == "eu" for item in expand(retained)) >= 4
