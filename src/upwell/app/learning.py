@@ -1,19 +1,21 @@
-"""Wires the learning side of a home and runs its chores."""
+"""Wires the learning side of a home, and runs its chores. The chores of a turn's end come after the
+answer to the event and never delay one.
+"""
 
 import asyncio
-from collections import OrderedDict
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from upwell.app.files import Files, Memories
-from upwell.compress.originals import StoredOriginal
+from upwell.capture.transcript import has_lost_marks, written_in
 from upwell.config import Config
-from upwell.gateway.calls.fit import Cut
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.trace import LOG, span
+from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, TtlStore
-from upwell.ground.types.rpc import ToolCall
-from upwell.learn.budgets import Budgets
+from upwell.hosts.events import Event, EventKind
 from upwell.learn.implicit import Uses
 from upwell.learn.learned import Learned, Limits
 from upwell.memory.notes.stm import ShortTerm
@@ -21,6 +23,12 @@ from upwell.memory.topics import Rarity
 from upwell.surface.journal import Journal
 from upwell.surface.learning import Learning
 from upwell.surface.options import SurfaceOptions
+from upwell.surface.pipeline import Surfacer
+from upwell.surface.render import TAG
+from upwell.surface.rules import HEADING
+
+if TYPE_CHECKING:
+    from upwell.app.capture import SessionCapture
 
 OfCue = Callable[[str | None, int | None], SurfaceOptions]
 _DAY_SECONDS, _HOUR_SECONDS = 86_400.0, 3_600.0
@@ -80,47 +88,37 @@ def _viewed(notes: ShortTerm, ids: Sequence[str]) -> None:
         LOG.warning("the use of notes was not recorded: %s", error)
 
 
-class Traces:
-    """The trace of each shortened result, so that a later `read_more` joins the trace of its
-    call.
+async def end_turn(
+    surfacer: Surfacer,
+    learning: Learning,
+    capture: "SessionCapture | None",
+    event: Event,
+) -> None:
+    """Before a compaction, let everything be surfaced again. At the end of a turn, let learning see
+    the agent's text. With `capture`, which means that the user has agreed to it, keep the findings
+    of the turn.
     """
-
-    def __init__(self) -> None:
-        self._by_key: OrderedDict[str, str] = OrderedDict()
-
-    def note(self, keys: Sequence[str], trace_id: str) -> None:
-        """Note that these originals belong to a call of this trace."""
-        for key in keys:
-            self._by_key[key] = trace_id
-            self._by_key.move_to_end(key)
-        while len(self._by_key) > _MAX_TRACES:
-            self._by_key.popitem(last=False)
-
-    def read_on(self, key: str) -> None:
-        """Record a span for the `read_more` call, with the trace id of the shortened call."""
-        with span("upwell.read_on", key=key, trace_id=self._by_key.get(key, "")):
-            LOG.debug("read on %s", key)
+    if event.kind is EventKind.COMPACT:
+        await surfacer.compacting(event.session)
+        return
+    written = partial(_written, event, time.time())
+    await learning.wrote(event.session, written, ended=event.kind is EventKind.END)
+    if not event.reports_compactions and await _has_lost_memories(event):
+        await surfacer.compacting(event.session)
+    if capture is not None:
+        try:
+            await capture.end_turn(event.transcript, event.session, event.cwd)
+        except (StoreError, OSError) as error:
+            LOG.warning("nothing was learned from a turn: %s", error)
 
 
-class FollowUp:
-    """Learns from shortened results: how many were delivered, and which of them an agent came back
-    to read further.
-    """
+async def _has_lost_memories(event: Event) -> bool:
+    """True if the host compacted the history, so that our memories are no longer in it."""
+    return await asyncio.to_thread(has_lost_marks, event.transcript, (HEADING, TAG))
 
-    def __init__(self, budgets: Budgets, learning: Learning) -> None:
-        self._budgets = budgets
-        self._learning = learning
-        self._traces = Traces()
 
-    def delivered(self, call: ToolCall, cut: Cut) -> None:
-        """Count a shortened result of a call."""
-        tool = f"{call.server}__{call.tool}"
-        if cut.keys:
-            self._budgets.served(tool, cut.keys)
-        self._traces.note(cut.keys, call.trace_id)
-        self._learning.shortened(tool, cut.tokens_before, cut.tokens_after)
-
-    def on_follow_up(self, original: StoredOriginal) -> None:
-        """Count that an agent reads an original."""
-        self._budgets.on_follow_up(original.key)
-        self._traces.read_on(original.key)
+def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:
+    """The texts that the agent has written since then, from the event and the transcript."""
+    last_message = [(now, event.text)] if event.text else []
+    earlier = written_in(event.transcript, since) if event.transcript else []
+    return [*last_message, *earlier]

@@ -14,7 +14,6 @@ from upwell.cli import (
     daemon,
     dashboard,
     demo,
-    home,
     hooks,
     inbox,
     learning,
@@ -30,8 +29,10 @@ from upwell.cli import (
     stats,
     tokens,
     transfer,
+    upkeep,
 )
 from upwell.cli.help import GroupedCommands
+from upwell.cli.output import note, say
 from upwell.cli.parameters import complaint, worded
 from upwell.cli.version import version_line
 from upwell.ground.errors import UpwellError, UsageError
@@ -64,7 +65,7 @@ for verbs in (
     learning,
     stats,
     replay,
-    home,
+    upkeep,
     dashboard,
     daemon,
     hooks,
@@ -102,7 +103,7 @@ def main(args: Sequence[str]) -> int:
     except TyperException as error:
         message = complaint(error)
         if "\n" in message:
-            typer.echo(message)
+            say(message)
             return USAGE
         return _complain(message, _advice(args), USAGE)
     except UsageError as error:
@@ -131,5 +132,5 @@ def _advice(args: Sequence[str]) -> str:
 
 def _complain(message: str, hint: str, status: int) -> int:
     line = " ".join(f"{message} ({hint})".split()) if hint else " ".join(message.split())
-    typer.echo(f"upwell: {line}", err=True)
+    note(f"upwell: {line}")
     return status

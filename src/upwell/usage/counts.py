@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
@@ -39,6 +40,9 @@ class Event(StrEnum):
     """`kind` is `asked`, then `chosen`, `nothing`, `failed` or `unusable`; `cached`, `capped`,
     `late`; or `tokens_in`, `tokens_out` and `millionths` of the currency, counted one by one.
     """
+    INTENT = "intent"
+    """A prompt that the model of `intent.use_llm` was asked about; `kind` is `answered`, `timeout`,
+    `failed` or `unusable`."""
     COMPRESSED = "compressed"
     """`kind` is `results`, `tokens_before` or `tokens_saved`."""
 
@@ -94,6 +98,7 @@ class Counts:
         return counts
 
 
+@lru_cache(maxsize=1_000)
 def _plain(name: str) -> str:
     """A name without separators, cut at 200 characters."""
     return " ".join(name.split())[:200].encode(errors="replace").decode()
