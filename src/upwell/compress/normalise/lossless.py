@@ -15,8 +15,6 @@ from upwell.ground.text.kind import detect_plain
 from upwell.ground.types.compression import Compressed, Kind, Passage
 
 _MAX_CHARS = 8_000_000
-
-
 _MOST_TAGS, _MOST_ENTITIES = 60_000, 100_000
 """The time and memory of the converter grow faster than the number of unclosed tags and entities. A
 page with more of them becomes plain text."""
@@ -25,6 +23,8 @@ _TAG = re.compile(
 )
 _BLANKS = re.compile(r"[ \t]{2,}+")
 _LINE_ENDS = re.compile(r"\n\s++")
+_DRAWING = re.compile(r"!\[[^\[\]\n]*+\]\(data:[^()\s]*+\)")
+"""A drawing within the page, which the converter encodes."""
 
 
 def to_markdown(html: str) -> str:
@@ -37,7 +37,7 @@ def to_markdown(html: str) -> str:
 
     options = ConversionOptions(expand_abbreviations=False)
     result = convert(html, options)
-    return str(result.content or html)
+    return _DRAWING.sub("", str(result.content or html))
 
 
 def _without_tags(html: str) -> str:
