@@ -148,6 +148,32 @@ def test_notes_are_for_principals_that_see_their_namespace(house: House) -> None
     assert "crimson" not in everything(bob.call("upwell__memory_search", query="kite"))
 
 
+def test_a_reader_may_read_and_change_nothing(house: House) -> None:
+    reader = Address(house.owner.port, house.run("token", "add", "rae", "--role", "reader"))
+    rae = reader.begin()
+    assert "settlement job" in everything(rae.call("upwell__memory_get", id=house.fact))
+    for tool, arguments in (
+        ("add_memory", {"content": "The kite is crimson."}),
+        ("delete_memory", {"id": house.fact}),
+        ("feedback", {"surfacing_id": "s", "rating": "helpful"}),
+    ):
+        refused = rae.call(f"upwell__{tool}", **arguments)
+        assert refused["isError"]
+        assert "you may only read it" in said(refused)
+
+
+def test_a_private_note_stays_private_through_the_gateway(house: House) -> None:
+    one, other = (
+        Address(house.owner.port, house.run("token", "add", name)).begin()
+        for name in ("mia", "max")
+    )
+    one.call("upwell__add_memory", content="The lantern is amber.", namespace="me/ideas")
+    assert "amber" in everything(one.call("upwell__search_memory", query="lantern"))
+    for tool in ("search_memory", "memory_search"):
+        assert "amber" not in everything(other.call(f"upwell__{tool}", query="lantern"))
+    assert "me/" not in resource(other, "upwell://topics")
+
+
 def test_cached_answers_are_not_shared_between_principals(house: House) -> None:
     """`read` repeats the line of its request, which differs for every call that reaches it."""
     path = "docs/garden/tulips.txt"

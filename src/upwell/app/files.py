@@ -27,6 +27,7 @@ from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, MemoryTtlStore, SqliteTtlStore, TtlStore
+from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import Ratings
 from upwell.memory.base import Store, UnavailableStore
@@ -37,7 +38,7 @@ from upwell.memory.external.qmd import QmdRecall
 from upwell.memory.library import Library
 from upwell.memory.notes.file import Origins
 from upwell.memory.notes.stm import ShortTerm, is_untrusted
-from upwell.memory.options import Backend
+from upwell.memory.options import Backend, StoreOptions
 from upwell.memory.places import MAX_BYTES as _PLACES_BYTES
 from upwell.memory.places import Places
 from upwell.memory.recall import FallBack, Recalls, StoreRecall
@@ -47,6 +48,7 @@ from upwell.memory.sqlite.sources import SqliteSources
 from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.store import SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
+from upwell.memory.tenancy import TenantStore
 from upwell.memory.transfer import Imports
 from upwell.wire.logins import Logins
 
@@ -94,7 +96,7 @@ def open_store(
         return UnavailableStore(error), NoSources(), None
     store: Store
     if config.store.url:
-        store = _team_store(config.store.url, files, tolerant=tolerant, clock=clock)
+        store = _team_store(config.store, files, tolerant=tolerant, clock=clock)
     else:
         store = SqliteStore(database, questions=questions, clock=clock)
     files.databases.append(database)
@@ -114,26 +116,26 @@ def open_memory_db(home: Home) -> Database:
     return open_database(home.memory_db, owners, synchronous="FULL")
 
 
-def _team_store(url: str, files: Files, *, tolerant: bool, clock: Clock) -> Store:
-    """The store at this address. A tolerant app goes without a store that it cannot use, because
-    the home's own store would contain other memories.
+def _team_store(options: StoreOptions, files: Files, *, tolerant: bool, clock: Clock) -> Store:
+    """The tenant's store at the configured address. A tolerant app goes without a store that it
+    cannot use, because the home's own store would contain other memories.
 
     Raises:
         ConfigError: the driver is not installed.
     """
     try:
-        store = postgres_store(url, clock)
+        store = postgres_store(options.url, options.tenant, clock)
     except ConfigError as error:
         if not tolerant:
             raise
         LOG.error("running without memory: %s", error)
         return UnavailableStore(StoreError(error.message, hint=error.hint))
     files.closing.append(store.aclose)
-    return store
+    return store if options.tenant == DEFAULT_TENANT else TenantStore(store, options.tenant)
 
 
-def postgres_store(url: str, clock: Clock = SYSTEM_CLOCK) -> "PostgresStore":
-    """The memories in this database, which is connected to at the first use.
+def postgres_store(url: str, tenant: str, clock: Clock = SYSTEM_CLOCK) -> "PostgresStore":
+    """The memories of a tenant in this database, which is connected to at the first use.
 
     Raises:
         ConfigError: the driver is not installed.
@@ -147,7 +149,7 @@ def postgres_store(url: str, clock: Clock = SYSTEM_CLOCK) -> "PostgresStore":
             key="store.url",
             hint="pip install 'upwell[postgres]'",
         ) from error
-    return PostgresStore(Postgres(url), clock=clock)
+    return PostgresStore(Postgres(url), tenant=tenant, clock=clock)
 
 
 @dataclass(frozen=True, slots=True)

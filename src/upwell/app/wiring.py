@@ -255,10 +255,11 @@ class App:
         originals = self._originals.of(principal.name)
         own = (self.notes, project, principal)
         alike = partial(note_tools.alike, self.memory, project, principal)
+        read_only = self.config.store.read_only
         noting = (
-            note_tools.add_tool(*own, status=status, alike=alike),
+            note_tools.add_tool(*own, status=status, alike=alike, read_only=read_only),
             note_tools.search_tool(*own, status=status),
-            note_tools.delete_tool(*own, status=status),
+            note_tools.delete_tool(*own, status=status, read_only=read_only),
         )
         return Toolbox(
             [
@@ -285,7 +286,8 @@ class App:
                 ),
                 *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
                 *([describe_tool(definitions)] if definitions else []),
-            ]
+            ],
+            principal,
         )
 
     def gateway(self, parent: int | None = None) -> Gateway:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from upwell.cli.output import Json, note, say, say_json, table
+from upwell.ground.types.principal import Role
 
 token = typer.Typer(help="Access tokens for `upwell serve --http`.", no_args_is_help=True)
 
@@ -19,18 +20,27 @@ def add(
     namespace: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAMESPACE", help="Namespace the user may see; repeatable. All if omitted."
+            metavar="NAMESPACE",
+            help="Namespace the user may see, or NAME/* for all below; repeatable. All if omitted.",
         ),
     ] = None,
+    role: Annotated[
+        Role,
+        typer.Option(help="A reader changes nothing; an admin also changes read-only ones."),
+    ] = Role.WRITER,
+    tenant: Annotated[
+        str, typer.Option(metavar="TENANT", help="The user's tenant. The home's if omitted.")
+    ] = "",
 ) -> None:
     """Create a token for another user and print it. It is shown only once."""
     from upwell.ground.home import Home, default_home
     from upwell.web.tokens import issue
 
     home = Home(default_home()).prepare()
-    say(issue(home.tokens_file, name, namespace or ()))
+    say(issue(home.tokens_file, name, namespace or (), tenant=tenant, role=role))
     seen = ", ".join(namespace) if namespace else "every namespace"
-    note(f"upwell: {name} sees {seen}; `upwell token remove {name}` revokes the token")
+    note(f"upwell: {name} is a {role} of {tenant or 'this home'} and sees {seen}")
+    note(f"upwell: `upwell token remove {name}` revokes the token")
 
 
 @token.command("list")
@@ -44,6 +54,8 @@ def list_tokens(as_json: Json = False) -> None:
         {
             "name": issued.principal.name,
             "namespaces": list(issued.principal.namespaces),
+            "role": str(issued.principal.role),
+            "tenant": issued.principal.tenant,
             "made_at": issued.made_at,
         }
         for issued in tokens
@@ -53,7 +65,7 @@ def list_tokens(as_json: Json = False) -> None:
         return
     shown = [{**row, "namespaces": " ".join(row["namespaces"]) or "all"} for row in rows]
     table(
-        ("name", "namespaces", "made_at"),
+        ("name", "namespaces", "role", "tenant", "made_at"),
         shown,
         "Only the owner has access. Add a user: upwell token add NAME",
     )

@@ -19,7 +19,7 @@ from upwell.memory.base import Added, Recall, Store
 from upwell.memory.documents.recall import Documents
 from upwell.memory.embedding.questions import VectorIndex
 from upwell.memory.recall import Passages, Reader, StoreRecall
-from upwell.memory.records import memory_of, namespace
+from upwell.memory.records import memory_of, namespace_pattern
 
 SEARCH_SECONDS = 10.0
 """The deadline of an explicit search; automatic doors set a shorter one."""
@@ -237,7 +237,7 @@ class Library:
         return Scope(
             tenant=self._tenant,
             project=project,
-            namespaces=tuple(dict.fromkeys(namespace(name) for name in namespaces)),
+            namespaces=tuple(dict.fromkeys(map(namespace_pattern, namespaces))),
         )
 
     def _prepare(

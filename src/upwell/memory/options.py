@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from upwell.ground.types.memory import DEFAULT_TENANT
+
 
 class Backend(StrEnum):
     """The search engine for the user's documents."""
@@ -32,9 +34,13 @@ class MemoryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """`store.*`: the database of memories; without an address, `memory.db` of the home."""
+    """`store.*`: the database of memories, without an address `memory.db` of the home; the tenant
+    that the home belongs to; and the namespaces that only its owner and admins change.
+    """
 
     url: str = ""
+    tenant: str = DEFAULT_TENANT
+    read_only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from upwell.ground.errors import UpwellError, UsageError
+from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Reply
 from upwell.wire.rawjson import dumps
 
@@ -26,6 +27,10 @@ class Tool:
     required: Sequence[str] = ()
     annotations: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_read_only(self) -> bool:
+        return self.annotations.get("readOnlyHint") is True
+
     def listed(self) -> dict[str, Any]:
         """The MCP tool object."""
         return {
@@ -43,8 +48,9 @@ class Tool:
 class Toolbox:
     """Tools by name. An error of a tool becomes an error result with its hint."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
+    def __init__(self, tools: Sequence[Tool], principal: Principal = OWNER) -> None:
         self._tools = {tool.name: tool for tool in tools}
+        self._principal = principal
 
     def listed(self) -> list[dict[str, Any]]:
         return [tool.listed() for tool in self._tools.values()]
@@ -52,6 +58,11 @@ class Toolbox:
     async def call(self, name: str, args: Mapping[str, Any], session: str) -> Reply:
         try:
             tool = self._tool(name)
+            if not (tool.is_read_only or self._principal.may_write):
+                raise UsageError(
+                    f"{name} changes the memory, and you may only read it",
+                    hint="the owner of this home grants the role of a writer",
+                )
             _check(tool, args)
             result = await tool.run(args, session)
         except UpwellError as error:

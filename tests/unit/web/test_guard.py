@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.receipt import Receipt
-from upwell.ground.types.principal import IN_SCOPE, OWNER, Principal
+from upwell.ground.types.principal import IN_SCOPE, OWNER, granted
 from upwell.web.guard import Guard
 from upwell.web.metrics import exposition, gauge, hook_metric
 from upwell.web.routes import health_routes, hook_routes, http_app
@@ -155,7 +155,7 @@ async def test_a_given_token_opens_only_mcp(tmp_path: Path) -> None:
     assert (await asked("/hook/claude", ada, app=app))[0] == 403
     assert (await asked("/mcp", GOOD, app=app))[0] == 200
     assert (await asked("/hook/claude", GOOD, app=app))[0] == 200
-    assert came == [Principal("ada", ("decisions",)), OWNER]
+    assert came == [granted("ada", ["decisions"]), OWNER]
 
 
 async def test_unknown_paths_and_methods() -> None:
