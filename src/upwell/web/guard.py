@@ -28,6 +28,10 @@ _HEADERS = (
 )
 
 
+def _only_own(tenant: str) -> bool:
+    return not tenant
+
+
 class TooLarge(Exception):
     """The body exceeds the limit."""
 
@@ -36,7 +40,7 @@ class Guard:
     """ASGI middleware.
 
     `hosts` are our own names and addresses, `principal_of` looks up a token, `login_pages` maps a
-    path to the page that asks for a token.
+    path to the page that asks for a token, `serves` tells whether a tenant is served here.
     """
 
     def __init__(
@@ -46,12 +50,14 @@ class Guard:
         hosts: Iterable[str],
         max_body_bytes: int = MAX_BODY_BYTES,
         login_pages: Mapping[str, Callable[[int], Response]] | None = None,
+        serves: Callable[[str], bool] = _only_own,
     ) -> None:
         self._app = app
         self._principal_of = principal_of
         self._hosts = frozenset(host.lower() for host in hosts)
         self._max_body_bytes = max_body_bytes
         self._login_pages = login_pages or {}
+        self._serves = serves
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -114,6 +120,8 @@ class Guard:
             return _refused(401, "needs the token from UPWELL_HOME/token", ask=True)
         if principal.name and scope["path"] not in SHARED_PATHS:
             return _refused(403, "only the owner of the home may use this path")
+        if not self._serves(principal.tenant):
+            return _refused(403, "this gateway does not serve your tenant")
         scope[IN_SCOPE] = principal
         return None
 
