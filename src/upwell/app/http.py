@@ -18,6 +18,7 @@ from upwell.gateway.upstreams.supervisor import State
 from upwell.ground.trace import LOG, export_spans
 from upwell.web.dashboard import dashboard_routes
 from upwell.web.metrics import Metric, gauge
+from upwell.web.oidc import open_oidc
 from upwell.web.routes import health_routes, hook_routes, http_app
 from upwell.web.server import address_of, http_server, is_loopback, listen, url_of
 from upwell.web.tokens import Tokens, token_of
@@ -48,7 +49,9 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     home = app.config.home
     tokens = Tokens(token_of(home.token_file), home.tokens_file)
     hosts = [host, *app.config.gateway.hosts]
-    server = http_server(http_app(routes, tokens.principal_of, hosts))
+    oidc = open_oidc(app.config.oidc)
+    verify = oidc.verify if oidc else None
+    server = http_server(http_app(routes, tokens.principal_of, hosts, verify))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, setattr, server, "should_exit", True)

@@ -14,11 +14,14 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from upwell.ground.types.principal import IN_SCOPE
+from upwell.ground.types.principal import IN_SCOPE, Principal
+from upwell.web.oidc import InvalidToken, Verify
 from upwell.web.tokens import PrincipalOf
 
 MAX_BODY_BYTES = 4_194_304
 _MAX_DIGITS = 16
+_DOTS = 2
+"""The dots of a signed JSON web token."""
 OPEN_PATHS = frozenset({"/healthz"})
 SHARED_PATHS = frozenset({"/mcp"})
 _HEADERS = (
@@ -39,7 +42,8 @@ class TooLarge(Exception):
 class Guard:
     """ASGI middleware.
 
-    `hosts` are our own names and addresses, `principal_of` looks up a token, `login_pages` maps a
+    `hosts` are our own names and addresses, `principal_of` looks up a token, `verify` one that an
+    issuer signed, `login_pages` maps a
     path to the page that asks for a token, `serves` tells whether a tenant is served here.
     """
 
@@ -51,6 +55,7 @@ class Guard:
         max_body_bytes: int = MAX_BODY_BYTES,
         login_pages: Mapping[str, Callable[[int], Response]] | None = None,
         serves: Callable[[str], bool] = _only_own,
+        verify: Verify | None = None,
     ) -> None:
         self._app = app
         self._principal_of = principal_of
@@ -58,6 +63,7 @@ class Guard:
         self._max_body_bytes = max_body_bytes
         self._login_pages = login_pages or {}
         self._serves = serves
+        self._verify = verify
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -66,7 +72,7 @@ class Guard:
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
-        refusal = self._refusal(scope, headers)
+        refusal = await self._refusal(scope, headers)
         await self._capped(refusal or self._app, scope, receive, send)
 
     async def _capped(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,8 +104,39 @@ class Guard:
             if not started:
                 await _refused(413, "the body is too large")(scope, receive, send)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _principal(self, headers: Headers) -> Principal | InvalidToken | None:
+        """Whose token the request has; None for an unknown one."""
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        principal = self._principal_of(token.strip())
+        if principal is None and self._verify and token.count(".") == _DOTS:
+            return await self._verify(token.strip())
+        return principal
+
+    async def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         """The response that refuses the request; None lets it pass."""
+        if refusal := self._malformed(headers):
+            return refusal
+        path = scope["path"]
+        if path in OPEN_PATHS:
+            return None
+        principal = await self._principal(headers)
+        if isinstance(principal, InvalidToken):
+            return _refused(principal.status, principal.reason, ask=principal.status == 401)
+        if principal is None and (page := self._login_pages.get(path)):
+            return page(401)
+        if principal is None:
+            return _refused(401, "needs the token from UPWELL_HOME/token", ask=True)
+        if principal.name and path not in SHARED_PATHS:
+            return _refused(403, "only the owner of the home may use this path")
+        if not self._serves(principal.tenant):
+            return _refused(403, "this gateway does not serve your tenant")
+        scope[IN_SCOPE] = principal
+        return None
+
+    def _malformed(self, headers: Headers) -> Response | None:
+        """The response to a request that nobody may send."""
         if _name_of(headers.get("host", "")) not in self._hosts:
             return _refused(421, "unknown host name")
         origin = headers.get("origin")
@@ -110,19 +147,6 @@ class Guard:
             return _refused(400, "content-length is not a number")
         if int(length) > self._max_body_bytes:
             return _refused(413, "the body is too large")
-        if scope["path"] in OPEN_PATHS:
-            return None
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        principal = self._principal_of(token.strip()) if scheme.lower() == "bearer" else None
-        if principal is None and (page := self._login_pages.get(scope["path"])):
-            return page(401)
-        if principal is None:
-            return _refused(401, "needs the token from UPWELL_HOME/token", ask=True)
-        if principal.name and scope["path"] not in SHARED_PATHS:
-            return _refused(403, "only the owner of the home may use this path")
-        if not self._serves(principal.tenant):
-            return _refused(403, "this gateway does not serve your tenant")
-        scope[IN_SCOPE] = principal
         return None
 
 

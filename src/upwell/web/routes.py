@@ -14,6 +14,7 @@ from upwell.ground.receipt import Receipt
 from upwell.web import dashboard
 from upwell.web.guard import Guard
 from upwell.web.metrics import Metric, exposition
+from upwell.web.oidc import Verify
 from upwell.web.tokens import PrincipalOf
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,14 +30,18 @@ class AnswerHook(Protocol):
 
 
 def http_app(
-    routes: Sequence[BaseRoute], principal_of: PrincipalOf, hosts: Iterable[str] = ()
+    routes: Sequence[BaseRoute],
+    principal_of: PrincipalOf,
+    hosts: Iterable[str] = (),
+    verify: Verify | None = None,
 ) -> ASGIApp:
     """All routes behind one guard. `hosts` are names that are accepted in addition to loopback
-    names.
+    names, `verify` looks up a token that an issuer signed.
     """
     login_pages = {dashboard.PATH: dashboard.page} if _has(routes, dashboard.PATH) else {}
     application = Starlette(routes=list(routes))
-    return Guard(application, principal_of, {*LOOPBACK, *hosts}, login_pages=login_pages)
+    own = {*LOOPBACK, *hosts}
+    return Guard(application, principal_of, own, login_pages=login_pages, verify=verify)
 
 
 def _has(routes: Sequence[BaseRoute], path: str) -> bool:

@@ -66,9 +66,11 @@ def granted(
     name: str, namespaces: Sequence[str] = (), tenant: str = "", role: Role = Role.WRITER
 ) -> Principal:
     """A principal that sees these namespaces (by default every one) and its private ones, but no
-    others' private ones."""
-    shared = tuple(dict.fromkeys(namespaces)) or (EVERY,)
-    return Principal(name, (*shared, f"{private_of(name)}*"), tenant, role)
+    others' private ones: nobody can grant those."""
+    shared = [pattern for pattern in namespaces if not f"{pattern}/".startswith(PRIVATE)]
+    patterns = shared if namespaces else [EVERY]
+    own = f"{private_of(name)}*"
+    return Principal(name, (*dict.fromkeys(patterns), own), tenant, role)
 
 
 def private_of(name: str) -> str:
