@@ -8,6 +8,7 @@ from typing import Any
 
 from upwell import __version__
 from upwell.app import overview
+from upwell.app.principals import team_token
 from upwell.app.wiring import App, Settings, build
 from upwell.ground.text.format import iso
 from upwell.web.dashboard import PATH, PageData, dashboard_routes
@@ -59,7 +60,7 @@ async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
     try:
         home = app.config.home
         token = token_of(home.token_file)
-        tokens = Tokens(token, home.tokens_file)
+        tokens = Tokens(token, home.tokens_file, team_token(app.config))
         server = http_server(http_app(dashboard_routes(page_data(app)), tokens.principal_of))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

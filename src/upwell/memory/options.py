@@ -34,11 +34,14 @@ class MemoryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """`store.*`: the database of memories, without an address `memory.db` of the home; the tenant
-    that the home belongs to; and the namespaces that only its owner and admins change.
+    """`store.*`: the database of a team; without an address, the home has databases of its own.
+    `secret` replaces the random secret from which keys and the owner's token are made. `tenant` is
+    the one that the home belongs to in the database. Only the owner and admins change the
+    namespaces in `read_only`.
     """
 
     url: str = ""
+    secret: str = ""
     tenant: str = DEFAULT_TENANT
     read_only: tuple[str, ...] = ()
 

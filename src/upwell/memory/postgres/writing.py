@@ -177,7 +177,6 @@ async def _write(transaction: Transaction, changes: Changes, last: Mapping[int, 
         _insertion("about", "key, n", "text, bigint", changes.joins),
         _insertion("memory_trigger", "trigger, n", "text, bigint", changes.triggers),
         Statement("UPDATE upwell.tenant SET version = version + 1 WHERE tenant = %(tenant)s", {}),
-        Statement("SELECT pg_notify('upwell', %(tenant)s::text)", {}),
     )
 
 
