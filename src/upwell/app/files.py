@@ -55,6 +55,7 @@ from upwell.memory.transfer import Imports
 from upwell.wire.logins import Logins
 
 if TYPE_CHECKING:
+    from upwell.ground.postgres.connection import Postgres
     from upwell.memory.external.ltm import LtmRecall
     from upwell.memory.postgres.store import PostgresStore
 
@@ -92,22 +93,24 @@ class Files:
             await database.aclose()
 
 
-def open_files(config: Config, *, tolerant: bool = False) -> Files:
-    """The collection of a home's databases, with the one of its team. A tolerant app goes without a
-    team's database that it cannot use.
+def open_files(
+    config: Config, *, tolerant: bool = False, postgres: "Postgres | None" = None
+) -> Files:
+    """The collection of a home's databases, with the one of its team, which may be connected to
+    already. A tolerant app goes without a team's database that it cannot use.
 
     Raises:
         ConfigError: the driver is not installed.
     """
     try:
-        team = open_team(config)
+        team = open_team(config, postgres)
     except ConfigError as error:
         if not tolerant:
             raise
         LOG.error("running without memory: %s", error)
         return Files()
     files = Files(team=team)
-    if team:
+    if team and postgres is None:
         files.closing.append(team.postgres.aclose)
     return files
 

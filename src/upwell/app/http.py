@@ -12,11 +12,13 @@ from upwell import __version__
 from upwell.app.dashboard import page_data
 from upwell.app.principals import team_token
 from upwell.app.running import housekeeping, tell_mistakes
+from upwell.app.tenants import Tenants
 from upwell.app.wiring import Settings, build
 from upwell.gateway.front.http import PATH
 from upwell.gateway.server import Gateway
 from upwell.gateway.upstreams.supervisor import State
 from upwell.ground.trace import LOG, export_spans
+from upwell.web.admission import Admission, Rates
 from upwell.web.dashboard import dashboard_routes
 from upwell.web.metrics import Metric, gauge
 from upwell.web.oidc import open_oidc
@@ -37,7 +39,8 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     app = await build(Settings(tolerant=True, cwd=cwd, is_replica=True))
     tell_mistakes(app, say)
     export_spans(app.config.environment)
-    gateway = app.gateway()
+    tenants = Tenants(app)
+    gateway = app.gateway(tenants=tenants)
     front = gateway.http()
     door = app.hooks()
     data = page_data(app, partial(_servers, gateway))
@@ -52,8 +55,15 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     tokens = Tokens(token_of(home.token_file), home.tokens_file, shared)
     hosts = [host, *app.config.gateway.hosts]
     oidc = open_oidc(app.config.oidc)
-    verify = oidc.verify if oidc else None
-    server = http_server(http_app(routes, tokens.principal_of, hosts, verify))
+    admission = Admission(
+        tokens.principal_of,
+        oidc.verify if oidc else None,
+        tenant=app.config.store.tenant,
+        own_only=False,
+        rates=Rates(app.config.limits),
+        denied=app.audit.denied,
+    )
+    server = http_server(http_app(routes, admission, hosts))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, setattr, server, "should_exit", True)
@@ -69,8 +79,12 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
                 )
                 if not is_loopback(host):
                     say("upwell: other machines can reach this address unencrypted; add TLS")
-                async with gateway.running():
-                    await server.serve(sockets=[listening])
+                house = asyncio.create_task(tenants.keep_house())
+                try:
+                    async with gateway.running():
+                        await server.serve(sockets=[listening])
+                finally:
+                    house.cancel()
         finally:
             await front.aclose()
             await door.aclose()

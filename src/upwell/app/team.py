@@ -41,8 +41,9 @@ class Team:
             LOG.warning("the files that the team shares may be out of date: %s", error)
 
 
-def open_team(config: Config) -> Team | None:
-    """The team's database, which is connected to at the first use; None without `store.url`.
+def open_team(config: Config, postgres: "Postgres | None" = None) -> Team | None:
+    """The team's database, which is connected to at the first use, or by the connections of another
+    tenant; None without `store.url`.
 
     Raises:
         ConfigError: the driver is not installed.
@@ -62,7 +63,7 @@ def open_team(config: Config) -> Team | None:
     shared = (home.tokens_file, home.inbox_file, home.pause_file, home.sources_file)
     tenant = config.store.tenant
     files = HomeFiles(config.store.url, tenant, shared, home.secret_file)
-    return Team(Postgres(config.store.url), files, tenant)
+    return Team(postgres or Postgres(config.store.url), files, tenant)
 
 
 def current_files(config: Config) -> Locking:

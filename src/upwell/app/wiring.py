@@ -75,6 +75,8 @@ if TYPE_CHECKING:
     from upwell.app.past_sessions import PastSessions, SeenSessions
     from upwell.app.review import Review
     from upwell.app.sessions import Accepts, SessionLearning
+    from upwell.app.tenants import Tenants
+    from upwell.ground.postgres.connection import Postgres
     from upwell.migration.moving import MovingIn
 
 
@@ -299,10 +301,18 @@ class App:
             principal,
         )
 
-    def gateway(self, parent: int | None = None) -> Gateway:
-        """The MCP gateway over this app. A gateway that an agent's process `parent` started joins
-        the session that the hooks of that process report."""
-        config, project = self.config, project_of(self._cwd)
+    @property
+    def postgres(self) -> "Postgres | None":
+        """The connections to the team's database."""
+        return self._files.team.postgres if self._files.team else None
+
+    def resources(self, principal: Principal = OWNER) -> Resources:
+        """upwell's own MCP resources, as a principal may see them."""
+        return Resources(self.memory, self.topics, project_of(self._cwd), principal)
+
+    def pipeline(self, parent: int | None = None) -> Pipeline:
+        """The path of calls through this app. Calls of an agent whose process `parent` started the
+        gateway join the session that the hooks of that process report."""
         joined = Joined(HostSessions(self._ttl_store), parent, self._cwd) if parent else None
         surfacing = CallSurfacing(
             self.surfacer,
@@ -312,22 +322,27 @@ class App:
             guards=self.guards,
             progressive=lambda server, tool: self._strategy_of(server, tool) == "progressive",
         )
-        pipeline = Pipeline(
+        return Pipeline(
             Fitting(self.fitter, self.worker_pool),
             surfacing,
             paused=self.pause.holds,
             cache=self._cache,
         )
+
+    def gateway(self, parent: int | None = None, tenants: "Tenants | None" = None) -> Gateway:
+        """The MCP gateway over this app, for the agent whose process `parent` started it, or for
+        the principals of `tenants`."""
+        config = self.config
         definitions = Definitions(config.gateway.lazy_tools_tokens)
         return Gateway(
             config.servers,
             config.gateway,
             connecting(config),
             OwnServer(
-                tools=Toolboxes(lambda principal: self.toolbox(principal, definitions)),
-                resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
+                tools=Toolboxes(self, definitions, tenants.of if tenants else None),
+                resources=SeenResources(self, tenants.of if tenants else None),
             ),
-            pipeline,
+            tenants or self.pipeline(parent),
             ToolListing(
                 may_compress=lambda server, tool: self._strategy_of(server, tool) != "none",
                 definitions=definitions,
@@ -546,7 +561,18 @@ async def build(settings: Settings | None = None) -> App:
     log_to(config.home.logs)
     for mistake in mistakes:
         LOG.error("running without a setting: %s", mistake)
-    files = open_files(config, tolerant=settings.tolerant)
+    app = await assemble(config, settings)
+    app.mistakes = tuple(mistakes)
+    return app
+
+
+async def assemble(config: Config, settings: Settings, postgres: "Postgres | None" = None) -> App:
+    """Build the app of a configuration, with these connections to the database if there are any.
+
+    Raises:
+        StoreError: a file cannot be used.
+    """
+    files = open_files(config, tolerant=settings.tolerant, postgres=postgres)
     if files.team:
         await files.team.pull()
     clock = settings.clock
@@ -564,6 +590,5 @@ async def build(settings: Settings | None = None) -> App:
     )
     tools = tools_of(config, embedder)
     app = App(config, settings, files, ttl_store, private_ttl_store(), memory, tools)
-    app.mistakes = tuple(mistakes)
     await app.learning.learned.load_learned()
     return app

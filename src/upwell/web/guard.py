@@ -15,13 +15,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from upwell.ground.types.principal import IN_SCOPE, Principal
-from upwell.web.oidc import InvalidToken, Verify
-from upwell.web.tokens import PrincipalOf
+from upwell.web.admission import Admission, TooMany
+from upwell.web.oidc import InvalidToken
 
 MAX_BODY_BYTES = 4_194_304
 _MAX_DIGITS = 16
-_DOTS = 2
-"""The dots of a signed JSON web token."""
 OPEN_PATHS = frozenset({"/healthz"})
 SHARED_PATHS = frozenset({"/mcp"})
 _HEADERS = (
@@ -31,10 +29,6 @@ _HEADERS = (
 )
 
 
-def _only_own(tenant: str) -> bool:
-    return not tenant
-
-
 class TooLarge(Exception):
     """The body exceeds the limit."""
 
@@ -42,28 +36,23 @@ class TooLarge(Exception):
 class Guard:
     """ASGI middleware.
 
-    `hosts` are our own names and addresses, `principal_of` looks up a token, `verify` one that an
-    issuer signed, `login_pages` maps a
-    path to the page that asks for a token, `serves` tells whether a tenant is served here.
+    `hosts` are our own names and addresses, `admission` looks up tokens, `login_pages` maps a path
+    to the page that asks for a token.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        principal_of: PrincipalOf,
+        admission: Admission,
         hosts: Iterable[str],
         max_body_bytes: int = MAX_BODY_BYTES,
         login_pages: Mapping[str, Callable[[int], Response]] | None = None,
-        serves: Callable[[str], bool] = _only_own,
-        verify: Verify | None = None,
     ) -> None:
         self._app = app
-        self._principal_of = principal_of
+        self._admission = admission
         self._hosts = frozenset(host.lower() for host in hosts)
         self._max_body_bytes = max_body_bytes
         self._login_pages = login_pages or {}
-        self._serves = serves
-        self._verify = verify
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -107,12 +96,7 @@ class Guard:
     async def _principal(self, headers: Headers) -> Principal | InvalidToken | None:
         """Whose token the request has; None for an unknown one."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            return None
-        principal = self._principal_of(token.strip())
-        if principal is None and self._verify and token.count(".") == _DOTS:
-            return await self._verify(token.strip())
-        return principal
+        return await self._admission.find(token.strip()) if scheme.lower() == "bearer" else None
 
     async def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         """The response that refuses the request; None lets it pass."""
@@ -129,10 +113,13 @@ class Guard:
         if principal is None:
             return _refused(401, "needs the token from UPWELL_HOME/token", ask=True)
         if principal.name and path not in SHARED_PATHS:
-            return _refused(403, "only the owner of the home may use this path")
-        if not self._serves(principal.tenant):
-            return _refused(403, "this gateway does not serve your tenant")
+            why = "only the owner of the home may use this path"
+            self._admission.denied(principal, why)
+            return _refused(403, why)
         scope[IN_SCOPE] = principal
+        if refusal := self._admission.count(principal):
+            self._admission.denied(principal, refusal.reason)
+            return _too_many(refusal)
         return None
 
     def _malformed(self, headers: Headers) -> Response | None:
@@ -148,6 +135,11 @@ class Guard:
         if int(length) > self._max_body_bytes:
             return _refused(413, "the body is too large")
         return None
+
+
+def _too_many(refusal: TooMany) -> JSONResponse:
+    headers = {"retry-after": str(refusal.retry_after)}
+    return JSONResponse({"error": refusal.reason}, status_code=429, headers=headers)
 
 
 def _refused(status: int, why: str, *, ask: bool = False) -> JSONResponse:

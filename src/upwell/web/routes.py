@@ -12,10 +12,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from upwell.ground.receipt import Receipt
 from upwell.web import dashboard
+from upwell.web.admission import Admission
 from upwell.web.guard import Guard
 from upwell.web.metrics import Metric, exposition
-from upwell.web.oidc import Verify
-from upwell.web.tokens import PrincipalOf
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -30,18 +29,15 @@ class AnswerHook(Protocol):
 
 
 def http_app(
-    routes: Sequence[BaseRoute],
-    principal_of: PrincipalOf,
-    hosts: Iterable[str] = (),
-    verify: Verify | None = None,
+    routes: Sequence[BaseRoute], admission: Admission, hosts: Iterable[str] = ()
 ) -> ASGIApp:
     """All routes behind one guard. `hosts` are names that are accepted in addition to loopback
-    names, `verify` looks up a token that an issuer signed.
+    names.
     """
     login_pages = {dashboard.PATH: dashboard.page} if _has(routes, dashboard.PATH) else {}
     application = Starlette(routes=list(routes))
     own = {*LOOPBACK, *hosts}
-    return Guard(application, principal_of, own, login_pages=login_pages, verify=verify)
+    return Guard(application, admission, own, login_pages=login_pages)
 
 
 def _has(routes: Sequence[BaseRoute], path: str) -> bool:

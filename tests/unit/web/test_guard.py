@@ -11,6 +11,7 @@ from starlette.routing import Route
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.receipt import Receipt
 from upwell.ground.types.principal import IN_SCOPE, OWNER, granted
+from upwell.web.admission import Admission
 from upwell.web.guard import Guard
 from upwell.web.metrics import exposition, gauge, hook_metric
 from upwell.web.routes import health_routes, hook_routes, http_app
@@ -31,7 +32,7 @@ async def metrics() -> list[Any]:
 
 def application() -> Any:
     routes = [*hook_routes(answer), *health_routes(lambda: {"version": "1"}, metrics)]
-    return http_app(routes, Tokens(TOKEN, NOWHERE).principal_of, ["gateway.lan"])
+    return http_app(routes, Admission(Tokens(TOKEN, NOWHERE).principal_of), ["gateway.lan"])
 
 
 async def asked(
@@ -149,7 +150,7 @@ async def test_a_given_token_opens_only_mcp(tmp_path: Path) -> None:
         return PlainTextResponse("in")
 
     routes = [Route("/mcp", mcp, methods=["POST"]), *hook_routes(answer)]
-    app = http_app(routes, Tokens(TOKEN, path).principal_of)
+    app = http_app(routes, Admission(Tokens(TOKEN, path).principal_of))
     ada = {**GOOD, "authorization": f"Bearer {token}"}
     assert (await asked("/mcp", ada, app=app))[0] == 200
     assert (await asked("/hook/claude", ada, app=app))[0] == 403
@@ -168,7 +169,9 @@ async def test_websockets_are_refused() -> None:
         raise AssertionError("let in")
 
     tokens = Tokens(TOKEN, NOWHERE)
-    await Guard(never, tokens.principal_of, ["localhost"])({"type": "websocket"}, never, never)
+    await Guard(never, Admission(tokens.principal_of), ["localhost"])(
+        {"type": "websocket"}, never, never
+    )
 
 
 def test_labels_are_escaped() -> None:
