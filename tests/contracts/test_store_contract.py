@@ -13,7 +13,6 @@ from tests.contracts.stores import STORES
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Hit, Memory, Provenance, Query, Scope, Trust
-from upwell.ground.types.principal import is_visible
 from upwell.memory.base import Store
 from upwell.memory.recall import StoreRecall
 from upwell.testing import ManualClock
@@ -498,34 +497,3 @@ async def test_memories_are_read_while_others_are_deleted(store: Store) -> None:
         await search(store, Query(texts=("kettle",)))
     await deleting
     assert await store.get_many(ids) == []
-
-
-PARTS = st.sampled_from(["me", "team", "te_m", "t%", "me_", "a", "*", "[a-z]", "\\", "'"])
-NAMESPACES = st.lists(PARTS, min_size=1, max_size=3).map("/".join)
-
-
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(names=st.lists(NAMESPACES, min_size=1, max_size=6, unique=True), data=st.data())
-async def test_a_search_sees_the_namespaces_of_its_patterns(store: Store, names, data) -> None:
-    patterns = data.draw(
-        st.lists(
-            st.one_of(st.sampled_from(["*", *names]), NAMESPACES, NAMESPACES.map("{}/*".format)),
-            min_size=1,
-            max_size=3,
-        )
-    )
-    scope = Scope(project="/patterns", namespaces=tuple(patterns))
-    for memory in await store.list(Scope(project="/patterns"), limit=100):
-        await store.purge(memory.id)
-    await store.add(
-        [
-            Memory(text=f"the kettle is red {n}", namespace=name, project="/patterns")
-            for n, name in enumerate(names)
-        ]
-    )
-    visible = {name for name in names if is_visible(name, patterns)}
-    hits = await search(store, Query(texts=("red kettle",), scope=scope, limit=50))
-    assert {hit.memory.namespace for hit in hits} == visible
-    assert {memory.namespace for memory in await store.list(scope)} == visible
