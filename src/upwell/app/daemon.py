@@ -224,6 +224,7 @@ async def _serve_hooks(warm: Warm, port: int) -> None:
     """Serve hooks over HTTP on loopback. If the port is in use, only these hooks are
     unavailable.
     """
+    from upwell.web.admission import Admission
     from upwell.web.routes import http_app
     from upwell.web.server import http_server, listen
 

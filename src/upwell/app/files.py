@@ -52,6 +52,7 @@ from upwell.memory.sqlite.store import SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
 from upwell.memory.tenancy import TenantStore
 from upwell.memory.transfer import Imports
+from upwell.usage.audit import FileLog, Log, PostgresLog
 from upwell.wire.logins import Logins
 
 if TYPE_CHECKING:
@@ -238,6 +239,7 @@ def open_memory(
         places=places,
         clock=clock,
     )
+    library.most_memories = config.limits.tenant_memories
     imports = Imports(library, documents, sources, notes)
     return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
 
@@ -354,6 +356,13 @@ def connecting(config: Config) -> Connecting:
     """The way to reach servers, with the logins of this home."""
     logins = Logins(config.home.logins_file)
     return partial(connect, environment=config.environment, logins=logins)
+
+
+def open_audit_log(config: Config, files: Files) -> Log:
+    """The audit log of the home's tenant."""
+    if files.team:
+        return PostgresLog(files.team.postgres, files.team.tenant)
+    return FileLog(config.home.audit_file)
 
 
 def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:

@@ -1,11 +1,12 @@
 """upwell's own tools and resources, as each principal may use them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from upwell.app.files import secret_of
 from upwell.config import Config
+from upwell.gateway.calls.pipeline import Calls
 from upwell.gateway.clients import Client
 from upwell.gateway.routing.definitions import Definitions
 from upwell.ground.types.principal import OWNER, Principal
@@ -32,8 +33,12 @@ class OfTenant(Protocol):
     def app(self) -> ToolsAndResources: ...
 
 
-OfTenants = Callable[[str], AbstractAsyncContextManager[OfTenant]]
-"""Opens the app of a tenant, "" for the home's own."""
+class ManyTenants(Calls, Protocol):
+    """The apps of the tenants of a gateway, and the path of their calls."""
+
+    def of(self, tenant: str) -> AbstractAsyncContextManager[OfTenant]:
+        """Open the app of a tenant, "" for the home's own."""
+        ...
 
 
 class Toolboxes:
@@ -41,7 +46,7 @@ class Toolboxes:
     of the caller's tenant."""
 
     def __init__(
-        self, own: ToolsAndResources, definitions: Definitions, tenants: OfTenants | None = None
+        self, own: ToolsAndResources, definitions: Definitions, tenants: ManyTenants | None = None
     ) -> None:
         self._own = own
         self._definitions = definitions
@@ -55,7 +60,7 @@ class Toolboxes:
         principal = client.principal
         if self._tenants is None or not principal.tenant:
             return await self._of(principal).call(name, args, client.session)
-        async with self._tenants(principal.tenant) as opened:
+        async with self._tenants.of(principal.tenant) as opened:
             toolbox = opened.app.toolbox(principal, self._definitions)
             return await toolbox.call(name, args, client.session)
 
@@ -70,7 +75,7 @@ class Toolboxes:
 class SeenResources:
     """The same URIs for all principals; each read returns the content that its reader may see."""
 
-    def __init__(self, own: ToolsAndResources, tenants: OfTenants | None = None) -> None:
+    def __init__(self, own: ToolsAndResources, tenants: ManyTenants | None = None) -> None:
         self._own = own
         self._tenants = tenants
 
@@ -84,7 +89,7 @@ class SeenResources:
         principal = client.principal
         if self._tenants is None or not principal.tenant:
             return await self._own.resources(principal).read(uri)
-        async with self._tenants(principal.tenant) as opened:
+        async with self._tenants.of(principal.tenant) as opened:
             return await opened.app.resources(principal).read(uri)
 
 

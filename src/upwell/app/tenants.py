@@ -8,17 +8,14 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from upwell.app.wiring import App, Settings, assemble
 from upwell.gateway.calls.pipeline import Pipeline
 from upwell.gateway.clients import Client
 from upwell.gateway.upstreams.supervisor import Upstream
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.trace import LOG, contained
 from upwell.ground.types.rpc import Reply, ToolCall
-
-if TYPE_CHECKING:
-    from upwell.app.wiring import App
 
 MAX_OPEN = 64
 """Beyond this number, the app of the tenant that was idle for longest is closed."""
@@ -31,7 +28,7 @@ _MINUTES_OF_HOUSEKEEPING = 60
 class Opened:
     """The app of a tenant, and the number of requests that use it now."""
 
-    app: "App"
+    app: App
     pipeline: Pipeline
     users: int = 0
     used_at: float = 0.0
@@ -41,7 +38,7 @@ class Tenants:
     """The apps of tenants: the home's `own`, and one for each other tenant, which its first request
     opens."""
 
-    def __init__(self, own: "App", *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, own: App, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._own = Opened(own, own.pipeline())
         self._others: OrderedDict[str, Opened] = OrderedDict()
         self._opening = asyncio.Lock()
@@ -54,7 +51,8 @@ class Tenants:
         Raises:
             StoreError: it cannot be opened.
         """
-        opened = await self._find(tenant) if tenant else self._own
+        is_own = tenant in ("", self._own.app.config.store.tenant)
+        opened = self._own if is_own else await self._find(tenant)
         opened.users += 1
         try:
             yield opened
@@ -119,14 +117,12 @@ class Tenants:
             await opened.app.aclose()
 
 
-async def open_tenant(own: "App", tenant: str) -> "App":
+async def open_tenant(own: App, tenant: str) -> App:
     """The app of another tenant, in a folder below the home, with the home's configuration.
 
     Raises:
         StoreError: a file cannot be used.
     """
-    from upwell.app.wiring import Settings, assemble
-
     config = own.config
     home = config.home.of_tenant(tenant).prepare()
     # The worker processes read the configuration by themselves.
@@ -143,5 +139,5 @@ async def open_tenant(own: "App", tenant: str) -> "App":
         environment=environment,
     )
     LOG.info("a tenant's memory opens in %s", home.root.name)
-    settings = Settings(tolerant=True, is_replica=True, watches=False)
+    settings = Settings(tolerant=True, is_replica=True)
     return await assemble(tenants, settings, own.postgres)

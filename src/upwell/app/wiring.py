@@ -13,6 +13,7 @@ from upwell.app.files import (
     Files,
     Memories,
     connecting,
+    open_audit_log,
     open_cache,
     open_files,
     open_memory,
@@ -22,10 +23,10 @@ from upwell.app.files import (
     tools_of,
 )
 from upwell.app.learning import FollowUp, open_learning, tidy
-from upwell.app.principals import SeenResources, Toolboxes
+from upwell.app.principals import ManyTenants, SeenResources, Toolboxes
 from upwell.app.shortening import Shortening
 from upwell.app.team import follow
-from upwell.app.turn_end import end_turn
+from upwell.app.turn_end import answered_elsewhere, end_turn
 from upwell.compress.base import Tools
 from upwell.compress.options import Options as CompressOptions
 from upwell.config import Config, load, read_valid
@@ -70,12 +71,12 @@ from upwell.tools.feedback import compression_feedback_tool, feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
+from upwell.usage.audit import Audit
 
 if TYPE_CHECKING:
     from upwell.app.past_sessions import PastSessions, SeenSessions
     from upwell.app.review import Review
     from upwell.app.sessions import Accepts, SessionLearning
-    from upwell.app.tenants import Tenants
     from upwell.ground.postgres.connection import Postgres
     from upwell.migration.moving import MovingIn
 
@@ -123,6 +124,8 @@ class App:
         self._ttl_store = ttl_store
         self._private = private
         self._tools = tools
+        self.audit = Audit(open_audit_log(config, files), settings.clock)
+        files.chores.append(self.audit.expire)
         self.pause = Pause(config.home.pause_file, files.locking)
         self._add_memory(memory)
         self._add_surfacing(memory, settings)
@@ -268,7 +271,13 @@ class App:
         alike = partial(note_tools.alike, self.memory, project, principal)
         read_only = self.config.store.read_only
         noting = (
-            note_tools.add_tool(*own, status=status, alike=alike, read_only=read_only),
+            note_tools.add_tool(
+                *own,
+                status=status,
+                alike=alike,
+                read_only=read_only,
+                most=self.config.limits.tenant_notes,
+            ),
             note_tools.search_tool(*own, status=status),
             note_tools.delete_tool(*own, status=status, read_only=read_only),
         )
@@ -299,6 +308,7 @@ class App:
                 *([describe_tool(definitions)] if definitions else []),
             ],
             principal,
+            self.audit.record,
         )
 
     @property
@@ -329,7 +339,7 @@ class App:
             cache=self._cache,
         )
 
-    def gateway(self, parent: int | None = None, tenants: "Tenants | None" = None) -> Gateway:
+    def gateway(self, parent: int | None = None, tenants: ManyTenants | None = None) -> Gateway:
         """The MCP gateway over this app, for the agent whose process `parent` started it, or for
         the principals of `tenants`."""
         config = self.config
@@ -339,8 +349,8 @@ class App:
             config.gateway,
             connecting(config),
             OwnServer(
-                tools=Toolboxes(self, definitions, tenants.of if tenants else None),
-                resources=SeenResources(self, tenants.of if tenants else None),
+                tools=Toolboxes(self, definitions, tenants),
+                resources=SeenResources(self, tenants),
             ),
             tenants or self.pipeline(parent),
             ToolListing(
@@ -363,7 +373,7 @@ class App:
             sessions,
             self.config.hook,
             turn_end=partial(end_turn, self.surfacer, self.learning, learns),
-            answered_elsewhere=self._answered_elsewhere,
+            answered_elsewhere=partial(answered_elsewhere, self.config.home.hooks_file),
             opt_ins=OptIns(shorten=self._shortening(), ask=self._asking(), guards=self.guards),
         )
 
@@ -445,16 +455,6 @@ class App:
 
         inbox = inbox_at(self.config.home.inbox_file, self._files.locking)
         return Review(self.memory, self.learning, self._ttl_store, inbox)
-
-    def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
-        """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those
-        answer.
-        """
-        if host != "claude" or "cursor_version" not in payload:
-            return False
-        from upwell.hosts.install import installed_entries
-
-        return "cursor" in installed_entries(self.config.home.hooks_file)
 
     async def decisions(self) -> list[dict[str, Any]]:
         """The stored decisions of surfacing, oldest first."""
@@ -544,6 +544,7 @@ class App:
         await self.documents.aclose()
         if self._past_sessions:
             await self._past_sessions.aclose()
+        await self.audit.aclose()
         await self._files.aclose()
 
 

@@ -28,6 +28,7 @@ from upwell.cli import (
     servers,
     setup,
     stats,
+    tenant,
     tokens,
     transfer,
 )
@@ -72,6 +73,7 @@ for verbs in (
     review,
     capturing,
     tokens,
+    tenant,
     logins,
 ):
     verbs.register(app)

@@ -92,6 +92,7 @@ class Home:
     setup_file = Inside("setup.json")
     pause_file = Shared("paused")
     moves = Inside("moves")
+    audit_file = Inside("audit.jsonl")
     team = Inside("team")
     sources_file = Inside("team/sources.json")
     team_token_file = Inside("team/token")
@@ -100,7 +101,7 @@ class Home:
         """Return the home of another tenant. Its name is a digest, since a tenant's name may hold
         any characters."""
         digest = hashlib.sha256(tenant.encode()).hexdigest()[:32]
-        return Home(self.root / "tenants" / digest)
+        return Home(self.root / "tenants" / digest, is_shared=self.is_shared)
 
     def _is_ours(self) -> bool:
         """Tell whether the folder is empty or has files of ours.

@@ -45,17 +45,35 @@ class Tool:
         }
 
 
+Record = Callable[[str, str, str, str], None]
+"""Records who changed, or wanted to change, what, with what, and the outcome."""
+
+
+def unrecorded(actor: str, action: str, subject: str, outcome: str) -> None:
+    """Record nothing."""
+
+
+def _subject(args: Mapping[str, Any]) -> str:
+    """The names in a tool's arguments, without its texts."""
+    named = (args.get(key) for key in ("id", "surfacing_id", "memory_id", "namespace", "tool"))
+    return " ".join(value for value in named if isinstance(value, str))
+
+
 class Toolbox:
     """Tools by name. An error of a tool becomes an error result with its hint."""
 
-    def __init__(self, tools: Sequence[Tool], principal: Principal = OWNER) -> None:
+    def __init__(
+        self, tools: Sequence[Tool], principal: Principal = OWNER, record: Record = unrecorded
+    ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._principal = principal
+        self._record = record
 
     def listed(self) -> list[dict[str, Any]]:
         return [tool.listed() for tool in self._tools.values()]
 
     async def call(self, name: str, args: Mapping[str, Any], session: str) -> Reply:
+        outcome = "done"
         try:
             tool = self._tool(name)
             if not (tool.is_read_only or self._principal.may_write):
@@ -66,7 +84,10 @@ class Toolbox:
             _check(tool, args)
             result = await tool.run(args, session)
         except UpwellError as error:
+            outcome = f"refused: {error.message}"
             result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
+        if name in self._tools and not self._tools[name].is_read_only:
+            self._record(self._principal.name, name, _subject(args), outcome)
         return Reply(result=dumps(result))
 
     def _tool(self, name: str) -> Tool:

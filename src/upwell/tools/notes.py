@@ -75,6 +75,7 @@ def add_tool(
     status: bool,
     alike: Alike = none_alike,
     read_only: Sequence[str] = (),
+    most: int = 0,
 ) -> Tool:
     """`add_memory(content, namespace?, paths?, tags?, kind?)`: store a note. It belongs to the
     project, and is labelled as an agent's note wherever it appears.
@@ -85,6 +86,10 @@ def add_tool(
         if (stored := principal.stored(labels.place)) != labels.place:
             labels = replace(labels, namespace=checked_namespace(stored))
         _check_writable(labels.place, principal, read_only)
+        if most and len(await asyncio.to_thread(notes.entries)) >= most:
+            raise UsageError(
+                f"there are {most} notes, which is the limit", hint="delete_memory makes room"
+            )
         origin = Origin(project=project, trust=Trust.AGENT, session=session)
         content = args["content"]
         near = await alike(content)

@@ -83,11 +83,11 @@ class Rates:
         return bucket
 
 
-Denied = Callable[[Principal, str], None]
-"""Records that a principal was denied something, and why."""
+Denied = Callable[[str, str], None]
+"""Records that a principal, by its name, was denied something, and why."""
 
 
-def nobody(principal: Principal, why: str) -> None:
+def nobody(principal: str, why: str) -> None:
     """Record nothing."""
 
 

@@ -114,12 +114,12 @@ class Guard:
             return _refused(401, "needs the token from UPWELL_HOME/token", ask=True)
         if principal.name and path not in SHARED_PATHS:
             why = "only the owner of the home may use this path"
-            self._admission.denied(principal, why)
+            self._admission.denied(_shown(principal), why)
             return _refused(403, why)
         scope[IN_SCOPE] = principal
-        if refusal := self._admission.count(principal):
-            self._admission.denied(principal, refusal.reason)
-            return _too_many(refusal)
+        if excess := self._admission.count(principal):
+            self._admission.denied(_shown(principal), excess.reason)
+            return _too_many(excess)
         return None
 
     def _malformed(self, headers: Headers) -> Response | None:
@@ -135,6 +135,11 @@ class Guard:
         if int(length) > self._max_body_bytes:
             return _refused(413, "the body is too large")
         return None
+
+
+def _shown(principal: Principal) -> str:
+    """The name of a principal, with its tenant if that is not the home's."""
+    return f"{principal.name} of {principal.tenant}" if principal.tenant else principal.name
 
 
 def _too_many(refusal: TooMany) -> JSONResponse:
