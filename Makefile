@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 # They need git, make, and uv or a Python; everything is kept in .venv/ and .tools/.
 
-.PHONY: demo test test-slow live lint types docs pictures examples bench conformance fix clean
+.PHONY: demo test test-slow live lint types docs pictures release examples bench conformance fix clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
@@ -29,6 +29,9 @@ docs: .venv/.ready                      # the documentation site, in site/
 
 pictures: .venv/.ready                  # the animated picture of the demo
 	@$(BIN)/python dev/demo_picture.py
+
+release: .venv/.ready                   # wheel, sdist and bill of materials in dist/, checked and tried
+	@dev/release
 
 examples: .venv/.ready                  # those of docs/compression.md, as the code makes them
 	@$(BIN)/python dev/examples.py

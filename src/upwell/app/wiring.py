@@ -22,11 +22,10 @@ from upwell.app.files import (
     private_ttl_store,
     tools_of,
 )
-from upwell.app.learning import FollowUp, open_learning, tidy
+from upwell.app.learning import FollowUp, end_turn, open_learning, tidy
 from upwell.app.principals import ManyTenants, SeenResources, Toolboxes
 from upwell.app.shortening import Shortening
 from upwell.app.team import follow
-from upwell.app.turn_end import answered_elsewhere, end_turn
 from upwell.compress.base import Tools
 from upwell.compress.options import Options as CompressOptions
 from upwell.config import Config, load, read_valid
@@ -74,9 +73,9 @@ from upwell.tools.resources import Resources
 from upwell.usage.audit import Audit
 
 if TYPE_CHECKING:
+    from upwell.app.capture import Accepts, SessionCapture
     from upwell.app.past_sessions import PastSessions, SeenSessions
     from upwell.app.review import Review
-    from upwell.app.sessions import Accepts, SessionLearning
     from upwell.ground.postgres.connection import Postgres
     from upwell.migration.moving import MovingIn
 
@@ -269,15 +268,9 @@ class App:
         originals = self._originals.of(principal.name)
         own = (self.notes, project, principal)
         alike = partial(note_tools.alike, self.memory, project, principal)
-        read_only = self.config.store.read_only
+        read_only, most = self.config.store.read_only, self.config.limits.tenant_notes
         noting = (
-            note_tools.add_tool(
-                *own,
-                status=status,
-                alike=alike,
-                read_only=read_only,
-                most=self.config.limits.tenant_notes,
-            ),
+            note_tools.add_tool(*own, status=status, alike=alike, read_only=read_only, most=most),
             note_tools.search_tool(*own, status=status),
             note_tools.delete_tool(*own, status=status, read_only=read_only),
         )
@@ -367,13 +360,13 @@ class App:
     def hooks(self) -> HookDoor:
         """The receiver of agents' hook events."""
         sessions = HostSessions(self._ttl_store)
-        learns = self.session_learning() if self.config.hook.capture else None
+        capture = self.session_capture() if self.config.hook.capture else None
         return HookDoor(
             self.surfacer,
             sessions,
             self.config.hook,
-            turn_end=partial(end_turn, self.surfacer, self.learning, learns),
-            answered_elsewhere=partial(answered_elsewhere, self.config.home.hooks_file),
+            turn_end=partial(end_turn, self.surfacer, self.learning, capture),
+            answered_elsewhere=self._answered_elsewhere,
             opt_ins=OptIns(shorten=self._shortening(), ask=self._asking(), guards=self.guards),
         )
 
@@ -401,15 +394,15 @@ class App:
             commands_in,
         )
 
-    def session_learning(self, accepts: "Accepts | None" = None) -> "SessionLearning":
+    def session_capture(self, accepts: "Accepts | None" = None) -> "SessionCapture":
         """Keeps what sessions found out; by default the configuration decides which proposals it
         accepts."""
         # The readers of transcripts take a while to load, and most processes do not need them.
-        from upwell.app.sessions import SessionLearning, measured_episodes, no_proposal
+        from upwell.app.capture import SessionCapture, measured_episodes, no_proposal
         from upwell.capture.inbox import inbox_at
 
         asks = self.config.capture.accept == "nothing"
-        return SessionLearning(
+        return SessionCapture(
             self.memory,
             self._places,
             inbox_at(self.config.home.inbox_file, self._files.locking),
@@ -455,6 +448,16 @@ class App:
 
         inbox = inbox_at(self.config.home.inbox_file, self._files.locking)
         return Review(self.memory, self.learning, self._ttl_store, inbox)
+
+    def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
+        """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those
+        answer.
+        """
+        if host != "claude" or "cursor_version" not in payload:
+            return False
+        from upwell.hosts.install import installed_entries
+
+        return "cursor" in installed_entries(self.config.home.hooks_file)
 
     async def decisions(self) -> list[dict[str, Any]]:
         """The stored decisions of surfacing, oldest first."""

@@ -14,7 +14,6 @@ from upwell.cli import (
     daemon,
     dashboard,
     demo,
-    home,
     hooks,
     inbox,
     learning,
@@ -31,6 +30,7 @@ from upwell.cli import (
     tenant,
     tokens,
     transfer,
+    upkeep,
 )
 from upwell.cli.help import GroupedCommands
 from upwell.cli.parameters import complaint, worded
@@ -65,7 +65,7 @@ for verbs in (
     learning,
     stats,
     replay,
-    home,
+    upkeep,
     dashboard,
     daemon,
     hooks,

@@ -205,7 +205,8 @@ class CallSurfacing:
     def with_request(self, call: ToolCall, client: Client) -> ToolCall:
         """The call, completed with the user's last request in the session if that is known."""
         with contained("looking up the last request of a session"):
-            return replace(call, request=self._surfacer.last_request(self.session_of(client)))
+            if request := self._surfacer.last_request(self.session_of(client)):
+                return replace(call, request=request)
         return call
 
     @asynccontextmanager
