@@ -1,7 +1,7 @@
 """What a deployment costs, computed from figures that `scale.py` measured.
 
     .venv/bin/python benchmarks/scale.py > run.jsonl
-    .venv/bin/python benchmarks/cost_model.py run.jsonl [--memories 1e9 --tenants 1e5 --replicas 1000]
+    .venv/bin/python benchmarks/cost_model.py run.jsonl [--memories 1e9 --tenants 1e5]
 
 Everything here is arithmetic on the measured figures and the assumptions printed with the result;
 nothing at these sizes was run. A decision costs what it costs in a tenant of the mean size: every

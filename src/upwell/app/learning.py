@@ -4,23 +4,19 @@ answer to the event and never delay one.
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from upwell.app.files import Files, Memories
 from upwell.capture.transcript import has_lost_marks, written_in
-from upwell.compress.originals import StoredOriginal
 from upwell.config import Config
-from upwell.gateway.calls.fit import Cut
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.trace import LOG, span
+from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, TtlStore
-from upwell.ground.types.rpc import ToolCall
 from upwell.hosts.events import Event, EventKind
-from upwell.learn.budgets import Budgets
 from upwell.learn.implicit import Uses
 from upwell.learn.learned import Learned, Limits
 from upwell.memory.notes.stm import ShortTerm
@@ -93,52 +89,6 @@ def _viewed(notes: ShortTerm, ids: Sequence[str]) -> None:
         LOG.warning("the use of notes was not recorded: %s", error)
 
 
-class Traces:
-    """The trace of each shortened result, so that a later `read_more` joins the trace of its
-    call.
-    """
-
-    def __init__(self) -> None:
-        self._by_key: OrderedDict[str, str] = OrderedDict()
-
-    def note(self, keys: Sequence[str], trace_id: str) -> None:
-        """Note that these originals belong to a call of this trace."""
-        for key in keys:
-            self._by_key[key] = trace_id
-            self._by_key.move_to_end(key)
-        while len(self._by_key) > _MAX_TRACES:
-            self._by_key.popitem(last=False)
-
-    def read_on(self, key: str) -> None:
-        """Record a span for the `read_more` call, with the trace id of the shortened call."""
-        with span("upwell.read_on", key=key, trace_id=self._by_key.get(key, "")):
-            LOG.debug("read on %s", key)
-
-
-class FollowUp:
-    """Learns from shortened results: how many were delivered, and which of them an agent came back
-    to read further.
-    """
-
-    def __init__(self, budgets: Budgets, learning: Learning) -> None:
-        self._budgets = budgets
-        self._learning = learning
-        self._traces = Traces()
-
-    def delivered(self, call: ToolCall, cut: Cut) -> None:
-        """Count a shortened result of a call."""
-        tool = f"{call.server}__{call.tool}"
-        if cut.keys:
-            self._budgets.served(tool, cut.keys)
-        self._traces.note(cut.keys, call.trace_id)
-        self._learning.shortened(tool, cut.tokens_before, cut.tokens_after)
-
-    def on_follow_up(self, original: StoredOriginal) -> None:
-        """Count that an agent reads an original."""
-        self._budgets.on_follow_up(original.key)
-        self._traces.read_on(original.key)
-
-
 async def end_turn(
     surfacer: Surfacer,
     learning: Learning,
@@ -173,3 +123,12 @@ def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:
     last_message = [(now, event.text)] if event.text else []
     earlier = written_in(event.transcript, since) if event.transcript else []
     return [*last_message, *earlier]
+
+
+def answered_elsewhere(hooks_file: Path, host: str, payload: Mapping[str, Any]) -> bool:
+    """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those answer."""
+    if host != "claude" or "cursor_version" not in payload:
+        return False
+    from upwell.hosts.install import installed_entries
+
+    return "cursor" in installed_entries(hooks_file)

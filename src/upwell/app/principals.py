@@ -1,6 +1,6 @@
 """upwell's own tools and resources, as each principal may use them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -16,12 +16,16 @@ from upwell.tools.resources import Resources
 from upwell.web.tokens import shared_token
 
 MAX_TOOLBOXES = 500
+NameOf = Callable[[str, str], tuple[str, Sequence[str]]]
+"""Returns a server's own name for a tool, and the names of all its tools that are known."""
 
 
 class ToolsAndResources(Protocol):
     """The part of an app that makes the tools and resources of a principal."""
 
-    def toolbox(self, principal: Principal, definitions: Definitions | None) -> Toolbox: ...
+    def toolbox(
+        self, principal: Principal, definitions: Definitions | None, name_of: NameOf | None
+    ) -> Toolbox: ...
 
     def resources(self, principal: Principal) -> Resources: ...
 
@@ -46,10 +50,14 @@ class Toolboxes:
     of the caller's tenant."""
 
     def __init__(
-        self, own: ToolsAndResources, definitions: Definitions, tenants: ManyTenants | None = None
+        self,
+        own: ToolsAndResources,
+        definitions: Definitions,
+        name_of: NameOf,
+        tenants: ManyTenants | None = None,
     ) -> None:
         self._own = own
-        self._definitions = definitions
+        self._more = (definitions, name_of)
         self._tenants = tenants
         self._made: dict[Principal, Toolbox] = {}
 
@@ -61,14 +69,14 @@ class Toolboxes:
         if self._tenants is None or not principal.tenant:
             return await self._of(principal).call(name, args, client.session)
         async with self._tenants.of(principal.tenant) as opened:
-            toolbox = opened.app.toolbox(principal, self._definitions)
+            toolbox = opened.app.toolbox(principal, *self._more)
             return await toolbox.call(name, args, client.session)
 
     def _of(self, principal: Principal) -> Toolbox:
         if principal not in self._made:
             if len(self._made) >= MAX_TOOLBOXES:
                 self._made.clear()
-            self._made[principal] = self._own.toolbox(principal, self._definitions)
+            self._made[principal] = self._own.toolbox(principal, *self._more)
         return self._made[principal]
 
 

@@ -22,10 +22,12 @@ from upwell.app.files import (
     private_ttl_store,
     tools_of,
 )
-from upwell.app.learning import FollowUp, end_turn, open_learning, tidy
-from upwell.app.principals import ManyTenants, SeenResources, Toolboxes
-from upwell.app.shortening import Shortening
+from upwell.app.follow_up import FollowUp
+from upwell.app.learning import answered_elsewhere, end_turn, open_learning, tidy
+from upwell.app.principals import ManyTenants, NameOf, SeenResources, Toolboxes
+from upwell.app.shortening import Shortening, read_command
 from upwell.app.team import follow
+from upwell.app.toolbox import Parts, known_tool, toolbox_of
 from upwell.compress.base import Tools
 from upwell.compress.options import Options as CompressOptions
 from upwell.config import Config, load, read_valid
@@ -44,13 +46,12 @@ from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
 from upwell.ground.session_state import LocalSessionState, SessionState, StoredSessionState
-from upwell.ground.trace import LOG, log_to
+from upwell.ground.trace import LOG, contained, log_to
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.compression import Budget, Compressed
-from upwell.ground.types.memory import DEFAULT_NAMESPACE
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
-from upwell.ground.uris import SESSION_LOCATOR, memory_id, memory_uri
+from upwell.ground.uris import QMD_SCHEME, SESSION_LOCATOR, memory_id, memory_uri
 from upwell.hook.asking import AgentAsking
 from upwell.hook.door import HookDoor, OptIns
 from upwell.learn.budgets import Budgets
@@ -63,12 +64,8 @@ from upwell.surface.guards import Guards
 from upwell.surface.judge import judge_ping
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
-from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
-from upwell.tools.describe import describe_tool
-from upwell.tools.feedback import compression_feedback_tool, feedback_tool
-from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
-from upwell.tools.recall import context_tool, get_tool, search_tool
+from upwell.tools.recall import LINES_CITED, get_tool
 from upwell.tools.resources import Resources
 from upwell.usage.audit import Audit
 
@@ -182,7 +179,7 @@ class App:
         config, private = self.config, self._private
         self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune)
-        self._follow_up = FollowUp(self.budgets, self.learning)
+        self._follow_up = FollowUp(self.budgets, self.learning, self._ttl_store)
         self.fitter = Fitter(
             self._originals,
             self._compress_for,
@@ -246,63 +243,60 @@ class App:
         try:
             text = await self._originals.get(key)
         except KeyUnknown:
-            if await self.memory.get(memory_id(key)) is None:
+            if LINES_CITED.search(key):
+                return await self._cited(key)
+            if not await self._is_memory(memory_id(key)):
                 raise
             return await self._cited(memory_uri(memory_id(key)))
         return f"{lines_of(text, *line_range(lines))}\n" if lines else text
 
+    async def _is_memory(self, memory_id: str) -> bool:
+        """Whether there is a memory with this id, also one that the index does not have yet."""
+        if await self.memory.get(memory_id) is None:
+            with contained("looking for new notes"):
+                await self.documents.refresh()
+        return await self.memory.get(memory_id) is not None
+
     async def _cited(self, citation: str) -> str:
-        cited = get_tool(self.memory, self.documents.lines, project_of(self._cwd))
+        cited = get_tool(
+            self.memory,
+            self._cited_lines,
+            project_of(self._cwd),
+            viewed=self.learning.viewed,
+        )
         result = await cited.run({"path": citation}, "")
         return f"{result['content'][0]['text']}\n"
 
     def toolbox(
-        self, principal: Principal = OWNER, definitions: Definitions | None = None
+        self,
+        principal: Principal = OWNER,
+        definitions: Definitions | None = None,
+        name_of: NameOf | None = None,
     ) -> Toolbox:
-        """upwell's own MCP tools for a principal. It gets the tools for short notes only if it sees
-        the default namespace. `definitions` holds the full definitions of all servers' tools, for
-        clients that receive an abridged list.
-        """
-        context = self.config.memory_context
-        project, status = project_of(self._cwd), self.config.shows_status()
-        originals = self._originals.of(principal.name)
-        own = (self.notes, project, principal)
-        alike = partial(note_tools.alike, self.memory, project, principal)
-        read_only, most = self.config.store.read_only, self.config.limits.tenant_notes
-        noting = (
-            note_tools.add_tool(*own, status=status, alike=alike, read_only=read_only, most=most),
-            note_tools.search_tool(*own, status=status),
-            note_tools.delete_tool(*own, status=status, read_only=read_only),
+        """upwell's own MCP tools for a principal. `definitions` holds the full definitions of all
+        servers' tools, for clients that receive an abridged list; `name_of` knows which tools the
+        servers have."""
+
+        def served(server: str, tool: str) -> str:
+            own_name, names = name_of(server, tool) if name_of else (tool, ())
+            return known_tool(self.config.servers, server, own_name, names)
+
+        parts = Parts(
+            config=self.config,
+            cwd=self._cwd,
+            memory=self.memory,
+            notes=self.notes,
+            documents=self.documents,
+            originals=self._originals,
+            surfacer=self.surfacer,
+            learning=self.learning,
+            budgets=self.budgets,
+            follow_up=self._follow_up,
+            sessions=self._search_sessions,
+            cited_lines=self._cited_lines,
+            record=self.audit.record,
         )
-        return Toolbox(
-            [
-                read_more_tool(originals, self._follow_up.on_follow_up),
-                select_tool(originals, self._follow_up.on_follow_up),
-                search_original_tool(originals, self._follow_up.on_follow_up),
-                compression_feedback_tool(partial(self.budgets.report, rater=principal.name)),
-                feedback_tool(partial(self.surfacer.rate, principal=principal)),
-                context_tool(
-                    self.surfacer.surface, self._cwd, enabled=context.enabled, principal=principal
-                ),
-                search_tool(
-                    self.memory,
-                    project,
-                    principal,
-                    self._search_sessions if principal == OWNER else None,
-                ),
-                get_tool(
-                    self.memory,
-                    self._cited_lines if principal == OWNER else self.documents.lines,
-                    project,
-                    self.learning.opened,
-                    principal,
-                ),
-                *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
-                *([describe_tool(definitions)] if definitions else []),
-            ],
-            principal,
-            self.audit.record,
-        )
+        return toolbox_of(parts, principal, definitions, served)
 
     @property
     def postgres(self) -> "Postgres | None":
@@ -311,7 +305,8 @@ class App:
 
     def resources(self, principal: Principal = OWNER) -> Resources:
         """upwell's own MCP resources, as a principal may see them."""
-        return Resources(self.memory, self.topics, project_of(self._cwd), principal)
+        project, viewed = project_of(self._cwd), self.learning.viewed
+        return Resources(self.memory, self.topics, project, principal, viewed=viewed)
 
     def pipeline(self, parent: int | None = None) -> Pipeline:
         """The path of calls through this app. Calls of an agent whose process `parent` started the
@@ -335,14 +330,18 @@ class App:
     def gateway(self, parent: int | None = None, tenants: ManyTenants | None = None) -> Gateway:
         """The MCP gateway over this app, for the agent whose process `parent` started it, or for
         the principals of `tenants`."""
-        config = self.config
-        definitions = Definitions(config.gateway.lazy_tools_tokens)
-        return Gateway(
+        config, definitions = self.config, Definitions(self.config.gateway.lazy_tools_tokens)
+
+        # The gateway lists our tools while it is being made.
+        def name_of(server: str, tool: str) -> tuple[str, Sequence[str]]:
+            return gateway.name_of(server, tool)
+
+        gateway = Gateway(
             config.servers,
             config.gateway,
             connecting(config),
             OwnServer(
-                tools=Toolboxes(self, definitions, tenants),
+                tools=Toolboxes(self, definitions, name_of, tenants),
                 resources=SeenResources(self, tenants),
             ),
             tenants or self.pipeline(parent),
@@ -356,6 +355,7 @@ class App:
                 tool_lists=ToolLists(config.home.lists_file),
             ),
         )
+        return gateway
 
     def hooks(self) -> HookDoor:
         """The receiver of agents' hook events."""
@@ -366,8 +366,13 @@ class App:
             sessions,
             self.config.hook,
             turn_end=partial(end_turn, self.surfacer, self.learning, capture),
-            answered_elsewhere=self._answered_elsewhere,
-            opt_ins=OptIns(shorten=self._shortening(), ask=self._asking(), guards=self.guards),
+            answered_elsewhere=partial(answered_elsewhere, self.config.home.hooks_file),
+            opt_ins=OptIns(
+                shorten=self._shortening(),
+                ask=self._asking(),
+                guards=self.guards,
+                read_command=read_command(self.config.home),
+            ),
         )
 
     def _shortening(self) -> Shortening:
@@ -425,12 +430,16 @@ class App:
         return SeenSessions(self.past_sessions(), project_of(self._cwd))
 
     async def _search_sessions(self, question: str, limit: int) -> Sequence[str]:
+        """The past sessions of this project that answer a question, as texts."""
         return await self._seen_sessions().search(question, limit)
 
     async def _cited_lines(
         self, cited: str, project: str | None, namespaces: Sequence[str]
     ) -> Sequence[str]:
-        """The lines of an imported document or of a turn of a past session."""
+        """The lines of an imported document, of a document in qmd, or of a turn of a past
+        session."""
+        if cited.startswith(QMD_SCHEME) and self._qmd is not None:
+            return await self._qmd.lines(cited, project)
         if cited.startswith(SESSION_LOCATOR):
             return (await self._seen_sessions().page(cited)).split("\n")
         return await self.documents.lines(cited, project, namespaces)
@@ -448,16 +457,6 @@ class App:
 
         inbox = inbox_at(self.config.home.inbox_file, self._files.locking)
         return Review(self.memory, self.learning, self._ttl_store, inbox)
-
-    def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
-        """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those
-        answer.
-        """
-        if host != "claude" or "cursor_version" not in payload:
-            return False
-        from upwell.hosts.install import installed_entries
-
-        return "cursor" in installed_entries(self.config.home.hooks_file)
 
     async def decisions(self) -> list[dict[str, Any]]:
         """The stored decisions of surfacing, oldest first."""
@@ -539,8 +538,11 @@ class App:
         await self.worker_pool.aclose()
         if self._cache:
             await self._cache.aclose()
+        await self._follow_up.aclose()
         await self.budgets.flush()
         await self.surfacer.aclose()
+        if self._qmd:
+            await self._qmd.aclose()
         if self._ltm:
             await self._ltm.aclose()
         await self.memory.aclose()

@@ -46,10 +46,13 @@ def raw(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], empty: str) -> None:
-    """Rows as a table on a terminal, as tab-separated lines in a pipe."""
+def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], empty: str = "") -> None:
+    """Rows as a table on a terminal, as tab-separated lines in a pipe; without rows, the remark
+    `empty`.
+    """
     if not rows:
-        note(empty)
+        if empty:
+            note(empty)
         return
     if not sys.stdout.isatty():
         for row in rows:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from upwell.ground.errors import UpwellError, UsageError
+from upwell.ground.trace import conclude, span
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Reply
 from upwell.wire.rawjson import dumps
@@ -74,21 +75,27 @@ class Toolbox:
 
     async def call(self, name: str, args: Mapping[str, Any], session: str) -> Reply:
         outcome = "done"
-        try:
-            tool = self._tool(name)
-            if not (tool.is_read_only or self._principal.may_write):
-                raise UsageError(
-                    f"{name} changes the memory, and you may only read it",
-                    hint="the owner of this home grants the role of a writer",
-                )
-            _check(tool, args)
-            result = await tool.run(args, session)
-        except UpwellError as error:
-            outcome = f"refused: {error.message}"
-            result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
+        with span("upwell.tool", tool=name) as current:
+            try:
+                tool = self._tool(name)
+                self._check_role(tool)
+                _check(tool, args)
+                result = await tool.run(args, session)
+            except UpwellError as error:
+                outcome = f"refused: {error.message}"
+                result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
+            failed = bool(result.get("isError"))
+            conclude(current, "tool error" if failed else "ok", failed=failed)
         if name in self._tools and not self._tools[name].is_read_only:
             self._record(self._principal.name, name, _subject(args), outcome)
         return Reply(result=dumps(result))
+
+    def _check_role(self, tool: Tool) -> None:
+        if not (tool.is_read_only or self._principal.may_write):
+            raise UsageError(
+                f"{tool.name} changes the memory, and you may only read it",
+                hint="the owner of this home grants the role of a writer",
+            )
 
     def _tool(self, name: str) -> Tool:
         tool = self._tools.get(name)
