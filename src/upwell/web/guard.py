@@ -2,9 +2,9 @@
 
 Any web page can send requests to 127.0.0.1, and a foreign host name can resolve to it (DNS
 rebinding). `Host` must therefore be one of our names, and so must `Origin` if there is one. Every
-path except `/healthz` needs a token. The token identifies the principal; tokens that the owner gave
-to others open only `/mcp`. A browser cannot send a token with its first request, so some paths
-answer 401 with a page that asks for it.
+path except `/healthz` and `/readyz` needs a token. The token identifies the principal; tokens that
+the owner gave to others open only `/mcp`. A browser cannot send a token with its first request, so
+some paths answer 401 with a page that asks for it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ from upwell.web.oidc import InvalidToken
 
 MAX_BODY_BYTES = 4_194_304
 _MAX_DIGITS = 16
-OPEN_PATHS = frozenset({"/healthz"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 SHARED_PATHS = frozenset({"/mcp"})
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
