@@ -21,9 +21,9 @@ FAN_OUT = 200
 """Keys per page of a B-tree of 8 KB with keys of about 35 bytes."""
 LEVEL_PARTS = 8
 """A level more costs about an eighth of an index lookup of four levels, twice over."""
-BYTES_PER_MEMORY = 6_500
-"""Rows and indexes of a memory of 210 characters with 30 words, measured with
-pg_total_relation_size over all tables after `scale.py` had filled them."""
+BYTES_PER_MEMORY = 6_700
+"""Rows and indexes of a memory of 30 words: pg_total_relation_size of all tables after `scale.py`
+had stored 4 000."""
 CORES_OF_A_REPLICA = 1.0
 """A replica is one process and uses one core."""
 BUSY = 0.7
