@@ -66,7 +66,8 @@ def measured_in(lines: Sequence[str]) -> Measured:
     rows = [json.loads(line) for line in lines if line.strip().startswith("{")]
     series = [row for row in rows if row.get("store") == "postgres" and row["clients"] == 1]
     chosen = max(series, key=lambda row: (row["memories"], -row["tenants"]))
-    proxied = [row["trips"] for row in rows if row.get("store") == "postgres, proxy"]
+    behind = [row for row in rows if row.get("store") == "postgres, proxy" and row["said"]]
+    proxied = [row["trips"] for row in behind]
     stored = [row for row in rows if row.get("ingest") == "postgres" and "server_cpu_ms" in row]
     return Measured(
         memories=chosen["memories"] // chosen["tenants"],
