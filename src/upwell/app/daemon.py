@@ -226,11 +226,12 @@ async def _serve_hooks(warm: Warm, port: int) -> None:
     """Serve hooks over HTTP on loopback. If the port is in use, only these hooks are
     unavailable.
     """
+    from upwell.web.admission import Admission
     from upwell.web.routes import http_app
     from upwell.web.server import http_server, listen
 
     try:
-        app = http_app(_routes(warm), _tokens(warm).principal_of)
+        app = http_app(_routes(warm), Admission(_tokens(warm).principal_of))
         server = http_server(app)
         with contextlib.closing(listen("127.0.0.1", port)) as listening:
             await server.serve(sockets=[listening])

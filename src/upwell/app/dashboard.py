@@ -11,6 +11,7 @@ from upwell.app import overview
 from upwell.app.principals import team_token
 from upwell.app.wiring import App, Settings, build
 from upwell.ground.text.format import iso
+from upwell.web.admission import Admission
 from upwell.web.dashboard import PATH, PageData, dashboard_routes
 from upwell.web.routes import http_app
 from upwell.web.server import http_server, listen
@@ -61,7 +62,8 @@ async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
         home = app.config.home
         token = token_of(home.token_file)
         tokens = Tokens(token, home.tokens_file, team_token(app.config))
-        server = http_server(http_app(dashboard_routes(page_data(app)), tokens.principal_of))
+        admission = Admission(tokens.principal_of)
+        server = http_server(http_app(dashboard_routes(page_data(app)), admission))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, setattr, server, "should_exit", True)

@@ -4,9 +4,10 @@ answer to the event and never delay one.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from upwell.app.files import Files, Memories
 from upwell.capture.transcript import has_lost_marks, written_in
@@ -122,3 +123,12 @@ def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:
     last_message = [(now, event.text)] if event.text else []
     earlier = written_in(event.transcript, since) if event.transcript else []
     return [*last_message, *earlier]
+
+
+def answered_elsewhere(hooks_file: Path, host: str, payload: Mapping[str, Any]) -> bool:
+    """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those answer."""
+    if host != "claude" or "cursor_version" not in payload:
+        return False
+    from upwell.hosts.install import installed_entries
+
+    return "cursor" in installed_entries(hooks_file)

@@ -27,6 +27,7 @@ from upwell.cli import (
     servers,
     setup,
     stats,
+    tenant,
     tokens,
     transfer,
     upkeep,
@@ -73,6 +74,7 @@ for verbs in (
     review,
     capturing,
     tokens,
+    tenant,
     logins,
 ):
     verbs.register(app)

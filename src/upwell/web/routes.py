@@ -12,9 +12,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from upwell.ground.receipt import Receipt
 from upwell.web import dashboard
+from upwell.web.admission import Admission
 from upwell.web.guard import Guard
 from upwell.web.metrics import Metric, exposition
-from upwell.web.tokens import PrincipalOf
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -29,14 +29,15 @@ class AnswerHook(Protocol):
 
 
 def http_app(
-    routes: Sequence[BaseRoute], principal_of: PrincipalOf, hosts: Iterable[str] = ()
+    routes: Sequence[BaseRoute], admission: Admission, hosts: Iterable[str] = ()
 ) -> ASGIApp:
     """All routes behind one guard. `hosts` are names that are accepted in addition to loopback
     names.
     """
     login_pages = {dashboard.PATH: dashboard.page} if _has(routes, dashboard.PATH) else {}
     application = Starlette(routes=list(routes))
-    return Guard(application, principal_of, {*LOOPBACK, *hosts}, login_pages=login_pages)
+    own = {*LOOPBACK, *hosts}
+    return Guard(application, admission, own, login_pages=login_pages)
 
 
 def _has(routes: Sequence[BaseRoute], path: str) -> bool:

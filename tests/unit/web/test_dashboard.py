@@ -11,6 +11,7 @@ import pytest
 from tests.unit.web.test_guard import GOOD, TOKEN, asked
 
 from upwell.ground.errors import StoreUnwritable
+from upwell.web.admission import Admission
 from upwell.web.dashboard import PageData, dashboard_routes
 from upwell.web.routes import http_app
 from upwell.web.tokens import Tokens
@@ -32,7 +33,7 @@ async def memories(query: str, limit: int) -> Mapping[str, Any]:
 
 def application() -> Any:
     routes = dashboard_routes(PageData(stats=stats, recent=recent, memories=memories))
-    return http_app(routes, Tokens(TOKEN, Path("/nonexistent/tokens.json")).principal_of)
+    return http_app(routes, Admission(Tokens(TOKEN, Path("/nonexistent/tokens.json")).principal_of))
 
 
 async def got(path: str, headers: Mapping[str, str] = GOOD) -> tuple[int, bytes, dict[str, str]]:
