@@ -9,14 +9,14 @@ from typing import Any
 from starlette.routing import BaseRoute, Route
 
 from upwell import __version__
-from upwell.app.dashboard import page_data
+from upwell.app.dashboard.desk import desk_of
 from upwell.app.running import housekeeping, tell_mistakes
 from upwell.app.wiring import Settings, build
 from upwell.gateway.front.http import PATH
 from upwell.gateway.server import Gateway
 from upwell.gateway.upstreams.supervisor import State
 from upwell.ground.trace import LOG, export_spans
-from upwell.web.dashboard import dashboard_routes
+from upwell.web.dashboard.routes import dashboard_routes
 from upwell.web.metrics import Metric, gauge
 from upwell.web.routes import health_routes, hook_routes, http_app
 from upwell.web.server import address_of, http_server, is_loopback, listen, url_of
@@ -38,11 +38,11 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     gateway = app.gateway()
     front = gateway.http()
     door = app.hooks()
-    data = page_data(app, partial(_servers, gateway))
+    desk = desk_of(lambda: app, partial(_servers, gateway))
     routes = [
         Route(PATH, front),
         *hook_routes(door.answer),
-        *dashboard_routes(data),
+        *dashboard_routes(desk),
         *_health(gateway),
     ]
     home = app.config.home

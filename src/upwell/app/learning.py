@@ -4,12 +4,15 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
+from upwell.app.cuts import Cuts
 from upwell.app.files import Files, Memories
 from upwell.compress.originals import StoredOriginal
 from upwell.config import Config
 from upwell.gateway.calls.fit import Cut
+from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
+from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG, span
 from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.rpc import ToolCall
@@ -18,9 +21,10 @@ from upwell.learn.implicit import Uses
 from upwell.learn.learned import Learned, Limits
 from upwell.memory.notes.stm import ShortTerm
 from upwell.memory.topics import Rarity
-from upwell.surface.journal import Journal
+from upwell.surface.journal import Journal, shown_project
 from upwell.surface.learning import Learning
 from upwell.surface.options import SurfaceOptions
+from upwell.usage.breakdown import Place
 
 OfCue = Callable[[str | None, int | None], SurfaceOptions]
 _DAY_SECONDS, _HOUR_SECONDS = 86_400.0, 3_600.0
@@ -107,9 +111,11 @@ class FollowUp:
     to read further.
     """
 
-    def __init__(self, budgets: Budgets, learning: Learning) -> None:
+    def __init__(self, budgets: Budgets, learning: Learning, cuts: Cuts) -> None:
         self._budgets = budgets
         self._learning = learning
+        self._cuts = cuts
+        self._reading = BackgroundTasks("reading again")
         self._traces = Traces()
 
     def delivered(self, call: ToolCall, cut: Cut) -> None:
@@ -118,9 +124,38 @@ class FollowUp:
         if cut.keys:
             self._budgets.served(tool, cut.keys)
         self._traces.note(cut.keys, call.trace_id)
-        self._learning.shortened(tool, cut.tokens_before, cut.tokens_after)
+        self.shortened_by_hook(call, cut)
 
-    def on_follow_up(self, original: StoredOriginal) -> None:
-        """Count that an agent reads an original."""
+    def shortened_by_hook(self, call: ToolCall, cut: Cut) -> None:
+        """Count a shortened result of an agent's own tool, whose originals the agent reads with the
+        command line, in another process.
+        """
+        self._learning.shortened(_place_of(call), cut.tokens_before, cut.tokens_after)
+        self._cuts.note(call, cut)
+
+    def on_follow_up(self, original: StoredOriginal, text: str) -> None:
+        """Count that an agent reads this text of an original."""
         self._budgets.on_follow_up(original.key)
         self._traces.read_on(original.key)
+        self._reading.start(self.read_again(original.key, text))
+
+    async def read_again(self, key: str, text: str) -> None:
+        """Count the tokens of an original that were read after all."""
+        try:
+            row = await self._cuts.call_of(key)
+        except StoreError as error:
+            LOG.warning("a reading of an original was not counted: %s", error)
+            return
+        if row is None:
+            return
+        tokens = await asyncio.to_thread(count, text)
+        place = Place(row["host"], row["project"], row["tool"])
+        self._learning.breakdown.add(place, read_again=tokens)
+
+    async def aclose(self) -> None:
+        """Finish counting."""
+        await self._reading.drain()
+
+
+def _place_of(call: ToolCall) -> Place:
+    return Place(call.host, shown_project(call.cwd), f"{call.server}__{call.tool}")

@@ -9,15 +9,12 @@ from upwell.compress import compress
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
-from upwell.gateway.calls.fit import Cut, Fitter
+from upwell.gateway.calls.fit import Fitter, OnShortened
 from upwell.ground.home import Home, usual_home
 from upwell.ground.secrets.redact import redact
 from upwell.ground.trace import new_trace_id
 from upwell.ground.types.rpc import ToolCall
 from upwell.hosts.events import Event
-
-Count = Callable[[str, int, int], None]
-"""Called with the tool whose result was shortened, and the tokens before and after."""
 
 
 class Shortening:
@@ -33,12 +30,9 @@ class Shortening:
         originals: Originals,
         tools: Tools,
         paused: Callable[[str], bool],
-        count: Count,
+        shortened: OnShortened,
         last_request: Callable[[str], str] = lambda session: "",
     ) -> None:
-        def count_cut(call: ToolCall, cut: Cut) -> None:
-            count(f"{call.server}__{call.tool}", cut.tokens_before, cut.tokens_after)
-
         self._paused = paused
         self._last_request = last_request
         self._command = _read_command(config.home)
@@ -47,7 +41,7 @@ class Shortening:
             config.compress_for,
             tools=tools,
             result_tokens=config.result_tokens(),
-            shortened=count_cut,
+            shortened=shortened,
         )
 
     async def __call__(
@@ -64,6 +58,9 @@ class Shortening:
             args=event.args,
             request=self._last_request(event.session),
             trace_id=new_trace_id(),
+            host=host,
+            session=event.session,
+            cwd=event.cwd,
         )
         return await self._fitter.fit_texts(call, texts, self._how_to_read, max_tokens)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upwell.app.carried_commands import commands_in
+from upwell.app.cuts import Cuts
 from upwell.app.files import (
     Chore,
     Files,
@@ -169,7 +170,8 @@ class App:
         config, private = self.config, self._private
         self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune)
-        self._follow_up = FollowUp(self.budgets, self.learning)
+        self.cuts = Cuts(self._ttl_store, self._originals)
+        self._follow_up = FollowUp(self.budgets, self.learning, self.cuts)
         self.fitter = Fitter(
             self._originals,
             self._compress_for,
@@ -236,7 +238,9 @@ class App:
             if await self.memory.get(memory_id(key)) is None:
                 raise
             return await self._cited(memory_uri(memory_id(key)))
-        return f"{lines_of(text, *line_range(lines))}\n" if lines else text
+        text = f"{lines_of(text, *line_range(lines))}\n" if lines else text
+        await self._follow_up.read_again(key, text)
+        return text
 
     async def _cited(self, citation: str) -> str:
         cited = get_tool(self.memory, self.documents.lines, project_of(self._cwd))
@@ -347,7 +351,7 @@ class App:
             self._originals,
             self._tools,
             self.pause.holds,
-            self.learning.shortened,
+            self._follow_up.shortened_by_hook,
             self.surfacer.last_request,
         )
 
@@ -506,6 +510,8 @@ class App:
         if self._cache:
             await self._cache.aclose()
         await self.budgets.flush()
+        await self._follow_up.aclose()
+        await self.cuts.aclose()
         await self.surfacer.aclose()
         if self._ltm:
             await self._ltm.aclose()

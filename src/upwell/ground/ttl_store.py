@@ -6,6 +6,7 @@ a tenant, a kind and a time to live. A kind may have a cap in bytes; beyond it t
 oldest entries first.
 """
 
+import math
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ class Kind(StrEnum):
     COMPRESSION_REMARK = "compression_missing"
     COMPRESSION_REPORT = "compression_feedback"
     COUNT = "count"
+    CUT = "cut"
     DECISION = "decision"
     HOST_SESSION = "host_session"
     INTENT = "intent"
@@ -43,7 +45,9 @@ class Kind(StrEnum):
     REVIEWED = "reviewed"
     RULES = "rules"
     SEEN = "seen"
+    STEP = "step"
     TUNE = "tune"
+    USAGE = "usage"
     USE = "use"
     WATCHED = "watched"
 
@@ -120,6 +124,20 @@ class TtlStore(Protocol):
 
     async def scan(self, kind: str, prefix: str = "") -> list[Item]:
         """Return the entries whose key begins with `prefix`, oldest first."""
+        ...
+
+    async def newest(
+        self,
+        kind: str,
+        *,
+        limit: int,
+        before: float = math.inf,
+        holding: Sequence[bytes] = (),
+    ) -> list[Item]:
+        """Return the latest entries that were written before `before` (epoch seconds) and whose
+        values contain each of `holding`, newest first. Every entry of the kind must have been
+        written with the same time to live.
+        """
         ...
 
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
@@ -292,6 +310,30 @@ class SqliteTtlStore:
         # A prefix names one session or memory, which has a few entries.
         return await (self._database.inline_read if prefix else self._database.read)(look)
 
+    async def newest(
+        self,
+        kind: str,
+        *,
+        limit: int,
+        before: float = math.inf,
+        holding: Sequence[bytes] = (),
+    ) -> list[Item]:
+        now = self._clock.now()
+        contained = "AND instr(value, ?) " * len(holding)
+
+        def look(db: sqlite3.Connection) -> list[Item]:
+            # With one time to live, the order of expiry is the order of writing, which has an
+            # index. The signs keep SQLite from sorting the whole kind instead.
+            rows = db.execute(
+                "SELECT key, value, number, created_at, expires_at FROM shelf WHERE +tenant = ? "
+                "AND +kind = ? AND expires_at > ? AND created_at < ? "
+                f"{contained}ORDER BY expires_at DESC LIMIT ?",
+                (self._tenant, kind, now, before, *holding, limit),
+            )
+            return [_item(row) for row in rows]
+
+        return await self._database.read(look)
+
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
         if not keys:
             return 0
@@ -432,6 +474,22 @@ class MemoryTtlStore:
     async def scan(self, kind: str, prefix: str = "") -> list[Item]:
         matches = [item for key, item in self._alive(kind).items() if key.startswith(prefix)]
         return sorted(matches, key=lambda item: item.created_at)
+
+    async def newest(
+        self,
+        kind: str,
+        *,
+        limit: int,
+        before: float = math.inf,
+        holding: Sequence[bytes] = (),
+    ) -> list[Item]:
+        matches = [
+            item
+            for item in self._alive(kind).values()
+            if item.created_at < before and all(part in item.value for part in holding)
+        ]
+        matches.sort(key=lambda item: item.created_at, reverse=True)
+        return matches[:limit]
 
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
         present = self._alive(kind).keys() & set(keys)

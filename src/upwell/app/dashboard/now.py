@@ -1,0 +1,51 @@
+"""Now: the latest events, and the stream of new ones."""
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from upwell.app.events import Event, events, following
+from upwell.app.wiring import App
+from upwell.web.dashboard.desk import Fields
+
+SHOWN = 60
+_OPTIONS_FROM = 400
+FILTERS = ("host", "project", "session", "tool", "file", "spoke")
+
+
+async def now(app: App, fields: Fields) -> Mapping[str, Any]:
+    """The newest events, and the values to filter by."""
+    recent = await app.surfacer.journal.latest(_OPTIONS_FROM)
+    options = {
+        name: sorted({str(event[name]) for event in recent if event[name]})
+        for name in ("host", "project", "tool")
+    }
+    return {
+        **await rows(app, fields),
+        "options": options,
+        "is_empty": not recent,
+        "after": recent[0]["written"] if recent else 0.0,
+        "paused": app.pause.anybody(),
+    }
+
+
+async def rows(app: App, fields: Fields) -> Mapping[str, Any]:
+    """Events older than `before`, if it is given."""
+    before = float(fields["before"]) if _is_number(fields.get("before")) else float("inf")
+    shown = await events(app, _filters(fields), SHOWN, before)
+    return {"rows": shown, "next": shown[-1]["at"] if len(shown) == SHOWN else None}
+
+
+async def stream(app: App, fields: Fields) -> AsyncIterator[Sequence[Event]]:
+    """New events that pass the filters."""
+    after = float(fields["after"]) if _is_number(fields.get("after")) else time.time()
+    async for fresh in following(app, _filters(fields), after):
+        yield list(reversed(fresh))
+
+
+def _filters(fields: Fields) -> dict[str, str]:
+    return {name: fields[name] for name in FILTERS if name in fields}
+
+
+def _is_number(text: str | None) -> bool:
+    return bool(text) and str(text).replace(".", "", 1).isdigit()
