@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 # They need git, make, and uv or a Python; everything is kept in .venv/ and .tools/.
 
-.PHONY: demo test test-slow live lint types examples bench conformance fix clean
+.PHONY: demo test test-slow live lint types docs pictures examples bench conformance fix clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
@@ -24,6 +24,12 @@ lint: .venv/.ready
 types: .venv/.ready
 	@$(BIN)/mypy
 
+docs: .venv/.ready                      # the documentation site, in site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+pictures: .venv/.ready                  # the animated picture of the demo
+	@$(BIN)/python dev/demo_picture.py
+
 examples: .venv/.ready                  # those of docs/compression.md, as the code makes them
 	@$(BIN)/python dev/examples.py
 
@@ -39,7 +45,7 @@ fix: .venv/.ready
 	@$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .tools dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .tools dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/.ready: uv.lock pyproject.toml dev/setup
 	@dev/setup

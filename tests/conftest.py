@@ -17,7 +17,7 @@ DOORS = ROOT / "tests/doors"
 CLI_DEADLINE = 60
 SLOW_DOORS = frozenset(
     """
-    attacks capture cli cli_compress cli_entries cli_memory delivery documents faults
+    attacks capture cli cli_compress cli_entries cli_memory delivery docs_commands documents faults
     first_steps floods hook_cold hook_faults hook_http hook_sessions hook_setup hostile_client
     hostile_memory hostile_server http_behind http_resume init judge learning life login ltm
     many_tools meaning memory_faults moving_in moving_in_real notes odd_exchanges postgres promises

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from tests.postgres import cluster
 
+from upwell.ground.postgres.connection import Postgres
 from upwell.ground.sqlite.database import open_database
 from upwell.memory.base import Store
-from upwell.memory.postgres.connection import Postgres
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.testing import ManualClock

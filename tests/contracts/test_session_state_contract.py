@@ -1,8 +1,13 @@
 """The contract of every `SessionState`."""
 
-import pytest
+from collections.abc import AsyncIterator
 
-from upwell.ground.session_state import LocalSessionState, SessionState
+import pytest
+from tests.postgres import cluster
+
+from upwell.ground.postgres.connection import Postgres
+from upwell.ground.postgres.ttl_store import PostgresTtlStore
+from upwell.ground.session_state import LocalSessionState, SessionState, StoredSessionState
 from upwell.testing import ManualClock
 
 
@@ -11,9 +16,14 @@ def clock() -> ManualClock:
     return ManualClock(1_000.0)
 
 
-@pytest.fixture(params=["local"])
-def state(clock: ManualClock) -> SessionState:
-    return LocalSessionState(clock=clock)
+@pytest.fixture(params=["local", "postgres"])
+async def state(request, clock: ManualClock) -> AsyncIterator[SessionState]:
+    if request.param == "local":
+        yield LocalSessionState(clock=clock)
+        return
+    postgres = Postgres(cluster().emptied())
+    yield StoredSessionState(PostgresTtlStore(postgres, clock=clock, seconds=30.0), clock=clock)
+    await postgres.aclose()
 
 
 async def test_a_value_lives_until_it_expires(state: SessionState, clock: ManualClock) -> None:
@@ -41,9 +51,12 @@ async def test_sessions_kinds_and_keys_are_separate(state: SessionState) -> None
     assert await state.get("s", "rate", "a") == b"1"
 
 
-async def test_a_scan_returns_one_kind_of_one_session_oldest_first(state: SessionState) -> None:
+async def test_a_scan_returns_one_kind_of_one_session_oldest_first(
+    state: SessionState, clock: ManualClock
+) -> None:
     for key in ("b", "a", "c"):
         await state.put("s", "rate", key, key.encode(), ttl_seconds=10)
+        clock.advance(0.1)
     await state.put("s", "rate", "b", b"again", ttl_seconds=10)
     await state.put("other", "rate", "x", b"", ttl_seconds=10)
     await state.put("s", "late", "y", b"", ttl_seconds=10)

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Done, Upwell
+from upwell.cli.help import GROUPS
+from upwell.cli.main import VERBS as VERBS_OF_THE_CLI
 
 VERBS = [
     *("demo", "serve", "add", "list", "remove", "remember", "recall", "forget", "restore"),
@@ -275,7 +278,7 @@ def test_a_number_option_rejects_other_text(upwell: Upwell, args: tuple[str, ...
 
 def test_no_line_of_a_list_of_commands_is_cut_off(upwell: Upwell) -> None:
     for group in ((), ("stm",), ("hook",), ("daemon",), ("inbox",), ("learn",), ("token",)):
-        listing = upwell(*group, "--help", env={"COLUMNS": "80"}).out.split("Commands:")[1]
+        listing = upwell(*group, "--help", env={"COLUMNS": "80"}).out.split("\n\n", 2)[2]
         assert "..." not in listing, listing
 
 
@@ -287,3 +290,30 @@ def test_help_names_the_values_to_type(upwell: Upwell) -> None:
     for verb in ("recall", "compress", "stats", "import", "login", "learn"):
         output = upwell(verb, "--help").out
         assert not re.search(r"<\w|\bint\b|x>=|list\[|\bstr\b", output), output
+
+
+def test_every_command_is_in_one_group_of_the_help() -> None:
+    grouped_names = [name for names in GROUPS.values() for name in names]
+    assert len(grouped_names) == len(set(grouped_names))
+    assert sorted(VERBS_OF_THE_CLI - set(grouped_names)) == [], "add them to GROUPS in cli/help.py"
+
+
+def test_the_version_names_the_commit(upwell: Upwell) -> None:
+    assert re.fullmatch(r"upwell \d+\.\d+\.\d+ \([0-9a-f]{7,}\)\n", upwell("--version").out)
+
+
+@pytest.mark.parametrize(
+    "args", [("add", "files", "npx", "-y", "a server"), ("add", "x", "uvx", "--y")]
+)
+def test_a_command_without_the_two_dashes_is_repeated_with_them(
+    upwell: Upwell, args: tuple[str, ...]
+) -> None:
+    verb, name, *line = args
+    assert f"did you mean `upwell {verb} {name} -- {shlex.join(line)}`?" in complaint(
+        upwell(*args), 2
+    )
+
+
+def test_the_shell_completes_commands(upwell: Upwell) -> None:
+    asked = {"_UPWELL_COMPLETE": "complete_bash", "COMP_WORDS": "upwell rec", "COMP_CWORD": "1"}
+    assert upwell(env=asked).out.split() == ["recall"]

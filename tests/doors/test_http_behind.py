@@ -76,10 +76,12 @@ def test_a_forgotten_session_is_opened_again(peer: Peer) -> None:
     assert text_of(peer.call("web__echo", text="on")) == "on"
 
 
-@pytest.fixture
-def mortal(gateway: Gateway, tmp_path: Path) -> Iterator[Peer]:
-    """A server that dies during calls, which it records in `calls`."""
-    with listening("mortal", "--calls", str(tmp_path / "calls"), end=signal.SIGINT) as url:
+@pytest.fixture(params=["", "--slams"], ids=["refused", "dropped"])
+def mortal(gateway: Gateway, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Peer]:
+    """A server that dies during calls, which it records in `calls`. Until it is back, connections
+    to its address are refused, or accepted and dropped."""
+    args = ["--calls", str(tmp_path / "calls"), *filter(None, [request.param])]
+    with listening("mortal", *args, end=signal.SIGINT) as url:
         peer = gateway({"web": {"url": url}}, gateway={**QUICK, "call_timeout_seconds": 20.0})
         peer.wait_for_tools("web__echo")
         yield peer

@@ -1,10 +1,18 @@
 """The commands of homes whose memories are in PostgreSQL."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
+
+import psycopg
 
 from tests.conftest import Upwell
 from tests.postgres import Cluster, cluster
+from upwell.ground.postgres.schema import tenant_number
 
 
 def test_two_homes_share_their_memories(upwell: Upwell, tmp_path: Path) -> None:
@@ -47,3 +55,78 @@ def test_the_password_in_the_address_is_not_shown(upwell: Upwell) -> None:
     shown = upwell("config", "show", env={"UPWELL_STORE__URL": "postgresql://u:letmein@db/upwell"})
     assert "store.url" in shown.out
     assert "letmein" not in shown.out + shown.err
+
+
+def filled(upwell: Upwell, tmp_path: Path, count: int) -> None:
+    lines = "".join(
+        json.dumps({"id": f"m{n}", "text": f"The tide number {n} turns at noon"}) + "\n"
+        for n in range(count)
+    )
+    (tmp_path / "memories.jsonl").write_text(lines)
+    assert upwell("import", "memories.jsonl").code == 0
+
+
+def test_a_home_moves_to_postgres_and_back(upwell: Upwell, tmp_path: Path) -> None:
+    url = cluster().emptied()
+    upwell("remember", "Never sail at low tide", "--pin")
+    gone = upwell("remember", "The tide turned yesterday").line
+    upwell("forget", gone)
+    upwell("stm", "add", "the harbour master is Ada")
+    preview = upwell("migrate", "--to", url)
+    assert "1 memory, 1 to copy" in preview.out
+    assert "nothing was copied" in preview.out
+    assert upwell("recall", "tide", "--json", env={"UPWELL_STORE__URL": url}).json == {"hits": []}
+    moved = upwell("migrate", "--to", url, "--notes", "--apply", "--json").json
+    assert (moved["notes"], moved["verified"]["equal"]) == (1, 1)
+    again = upwell("migrate", "--to", url, "--notes", "--apply", "--json").json
+    assert (again["notes"], again["to_copy"], again["verified"]["equal"]) == (0, 0, 1)
+    assert again["verified"]["digest"] == moved["verified"]["digest"]
+    team = {"UPWELL_STORE__URL": url, "UPWELL_HOME": str(tmp_path / "other")}
+    assert "Ada" in upwell("recall", "harbour master", env=team).out
+    assert upwell("restore", gone, env=team).code == 0
+    late = upwell("remember", "A team's memory of the tide", env=team).line
+    back = upwell("migrate", "--to", "sqlite", "--from", url, "--apply", "--json").json
+    assert (back["verified"]["equal"], back["deleted_there"]) == (3, 1)
+    ids = [hit["id"] for hit in upwell("recall", "tide", "--json").json["hits"]]
+    assert late in ids
+    assert gone not in ids
+
+
+def test_a_killed_move_continues(
+    upwell: Upwell, environment: Mapping[str, str], home: Path, tmp_path: Path
+) -> None:
+    url, count = cluster().emptied(), 3_000
+    filled(upwell, tmp_path, count)
+    command = [sys.executable, "-m", "upwell", "migrate", "--to", url, "--apply"]
+    for kills in range(1, 4):
+        moving = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+        while moving.poll() is None and lines_in(home / "moves") < kills * 300:
+            time.sleep(0.01)
+        moving.kill()
+        assert moving.wait() == -signal.SIGKILL, "the move was over before it was killed"
+    done = upwell("migrate", "--to", url, "--apply", "--json").json
+    assert 0 < done["to_copy"] < count
+    assert done["verified"]["equal"] == count
+    with psycopg.connect(url) as connection:
+        connection.execute("SELECT set_config('upwell.tenant', %s, false)", [number_of_tenant()])
+        stored = connection.execute("SELECT count(*), count(DISTINCT id) FROM upwell.memory")
+        assert stored.fetchone() == (count, count)
+        words = connection.execute("SELECT memories FROM upwell.term WHERE stem = 'tide'")
+        assert words.fetchone() == (count,)
+
+
+def lines_in(folder: Path) -> int:
+    return sum(len(path.read_bytes().splitlines()) for path in folder.glob("*.jsonl"))
+
+
+def number_of_tenant() -> str:
+    return str(tenant_number("default"))
+
+
+def test_a_move_without_a_database_is_refused(upwell: Upwell) -> None:
+    done = upwell("migrate", "--to", "sqlite")
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert "--from URL" in done.err
+    done = upwell("migrate", "--to", "elsewhere")
+    assert (done.code, len(done.err.splitlines())) == (1, 1)
+    assert "postgresql://" in done.err

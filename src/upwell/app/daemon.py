@@ -69,6 +69,7 @@ class Warm:
         self._door = self._app.hooks()
         self._stamp = stamp(self.app.config.home.config_file)
         self._tasks.start(self._run_housekeeping())
+        self._tasks.start(self._app.follow_team())
 
     async def answer(
         self,
@@ -256,10 +257,11 @@ def _routes(warm: Warm) -> list[Any]:
 
 
 def _tokens(warm: Warm) -> "Tokens":
+    from upwell.app.principals import team_token
     from upwell.web.tokens import Tokens, token_of
 
     home = warm.app.config.home
-    return Tokens(token_of(home.token_file), home.tokens_file)
+    return Tokens(token_of(home.token_file), home.tokens_file, team_token(warm.app.config))
 
 
 def _rss_bytes() -> int:

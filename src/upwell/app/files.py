@@ -2,6 +2,7 @@
 chores.
 """
 
+import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from upwell.app.team import Team, open_team
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
@@ -18,7 +20,7 @@ from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import Embedder
 from upwell.ground.errors import ConfigError, StoreError
-from upwell.ground.files import create_once, read_regular_file
+from upwell.ground.files import Locking, create_once, exclusively, read_regular_file
 from upwell.ground.home import Home
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.project import project_of, tracks
@@ -28,7 +30,7 @@ from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, MemoryTtlStore, SqliteTtlStore, TtlStore
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
-from upwell.learn.feedback import Ratings
+from upwell.learn.feedback import LearningStore, Ratings
 from upwell.memory.base import Store, UnavailableStore
 from upwell.memory.documents.catalog import Catalog
 from upwell.memory.documents.recall import Documents
@@ -41,7 +43,7 @@ from upwell.memory.options import Backend
 from upwell.memory.places import MAX_BYTES as _PLACES_BYTES
 from upwell.memory.places import Places
 from upwell.memory.recall import FallBack, Recalls, StoreRecall
-from upwell.memory.sources import NoSources, Sources
+from upwell.memory.sources import FileSources, NoSources, Sources
 from upwell.memory.sqlite.sources import OWNER as SOURCES_OWNER
 from upwell.memory.sqlite.sources import SqliteSources
 from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
@@ -70,12 +72,45 @@ Chore = Callable[[], Awaitable[object]]
 @dataclass(frozen=True, slots=True)
 class Files:
     """The open databases of an app and their periodic chores. `indexed` are the databases of
-    memories, and `closing` closes those on other machines."""
+    memories, `closing` closes those on other machines, and `team` is the one that a team shares."""
 
+    team: Team | None = None
     databases: list[Database] = field(default_factory=list)
     indexed: list[Store] = field(default_factory=list)
     chores: list[Chore] = field(default_factory=list)
     closing: list[Chore] = field(default_factory=list)
+
+    @property
+    def locking(self) -> Locking:
+        """Holds the lock under which a file changes that the team may share."""
+        return self.team.files.exclusively if self.team else exclusively
+
+    async def aclose(self) -> None:
+        """Close the databases."""
+        for close in self.closing:
+            await close()
+        for database in self.databases:
+            await database.aclose()
+
+
+def open_files(config: Config, *, tolerant: bool = False) -> Files:
+    """The collection of a home's databases, with the one of its team. A tolerant app goes without a
+    team's database that it cannot use.
+
+    Raises:
+        ConfigError: the driver is not installed.
+    """
+    try:
+        team = open_team(config)
+    except ConfigError as error:
+        if not tolerant:
+            raise
+        LOG.error("running without memory: %s", error)
+        return Files()
+    files = Files(team=team)
+    if team:
+        files.closing.append(team.postgres.aclose)
+    return files
 
 
 def open_store(
@@ -85,22 +120,19 @@ def open_store(
     *,
     tolerant: bool,
     clock: Clock = SYSTEM_CLOCK,
-) -> tuple[Store, Sources, Ratings | None]:
+) -> tuple[Store, Sources, LearningStore | None]:
     """The memory store, the list of imported files, and the ratings."""
     home = config.home
-    owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER, FEEDBACK_OWNER]
+    if config.store.url:
+        return _open_team_store(config, files, clock)
     try:
-        database = open_database(home.memory_db, owners, synchronous="FULL")
+        database = open_memory_db(home)
     except StoreError as error:
         if not tolerant:
             raise
         LOG.error("running without memory: %s", error)
         return UnavailableStore(error), NoSources(), None
-    store: Store
-    if config.store.url:
-        store = _team_store(config.store.url, files, tolerant=tolerant, clock=clock)
-    else:
-        store = SqliteStore(database, questions=questions, clock=clock)
+    store = SqliteStore(database, questions=questions, clock=clock)
     files.databases.append(database)
     files.indexed.append(store)
     backups = Backups(home.memory_db, home.backups)
@@ -108,27 +140,43 @@ def open_store(
     return store, SqliteSources(database), Ratings(database)
 
 
-def _team_store(url: str, files: Files, *, tolerant: bool, clock: Clock) -> Store:
-    """The store at this address. A tolerant app goes without a store that it cannot use, because
-    the home's own store would contain other memories.
+def _open_team_store(
+    config: Config, files: Files, clock: Clock
+) -> tuple[Store, Sources, LearningStore | None]:
+    """What a team shares. Without its database there is no memory, because the home's own store
+    would contain other memories."""
+    team = files.team
+    if team is None:
+        missing = StoreError("the PostgreSQL driver is missing", hint="upwell doctor")
+        return UnavailableStore(missing), NoSources(), None
+    from upwell.learn.postgres import PostgresRatings
+    from upwell.memory.postgres.store import PostgresStore
+
+    store = PostgresStore(team.postgres, clock=clock)
+    files.indexed.append(store)
+    files.chores.append(store.purge)
+    sources = FileSources(config.home.sources_file, files.locking)
+    return store, sources, PostgresRatings(team.postgres, tenant=team.tenant)
+
+
+def open_memory_db(home: Home) -> Database:
+    """The database of a home's own memories, imported files and ratings.
+
+    Raises:
+        StoreError: the file cannot be used.
+    """
+    owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER, FEEDBACK_OWNER]
+    return open_database(home.memory_db, owners, synchronous="FULL")
+
+
+def postgres_store(url: str, clock: Clock = SYSTEM_CLOCK) -> "PostgresStore":
+    """The memories in this database, which is connected to at the first use.
 
     Raises:
         ConfigError: the driver is not installed.
     """
     try:
-        store = _postgres_store(url, clock)
-    except ConfigError as error:
-        if not tolerant:
-            raise
-        LOG.error("running without memory: %s", error)
-        return UnavailableStore(StoreError(error.message, hint=error.hint))
-    files.closing.append(store.aclose)
-    return store
-
-
-def _postgres_store(url: str, clock: Clock) -> "PostgresStore":
-    try:
-        from upwell.memory.postgres.connection import Postgres
+        from upwell.ground.postgres.connection import Postgres
         from upwell.memory.postgres.store import PostgresStore
     except ImportError as error:
         raise ConfigError(
@@ -152,7 +200,7 @@ class Memories:
     qmd: QmdRecall | None
     ltm: "LtmRecall | None"
     recalls: Recalls
-    ratings: Ratings | None
+    ratings: LearningStore | None
 
 
 def open_memory(
@@ -260,10 +308,19 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
             "ledger.db cannot be written; this process works in memory: %s", database.obstacle
         )
         return ttl_stores.copy_in_memory(database.path, options, clock)
-    ttl_store = SqliteTtlStore(database, options=options, clock=clock)
+    ttl_store: TtlStore = SqliteTtlStore(database, options=options, clock=clock)
     files.databases.append(database)
+    if files.team:
+        ttl_store = _with_team(files.team, ttl_store, options, clock)
     files.chores.append(ttl_store.expire)
     return ttl_store
+
+
+def _with_team(team: Team, own: TtlStore, options: ttl_stores.Options, clock: Clock) -> TtlStore:
+    from upwell.ground.postgres.ttl_store import PostgresTtlStore, TeamTtlStore
+
+    shared = PostgresTtlStore(team.postgres, options=options, tenant=team.tenant, clock=clock)
+    return TeamTtlStore(own, shared)
 
 
 def tools_of(config: Config, embedder: Embedder | None) -> Tools:
@@ -285,7 +342,7 @@ def open_originals(config: Config, ttl_store: TtlStore, private: TtlStore) -> Or
     return Originals(
         durable=ttl_store,
         private=private,
-        secret=secret_of(config.home),
+        secret=secret_of(config),
         has_secret=has_secret,
         options=config.compress,
     )
@@ -301,12 +358,15 @@ def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:
     """The cache of servers' answers, if `cache.tools` names any tool."""
     if not config.cache.tools:
         return None
-    return Cache(ttl_store, secret_of(config.home), config.cache, has_secret)
+    return Cache(ttl_store, secret_of(config), config.cache, has_secret)
 
 
-def secret_of(home: Home) -> bytes:
-    """The per-home secret behind keys: created once, atomically, mode 0600."""
-    path = home.secret_file
+def secret_of(config: Config) -> bytes:
+    """The secret behind keys: that of the configuration, or else of the home or its team, created
+    once, atomically, mode 0600."""
+    if config.store.secret:
+        return hashlib.sha256(config.store.secret.encode()).digest()
+    path = config.home.secret_file
     try:
         create_once(path, secrets.token_bytes(32))
         return read_regular_file(path)

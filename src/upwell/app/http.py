@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute, Route
 
 from upwell import __version__
 from upwell.app.dashboard.desk import desk_of
+from upwell.app.principals import team_token
 from upwell.app.running import housekeeping, tell_mistakes
 from upwell.app.wiring import Settings, build
 from upwell.gateway.front.http import PATH
@@ -32,7 +33,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
         UpwellError: the home cannot be used.
     """
     host, port = address_of(address)
-    app = await build(Settings(tolerant=True, cwd=cwd))
+    app = await build(Settings(tolerant=True, cwd=cwd, is_replica=True))
     tell_mistakes(app, say)
     export_spans(app.config.environment)
     gateway = app.gateway()
@@ -46,7 +47,8 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
         *_health(gateway),
     ]
     home = app.config.home
-    tokens = Tokens(token_of(home.token_file), home.tokens_file)
+    shared = team_token(app.config)
+    tokens = Tokens(token_of(home.token_file), home.tokens_file, shared)
     hosts = [host, *app.config.gateway.hosts]
     server = http_server(http_app(routes, tokens.principal_of, hosts))
     loop = asyncio.get_running_loop()
@@ -59,7 +61,8 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
                 LOG.info("serving on %s port %d", host, port)
                 say(
                     f"upwell: serving on {url_of(host, port)};"
-                    f" clients authenticate with the token in {home.token_file}"
+                    f" clients authenticate with the token in"
+                    f" {home.team_token_file if shared else home.token_file}"
                 )
                 if not is_loopback(host):
                     say("upwell: other machines can reach this address unencrypted; add TLS")

@@ -3,11 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from upwell.app.files import secret_of
+from upwell.config import Config
 from upwell.gateway.clients import Client
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Reply
 from upwell.tools.base import Toolbox
 from upwell.tools.resources import Resources
+from upwell.web.tokens import shared_token
 
 
 class Toolboxes:
@@ -43,3 +46,10 @@ class SeenResources:
 
     async def read(self, uri: str, client: Client) -> Sequence[Mapping[str, Any]]:
         return await self._make(client.principal).read(uri)
+
+
+def team_token(config: Config) -> str:
+    """The owner's token on all machines of a team, "" for a home without a team."""
+    if not config.home.is_shared:
+        return ""
+    return shared_token(config.home.team_token_file, secret_of(config))

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from upwell.app.files import (
-    Files,
+    open_files,
     open_originals,
     open_ttl_store,
     private_ttl_store,
     tools_of,
 )
 from upwell.app.reload import follow_config
+from upwell.app.team import current_files
 from upwell.app.wiring import App, Settings, build
 from upwell.config import Config, load, read, read_valid
 from upwell.gateway.calls.fit import Cut, Fitter
@@ -22,8 +23,7 @@ from upwell.gateway.calls.worker_pool import work
 from upwell.gateway.front.handshake import Hello
 from upwell.gateway.server import Gateway
 from upwell.ground.embed import embedder_of
-from upwell.ground.errors import ConfigError
-from upwell.ground.home import Home, default_home
+from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.host_sessions import own_parent
 from upwell.ground.pause import Pause
 from upwell.ground.sqlite.backup import Backups
@@ -64,6 +64,7 @@ async def housekeeping(app: App, gateway: Gateway) -> AsyncIterator[None]:
     tasks = [
         asyncio.create_task(run_housekeeping(app)),
         asyncio.create_task(follow_config(app, gateway)),
+        asyncio.create_task(app.follow_team()),
     ]
     try:
         yield
@@ -95,7 +96,7 @@ async def run_worker(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -
     """Fit the results that a gateway hands over, in a worker process."""
     config, _ = read_valid()
     log_to(config.home.logs)
-    files, private = Files(), private_ttl_store()
+    files, private = open_files(config, tolerant=True), private_ttl_store()
     shortened: list[Cut] = []
     fitter = Fitter(
         open_originals(config, open_ttl_store(config, files), private),
@@ -107,18 +108,22 @@ async def run_worker(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -
     try:
         await work(source, sink, fitter, private, shortened)
     finally:
-        for database in files.databases:
-            await database.aclose()
+        await files.aclose()
 
 
 async def back_up() -> list[Path]:
     """`upwell backup`: make today's backup of the memory again. Returns all copies, newest first.
 
     Raises:
-        StoreError: the copy cannot be written.
+        StoreError: the copy cannot be written. UsageError: the memories are in PostgreSQL.
     """
     app = await build(Settings())
     await app.aclose()
+    if app.config.store.url:
+        raise UsageError(
+            "the memories are in PostgreSQL, which upwell does not back up",
+            hint="use pg_dump, or `upwell export`",
+        )
     backups = Backups(app.config.home.memory_db, app.config.home.backups)
     await backups.make()
     return list(backups.list())
@@ -126,13 +131,13 @@ async def back_up() -> list[Path]:
 
 async def clear_cached_responses() -> int:
     """`upwell cache clear`. Returns how many responses were removed."""
-    files = Files()
-    ttl_store = open_ttl_store(load(), files)
+    config = load()
+    files = open_files(config)
+    ttl_store = open_ttl_store(config, files)
     try:
         return await ttl_store.drop(Kind.RESPONSE)
     finally:
-        for database in files.databases:
-            await database.aclose()
+        await files.aclose()
 
 
 def config_mistakes() -> tuple[Config, list[ConfigError]]:
@@ -149,12 +154,17 @@ def config_mistakes() -> tuple[Config, list[ConfigError]]:
 
 def pause(session: str | None, home: Path | None = None) -> None:
     """`upwell off`."""
-    Pause(Home(home or default_home()).prepare().pause_file).begin(session)
+    _pause_of(home).begin(session)
 
 
 def resume(session: str | None, home: Path | None = None) -> None:
     """`upwell on`."""
-    Pause(Home(home or default_home()).prepare().pause_file).end(session)
+    _pause_of(home).end(session)
+
+
+def _pause_of(home: Path | None) -> Pause:
+    config, _ = read_valid(home)
+    return Pause(config.home.prepare().pause_file, current_files(config))
 
 
 async def decisions(home: Path) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from upwell.app.files import (
     Memories,
     connecting,
     open_cache,
+    open_files,
     open_memory,
     open_originals,
     open_ttl_store,
@@ -24,6 +25,7 @@ from upwell.app.files import (
 from upwell.app.learning import FollowUp, open_learning, tidy
 from upwell.app.principals import SeenResources, Toolboxes
 from upwell.app.shortening import Shortening
+from upwell.app.team import follow
 from upwell.app.turn_end import end_turn
 from upwell.compress.base import Tools
 from upwell.compress.options import Options as CompressOptions
@@ -42,7 +44,7 @@ from upwell.ground.host_sessions import HostSessions, Joined
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
-from upwell.ground.session_state import LocalSessionState
+from upwell.ground.session_state import LocalSessionState, SessionState, StoredSessionState
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.compression import Budget, Compressed
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from upwell.app.past_sessions import PastSessions, SeenSessions
     from upwell.app.review import Review
     from upwell.app.sessions import Accepts, SessionLearning
+    from upwell.capture.inbox import Inbox
     from upwell.migration.moving import MovingIn
 
 
@@ -84,7 +87,8 @@ class Settings:
     ignores invalid settings and works without a memory that cannot be opened, instead of failing.
     `cwd` decides the project of cues without one. A replay of the past passes a simulated `clock`.
     With `watches` False, imported files are read again only by `documents.refresh`. With
-    `waits_for_judge`, no event goes on before its verdict.
+    `waits_for_judge`, no event goes on before its verdict. The sessions of a replica may move to
+    another one.
     """
 
     home: Path | None = None
@@ -95,6 +99,7 @@ class Settings:
     clock: Clock = SYSTEM_CLOCK
     watches: bool = True
     waits_for_judge: bool = False
+    is_replica: bool = False
 
 
 class App:
@@ -118,7 +123,7 @@ class App:
         self._ttl_store = ttl_store
         self._private = private
         self._tools = tools
-        self.pause = Pause(config.home.pause_file)
+        self.pause = Pause(config.home.pause_file, files.locking)
         self._add_memory(memory)
         self._add_surfacing(memory, settings)
         self._add_compression()
@@ -139,7 +144,7 @@ class App:
         config, clock, options = self.config, settings.clock, self.config.surfacing()
         # Surfacing, pending calls and HTTP sessions use the same state, so that replicas can share
         # it.
-        self._session_state = LocalSessionState(clock=clock)
+        self._session_state = self._sessions_of(settings)
         self.learning = open_learning(
             config, self._surface_of, self._ttl_store, self._files, memory, clock
         )
@@ -165,6 +170,11 @@ class App:
             refused=self.surfacer.refused,
             clock=clock,
         )
+
+    def _sessions_of(self, settings: Settings) -> SessionState:
+        if settings.is_replica and self._files.team:
+            return StoredSessionState(self._ttl_store, clock=settings.clock)
+        return LocalSessionState(clock=settings.clock)
 
     def _add_compression(self) -> None:
         config, private = self.config, self._private
@@ -306,7 +316,7 @@ class App:
             progressive=lambda server, tool: self._strategy_of(server, tool) == "progressive",
         )
         pipeline = Pipeline(
-            Fitting(self.fitter.fit, self.worker_pool.fit),
+            Fitting(self.fitter, self.worker_pool),
             surfacing,
             paused=self.pause.holds,
             cache=self._cache,
@@ -380,7 +390,7 @@ class App:
         return SessionLearning(
             self.memory,
             self._places,
-            inbox_at(self.config.home.inbox_file),
+            inbox_at(self.config.home.inbox_file, self._files.locking),
             self._ttl_store,
             accepts=accepts or (no_proposal if asks else measured_episodes),
         )
@@ -419,10 +429,14 @@ class App:
     def review(self) -> "Review":
         """Offers memories for removal."""
         from upwell.app.review import Review
+
+        return Review(self.memory, self.learning, self._ttl_store, self.inbox())
+
+    def inbox(self) -> "Inbox":
+        """The proposals that wait for a decision."""
         from upwell.capture.inbox import inbox_at
 
-        inbox = inbox_at(self.config.home.inbox_file)
-        return Review(self.memory, self.learning, self._ttl_store, inbox)
+        return inbox_at(self.config.home.inbox_file, self._files.locking)
 
     def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
         """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those
@@ -490,6 +504,11 @@ class App:
         except StoreError as error:
             LOG.warning("expired notes cannot be cleared: %s", error)
 
+    async def follow_team(self) -> None:
+        """Adopt what other machines of the team change, until cancelled."""
+        if team := self._files.team:
+            await follow(team, self.learning.learned, self.budgets.load_learned_if_requested)
+
     async def warm(self) -> None:
         """Prepare the workers and indexes; otherwise the first large result or search would wait
         for them.
@@ -519,10 +538,7 @@ class App:
         await self.documents.aclose()
         if self._past_sessions:
             await self._past_sessions.aclose()
-        for close in self._files.closing:
-            await close()
-        for database in self._files.databases:
-            await database.aclose()
+        await self._files.aclose()
 
 
 async def build(settings: Settings | None = None) -> App:
@@ -539,7 +555,9 @@ async def build(settings: Settings | None = None) -> App:
     log_to(config.home.logs)
     for mistake in mistakes:
         LOG.error("running without a setting: %s", mistake)
-    files = Files()
+    files = open_files(config, tolerant=settings.tolerant)
+    if files.team:
+        await files.team.pull()
     clock = settings.clock
     ttl_store = open_ttl_store(config, files, clock)
     embedder = embedder_of(config.embed)

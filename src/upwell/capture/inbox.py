@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from upwell.ground.errors import StoreUnwritable, UsageError
-from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
+from upwell.ground.files import Locking, exclusively, read_regular_file, write_atomically, writing
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
@@ -109,11 +109,12 @@ Mask = Callable[[str], tuple[str, tuple[str, ...]]]
 
 class Inbox:
     """Proposals in a file that every process shares, 0600 in the home. `mask` removes secrets from
-    a text before it is written."""
+    a text before it is written; `locking` holds the lock under which the file changes."""
 
-    def __init__(self, path: Path, mask: Mask) -> None:
+    def __init__(self, path: Path, mask: Mask, locking: Locking = exclusively) -> None:
         self._path = path
         self._mask = mask
+        self._locking = locking
 
     def waiting(self) -> list[Proposal]:
         """The open proposals, oldest first."""
@@ -128,7 +129,7 @@ class Inbox:
         """Reset the count of a project (None: of all), since the user has been told. Returns the
         count.
         """
-        with exclusively(self._path):
+        with self._locking(self._path):
             content = self._read()
             counts = content["displaced"]
             known = [name for name in counts if project in (None, name)]
@@ -142,7 +143,7 @@ class Inbox:
         """
         new = 0
         redacted: dict[str, None] = {}
-        with exclusively(self._path):
+        with self._locking(self._path):
             content = self._read()
             open_entries = {entry["id"]: entry for entry in content["waiting"]}
             settled = set(content["settled"])
@@ -188,7 +189,7 @@ class Inbox:
         proposed. Returns the number of those that were still open.
         """
         banned = {key for proposal in proposals for key in _keys(self._entry(proposal))}
-        with exclusively(self._path):
+        with self._locking(self._path):
             content = self._read()
             removed = [entry for entry in content["waiting"] if banned & set(_keys(entry))]
             ids = {entry["id"] for entry in removed}
@@ -199,7 +200,7 @@ class Inbox:
 
     def settle(self, ids: Iterable[str]) -> None:
         """Keep proposals with these ids from being made again."""
-        with exclusively(self._path):
+        with self._locking(self._path):
             content = self._read()
             _settle(content, ids)
             self._write(content)
@@ -210,7 +211,7 @@ class Inbox:
         return self._remove(ids, settles=False)
 
     def _remove(self, ids: Sequence[str], *, settles: bool) -> list[Proposal]:
-        with exclusively(self._path):
+        with self._locking(self._path):
             content = self._read()
             open_entries = {entry["id"]: entry for entry in content["waiting"]}
             removed = [open_entries.pop(id) for id in ids if id in open_entries]
@@ -245,9 +246,9 @@ class Inbox:
             write_atomically(self._path, orjson.dumps(content).decode())
 
 
-def inbox_at(path: Path) -> Inbox:
+def inbox_at(path: Path, locking: Locking = exclusively) -> Inbox:
     """The inbox in this file, which masks secrets."""
-    return Inbox(path, redact)
+    return Inbox(path, redact, locking)
 
 
 def of_project(

@@ -108,10 +108,12 @@ def refuse(
 
 def open_inbox() -> "Inbox":
     """The inbox of the user's home."""
+    from upwell.app.team import current_files
     from upwell.capture.inbox import inbox_at
     from upwell.config import load
 
-    return inbox_at(load().home.prepare().inbox_file)
+    config = load()
+    return inbox_at(config.home.prepare().inbox_file, current_files(config))
 
 
 def say_displaced(count: int) -> None:

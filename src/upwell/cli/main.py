@@ -1,12 +1,12 @@
 """The `upwell` command: its verbs, and errors reported as one line with an exit status."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 
 import typer
 from typer.exceptions import TyperException
 
-from upwell import __version__
 from upwell.cli import (
     capturing,
     clients,
@@ -21,6 +21,7 @@ from upwell.cli import (
     learning,
     logins,
     memories,
+    migrate,
     notes,
     replay,
     review,
@@ -31,7 +32,9 @@ from upwell.cli import (
     tokens,
     transfer,
 )
+from upwell.cli.help import GroupedCommands
 from upwell.cli.parameters import complaint, worded
+from upwell.cli.version import version_line
 from upwell.ground.errors import UpwellError, UsageError
 from upwell.ground.trace import LOG
 
@@ -40,8 +43,8 @@ USAGE = 2
 
 app = typer.Typer(
     name="upwell",
+    cls=GroupedCommands,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -57,6 +60,7 @@ for verbs in (
     rules,
     notes,
     transfer,
+    migrate,
     compress,
     learning,
     stats,
@@ -81,7 +85,7 @@ def upwell(
     version: bool = typer.Option(False, "--version", help="Print the version."),
 ) -> None:
     if version:
-        typer.echo(f"upwell {__version__}")
+        typer.echo(version_line())
         raise typer.Exit
 
 
@@ -92,7 +96,7 @@ VERBS = frozenset(getattr(COMMAND, "commands", ()))
 def main(args: Sequence[str]) -> int:
     """Run one command and return the exit status: 0 done, 1 failed, 2 wrong usage."""
     try:
-        result = COMMAND(list(args), standalone_mode=False)
+        result = COMMAND(list(args), prog_name="upwell", standalone_mode=False)
     except typer.Exit as done:
         return int(done.exit_code)
     except typer.Abort:
@@ -102,8 +106,7 @@ def main(args: Sequence[str]) -> int:
         if "\n" in message:
             typer.echo(message)
             return USAGE
-        verb = f" {args[0]}" if args and args[0] in VERBS else ""
-        return _complain(message, f"see `upwell{verb} --help`", USAGE)
+        return _complain(message, _advice(args), USAGE)
     except UsageError as error:
         return _complain(error.message, error.hint, USAGE)
     except UpwellError as error:
@@ -117,6 +120,15 @@ def main(args: Sequence[str]) -> int:
         LOG.exception("the command failed: %s", " ".join(args[:1]))
         return _complain(f"internal error: {error!r}", "the log has the details", FAILED)
     return result if isinstance(result, int) else 0
+
+
+def _advice(args: Sequence[str]) -> str:
+    """What to try instead of a command line that was not understood."""
+    if args[:1] == ["add"] and "--" not in args and len(args) > 2 and not args[1].startswith("-"):
+        name, *line = args[1:]
+        return f"did you mean `upwell add {name} -- {shlex.join(line)}`?"
+    verb = f" {args[0]}" if args and args[0] in VERBS else ""
+    return f"see `upwell{verb} --help`"
 
 
 def _complain(message: str, hint: str, status: int) -> int:

@@ -124,11 +124,10 @@ def keep(
     tool: Tools = None,
 ) -> None:
     """Make a standing rule of a proposal in the inbox or of a stored memory."""
-    from upwell.capture.inbox import inbox_at
-    from upwell.config import load
+    from upwell.cli.inbox import open_inbox
     from upwell.surface.scopes import checked_scope, standing
 
-    box = inbox_at(load().home.inbox_file)
+    box = open_inbox()
     proposals = [item for item in box.waiting() if item.id == rule]
     scope = checked_scope(path or (), tool or ())
 

@@ -1,16 +1,30 @@
 """token add|list|remove"""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from upwell.cli.output import Json, note, say, say_json, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from upwell.ground.files import Locking
 
 token = typer.Typer(help="Access tokens for `upwell serve --http`.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     app.add_typer(token, name="token")
+
+
+def _tokens_file() -> "tuple[Path, Locking]":
+    """The file of the tokens, up to date, and the lock under which it changes."""
+    from upwell.app.team import current_files
+    from upwell.config import read_valid
+
+    config, _ = read_valid()
+    return config.home.prepare().tokens_file, current_files(config)
 
 
 @token.command("add")
@@ -24,11 +38,10 @@ def add(
     ] = None,
 ) -> None:
     """Create a token for another user and print it. It is shown only once."""
-    from upwell.ground.home import Home, default_home
     from upwell.web.tokens import issue
 
-    home = Home(default_home()).prepare()
-    say(issue(home.tokens_file, name, namespace or ()))
+    path, locking = _tokens_file()
+    say(issue(path, name, namespace or (), locking))
     seen = ", ".join(namespace) if namespace else "every namespace"
     note(f"upwell: {name} sees {seen}; `upwell token remove {name}` revokes the token")
 
@@ -36,10 +49,10 @@ def add(
 @token.command("list")
 def list_tokens(as_json: Json = False) -> None:
     """List the users with a token, besides the owner of this home."""
-    from upwell.ground.home import Home, default_home
     from upwell.web.tokens import tokens_in
 
-    tokens = tokens_in(Home(default_home()).tokens_file)
+    path, _ = _tokens_file()
+    tokens = tokens_in(path)
     rows = [
         {
             "name": issued.principal.name,
@@ -62,8 +75,8 @@ def list_tokens(as_json: Json = False) -> None:
 @token.command("remove")
 def remove(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     """Revoke a token. Running gateways reject it at once."""
-    from upwell.ground.home import Home, default_home
     from upwell.web.tokens import revoke
 
-    revoke(Home(default_home()).tokens_file, name)
+    path, locking = _tokens_file()
+    revoke(path, name, locking)
     say(f"revoked the token of {name}")

@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 from operator import sub
 
-from upwell.compress.units.base import BLANK, Units
+from upwell.compress.units.base import BLANK, SIGNATURE, Units
 
 _NAME = re.compile(r"[^\W\d][\w./-]{2,}\w|\d{4,}")
 _ASCII_NAME = re.compile(r"[A-Za-z_][\w./-]{2,}\w|\d{4,}", re.ASCII)
@@ -37,6 +37,9 @@ _EARLY_PART = 0.3
 """Units of the first `_EARLY_PART` of a text are worth up to `1 + Units.early` times as much."""
 _RUN = 0.2
 """The additional worth of a unit for each selected neighbour."""
+_RAISED, _SIGNATURE = 2.0, 4.0
+"""The factor for the names of definitions, errors and changed lines, and for those of the
+signatures of functions and types."""
 _MOST = 1_000
 _COMMON = [math.sqrt(math.log(1 + count)) for count in range(_MOST + 1)]
 """The worth of a name by the number of units that contain it: names that recur matter more."""
@@ -49,7 +52,7 @@ def by_names(units: Units, text: str, limit: float, request: str = "") -> list[i
     """Order the units that are worth at most `limit` characters together, best first.
 
     Names that contain a word of the user's `request` are worth more.
-    Each unit comes after the units that it needs. A salience above zero doubles the worth of the
+    Each unit comes after the units that it needs. A salience above zero raises the worth of the
     names of a unit: definitions, errors, changed lines.
     """
     return _Coverage(units, text, request).order(limit)
@@ -96,6 +99,10 @@ class _Coverage:
         self._worths = _worths(self._names, _requested(request, text))
         self._sizes: list[int] = list(map(sub, units.ends, units.starts))
         self._plain = self._plain_worths()
+        self._factors = [
+            1.0 if salience <= 0.0 else _SIGNATURE if salience == SIGNATURE else _RAISED
+            for salience in units.salience
+        ]
         self._is_selected = bytearray(len(units))
         self._shown: set[str] = set()
         self._before, self._after = list(range(len(units))), list(range(len(units)))
@@ -136,7 +143,7 @@ class _Coverage:
         """Return a heap of all units that are not blank, by their density on their own, and link
         each with the one before it."""
         worth_of, plain, sizes = self._worths.__getitem__, self._plain, self._sizes
-        before, after = self._before, self._after
+        before, after, factors = self._before, self._after, self._factors
         heap: list[tuple[float, int]] = []
         last = -1
         for number, (salience, names) in enumerate(
@@ -144,7 +151,7 @@ class _Coverage:
         ):
             if salience > BLANK:
                 worth = sum(map(worth_of, names))
-                worth = plain[number] + (2.0 * worth if salience > 0.0 else worth)
+                worth = plain[number] + factors[number] * worth
                 heap.append((-worth / (sizes[number] + _MARK_CHARS), number))
                 if last >= 0:
                     before[number], after[last] = last, number
@@ -175,4 +182,4 @@ class _Coverage:
             return self._plain[unit]
         self._names[unit] = names = names - self._shown
         worth = sum(map(self._worths.__getitem__, names))
-        return self._plain[unit] + (2.0 * worth if self._units.salience[unit] > 0.0 else worth)
+        return self._plain[unit] + self._factors[unit] * worth

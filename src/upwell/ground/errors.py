@@ -19,8 +19,8 @@
     └─ LlmError                   the endpoint failed, was slow or sent a bad answer
 
 Errors of libraries (SQLite, sockets, HTTP, child processes) are converted to these where they
-occur: in `ground/sqlite/`, `ground/{embed,endpoint,llm}.py`, `wire/`, and the stores of external
-services.
+occur: in `ground/{sqlite,postgres}/`, `ground/{embed,endpoint,llm}.py`, `wire/`, and the stores of
+external services.
 """
 
 

@@ -3,8 +3,8 @@
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from upwell.ground.errors import StoreUnwritable
@@ -16,6 +16,8 @@ SOON_SECONDS, SOON_POLL_SECONDS, POLL_SECONDS = 0.25, 0.005, 0.1
 checking would starve the one that holds the lock.
 """
 
+Locking = Callable[[Path], AbstractContextManager[None]]
+"""Holds the lock of a file while a block changes it, like `exclusively`."""
 Stamp = tuple[int, int, int]
 """The modification time of a file (ns), its size and its inode."""
 
@@ -86,19 +88,20 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace the content of `path` by `text` atomically (mode 0600).
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace the content of `path` atomically (mode 0600).
 
     Writes a temporary file beside it, then fsync, rename, and fsync of the folder. When this
-    returns the text is on disk. Lone surrogates are written as escapes.
+    returns the content is on disk. Lone surrogates are written as escapes.
 
     Raises:
         OSError: nothing was changed.
     """
+    raw = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=_partial_file(path))
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(raw)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)

@@ -47,11 +47,26 @@ class Inside:
         return home.root / self._name
 
 
+class Shared:
+    """A file that the machines of a team share, by its name. Each has a copy in the folder `team`;
+    a home without a team has the file itself.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, home: "Home", owner: type["Home"]) -> Path:
+        return (home.team if home.is_shared else home.root) / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The files of one installation under `root` (mode 0700; the files have 0600)."""
+    """The files of one installation under `root` (mode 0700; the files have 0600). `is_shared`
+    means that its memory is the database of a team.
+    """
 
     root: Path
+    is_shared: bool = False
 
     config_file = Inside("config.toml")
     lexicon_file = Inside("lexicon.toml")
@@ -63,18 +78,22 @@ class Home:
     origins_file = Inside("stm.origins.json")
     backups = Inside("backups")
     logs = Inside("log")
-    secret_file = Inside("secret")
+    secret_file = Shared("secret")
     offer_file = Inside("offer.json")
     lists_file = Inside("tools.json")
     token_file = Inside("token")
-    tokens_file = Inside("tokens.json")
+    tokens_file = Shared("tokens.json")
     logins_file = Inside("logins.json")
     hooks_file = Inside("hooks.json")
     hook_launcher = Inside(LAUNCHER)
     clients_file = Inside("clients.json")
-    inbox_file = Inside("inbox.json")
+    inbox_file = Shared("inbox.json")
     setup_file = Inside("setup.json")
-    pause_file = Inside("paused")
+    pause_file = Shared("paused")
+    moves = Inside("moves")
+    team = Inside("team")
+    sources_file = Inside("team/sources.json")
+    team_token_file = Inside("team/token")
 
     def _is_ours(self) -> bool:
         """Tell whether the folder is empty or has files of ours.
@@ -94,6 +113,8 @@ class Home:
         """
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.is_shared:
+                self.team.mkdir(mode=0o700, exist_ok=True)
             info = self.root.stat()
         except OSError as error:
             raise StoreUnwritable(

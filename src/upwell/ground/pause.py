@@ -2,17 +2,19 @@
 
 from pathlib import Path
 
-from upwell.ground.files import file_exists, writing
+from upwell.ground.files import Locking, exclusively, file_exists, writing
 from upwell.ground.host_sessions import outermost
 
 EVERYBODY = "*"
 
 
 class Pause:
-    """The paused sessions, one a line in the file at `path`; `*` pauses all."""
+    """The paused sessions, one a line in the file at `path`; `*` pauses all. `locking` holds the
+    lock under which the file changes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, locking: Locking = exclusively) -> None:
         self._path = path
+        self._locking = locking
 
     def holds(self, session: str) -> bool:
         """Tell whether this session, or the session of its parent agent, is paused now."""
@@ -26,11 +28,13 @@ class Pause:
 
     def begin(self, session: str | None) -> None:
         """Pause a session, or all sessions for None."""
-        self._write(self._read() | {session or EVERYBODY})
+        with self._locking(self._path):
+            self._write(self._read() | {session or EVERYBODY})
 
     def end(self, session: str | None) -> None:
         """End the pause of a session, or every pause for None."""
-        self._write(self._read() - {session} if session else set())
+        with self._locking(self._path):
+            self._write(self._read() - {session} if session else set())
 
     def _read(self) -> set[str]:
         if not file_exists(self._path):

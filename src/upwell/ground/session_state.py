@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.errors import StoreError
+from upwell.ground.ttl_store import TtlStore
 
 MAX_SESSIONS = 5_000
 """How many sessions of one kind a process remembers; the least recently written one is dropped
@@ -128,3 +130,77 @@ class LocalSessionState:
         sessions = self._kinds.get(kind)
         values = sessions.get(session, {}) if sessions else {}
         return {key: entry.value for key, entry in values.items() if entry.expires_at > now}
+
+
+class StoredSessionState:
+    """The sessions of several processes, in a TTL store that they share. A process whose store
+    fails goes on with `local` values, which the others do not see.
+    """
+
+    def __init__(self, ttl_store: TtlStore, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._ttl_store = ttl_store
+        self._local = LocalSessionState(clock=clock)
+
+    async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
+        name = _name(session, key)
+        try:
+            item = (await self._ttl_store.get(_kind(kind), [name])).get(name)
+        except StoreError:
+            item = None
+        return item.value if item else await self._local.get(session, kind, key)
+
+    async def scan(self, session: str, kind: str) -> Mapping[str, bytes]:
+        prefix = _name(session, "")
+        local = await self._local.scan(session, kind)
+        try:
+            items = await self._ttl_store.scan(_kind(kind), prefix)
+        except StoreError:
+            return local
+        return {**{item.key.removeprefix(prefix): item.value for item in items}, **local}
+
+    async def put(
+        self, session: str, kind: str, key: str, value: bytes, *, ttl_seconds: float
+    ) -> None:
+        try:
+            values = {_name(session, key): value}
+            await self._ttl_store.put(_kind(kind), values, ttl_seconds=ttl_seconds)
+        except StoreError:
+            await self._local.put(session, kind, key, value, ttl_seconds=ttl_seconds)
+        else:
+            await self._local.delete(session, kind, key)
+
+    async def delete(self, session: str, kind: str, key: str = "") -> bool:
+        was_local = await self._local.delete(session, kind, key)
+        try:
+            deleted = await self._ttl_store.delete(_kind(kind), [_name(session, key)])
+        except StoreError:
+            deleted = 0
+        return bool(deleted) or was_local
+
+    async def compare_and_set(
+        self,
+        session: str,
+        kind: str,
+        key: str,
+        value: bytes,
+        *,
+        expected: bytes | None,
+        ttl_seconds: float,
+    ) -> bool:
+        try:
+            return await self._ttl_store.compare_and_set(
+                _kind(kind), _name(session, key), expected, value, ttl_seconds=ttl_seconds
+            )
+        except StoreError:
+            return await self._local.compare_and_set(
+                session, kind, key, value, expected=expected, ttl_seconds=ttl_seconds
+            )
+
+
+def _kind(kind: str) -> str:
+    return f"session:{kind}"
+
+
+def _name(session: str, key: str) -> str:
+    """The key in the TTL store. The length keeps the names of two sessions apart."""
+    return f"{len(session)}:{session}{key}"

@@ -52,6 +52,10 @@ class Kind(StrEnum):
     WATCHED = "watched"
 
 
+LOCAL_KINDS = frozenset({Kind.HOST_SESSION})
+"""Kinds that concern one machine: its processes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One entry of a TTL store.
@@ -186,7 +190,7 @@ _LOCAL_BYTES = 900
 _ROW_BYTES = 90
 
 
-def _file_bytes(size: int) -> int:
+def file_bytes(size: int) -> int:
     """Estimate the file space of an entry whose key and value take `size` bytes.
 
     Keys are random, so B-tree pages are about two thirds full; a payload that does not fit in its
@@ -195,6 +199,16 @@ def _file_bytes(size: int) -> int:
     if size <= _LOCAL_BYTES:
         return (size + _ROW_BYTES) * 3 // 2
     return (size // _PAGE_BYTES + 1) * _PAGE_BYTES + _LOCAL_BYTES
+
+
+def is_due(unchecked: dict[str, int], kind: str, values: Mapping[str, bytes], cap: int) -> bool:
+    """Decide whether to measure a kind after `values` were written; measuring reads the sizes of
+    all of its entries. `unchecked` counts the bytes of each kind since it was measured.
+    """
+    bytes_written = unchecked.get(kind, 0) + sum(map(len, values.values()))
+    due = kind not in unchecked or bytes_written * _CHECKS_PER_CAP >= cap
+    unchecked[kind] = 0 if due else bytes_written
+    return due
 
 
 class SqliteTtlStore:
@@ -394,16 +408,8 @@ class SqliteTtlStore:
     def _enforce_cap(self, db: sqlite3.Connection, kind: str, values: Mapping[str, bytes]) -> None:
         """Evict after `values` were written, if the kind has a cap and is due to be measured."""
         cap = self._options.max_bytes.get(kind)
-        if cap is not None and self._is_due(kind, values, cap):
+        if cap is not None and is_due(self._unchecked, kind, values, cap):
             self._evict(db, kind, cap)
-
-    def _is_due(self, kind: str, values: Mapping[str, bytes], cap: int) -> bool:
-        """Decide whether to measure the kind now; measuring reads all of its entries."""
-        measured_before = kind in self._unchecked
-        bytes_written = self._unchecked.get(kind, 0) + sum(map(len, values.values()))
-        due = not measured_before or bytes_written * _CHECKS_PER_CAP >= cap
-        self._unchecked[kind] = 0 if due else bytes_written
-        return due
 
     def _evict(self, db: sqlite3.Connection, kind: str, cap: int) -> None:
         """Remove the oldest entries of `kind` until the rest fits in `cap` bytes."""
@@ -414,7 +420,7 @@ class SqliteTtlStore:
         ).fetchall()
         total_bytes = 0
         for key, size in rows:
-            total_bytes += _file_bytes(size)
+            total_bytes += file_bytes(size)
             if total_bytes > cap:
                 db.execute(
                     "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND key = ?",

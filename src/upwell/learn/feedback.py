@@ -1,4 +1,5 @@
-"""Ratings of surfacings, and the thresholds that follow from them: tables in `memory.db`.
+"""Ratings of surfacings, and the thresholds that follow from them: tables in `memory.db`, or in the
+database of a team (`learn/postgres.py`).
 
 A rating carries the circumstances of its surfacing (tool, door, score, signals), because the
 journal may lose them.
@@ -6,8 +7,9 @@ journal may lose them.
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from upwell.ground.sqlite.database import Database, Owner
 from upwell.ground.types.memory import DEFAULT_TENANT
@@ -74,7 +76,8 @@ def _create(db: sqlite3.Connection) -> None:
 
 
 OWNER = Owner("feedback", [_create])
-_SAMPLE = "surfacing, memory, rating, score, at"
+SAMPLE = "surfacing, memory, rating, score, at"
+"""The columns of a `Sample`."""
 
 
 _RATER = " @"
@@ -92,9 +95,47 @@ def without_rater(name: str) -> str:
     return name.partition(_RATER)[0]
 
 
-class Ratings:
+class LearningStore(Protocol):
     """The ratings and thresholds of one tenant. Every method raises StoreError when the database
     fails."""
+
+    async def add(self, ratings: Sequence[Rated]) -> None:
+        """Store ratings; a later one of the same memory and surfacing replaces the earlier."""
+        ...
+
+    async def by_tool(self, since: float) -> dict[str, list[Sample]]:
+        """The valid samples by tool, oldest first."""
+        ...
+
+    async def against(self) -> dict[str, list[Sample]]:
+        """The valid samples of every memory with a negative one, oldest first."""
+        ...
+
+    async def shifts(self) -> dict[str, tuple[float, float]]:
+        """Each tool's shift of its threshold in log-odds, and the time of its last move."""
+        ...
+
+    async def shift(self, shifts: Mapping[str, float], at: float) -> None:
+        """Set the shifts of these tools' thresholds."""
+        ...
+
+    async def version(self) -> Hashable:
+        """A value that changes when any process changes ratings or thresholds."""
+        ...
+
+    async def forget(self, memory: str | None = None) -> int:
+        """Invalidate the ratings of one memory, or all ratings and thresholds. Returns the number
+        of ratings.
+        """
+        ...
+
+    async def purge(self, now: float) -> int:
+        """Remove ratings past their retention. Returns their number."""
+        ...
+
+
+class Ratings:
+    """`LearningStore` in `memory.db`."""
 
     def __init__(self, database: Database, *, tenant: str = DEFAULT_TENANT) -> None:
         self._database = database
@@ -131,25 +172,25 @@ class Ratings:
 
         rows = await self._database.read(
             lambda db: db.execute(
-                f"SELECT tool, {_SAMPLE} FROM feedback "
+                f"SELECT tool, {SAMPLE} FROM feedback "
                 "WHERE tenant = ? AND at >= ? AND NOT forgotten ORDER BY at",
                 (self._tenant, since),
             ).fetchall()
         )
-        return _grouped(rows)
+        return grouped(rows)
 
     async def against(self) -> dict[str, list[Sample]]:
         """The valid samples of every memory with a negative one, oldest first."""
 
         rows = await self._database.read(
             lambda db: db.execute(
-                f"SELECT memory, {_SAMPLE} FROM feedback "
+                f"SELECT memory, {SAMPLE} FROM feedback "
                 "WHERE tenant = ? AND NOT forgotten AND memory IN (SELECT memory FROM feedback "
                 "WHERE tenant = ? AND NOT forgotten AND rating IN (?, ?)) ORDER BY at",
                 (self._tenant, self._tenant, str(Rating.NOT_RELEVANT), str(Rating.ALREADY_KNOWN)),
             ).fetchall()
         )
-        return _grouped(rows)
+        return grouped(rows)
 
     async def shifts(self) -> dict[str, tuple[float, float]]:
         """Each tool's shift of its threshold in log-odds, and the time of its last move."""
@@ -203,7 +244,8 @@ class Ratings:
         )
 
 
-def _grouped(rows: Sequence[tuple[str, str, str, str, float, float]]) -> dict[str, list[Sample]]:
+def grouped(rows: Sequence[Sequence[Any]]) -> dict[str, list[Sample]]:
+    """The samples of rows of a name and the columns of `SAMPLE`, by name."""
     samples: dict[str, list[Sample]] = {}
     for name, surfacing, memory, rating, score, at in rows:
         sample = Sample(

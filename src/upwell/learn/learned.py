@@ -4,7 +4,7 @@ Surfacing reads the copy in this process, never the database. The copy is refres
 when any process has written to the database.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
@@ -12,7 +12,14 @@ from upwell.ground.errors import StoreError, StoreUnwritable
 from upwell.ground.trace import LOG
 from upwell.ground.types.cue import Door
 from upwell.learn.budgets import LearnOptions
-from upwell.learn.feedback import WINDOW_SECONDS, Rated, Ratings, negatives, of_rater, without_rater
+from upwell.learn.feedback import (
+    WINDOW_SECONDS,
+    LearningStore,
+    Rated,
+    negatives,
+    of_rater,
+    without_rater,
+)
 from upwell.learn.implicit import Uses
 from upwell.learn.thresholds import (
     Sample,
@@ -65,7 +72,7 @@ class Learned:
 
     def __init__(
         self,
-        ratings: Ratings | None,
+        ratings: LearningStore | None,
         uses: Uses,
         options: LearnOptions,
         limits: Limits,
@@ -78,7 +85,7 @@ class Learned:
         self._clock = clock
         self._shifts: Mapping[str, float] = {}
         self._demoted: Mapping[str, float] = {}
-        self._version = _UNKNOWN
+        self._version: Hashable = _UNKNOWN
 
     def min_score(
         self, tool: str, principal: str = "", case: str = "", *, exact: bool = False
@@ -105,7 +112,7 @@ class Learned:
         each."""
         return {key: value for key, value in self._demoted.items() if without_rater(key) == key}
 
-    async def version(self) -> tuple[int, int]:
+    async def version(self) -> Hashable:
         """A value that changes when any process writes to the memory; constant while the memory
         cannot be read."""
         try:
@@ -190,7 +197,7 @@ class Learned:
         ]
 
     async def _step(
-        self, ratings: Ratings, tools: set[str] | None, *, between_seconds: float
+        self, ratings: LearningStore, tools: set[str] | None, *, between_seconds: float
     ) -> None:
         now, evidence = self._clock.now(), await self._evidence(ratings)
         shifts = await ratings.shifts()
@@ -203,7 +210,7 @@ class Learned:
         if moved:
             await ratings.shift(moved, now)
 
-    async def _evidence(self, ratings: Ratings) -> dict[str, list[Sample]]:
+    async def _evidence(self, ratings: LearningStore) -> dict[str, list[Sample]]:
         """The samples of each tool: its ratings, and the observed use of unrated memories. The
         session start has no threshold.
         """
@@ -225,7 +232,7 @@ class Learned:
                 samples_by_tool.setdefault(sighting.tool, []).append(sample)
         return samples_by_tool
 
-    async def _demotions(self, ratings: Ratings) -> dict[str, float]:
+    async def _demotions(self, ratings: LearningStore) -> dict[str, float]:
         """The demoted memories, with the evidence against each."""
         limit = self._limits.negatives
         if limit <= 0:
@@ -242,7 +249,7 @@ class Learned:
                 demoted[memory] = evidence
         return demoted
 
-    def _usable(self) -> Ratings:
+    def _usable(self) -> LearningStore:
         if self._ratings is None:
             raise StoreUnwritable(
                 "feedback cannot be stored: the memory is not available", hint="upwell doctor"

@@ -14,7 +14,7 @@ from upwell.ground.types.rpc import Ping
 from upwell.memory.embedding.questions import VectorIndex
 from upwell.memory.ranking.scoring import Pool
 
-__all__ = ["Added", "Found", "IndexSource", "MemoryReader", "Recall", "Store", "UnavailableStore"]
+__all__ = ["Added", "Found", "IndexSource", "Recall", "Store", "UnavailableStore"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,51 +155,6 @@ class Store(IndexSource, Protocol):
         ...
 
     async def ping(self) -> Ping: ...
-
-
-class MemoryReader(Protocol):
-    """The read access that surfacing needs to a library."""
-
-    async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Search every place at once.
-
-        Raises:
-            RecallError: every place failed.
-        """
-        ...
-
-    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """The standing rules of this scope, newest first.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        ...
-
-    async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
-        """The newest stored memories of this scope, newest first.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        ...
-
-    async def known(self, memory_id: str) -> Memory | None:
-        """The memory, document chunk or note with this id; None if it no longer exists.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        ...
-
-    async def changes(self) -> Hashable:
-        """A token that changes whenever any process changes the memory; after a change, earlier
-        results may include deleted memories.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        ...
 
 
 class UnavailableStore:

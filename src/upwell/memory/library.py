@@ -5,9 +5,8 @@ before a memory is stored.
 """
 
 import builtins
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
@@ -19,18 +18,11 @@ from upwell.ground.uris import LTM_ID
 from upwell.memory.base import Added, Recall, Store
 from upwell.memory.documents.recall import Documents
 from upwell.memory.embedding.questions import VectorIndex
-from upwell.memory.recall import Recalls, StoreRecall
+from upwell.memory.recall import Passages, Reader, StoreRecall
 from upwell.memory.records import memory_of, namespace
 
-MAX_TRIGGERED = 64
 SEARCH_SECONDS = 10.0
 """The deadline of an explicit search; automatic doors set a shorter one."""
-
-
-class Passages(Protocol):
-    """The latest hits of another program or server, by id."""
-
-    async def get(self, memory_id: str) -> Memory | None: ...
 
 
 class Library:
@@ -38,7 +30,7 @@ class Library:
 
     Additions go to `store`. Searches go to `recall`, which can cover more places: `documents` has
     the memories derived from files, and `passages` the hits of other programs and servers.
-    `places` is one more place to look up triggers in.
+    `places` is one more place to look up triggers in. `reader` reads all of them for surfacing.
     """
 
     def __init__(
@@ -54,10 +46,8 @@ class Library:
     ) -> None:
         self.store = store
         self.recall = recall or StoreRecall(store)
-        self.exact: Recall = Recalls([StoreRecall(store), *([places] if places else [])])
-        """Finds memories by triggers."""
+        self.reader = Reader(store, self.recall, places, documents, passages)
         self._documents = documents
-        self._passages = passages
         self._tenant = tenant
         self._clock = clock
 
@@ -159,12 +149,7 @@ class Library:
 
     async def get(self, memory_id: str) -> Memory | None:
         """The memory, chunk or note with this id."""
-        return await self.store.get(memory_id) or await self._derived(memory_id)
-
-    @property
-    def reader(self) -> "LibraryReader":
-        """A read-only view of this library, for surfacing."""
-        return LibraryReader(self, self._documents)
+        return await self.reader.known(memory_id)
 
     async def vector_indexes(self) -> builtins.list[VectorIndex]:
         """The vectors of the store, and of the documents unless their index fails. Empty if no
@@ -223,13 +208,6 @@ class Library:
     async def aclose(self) -> None:
         """Do nothing: additions are durable when they return; the owner closes the database."""
 
-    async def _derived(self, memory_id: str) -> Memory | None:
-        """The memory with this id outside the store: from a file, another program or a server."""
-        memory = await self._documents.get(memory_id) if self._documents else None
-        for passages in self._passages:
-            memory = memory or await passages.get(memory_id)
-        return memory
-
     async def _refuse_derived(self, memory_id: str) -> None:
         """Refuse to change a memory outside the store.
 
@@ -238,7 +216,7 @@ class Library:
         """
         if await self.store.get(memory_id) is not None:
             return
-        memory = await self._derived(memory_id)
+        memory = await self.reader.derived(memory_id)
         if memory is None:
             return
         if memory.id.startswith(LTM_ID):
@@ -271,39 +249,6 @@ class Library:
         if not isinstance(item, Memory):
             memory = replace(memory, tenant=self._tenant, project=memory.project or default_project)
         return masked(memory)
-
-
-@dataclass(frozen=True, slots=True)
-class LibraryReader:
-    """`MemoryReader` over a library and the documents that it also searches."""
-
-    library: Library
-    documents: Documents | None
-
-    async def search(self, query: Query, deadline: Deadline) -> Found:
-        exact = Found()
-        if query.triggers:
-            only_triggers = replace(query, texts=(), paths=(), symbols=(), limit=MAX_TRIGGERED)
-            exact = await self.library.exact.search(only_triggers, deadline)
-        if not (query.texts or query.paths or query.symbols):
-            return exact
-        ids = {hit.memory.id for hit in exact.hits}
-        result = await self.library.recall.search(replace(query, triggers=()), deadline)
-        related = [hit for hit in result.hits if hit.memory.id not in ids]
-        return Found((*exact.hits, *related), (*exact.missing, *result.missing))
-
-    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        return await self.library.store.pinned(scope, limit=limit)
-
-    async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
-        return await self.library.store.list(scope, limit=limit)
-
-    async def known(self, memory_id: str) -> Memory | None:
-        return await self.library.get(memory_id)
-
-    async def changes(self) -> Hashable:
-        documents = await self.documents.changes() if self.documents else None
-        return await self.library.store.changes(), documents
 
 
 def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:

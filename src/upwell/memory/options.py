@@ -32,9 +32,12 @@ class MemoryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """`store.*`: the database of memories; without an address, `memory.db` of the home."""
+    """`store.*`: the database of a team; without an address, the home has databases of its own.
+    `secret` replaces the random secret from which keys and the owner's token are made.
+    """
 
     url: str = ""
+    secret: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

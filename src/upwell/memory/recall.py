@@ -1,18 +1,24 @@
-"""Recall from one store, from several places at once, or from a fallback."""
+"""Recall from everything that surfacing reads, from one store, from several places at once, or from
+a fallback.
+"""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from typing import Protocol
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallError, RecallUnavailable, StoreError, UpwellError
 from upwell.ground.text.words import jaccard, terms
 from upwell.ground.trace import LOG
-from upwell.ground.types.memory import Found, Hit, Query
+from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Recall, Store
 from upwell.memory.ranking.scoring import rank
 
+MAX_TRIGGERED = 64
+"""How many memories are looked up by triggers."""
 NEAR_DUPLICATE = 0.9
 """Two texts with at least this Jaccard similarity of words are near duplicates."""
 LENGTH_RATIO = 0.7
@@ -23,6 +29,122 @@ FIRST_SHARE = 0.7
 """The share of the deadline that the first of two places may use."""
 RANKED_INLINE = 100
 """Ranking this many takes about 3 ms on the event loop; larger pools use another thread."""
+
+
+class MemoryReader(Protocol):
+    """The read access that surfacing needs to a library; `Reader` implements it."""
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Search every place at once.
+
+        Raises:
+            RecallError: every place failed.
+        """
+        ...
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        """The standing rules of this scope, newest first.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        ...
+
+    async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
+        """The newest stored memories of this scope, newest first.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        ...
+
+    async def known(self, memory_id: str) -> Memory | None:
+        """The memory, document chunk or note with this id; None if it no longer exists.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        ...
+
+    async def changes(self) -> Hashable:
+        """A token that changes whenever any process changes the memory; after a change, earlier
+        results may include deleted memories.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        ...
+
+
+class Passages(Protocol):
+    """Memories outside the store, by id: from files, or the latest hits of another program."""
+
+    async def get(self, memory_id: str) -> Memory | None: ...
+
+
+class Indexed(Passages, Protocol):
+    """Memories derived from files."""
+
+    async def changes(self) -> Hashable: ...
+
+
+class Reader:
+    """`MemoryReader` over `store` and the other sources of memories. `everywhere` searches all of
+    them by words, files and symbols; `places` are found by triggers alone; `documents` come from
+    files, and `passages` from other programs and servers.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        everywhere: Recall,
+        places: Recall | None = None,
+        documents: Indexed | None = None,
+        passages: Sequence[Passages] = (),
+    ) -> None:
+        self._store = store
+        self._everywhere = everywhere
+        self._triggered = Recalls([StoreRecall(store), *([places] if places else [])])
+        self._documents = documents
+        self._outside = [*([documents] if documents else []), *passages]
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Find the memories with a trigger of the query, and after them those that bear on its
+        words, files and symbols.
+
+        Raises:
+            RecallError: every place failed.
+        """
+        exact = Found()
+        if query.triggers:
+            only_triggers = replace(query, texts=(), paths=(), symbols=(), limit=MAX_TRIGGERED)
+            exact = await self._triggered.search(only_triggers, deadline)
+        if not (query.texts or query.paths or query.symbols):
+            return exact
+        result = await self._everywhere.search(replace(query, triggers=()), deadline)
+        exact_ids = {hit.memory.id for hit in exact.hits}
+        related = [hit for hit in result.hits if hit.memory.id not in exact_ids]
+        return Found((*exact.hits, *related), (*exact.missing, *result.missing))
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        return await self._store.pinned(scope, limit=limit)
+
+    async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
+        return await self._store.list(scope, limit=limit)
+
+    async def known(self, memory_id: str) -> Memory | None:
+        return await self._store.get(memory_id) or await self.derived(memory_id)
+
+    async def derived(self, memory_id: str) -> Memory | None:
+        """The memory with this id outside the store: from a file, another program or a server."""
+        for passages in self._outside:
+            if memory := await passages.get(memory_id):
+                return memory
+        return None
+
+    async def changes(self) -> Hashable:
+        documents = await self._documents.changes() if self._documents else None
+        return await self._store.changes(), documents
 
 
 class StoreRecall:

@@ -3,8 +3,7 @@
 from upwell.episodes.events import Event, Kind
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.hosts import claude, events
-from upwell.surface.episodes import triggers_in
-from upwell.surface.moments import Moment, moment_of
+from upwell.surface.moments import Moment, moment_of, triggers_in
 
 SESSION_START, COMPACTION = "session_start", "compaction"
 """The moments of events at which upwell searches for nothing and gives the standing rules."""

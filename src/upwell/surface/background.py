@@ -14,7 +14,7 @@ from upwell.ground.session_state import SessionState
 from upwell.ground.trace import contained
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Hit, Query
-from upwell.memory.base import MemoryReader
+from upwell.memory.recall import MemoryReader
 
 FLUSH_SECONDS = 0.5
 

@@ -1,4 +1,4 @@
-"""Episodes beside a cue: the triggers of the moment, and whether a conclusion still holds there.
+"""Episodes beside a cue: whether the conclusion of an earlier session still holds there.
 
 An episode is a memory with triggers. Without a request it is given only if one of them is met
 exactly, in its own project, while its files exist and still contain the identifiers that it names.
@@ -10,13 +10,12 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from upwell.episodes.events import Event, Kind
 from upwell.episodes.failures import failure_of
-from upwell.episodes.triggers import triggers_of
 from upwell.ground.trace import LOG
-from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue
+from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.memory.places import PLACE
+from upwell.surface.moments import event_of
 
 CHECK_SECONDS = 0.1
 """The time limit for checking files: a slow disk costs the episode, not the call."""
@@ -35,19 +34,6 @@ SITUATIONS: Mapping[str, str] = {
 }
 """The kinds of triggers in words."""
 _INSTALLED = frozenset({"node_modules", "vendor", "venv", "site-packages", "target", "__pycache__"})
-_USUAL: Mapping[str, str] = {
-    **dict.fromkeys(("read_file", "read_text_file", "get_file_contents"), "Read"),
-    **dict.fromkeys(("run_command", "execute_command", "shell", "bash", "run_shell"), "Bash"),
-    **dict.fromkeys(("search_code", "grep", "grep_search"), "Grep"),
-}
-"""Names of MCP tools, and the tools of agents that do the same."""
-
-
-def triggers_in(cue: Cue) -> tuple[str, ...]:
-    """The triggers of an automatic cue. A call whose answer is unknown has none: it would look like
-    a search in vain."""
-    is_unanswered = cue.tool is not None and cue.answer is None
-    return () if cue.door not in AUTOMATIC_DOORS or is_unanswered else triggers_of(event_of(cue))
 
 
 def situation_of(cue: Cue, trigger: str) -> str:
@@ -58,26 +44,6 @@ def situation_of(cue: Cue, trigger: str) -> str:
         step = failure.step.text[:MAX_SHOWN_CHARS]
         return f'the error "{failure.message[:MAX_SHOWN_CHARS]}" of `{step}`'
     return f"{SITUATIONS.get(kind, kind)} {value[:MAX_SHOWN_CHARS]}"
-
-
-def event_of(cue: Cue) -> Event:
-    """The event that a cue reports, as past sessions record it."""
-    answer, args = cue.answer, cue.args
-    tool = _USUAL.get((cue.tool or "").rpartition("__")[2], cue.tool or "")
-    if tool == "Read" and "file_path" not in args and "path" in args:
-        args = {**args, "file_path": args["path"]}
-    return Event(
-        session=cue.session,
-        i=0,
-        t=cue.at or 0.0,
-        kind=Kind.PROMPT if cue.tool is None else Kind.TOOL,
-        text=cue.text,
-        tool=tool,
-        args=args,
-        out=answer.text if answer else "",
-        failed=bool(answer and answer.failed),
-        cwd=cue.cwd,
-    )
 
 
 async def applicable(

@@ -19,9 +19,9 @@ from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Query
 from upwell.ground.types.surfacing import Intent, Skip, SkipReason
 from upwell.surface.context_sketch import ContextSketches
-from upwell.surface.episodes import applicable, triggers_in
+from upwell.surface.episodes import applicable
 from upwell.surface.learning import Learning
-from upwell.surface.moments import Moment, case_of, lack_of, suited
+from upwell.surface.moments import Moment, case_of, lack_of, suited, triggers_in
 from upwell.surface.options import InjectionMode, Options
 from upwell.surface.query import messages_of, says_little, usable
 from upwell.surface.seen_log import SeenLog

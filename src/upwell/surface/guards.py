@@ -16,7 +16,7 @@ from upwell.ground.trace import LOG, contained
 from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Scope, Trust
-from upwell.memory.base import MemoryReader
+from upwell.memory.recall import MemoryReader
 from upwell.surface.render import citation, preview
 from upwell.surface.scopes import PAUSED, RuleScope, scope_of
 

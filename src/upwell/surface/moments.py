@@ -14,8 +14,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
+from upwell.episodes.events import Event
+from upwell.episodes.events import Kind as EventKind
+from upwell.episodes.triggers import triggers_of
 from upwell.ground.text.anchors import relative_to
-from upwell.ground.types.cue import Cue, ToolAnswer
+from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
 from upwell.learn.learned import CASE_SIGN
 from upwell.memory.documents.sections.scoring import is_note
@@ -100,10 +103,43 @@ _NOTHING = re.compile(
 _ABSENT = re.compile(
     r"no such file or directory|file does not exist|could not find file|enoent", re.IGNORECASE
 )
+_USUAL: Mapping[str, str] = {
+    **dict.fromkeys(("read_file", "read_text_file", "get_file_contents"), "Read"),
+    **dict.fromkeys(("run_command", "execute_command", "shell", "bash", "run_shell"), "Bash"),
+    **dict.fromkeys(("search_code", "grep", "grep_search"), "Grep"),
+}
+"""Names of MCP tools, and the tools of agents that do the same."""
 _HEAD_CHARS = 400
 _READERS = frozenset({"cat", "head", "tail", "sed", "less", "more", "bat", "nl", "grep", "rg"})
 _SEARCH_KEYS = ("pattern", "query", "regex", "q", "glob")
 _QUESTION_KEYS = frozenset({"question", "query", "q", "search", "prompt", "topic", "message"})
+
+
+def triggers_in(cue: Cue) -> tuple[str, ...]:
+    """The triggers of an automatic cue. A call whose answer is unknown has none: it would look like
+    a search in vain."""
+    is_unanswered = cue.tool is not None and cue.answer is None
+    return () if cue.door not in AUTOMATIC_DOORS or is_unanswered else triggers_of(event_of(cue))
+
+
+def event_of(cue: Cue) -> Event:
+    """The event that a cue reports, as past sessions record it."""
+    answer, args = cue.answer, cue.args
+    tool = _USUAL.get((cue.tool or "").rpartition("__")[2], cue.tool or "")
+    if tool == "Read" and "file_path" not in args and "path" in args:
+        args = {**args, "file_path": args["path"]}
+    return Event(
+        session=cue.session,
+        i=0,
+        t=cue.at or 0.0,
+        kind=EventKind.PROMPT if cue.tool is None else EventKind.TOOL,
+        text=cue.text,
+        tool=tool,
+        args=args,
+        out=answer.text if answer else "",
+        failed=bool(answer and answer.failed),
+        cwd=cue.cwd,
+    )
 
 
 def moment_of(cue: Cue, prompts_before: int, triggers: Sequence[str] = ()) -> Moment:

@@ -25,18 +25,18 @@ from upwell.ground.types.surfacing import (
     Surfacing,
 )
 from upwell.learn.feedback import Rated, without_rater
-from upwell.memory.base import MemoryReader
 from upwell.memory.ranking.scoring import SUPERSEDED
+from upwell.memory.recall import MemoryReader
 from upwell.surface.background import BackgroundWork, LateHits, side_by_side
 from upwell.surface.context_sketch import ContextSketches
-from upwell.surface.episodes import situation_of, triggers_in
+from upwell.surface.episodes import situation_of
 from upwell.surface.filters import Gate, Pace, PostFilter
 from upwell.surface.intent import Classifier, detector_of
 from upwell.surface.journal import Journal
 from upwell.surface.judge import Judge, is_judged
 from upwell.surface.judging import Case, Judging
 from upwell.surface.learning import Learning, ratings_of
-from upwell.surface.moments import Moment, moment_of
+from upwell.surface.moments import Moment, moment_of, triggers_in
 from upwell.surface.options import Options
 from upwell.surface.query import CueReader
 from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of

@@ -17,7 +17,7 @@ from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Scope
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.memory.base import MemoryReader
+from upwell.memory.recall import MemoryReader
 from upwell.surface.guards import refusal_key
 from upwell.surface.loaded import loaded_by
 from upwell.surface.render import beneath, citation, preview

@@ -22,7 +22,7 @@ from upwell.ground.types.memory import Hit, Memory, Scope, Trust
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.learn.implicit import Uses
 from upwell.learn.thresholds import Use
-from upwell.memory.base import MemoryReader
+from upwell.memory.recall import MemoryReader
 from upwell.surface.context_sketch import COMPACTED
 from upwell.surface.filters import distinct
 from upwell.surface.learning import Learning

@@ -4,7 +4,9 @@ upwell stores only the digest of a token given to others. Each has 256 random bi
 digest can be neither guessed nor reversed.
 """
 
+import base64
 import hashlib
+import hmac
 import json
 import secrets
 from collections.abc import Callable, Sequence
@@ -14,6 +16,7 @@ from pathlib import Path
 
 from upwell.ground.errors import StoreCorrupt, StoreUnwritable, UsageError
 from upwell.ground.files import (
+    Locking,
     Stamp,
     create_once,
     exclusively,
@@ -54,6 +57,20 @@ def token_of(path: Path) -> str:
     return token
 
 
+def shared_token(path: Path, secret: bytes) -> str:
+    """The owner's token on all machines that have this secret. The file at `path` shows it.
+
+    Raises:
+        StoreUnwritable: the file cannot be written.
+    """
+    digest = hmac.new(secret, b"owner token", hashlib.sha256).digest()
+    token = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    with writing(path):
+        if not path.exists() or read_regular_file(path).decode().strip() != token:
+            write_atomically(path, f"{token}\n")
+    return token
+
+
 @dataclass(frozen=True, slots=True)
 class AccessToken:
     """A token for another user. `made_at` is ISO 8601 in UTC."""
@@ -64,12 +81,12 @@ class AccessToken:
 
 
 class Tokens:
-    """Looks up tokens: the `owner`'s, and those in the file at `path`, which is read again when it
-    changes.
+    """Looks up tokens: the `owner`'s, their token on all machines of a team ("" if there is none),
+    and those in the file at `path`, which is read again when it changes.
     """
 
-    def __init__(self, owner: str, path: Path) -> None:
-        self._owner = _digest(owner)
+    def __init__(self, owner: str, path: Path, team: str = "") -> None:
+        self._owner = [_digest(token) for token in (owner, team) if token]
         self._path = path
         self._stamp: Stamp | None = None
         self._issued: Sequence[AccessToken] = ()
@@ -79,7 +96,7 @@ class Tokens:
         self._refresh()
         digest, owner = _digest(token), None
         for known, principal in (
-            (self._owner, OWNER),
+            *((digest, OWNER) for digest in self._owner),
             *((issued.digest, issued.principal) for issued in self._issued),
         ):
             if secrets.compare_digest(digest, known):
@@ -101,7 +118,9 @@ class Tokens:
             self._issued = ()
 
 
-def issue(path: Path, name: str, namespaces: Sequence[str] = ()) -> str:
+def issue(
+    path: Path, name: str, namespaces: Sequence[str] = (), locking: Locking = exclusively
+) -> str:
     """Create a token for `name`, who may see these namespaces (all of them by default).
 
     Raises:
@@ -111,7 +130,7 @@ def issue(path: Path, name: str, namespaces: Sequence[str] = ()) -> str:
     check_name(name, "token name")
     secret = secrets.token_urlsafe(32)
     principal = Principal(name, tuple(dict.fromkeys(map(namespace, namespaces))))
-    with exclusively(path):
+    with locking(path):
         issued = tokens_in(path)
         if any(token.principal.name == name for token in issued):
             raise UsageError(
@@ -122,14 +141,14 @@ def issue(path: Path, name: str, namespaces: Sequence[str] = ()) -> str:
     return secret
 
 
-def revoke(path: Path, name: str) -> None:
+def revoke(path: Path, name: str, locking: Locking = exclusively) -> None:
     """Revoke the token of `name`.
 
     Raises:
         UsageError: no token has that name.
         StoreUnwritable: the file cannot be written; nothing changed.
     """
-    with exclusively(path):
+    with locking(path):
         issued = tokens_in(path)
         remaining = [token for token in issued if token.principal.name != name]
         if len(remaining) == len(issued):

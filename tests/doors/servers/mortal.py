@@ -1,5 +1,6 @@
 """A server over HTTP that records some calls and then dies; the test starts it again at the same
-address."""
+address. With `--slams`, something else is at the address in between and drops each connection, like
+the dying server's own socket on a busy machine."""
 
 import argparse
 import os
@@ -39,10 +40,25 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def drop_connections(port: int) -> None:
+    """Accept connections for `AWAY_SECONDS`, and drop each one after its first bytes."""
+    with socket.create_server(("127.0.0.1", port)) as door:
+        end = time.monotonic() + AWAY_SECONDS
+        while (left := end - time.monotonic()) > 0:
+            door.settimeout(left)
+            try:
+                visitor = door.accept()[0]
+            except TimeoutError:
+                return
+            visitor.recv(65536)
+            visitor.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=Path, required=True)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--slams", action="store_true")
     options = parser.parse_args()
     web.TOOLS = ["echo", *DEADLY]
     web.READ_ONLY = ("echo", "read")
@@ -57,7 +73,10 @@ def main() -> None:
         child = subprocess.Popen(again)
         try:
             child.wait()
-            time.sleep(AWAY_SECONDS)
+            if options.slams:
+                drop_connections(port)
+            else:
+                time.sleep(AWAY_SECONDS)
         except KeyboardInterrupt:
             child.terminate()
             child.wait()

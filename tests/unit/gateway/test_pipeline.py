@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -62,7 +63,8 @@ def never_paused(session):
 
 
 def pipeline_of(surfacing, fit=unchanged):
-    return Pipeline(Fitting(fit, fit), surfacing, paused=never_paused)
+    fitter = SimpleNamespace(fit=fit)
+    return Pipeline(Fitting(fitter, fitter), surfacing, paused=never_paused)
 
 
 def hurried(server, tool):

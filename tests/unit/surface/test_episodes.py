@@ -11,8 +11,9 @@ from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.memory.places import PLACE
-from upwell.surface.episodes import applicable, situation_of, triggers_in
+from upwell.surface.episodes import applicable, situation_of
 from upwell.surface.explain import account_of, account_of_past
+from upwell.surface.moments import triggers_in
 from upwell.surface.options import Options, SurfaceOptions
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.testing import FakeRecall, ManualClock

@@ -7,7 +7,6 @@ from functools import partial
 from upwell.app.proposals import accept, change_rule, paused, resumed, reword
 from upwell.app.review import Offer, Reason
 from upwell.app.wiring import App
-from upwell.capture.inbox import Inbox, inbox_at
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Memory, Provenance
 from upwell.ground.types.surfacing import Feedback, Rating
@@ -86,7 +85,7 @@ async def restore(app: App, fields: Fields) -> str:
 
 
 async def keep_proposal(app: App, fields: Fields) -> str:
-    inbox = _inbox(app)
+    inbox = app.inbox()
     proposals = inbox.chosen([fields.get("id", "")])
     texts = [fields["text"]] if "text" in fields else None
     _, added = await accept(app, inbox, proposals, texts)
@@ -94,13 +93,13 @@ async def keep_proposal(app: App, fields: Fields) -> str:
 
 
 async def drop_proposal(app: App, fields: Fields) -> str:
-    inbox = _inbox(app)
+    inbox = app.inbox()
     inbox.take([item.id for item in inbox.chosen([fields.get("id", "")])])
     return "Dropped; it will not be proposed again."
 
 
 async def ban_proposal(app: App, fields: Fields) -> str:
-    inbox = _inbox(app)
+    inbox = app.inbox()
     inbox.ban(inbox.chosen([fields.get("id", "")]))
     return "Dropped, and so is everything that says the same."
 
@@ -181,10 +180,6 @@ async def _memory(app: App, fields: Fields) -> Memory:
     if memory is None:
         raise UsageError("this memory no longer exists")
     return memory
-
-
-def _inbox(app: App) -> Inbox:
-    return inbox_at(app.config.home.inbox_file)
 
 
 def _lines(fields: Fields, name: str) -> list[str]:

@@ -6,7 +6,6 @@ from typing import Any
 
 from upwell.app.proposals import described_rule
 from upwell.app.wiring import App
-from upwell.capture.inbox import inbox_at
 from upwell.episodes.triggers import in_words
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
@@ -39,7 +38,7 @@ async def memory(app: App, fields: Fields) -> Mapping[str, Any]:
         "projects": sorted({item.project for item in sample if item.project}),
         "namespaces": sorted({item.namespace for item in sample}),
         "topics": [topic.name for topic in topics[:_MAX_TOPICS]],
-        "waiting": len(inbox_at(app.config.home.inbox_file).waiting()),
+        "waiting": len(app.inbox().waiting()),
         "is_empty": not sample,
     }
 
@@ -85,7 +84,7 @@ async def detail(app: App, fields: Fields) -> Mapping[str, Any]:
 
 async def inbox(app: App, fields: Fields) -> Mapping[str, Any]:
     """The proposals that wait for a decision, newest first."""
-    waiting = inbox_at(app.config.home.inbox_file).waiting()
+    waiting = app.inbox().waiting()
     rows = [
         {
             "id": item.id,

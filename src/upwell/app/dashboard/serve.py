@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 
 from upwell.app.dashboard.desk import desk_of
+from upwell.app.principals import team_token
 from upwell.app.wiring import Settings, build
 from upwell.web.dashboard.routes import PATH, dashboard_routes
 from upwell.web.routes import http_app
@@ -25,7 +26,7 @@ async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
     try:
         home = app.config.home
         token = token_of(home.token_file)
-        tokens = Tokens(token, home.tokens_file)
+        tokens = Tokens(token, home.tokens_file, team_token(app.config))
         server = http_server(http_app(dashboard_routes(desk_of(lambda: app)), tokens.principal_of))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

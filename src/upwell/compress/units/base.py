@@ -18,6 +18,8 @@ BLANK = -4.0
 """The salience of units that are never selected for their own sake."""
 FIRST = 50.0
 """The salience of units that are selected before all others."""
+SIGNATURE = 5.0
+"""The salience of the signature of a function or a type."""
 LONG_LINE = 480
 PIECE = 240
 """A line longer than `LONG_LINE` characters is split into pieces of about `PIECE`."""
@@ -31,7 +33,8 @@ class Units:
     `needs[i]`: the units without which unit `i` makes no sense (its heading, its file, both ends of
     its fence), outermost first.
     `by_names`: whether the units are ordered by the names that they contribute (`coverage.py`); a
-    salience above zero then doubles the worth of a unit's names.
+    salience above zero then doubles the worth of a unit's names, and that of a signature
+    quadruples it.
     `raised_share`: the part of a budget that raised units (salience `FIRST` or more) get first.
     `early`: the additional worth of the first units in such an order.
     `reach`: how many neighbours on each side share in the score of a match; 0 for none.

@@ -13,6 +13,7 @@ from operator import sub
 from upwell.compress.units.base import (
     BLANK,
     FIRST,
+    SIGNATURE,
     Trouble,
     Units,
     lines,
@@ -27,19 +28,31 @@ _STATEMENT = (
     r"(?:if|else|for|foreach|while|switch|do|catch|try|return|case|with|new|throw|await|yield|elif"
     r"|except|finally|match|select|when|unless|until|delete|assert|synchronized|sizeof|typeof)\b"
 )
+_CONTROL = re.compile(_STATEMENT)
 _KEYWORD = (
     r"(?:def|class|func|function|fn|type|interface|struct|enum|union|typedef|trait|impl|mod|module"
-    r"|namespace|record|protocol|object|fun|template)\b|(?:const|let|var|val|#define)[ \t]++\w"
+    r"|namespace|record|protocol|object|fun|template)\b"
 )
+_FUNCTION_VALUE = (
+    r"(?:const|let|var|val)[ \t]++[\w$]++[^=\n]{0,80}+=[ \t]*+(?:async\b|function\b|\w++[ \t]*+=>"
+    r"|\([^\n]*=>)"
+)
+_BINDING = r"(?:const|let|var|val|#define)[ \t]++\w"
 _DEFINES = re.compile(
-    rf"(?:{_MODIFIER}[ \t]++)*+(?:{_KEYWORD})|#{{1,6}}[ \t]|[A-Z][A-Z0-9_]{{3,}}[ \t]*+[:=]"
+    rf"(?:{_MODIFIER}[ \t]++)*+(?:({_KEYWORD}|{_FUNCTION_VALUE})|{_BINDING})"
+    r"|#{1,6}[ \t]|[A-Z][A-Z0-9_]{3,}[ \t]*+[:=]"
 )
-"""The beginning of a line that defines something in most languages: a keyword, a constant. It also
-matches headings."""
+"""The beginning of a line that defines something in most languages: a keyword, a constant. The
+first group is the keyword of a function or a type. It also matches headings."""
 _SIGNATURE = re.compile(
     rf"(?!{_STATEMENT})[\w~$#*][^\n;={{(]{{0,160}}+\([^\n;]{{0,300}}\)[^\n;=(){{]*+\{{\s*+$"
 )
 """A line with parentheses before the brace of a body."""
+_PROTOTYPE = re.compile(
+    rf"(?!{_STATEMENT})(?:[\w:<>,*&\[\]]++[ \t]++)++[*&]*+[\w:~]++"
+    r"\([^\n;]{0,300}\)[^\n;=(){]{0,80};\s*+$"
+)
+"""A signature without a body: the name follows a type, and a semicolon the parameters."""
 _ELEMENT = re.compile(
     r"^[ \t]*+(?:- )?(?:\[[\w-]+\][ \t])?(?:link|button|textbox|searchbox|checkbox|radio|combobox"
     r"|menuitem|tab|option|switch|slider|spinbutton|treeitem)\b",
@@ -54,6 +67,8 @@ _FIELD = re.compile(r"[A-Za-z][\w -]{0,30}: ")
 _LEAST_RECORDS = 3
 _LAST_LINES, _LONG = 3, 200
 _RAISED_SHARE = 0.85
+_EARLY = 14.0
+"""The lines that agents edit next are often among the first of a file: imports, settings."""
 _CLOSING = "})]"
 _MAX_GOVERNING = 6
 _PROSE_CHARS = 120
@@ -61,8 +76,8 @@ _PROSE_CHARS = 120
 
 
 def split(text: str, name: str = "") -> Units:
-    """Split code into lines, each with the lines that govern it. Definitions count double."""
-    units = Units(by_names=True)
+    """Split code into lines, each with the lines that govern it. Definitions count more."""
+    units = Units(by_names=True, early=_EARLY)
     starts, ends, saliences, all_needs = units.starts, units.ends, units.salience, units.needs
     defines = _DEFINES.match
     open_blocks: list[tuple[int, int, tuple[int, ...]]] = []
@@ -77,10 +92,11 @@ def split(text: str, name: str = "") -> Units:
                 needs = above if depth_of_open == depth else None
             if needs is None:
                 needs = _governing(open_blocks[-1]) if open_blocks else ()
+            if bare == "{\n" and saliences and _ends_signature(text, starts[-1], ends[-1]):
+                saliences[-1] = SIGNATURE
             if bare[0] not in _CLOSING:
                 open_blocks.append((depth, len(starts), needs))
-            is_definition = defines(bare) or ("{" in bare and _SIGNATURE.match(bare))
-            salience = 1.0 if is_definition else 0.0
+            salience = _salience(bare, defines(bare))
         elif saliences and saliences[-1] == BLANK:
             ends[-1] = end
             continue
@@ -89,6 +105,21 @@ def split(text: str, name: str = "") -> Units:
         saliences.append(salience)
         all_needs.append(needs or ())
     return units
+
+
+def _salience(bare: str, definition: re.Match[str] | None) -> float:
+    if definition is not None:
+        return SIGNATURE if definition[1] else 1.0
+    if "(" not in bare:
+        return 0.0
+    pattern = _SIGNATURE if "{" in bare else _PROTOTYPE
+    return SIGNATURE if pattern.match(bare) else 0.0
+
+
+def _ends_signature(text: str, start: int, end: int) -> bool:
+    """Tell whether a line above an opening brace is the end of a function's signature."""
+    line = text[start:end].rstrip()
+    return line.endswith(")") and not _CONTROL.match(line.lstrip())
 
 
 def _governing(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:

@@ -1,12 +1,13 @@
 """A proxied call, from the agent's request to its reply. Read `Pipeline.call` first."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from upwell.gateway.calls.cache import Cache
+from upwell.gateway.calls.fit import Fitter
 from upwell.gateway.calls.results import (
     content_of,
     failure,
@@ -17,7 +18,7 @@ from upwell.gateway.calls.results import (
     with_meta,
     without_ours,
 )
-from upwell.gateway.calls.worker_pool import HEAVY_BYTES
+from upwell.gateway.calls.worker_pool import HEAVY_BYTES, WorkerPool
 from upwell.gateway.clients import Client
 from upwell.gateway.eras import MARK, wants_input
 from upwell.gateway.upstreams.supervisor import Upstream
@@ -59,11 +60,11 @@ class OwnSessions:
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Shortens results to the budget of their tool: `here` in this process, `in_worker` for large
-    results, which would block the event loop."""
+    """Shortens results to the budget of their tool, in this process or, since a large result would
+    block the event loop, in a worker."""
 
-    here: Callable[[ToolCall, RawObject], Awaitable[RawObject]]
-    in_worker: Callable[[ToolCall, bytes], Awaitable[bytes]]
+    fitter: Fitter
+    worker_pool: WorkerPool
 
     async def fit(self, call: ToolCall, reply: Reply) -> RawObject:
         """The fitted result. A fault in fitting never costs the result: the call has been made.
@@ -89,10 +90,10 @@ class Fitting:
     async def _fit(self, call: ToolCall, result: bytes) -> RawObject:
         if len(result) >= HEAVY_BYTES:
             try:
-                return await RawObject.opened(await self.in_worker(call, result))
+                return await RawObject.opened(await self.worker_pool.fit(call, result))
             except CompressionError as error:
                 LOG.warning("%s; fitting it in this process", error)
-        return await self.here(call, await RawObject.opened(result))
+        return await self.fitter.fit(call, await RawObject.opened(result))
 
 
 Search = asyncio.Task[tuple[Outcome, Cue]]

@@ -51,6 +51,7 @@ class StdioFront:
             await self._requests.aclose()
 
     async def _take(self, message: Message) -> None:
+        """Take a message of the agent: start a task for each request."""
         if message.id is not None and len(self._running) >= MAX_RUNNING:
             body = error_body(INTERNAL_ERROR, f"{MAX_RUNNING} requests are running; try later")
             await self._peer.answer(message.id, Reply(error=body))

@@ -72,6 +72,8 @@ REFRESH_SECONDS = 0.2
 """The pause between two readings of a list that keeps changing."""
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
 """The pauses of an idempotent call that waits until a server over HTTP is back."""
+PING_PAUSE_SECONDS = 0.2
+"""The pause between two pings of a server that answers neither the call nor the ping."""
 GRACE_SECONDS = 2.0
 """The time that a server has to end after its stdin closes, and again after SIGTERM."""
 
@@ -256,10 +258,12 @@ class Upstream:
         alive, otherwise the next. A server with an address is started by somebody else, so this
         waits for it.
         """
-        if self._connection is connection:
+        while self._connection is connection:
             if await connection.is_alive():
                 return connection
-            await self._ended.wait()
+            # A ping may break off as well (a server that is just going down, or is busy) without
+            # the end of the connection, so it is sent again until either is known.
+            await _rest_until(self._ended, PING_PAUSE_SECONDS)
         for seconds in RETRY_SECONDS if self.server.url else ():
             try:
                 return await self._ready()
@@ -370,12 +374,18 @@ class Upstream:
 
 async def _rest(wake: asyncio.Event, seconds: float, name: str) -> None:
     """Wait for `seconds`, or until a call needs the server."""
-    try:
-        async with asyncio.timeout(seconds):
-            await wake.wait()
-    except TimeoutError:
+    if not await _rest_until(wake, seconds):
         LOG.debug("restarting %s after %.1f s", name, seconds)
     wake.clear()
+
+
+async def _rest_until(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for `seconds`, or until `event` is set. Tells whether it is set."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
 
 
 def _object(**members: str) -> RawObject:

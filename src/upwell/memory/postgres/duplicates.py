@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.ground.types.memory import Memory
 from upwell.memory.duplicates import (
     COMPARED,
@@ -12,7 +13,6 @@ from upwell.memory.duplicates import (
     rarest_stems,
 )
 from upwell.memory.lookups import SEQUENCE_BITS, words_by_stem
-from upwell.memory.postgres.connection import Postgres, Statement
 from upwell.memory.ranking.query import Corpus
 
 _EXACT = """

@@ -8,6 +8,7 @@ from functools import partial
 from math import log
 from typing import Any
 
+from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.types.memory import Query, Scope
 from upwell.memory.lookups import (
     FEW_CLAUSES,
@@ -28,7 +29,6 @@ from upwell.memory.lookups import (
     words_by_stem,
     worthwhile,
 )
-from upwell.memory.postgres.connection import Postgres, Rows, Statement
 from upwell.memory.postgres.rows import (
     COLUMNS,
     EXPIRES,

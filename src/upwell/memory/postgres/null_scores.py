@@ -3,9 +3,9 @@
 import random
 from collections.abc import Sequence
 
+from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.types.memory import Scope
 from upwell.memory.lookups import SEQUENCE_BITS, candidates_from, words_by_stem
-from upwell.memory.postgres.connection import Postgres, Rows, Statement
 from upwell.memory.postgres.lookup import (
     HOLDING,
     NUMBERED,

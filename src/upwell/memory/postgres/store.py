@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.postgres.connection import Postgres, Statement, Transaction
 from upwell.ground.text.format import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
@@ -14,7 +15,6 @@ from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Added, WordCounts
 from upwell.memory.embedding.questions import VectorIndex
 from upwell.memory.lookups import SEQUENCE_BITS
-from upwell.memory.postgres.connection import Postgres, Statement, Transaction
 from upwell.memory.postgres.duplicates import find_duplicates
 from upwell.memory.postgres.lookup import HOLDING, last_of, pool_of, successors_sql
 from upwell.memory.postgres.null_scores import measure_if_due
@@ -24,8 +24,14 @@ from upwell.memory.ranking.null_scores import usual
 from upwell.memory.ranking.query import Corpus
 from upwell.memory.ranking.scoring import Pool
 from upwell.memory.records import check, from_json, stamped, to_json
+from upwell.memory.relocation import Discarded
 from upwell.memory.stems import stemmer
 
+_TO_TRASH = """
+    INSERT INTO upwell.trash
+    SELECT %(tenant)s, * FROM unnest(%(ids)s::text[], %(times)s::float8[], %(memories)s::text[])
+    ON CONFLICT (tenant, id) DO UPDATE
+    SET deleted_at = excluded.deleted_at, memory = excluded.memory"""
 TRASH_SECONDS = 30 * 86_400.0
 _LIVING = "(expires_at IS NULL OR expires_at > %(now)s)"
 _BY_ID = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
@@ -107,15 +113,7 @@ class PostgresStore:
             memory = await self._by_id(transaction, memory_id)
             if memory is None or not await remove(transaction, [memory_id]):
                 return False
-            values = {"id": memory_id, "now": self._clock.now(), "memory": to_json(memory)}
-            await transaction.run(
-                Statement(
-                    """INSERT INTO upwell.trash VALUES (%(tenant)s, %(id)s, %(now)s, %(memory)s)
-                       ON CONFLICT (tenant, id) DO UPDATE
-                       SET deleted_at = excluded.deleted_at, memory = excluded.memory""",
-                    values,
-                )
-            )
+            await transaction.run(_in_trash([Discarded(memory, self._clock.now())]))
             return True
 
     async def restore(self, memory_id: str) -> bool:
@@ -175,6 +173,19 @@ class PostgresStore:
             Statement(f"{_TRASHED} ORDER BY deleted_at DESC LIMIT %(limit)s", {"limit": limit}),
         )
         return [from_json(text) for (text,) in rows]
+
+    async def discarded(self) -> Sequence[Discarded]:
+        """Return everything in the trash, with the times of deletion."""
+        statement = "SELECT memory, deleted_at FROM upwell.trash WHERE tenant = %(tenant)s"
+        (rows,) = await self._postgres.ask(self._tenant, Statement(statement, {}))
+        return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
+
+    async def discard(self, items: Sequence[Discarded]) -> None:
+        """Put memories in the trash with these times of deletion, all or none. A stored memory with
+        the same id is removed."""
+        async with self._postgres.transaction(self._tenant) as transaction:
+            await remove(transaction, [item.memory.id for item in items])
+            await transaction.run(_in_trash(items))
 
     async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
         """Map the superseded memories among these ids to the ids of their newest living
@@ -280,3 +291,13 @@ class PostgresStore:
         tenant = tenant or self._tenant
         (rows,) = await self._postgres.ask(tenant, Statement(sql, values))
         return [from_row(tenant, row) for row in rows]
+
+
+def _in_trash(items: Sequence[Discarded]) -> Statement:
+    """Return the statement that puts memories in the trash."""
+    values = {
+        "ids": [item.memory.id for item in items],
+        "times": [item.deleted_at for item in items],
+        "memories": [to_json(item.memory) for item in items],
+    }
+    return Statement(_TO_TRASH, values)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from upwell.ground.errors import StoreError
+from upwell.ground.postgres.connection import Rows, Statement, Transaction
 from upwell.ground.types.memory import Memory
 from upwell.memory.lookups import SEQUENCE_BITS, scope_of
-from upwell.memory.postgres.connection import Rows, Statement, Transaction
 from upwell.memory.postgres.rows import COLUMNS, TYPES, indexable, to_row
 from upwell.memory.ranking.joins import anchor_keys
 from upwell.memory.ranking.signals import EXTRA_WEIGHT
@@ -177,7 +177,6 @@ async def _write(transaction: Transaction, changes: Changes, last: Mapping[int, 
         _insertion("about", "key, n", "text, bigint", changes.joins),
         _insertion("memory_trigger", "trigger, n", "text, bigint", changes.triggers),
         Statement("UPDATE upwell.tenant SET version = version + 1 WHERE tenant = %(tenant)s", {}),
-        Statement("SELECT pg_notify('upwell', %(tenant)s::text)", {}),
     )
 
 

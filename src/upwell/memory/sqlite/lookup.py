@@ -18,6 +18,7 @@ from upwell.memory.lookups import (
     Row,
     candidates_from,
     join_of,
+    last_successor,
     planned,
     ranges,
     strictest_first,
@@ -39,6 +40,9 @@ from upwell.memory.sqlite.rows import (
 _ID, _NAMESPACE, _TEXT, _EXPIRES, _PINNED = (
     COLUMNS.split(", ").index(name) for name in ("id", "namespace", "text", "expires_at", "pinned")
 )
+
+
+_LONGEST_CHAIN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +254,57 @@ def _row(values: Sequence[Any]) -> Row:
     text = text_of(columns[_TEXT])
     load = partial(from_row, columns)
     return Row(n, columns[_ID], columns[_NAMESPACE], text, extra, keys, load)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest living memory in a chain of superseding ones: its id, and its number."""
+
+    id: str
+    n: int
+
+
+def successors(
+    db: sqlite3.Connection, ids: Iterable[str], scopes: Sequence[int], now: float
+) -> dict[str, Head]:
+    """Map each of these memories that was superseded within `scopes` to the newest living memory
+    of its chain. Chains are read from the rows each time, so that a memory is current again when
+    its successor is deleted or expires."""
+    listed = list(dict.fromkeys(ids))
+    if not listed or not _any_superseding(db):
+        return {}
+    direct: dict[str, Head] = {}
+    pending = listed
+    for _ in range(_LONGEST_CHAIN):
+        heads = _direct(db, [old for old in pending if old not in direct], scopes, now)
+        if not heads:
+            break
+        direct |= heads
+        pending = [head.id for head in heads.values()]
+    next_id = {old: head.id for old, head in direct.items()}
+    head_of = {head.id: head for head in direct.values()}
+    return {old: head_of[last_successor(next_id, old)] for old in listed if old in direct}
+
+
+def _any_superseding(db: sqlite3.Connection) -> bool:
+    row = db.execute("SELECT 1 FROM memory WHERE supersedes IS NOT NULL LIMIT 1").fetchone()
+    return row is not None
+
+
+def _direct(
+    db: sqlite3.Connection, ids: Sequence[str], scopes: Sequence[int], now: float
+) -> dict[str, Head]:
+    heads: dict[str, Head] = {}
+    spans = list(ranges(scopes))
+    within = " OR ".join("n BETWEEN ? AND ?" for _ in spans)
+    for chunk in chunks(ids if spans else ()):
+        rows = db.execute(
+            f"SELECT supersedes, id, n FROM memory WHERE supersedes IN ({marks(chunk)}) "
+            f"AND (expires_at IS NULL OR expires_at > ?) AND ({within}) ORDER BY created_at, n",
+            (*chunk, now, *(edge for span in spans for edge in span)),
+        )
+        heads.update((old, Head(new, n)) for old, new, n in rows if old != new)
+    return heads
 
 
 def best_bm25(

@@ -15,7 +15,7 @@ from upwell.ground.types.memory import Hit, Memory, Query
 from upwell.memory.ranking.scoring import rank
 from upwell.memory.records import stamped
 from upwell.memory.sqlite import schema
-from upwell.memory.sqlite.candidates import pool_of
+from upwell.memory.sqlite.store import pool_of
 from upwell.memory.sqlite.writing import insert
 
 UNSCORED = 0.2

@@ -2,8 +2,9 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
@@ -14,12 +15,29 @@ from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Added, WordCounts
 from upwell.memory.embedding.questions import Questions
-from upwell.memory.ranking.scoring import Pool
+from upwell.memory.lookups import neighbours, stems_to_count, worthwhile
+from upwell.memory.ranking.joins import join_keys
+from upwell.memory.ranking.null_scores import usual
+from upwell.memory.ranking.query import MAX_TEXTS, Corpus
+from upwell.memory.ranking.scoring import Pool, Successor
+from upwell.memory.ranking.signals import Candidate, Likeness
 from upwell.memory.records import check, from_json, stamped, to_json
+from upwell.memory.relocation import Discarded
 from upwell.memory.sqlite import null_scores, schema
-from upwell.memory.sqlite.candidates import Question, pool_of, successors
 from upwell.memory.sqlite.duplicates import find_duplicates
-from upwell.memory.sqlite.lookup import memories_with
+from upwell.memory.sqlite.lookup import (
+    Filter,
+    by_anchors,
+    by_triggers,
+    by_words,
+    candidates,
+    corpus_seen_by,
+    existing_joins,
+    filter_of,
+    memories_with,
+    read,
+    successors,
+)
 from upwell.memory.sqlite.rows import (
     COLUMNS,
     by_id,
@@ -33,11 +51,22 @@ from upwell.memory.sqlite.vectors import VectorTable
 from upwell.memory.sqlite.writing import insert, remove
 from upwell.memory.stems import stemmer
 
+if TYPE_CHECKING:
+    from upwell.ground.embed import Vector
+
 TRASH_SECONDS = 30 * 86_400.0
 INLINE_MEMORIES = 5_000
 """In stores up to this size, a lookup takes a few milliseconds. That is no longer than switching to
 another thread, waiting for the interpreter there, and switching back.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The vector of a query's text, and the vectors that it is compared with."""
+
+    vector: "Vector"
+    vectors: VectorTable
 
 
 class SqliteStore:
@@ -139,10 +168,7 @@ class SqliteStore:
             if row is None:
                 return False
             remove(db, row[0])
-            db.execute(
-                "INSERT OR REPLACE INTO trash VALUES (?, ?, ?, ?)",
-                (self._tenant, memory_id, now, to_json(from_row(row[1:]))),
-            )
+            _put_in_trash(db, self._tenant, from_row(row[1:]), now)
             return True
 
         return await self._database.write(discard)
@@ -229,6 +255,28 @@ class SqliteStore:
             return [from_json(text) for (text,) in rows]
 
         return await self._database.read(look)
+
+    async def discarded(self) -> Sequence[Discarded]:
+        """Return everything in the trash, with the times of deletion."""
+        rows = await self._database.read(
+            lambda db: db.execute(
+                "SELECT memory, deleted_at FROM trash WHERE tenant = ?", (self._tenant,)
+            ).fetchall()
+        )
+        return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
+
+    async def discard(self, items: Sequence[Discarded]) -> None:
+        """Put memories in the trash with these times of deletion, all or none. A stored memory with
+        the same id is removed."""
+
+        def put(db: sqlite3.Connection) -> None:
+            for item in items:
+                n = number_of(db, self._tenant, item.memory.id)
+                if n is not None:
+                    remove(db, n)
+                _put_in_trash(db, self._tenant, item.memory, item.deleted_at)
+
+        await self._database.write(put)
 
     async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
         """Map the superseded memories among these ids to the ids of their newest living
@@ -321,6 +369,93 @@ class SqliteStore:
                 return newest(db, scopes, condition, values, limit=limit, offset=offset)
 
         return look
+
+
+def _put_in_trash(db: sqlite3.Connection, tenant: str, memory: Memory, deleted_at: float) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO trash VALUES (?, ?, ?, ?)",
+        (tenant, memory.id, deleted_at, to_json(memory)),
+    )
+
+
+def pool_of(
+    db: sqlite3.Connection,
+    query: Query,
+    now: float,
+    deadline: Deadline,
+    question: Question | None = None,
+) -> Pool:
+    """Return the candidates of `query`, or none if the query sees no memory or the deadline has
+    passed."""
+    corpus = corpus_seen_by(db, query.scope)
+    if not corpus.memories:
+        return _no_candidates(corpus)
+    keep = filter_of(db, query.scope.namespaces, now)
+    pool = gather(db, query, corpus, keep, deadline, question)
+    return _no_candidates(corpus) if deadline.passed() else pool
+
+
+def _no_candidates(corpus: Corpus) -> Pool:
+    return Pool({}, {}, (), corpus, usual(corpus))
+
+
+def gather(
+    db: sqlite3.Connection,
+    query: Query,
+    corpus: Corpus,
+    keep: Filter,
+    deadline: Deadline,
+    question: Question | None = None,
+) -> Pool:
+    """Return the candidates of `query` in `corpus`, with the neighbours of conversational turns."""
+    lookups = [read(db, text, corpus) for text in query.texts[:MAX_TEXTS] if text.strip()]
+    numbers: dict[int, None] = {}
+    for lookup in worthwhile(lookups):
+        if not deadline.passed():
+            numbers.update(dict.fromkeys(by_words(db, lookup, corpus, keep)))
+    keys = join_keys(query.paths, query.symbols, query.scope.project)
+    joins = existing_joins(db, keys, corpus)
+    numbers.update(dict.fromkeys(by_anchors(db, joins, corpus, keep)))
+    triggered = by_triggers(db, query.triggers, corpus, keep)
+    numbers.update(dict.fromkeys(triggered))
+    readings = [lookup.reading for lookup in lookups]
+    stems = stems_to_count(readings, joins)
+    likeness = _likeness(db, question, corpus, keep, numbers) if question else None
+    gathered = candidates(db, numbers, stems)
+    if likeness:
+        gathered |= candidates(db, likeness.cosines.keys() - numbers.keys(), stems, keep)
+    turns = [n for n, candidate in gathered.items() if candidate.speaker]
+    if turns:
+        gathered |= candidates(db, neighbours(turns) - gathered.keys(), stems, keep)
+    return Pool(
+        candidates=gathered,
+        joins=joins,
+        triggered=triggered,
+        readings=readings,
+        corpus=corpus,
+        null_scores=null_scores.load(db, query.scope, corpus),
+        likeness=likeness,
+        successors=_replacements(db, gathered.values(), corpus, keep),
+    )
+
+
+def _likeness(
+    db: sqlite3.Connection, question: Question, corpus: Corpus, keep: Filter, numbers: Iterable[int]
+) -> Likeness | None:
+    others = set(numbers)
+    others |= neighbours(others)
+    return question.vectors.look(db, question.vector, corpus.scopes, keep.namespaces, others)
+
+
+def _replacements(
+    db: sqlite3.Connection, replaceable: Iterable[Candidate], corpus: Corpus, keep: Filter
+) -> dict[str, Successor]:
+    """Map each superseded candidate to the memory that replaces it now."""
+    heads = successors(db, [candidate.id for candidate in replaceable], corpus.scopes, keep.now)
+    if not heads:
+        return {}
+    loaded = candidates(db, {head.n for head in heads.values()}, (), keep)
+    return {old: Successor(head.id, loaded.get(head.n)) for old, head in heads.items()}
 
 
 def _delete_everywhere(db: sqlite3.Connection, tenant: str, memory_id: str) -> int:

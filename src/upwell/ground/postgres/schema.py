@@ -1,4 +1,4 @@
-"""The tables of memories in PostgreSQL, version 15 or later, without any extension.
+"""The tables in PostgreSQL, version 15 or later, without any extension. Memories:
 
     tenant ──< scope ──< memory >── posting      words of a memory, by stem
                             ├──< about           exact joins with files and symbols
@@ -7,24 +7,34 @@
     null_score              null scores of each scope
     trash                   deleted memories, kept for 30 days
 
+Everything else that the machines of a team share:
+
+    entry                   what expires: originals, the seen log, cached responses, sessions
+    feedback, threshold     ratings, and the thresholds that follow from them
+    home_file               files of the home: tokens, the pause, the inbox, the secret, sources
+
 Every key begins with the tenant, so the tables can be partitioned or distributed by it. No table
 has a sequence: a tenant's number is the hash of its name, and a memory's number counts within its
 project. A memory's number holds the number of its project's scope in its high bits
 (`memory/lookups.py: SEQUENCE_BITS`), so that the memories of a project are a range.
 
 Row-level security is the second wall between tenants: every statement sees only the rows of the
-tenant that its transaction has named.
+tenant that its transaction has named. Triggers notify the channel of a tenant when its memories,
+its ratings or its files change.
 """
 
 import hashlib
+from collections.abc import Iterator, Sequence
 
 TENANT_SETTING = "upwell.tenant"
+CHANNEL = "upwell_"
+"""The prefix of the channels on which triggers announce changes; the tenant's number follows."""
 LOCK = 0x75_70_77_65_6C_6C
 """The advisory lock under which tables are changed, so that processes that start at the same time
 take turns.
 """
 
-TABLES_OF_A_TENANT = (
+_OF_MEMORIES = (
     "tenant",
     "scope",
     "memory",
@@ -36,6 +46,22 @@ TABLES_OF_A_TENANT = (
     "null_score",
     "trash",
 )
+_SHARED = ("entry", "feedback", "threshold", "home_file")
+TABLES_OF_A_TENANT = (*_OF_MEMORIES, *_SHARED)
+
+
+def _walls(tables: Sequence[str]) -> Iterator[str]:
+    """The statements that keep the tenants of these tables apart."""
+    for table in tables:
+        yield f"ALTER TABLE upwell.{table} ENABLE ROW LEVEL SECURITY"
+        # The owner of the tables is held to the policy too.
+        yield f"ALTER TABLE upwell.{table} FORCE ROW LEVEL SECURITY"
+        # As a subquery, the setting is read once per statement, not once per row.
+        yield (
+            f"CREATE POLICY of_tenant ON upwell.{table} USING (tenant = "
+            f"(SELECT nullif(current_setting('{TENANT_SETTING}', true), '')::bigint))"
+        )
+
 
 _CREATE = (
     """CREATE TABLE upwell.tenant (
@@ -86,24 +112,50 @@ _CREATE = (
     """CREATE TABLE upwell.trash (
         tenant bigint, id text COLLATE "C", deleted_at double precision NOT NULL,
         memory text NOT NULL, PRIMARY KEY (tenant, id))""",
-    *(
-        statement
-        for table in TABLES_OF_A_TENANT
-        for statement in (
-            f"ALTER TABLE upwell.{table} ENABLE ROW LEVEL SECURITY",
-            # The owner of the tables is held to the policy too.
-            f"ALTER TABLE upwell.{table} FORCE ROW LEVEL SECURITY",
-            # As a subquery, the setting is read once per statement, not once per row.
-            f"CREATE POLICY of_tenant ON upwell.{table} USING (tenant = "
-            f"(SELECT nullif(current_setting('{TENANT_SETTING}', true), '')::bigint))",
-        )
-    ),
+    *_walls(_OF_MEMORIES),
 )
 
-MIGRATIONS = (_CREATE,)
+_SHARE = (
+    # A key may hold any bytes, which `text` does not allow.
+    """CREATE TABLE upwell.entry (
+        tenant bigint, kind text COLLATE "C", key bytea, value bytea NOT NULL DEFAULT '',
+        number bigint NOT NULL DEFAULT 0, created_at double precision NOT NULL,
+        expires_at double precision NOT NULL, PRIMARY KEY (tenant, kind, key))""",
+    "CREATE INDEX entry_expiry ON upwell.entry (tenant, expires_at)",
+    """CREATE TABLE upwell.feedback (
+        tenant bigint, surfacing text COLLATE "C", memory text COLLATE "C", rating text NOT NULL,
+        at double precision NOT NULL, door text NOT NULL, tool text NOT NULL,
+        score double precision NOT NULL, signals text NOT NULL,
+        forgotten boolean NOT NULL DEFAULT false, PRIMARY KEY (tenant, surfacing, memory))""",
+    "CREATE INDEX feedback_tool ON upwell.feedback (tenant, at)",
+    "CREATE INDEX feedback_memory ON upwell.feedback (tenant, memory)",
+    """CREATE TABLE upwell.threshold (
+        tenant bigint, tool text COLLATE "C", shift double precision NOT NULL,
+        at double precision NOT NULL, PRIMARY KEY (tenant, tool))""",
+    """CREATE TABLE upwell.home_file (
+        tenant bigint, name text COLLATE "C", content bytea NOT NULL,
+        version bigint NOT NULL DEFAULT 1, PRIMARY KEY (tenant, name))""",
+    "ALTER TABLE upwell.tenant ADD COLUMN learned bigint NOT NULL DEFAULT 0",
+    *_walls(_SHARED),
+    f"""CREATE FUNCTION upwell.announce() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        PERFORM pg_notify('{CHANNEL}' || NEW.tenant, TG_ARGV[0]); RETURN NULL; END $$""",
+    """CREATE TRIGGER announce_memories AFTER INSERT OR UPDATE OF version ON upwell.tenant
+        FOR EACH ROW EXECUTE FUNCTION upwell.announce('memories')""",
+    """CREATE TRIGGER announce_learned AFTER INSERT OR UPDATE OF learned ON upwell.tenant
+        FOR EACH ROW EXECUTE FUNCTION upwell.announce('learned')""",
+    """CREATE TRIGGER announce_files AFTER INSERT OR UPDATE ON upwell.home_file
+        FOR EACH ROW EXECUTE FUNCTION upwell.announce('files')""",
+)
+
+MIGRATIONS = (_CREATE, _SHARE)
 """The migrations of the tables, oldest first; each is a list of statements."""
 
 
 def tenant_number(name: str) -> int:
     """Return the number of a tenant: 63 bits of the SHA-256 of its name."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 1
+
+
+ENSURE_TENANT = """
+    INSERT INTO upwell.tenant (tenant, name) VALUES (%(tenant)s, %(name)s)
+    ON CONFLICT (tenant) DO NOTHING"""

@@ -1,0 +1,35 @@
+"""A build hook: the package contains the commit that it was built from, for `upwell --version`."""
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+FILE = "upwell/COMMIT"
+
+
+class CommitHook(BuildHookInterface):
+    """Add `upwell/COMMIT` to a wheel and to an sdist; a wheel of an sdist takes over its file."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            return
+        root = Path(self.root)
+        if not (root / ".git").exists():
+            build_data["artifacts"].append(f"src/{FILE}")
+            return
+        asked = subprocess.run(
+            ["git", "rev-parse", "--short=9", "HEAD"], cwd=root, capture_output=True, text=True
+        )
+        if asked.returncode == 0:
+            self.folder = tempfile.TemporaryDirectory()
+            file = Path(self.folder.name) / "COMMIT"
+            file.write_text(asked.stdout, encoding="ascii")
+            place = FILE if self.target_name == "wheel" else f"src/{FILE}"
+            build_data["force_include"][str(file)] = place
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if folder := getattr(self, "folder", None):
+            folder.cleanup()

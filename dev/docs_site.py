@@ -1,0 +1,73 @@
+"""Pages of the documentation site that are not files in docs/: the commands, as the code declares
+them, and the project's own pages. mkdocs loads this file as a hook.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+COPIES = {"CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md"}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the generated pages."""
+    files.append(File.generated(config, "commands.md", content=commands_page()))
+    for source, page in COPIES.items():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=_as_page(text)))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Links to the project's own pages lead to their copies on the site."""
+    for source, page in COPIES.items():
+        markdown = markdown.replace(f"](../{source}", f"]({page}")
+    return markdown
+
+
+def commands_page() -> str:
+    """Every command with its arguments and options."""
+    from upwell.cli.help import grouped
+    from upwell.cli.main import COMMAND
+
+    commands: dict[str, Any] = COMMAND.commands
+    lines = ["# Commands", "", "Every command with its arguments and options, from the code.", ""]
+    for title, names in grouped(list(commands)).items():
+        lines += [f"## {title}", ""]
+        for name in names:
+            lines += _described(f"upwell {name}", commands[name])
+    return "\n".join(lines)
+
+
+def _described(line: str, command: Any) -> list[str]:
+    import typer
+
+    context = typer.Context(command, info_name=line)
+    usage = " ".join(command.collect_usage_pieces(context))
+    lines = [f"### {line}", "", f"`{line} {usage}`", "", _text(command.help or ""), ""]
+    rows = [_row(parameter) for parameter in command.params if not getattr(parameter, "hidden", 0)]
+    if rows := [row for row in rows if row]:
+        lines += ["| argument or option | |", "|---|---|", *rows, ""]
+    for name, part in getattr(command, "commands", {}).items():
+        lines += _described(f"{line} {name}", part)
+    return lines
+
+
+def _row(parameter: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    help_text = _text(getattr(parameter, "help", "") or "")
+    if not parameter.opts or not parameter.opts[0].startswith("-"):
+        names = f"`{parameter.metavar}`"
+    return f"| {names} | {help_text} |".replace("||", "|")
+
+
+def _text(help_text: str) -> str:
+    return " ".join(help_text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _as_page(text: str) -> str:
+    """Links relative to the project's root become relative to docs/."""
+    return re.sub(r"\]\(docs/", "](", text)

@@ -1,0 +1,85 @@
+"""`upwell migrate`: moves a home's memories between its own files and PostgreSQL."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from upwell.app.files import open_memory_db, open_notes, postgres_store
+from upwell.config import Config, load
+from upwell.ground.errors import UsageError
+from upwell.ground.files import exclusively
+from upwell.ground.secrets.mask import masked_address
+from upwell.ground.types.memory import DEFAULT_TENANT, Memory
+from upwell.memory.relocation import Journal, Plan, Progress, Relocation, Verified
+from upwell.memory.sqlite.store import SqliteStore
+
+SQLITE = "sqlite"
+"""The name of the home's own files as source or target of a move."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The outcome of a move, or of its preview. `notes` counts the notes of `stm.json` to copy, or
+    copied. `verified` is None for a preview."""
+
+    source: str
+    target: str
+    plan: Plan
+    notes: int
+    verified: Verified | None = None
+
+
+async def migrate(to: str, origin: str, *, apply: bool, notes: bool, progress: Progress) -> Outcome:
+    """Move this home's memories `to` an address, or from the address `origin` to the home if `to`
+    is "sqlite". Without `apply`, only count them. With `notes`, also copy the notes of `stm.json`
+    as memories, once.
+
+    Raises:
+        UsageError: there is no database to move to or from.
+        ConfigError: an address is invalid, or the driver is not installed.
+        StoreError: a store failed; the next run continues.
+    """
+    home_is_target = to == SQLITE
+    if origin and not home_is_target:
+        raise UsageError(
+            "--from needs --to sqlite", hint="a home's own memories move with --to URL"
+        )
+    config = load(flags={"store.url": url} if (url := origin if home_is_target else to) else {})
+    if not config.store.url:
+        raise UsageError(
+            "no database to move from", hint="name it: upwell migrate --to sqlite --from URL"
+        )
+    names = (str(config.home.memory_db), masked_address(config.store.url))
+    source, target = reversed(names) if home_is_target else names
+    async with _relocation(config, home_is_target) as relocation:
+        plan = await relocation.plan()
+        copied = _notes_of(config) if notes else []
+        outcome = Outcome(source=source, target=target, plan=plan, notes=len(copied))
+        if not apply:
+            return outcome
+        added = await relocation.add_once(copied)
+        return replace(outcome, notes=added, verified=await relocation.run(progress))
+
+
+@asynccontextmanager
+async def _relocation(config: Config, home_is_target: bool) -> AsyncIterator[Relocation]:
+    home = config.home.prepare()
+    direction = "to" if home_is_target else "from"
+    digest = hashlib.sha256(f"{direction} {config.store.url}".encode()).hexdigest()[:16]
+    home.moves.mkdir(mode=0o700, exist_ok=True)
+    path = home.moves / f"{digest}.jsonl"
+    with exclusively(path):
+        database, team = open_memory_db(home), postgres_store(config.store.url)
+        try:
+            own = SqliteStore(database)
+            source, target = (team, own) if home_is_target else (own, team)
+            yield Relocation(source, target, DEFAULT_TENANT, Journal(path))
+        finally:
+            await team.aclose()
+            await database.aclose()
+
+
+def _notes_of(config: Config) -> list[Memory]:
+    """The home's short notes, each with an id of its own as a memory."""
+    return [replace(note, id=f"note-{note.id}") for note in open_notes(config, None).memories()]

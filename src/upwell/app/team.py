@@ -1,0 +1,95 @@
+"""The database that the machines of a team share, opened if `store.url` is set."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from upwell.config import Config
+from upwell.ground.errors import ConfigError, StoreError
+from upwell.ground.files import Locking, exclusively
+from upwell.ground.trace import LOG, contained
+from upwell.ground.types.memory import DEFAULT_TENANT
+from upwell.learn.learned import Learned
+
+if TYPE_CHECKING:
+    from upwell.ground.postgres.connection import Postgres
+    from upwell.ground.postgres.home_files import HomeFiles
+
+PULL_SECONDS = 2.0
+"""How long the start of a process waits for a database that does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """The connections to a team's database, and the files of the home that it holds."""
+
+    postgres: "Postgres"
+    files: "HomeFiles"
+    tenant: str = DEFAULT_TENANT
+
+    async def pull(self) -> None:
+        """Bring the copies of shared files up to date. Without the database, the last copies are
+        used.
+        """
+        pulling = asyncio.ensure_future(asyncio.to_thread(self._pull))
+        await asyncio.wait({pulling}, timeout=PULL_SECONDS)
+
+    def _pull(self) -> None:
+        try:
+            self.files.pull()
+        except StoreError as error:
+            LOG.warning("the files that the team shares may be out of date: %s", error)
+
+
+def open_team(config: Config) -> Team | None:
+    """The team's database, which is connected to at the first use; None without `store.url`.
+
+    Raises:
+        ConfigError: the driver is not installed.
+    """
+    if not config.store.url:
+        return None
+    try:
+        from upwell.ground.postgres.connection import Postgres
+        from upwell.ground.postgres.home_files import HomeFiles
+    except ImportError as error:
+        raise ConfigError(
+            "store.url needs the PostgreSQL driver",
+            key="store.url",
+            hint="pip install 'upwell[postgres]'",
+        ) from error
+    home = config.home.prepare()
+    shared = (home.tokens_file, home.inbox_file, home.pause_file, home.sources_file)
+    files = HomeFiles(config.store.url, DEFAULT_TENANT, shared, home.secret_file)
+    return Team(Postgres(config.store.url), files)
+
+
+def current_files(config: Config) -> Locking:
+    """Bring the copies of shared files up to date, for a command that reads or changes them.
+    Returns the lock under which they change.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    team = open_team(config)
+    if team is None:
+        return exclusively
+    team.files.pull()
+    return team.files.exclusively
+
+
+async def follow(team: Team, learned: Learned, apply_ratios: Callable[[], Awaitable[None]]) -> None:
+    """Adopt the changes that other machines make to shared files and to learned values, until
+    cancelled."""
+    from upwell.ground.postgres.listening import FILES, LEARNED, listen
+
+    async def changed(parts: frozenset[str]) -> None:
+        if FILES in parts:
+            await team.pull()
+        if LEARNED in parts:
+            with contained("adopting learned values"):
+                await learned.load_learned()
+                await apply_ratios()
+
+    await listen(team.postgres, team.tenant, changed)

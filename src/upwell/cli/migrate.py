@@ -1,0 +1,100 @@
+"""migrate: moves a home's memories between SQLite and PostgreSQL."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upwell.cli.output import Json, note, say, say_json
+from upwell.cli.progress import progress
+from upwell.cli.session import run
+from upwell.ground.errors import StoreError
+from upwell.ground.text.format import counted
+
+if TYPE_CHECKING:
+    from upwell.app.relocating import Outcome
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(migrate)
+
+
+def migrate(
+    to: Annotated[
+        str,
+        typer.Option(metavar="URL", help="postgresql://…, or sqlite for this home's own files."),
+    ],
+    origin: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="URL", help="With --to sqlite: the database. Default: store.url."
+        ),
+    ] = "",
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Copy the memories. Without it, only count them.")
+    ] = False,
+    notes: Annotated[
+        bool, typer.Option("--notes", help="Also copy the notes of stm.json as memories, once.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Move this home's memories to a PostgreSQL database, or back. The source stays as it is and
+    may be in use. A move that was interrupted continues with the same command, and a further run
+    copies only what has changed since.
+    """
+    from upwell.app.relocating import migrate as move
+
+    with progress("moving memories") as show:
+        outcome = run(move(to, origin, apply=apply, notes=notes, progress=show))
+    if as_json:
+        say_json(_as_json(outcome))
+    else:
+        _report(outcome)
+    if outcome.verified and outcome.verified.different:
+        raise StoreError(
+            f"{counted(len(outcome.verified.different), 'memory', 'memories')} differ after the "
+            f"move, the first one is {outcome.verified.different[0]!r}",
+            hint="run the same command again",
+        )
+
+
+def _as_json(outcome: "Outcome") -> dict[str, object]:
+    plan = outcome.plan
+    return {
+        "from": outcome.source,
+        "to": outcome.target,
+        "memories": plan.present,
+        "to_copy": len(plan.copy),
+        "deleted": len(plan.discard),
+        "newer_there": len(plan.newer),
+        "deleted_there": len(plan.deleted),
+        "notes": outcome.notes,
+        "verified": asdict(outcome.verified) if outcome.verified else None,
+    }
+
+
+def _report(outcome: "Outcome") -> None:
+    plan, verified = outcome.plan, outcome.verified
+    say(f"from {outcome.source}")
+    say(f"to   {outcome.target}")
+    say(f"{counted(plan.present, 'memory', 'memories')}, {len(plan.copy):,} to copy")
+    if plan.discard:
+        say(f"{counted(len(plan.discard), 'deleted memory', 'deleted memories')} for the trash")
+    if outcome.notes:
+        say(f"{counted(outcome.notes, 'note')} of stm.json")
+    for count, what in (
+        (len(plan.newer), "changed there later and stay as they are"),
+        (len(plan.deleted), "were deleted there and stay deleted"),
+    ):
+        if count:
+            note(f"upwell: {count:,} {what}")
+    if verified is None:
+        say("nothing was copied; --apply copies")
+        return
+    say(f"verified: {verified.equal:,} equal on both sides, sha256 {verified.digest[:16]}")
+    for count, what in (
+        (verified.changed_there, "changed there since they were copied"),
+        (verified.deleted_there, "deleted there since they were copied"),
+    ):
+        if count:
+            note(f"upwell: {count:,} {what}")

@@ -1,0 +1,265 @@
+"""Connections to PostgreSQL: pooled, with one tenant per transaction and several statements per
+round trip.
+
+Works behind pgbouncer in transaction mode: nothing outlives a transaction on the server, and no
+statement is prepared there. A database that does not answer is not asked again until a task in the
+background has reached it, so its loss delays one call at most.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, AsyncPipeline
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.errors import StoreError
+from upwell.ground.postgres.migrate import CONNECTION, connect, migrate
+from upwell.ground.postgres.schema import TENANT_SETTING, tenant_number
+from upwell.ground.trace import LOG
+
+MAX_CONNECTIONS = 8
+CONNECT_SECONDS = 5.0
+PROMPT_SECONDS = 0.25
+"""How long a call waits for a value of its session or for an original."""
+PROMPT_STATEMENT_MS = 5_000
+"""The server gives up on a statement for which nobody waits any more."""
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
+CLOSING_SECONDS = 1.0
+_LOST_STATES = ("08", "57P", "53300")
+"""SQLSTATEs of a server that shuts down, starts, or accepts no connection."""
+_BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"), "off")
+"""Lookups use the indexes even if the planner has no statistics of the tables yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement with `%(name)s` marks. `tenant` is set for every statement."""
+
+    sql: str
+    values: Mapping[str, object]
+
+
+Rows = Sequence[TupleRow]
+
+
+class Transaction:
+    """An open transaction of one tenant."""
+
+    def __init__(self, connection: AsyncConnection, pipeline: AsyncPipeline, tenant: int) -> None:
+        self._connection = connection
+        self._pipeline = pipeline
+        self._tenant = tenant
+
+    async def of(self, tenant: str) -> "Transaction":
+        """Switch to another tenant within the same transaction."""
+        number = tenant_number(tenant)
+        await self._connection.execute(settings_of(number))
+        return Transaction(self._connection, self._pipeline, number)
+
+    async def run(self, *statements: Statement) -> list[Rows]:
+        """Run statements in one round trip. Returns the rows of each."""
+        cursors = []
+        for statement in statements:
+            values = {**statement.values, "tenant": self._tenant}
+            sql = statement.sql
+            cursors.append(await self._connection.execute(sql, values))
+        await self._pipeline.sync()
+        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+class Postgres:
+    """The connections of this process to one database, opened at the first use."""
+
+    def __init__(self, url: str, *, size: int = MAX_CONNECTIONS) -> None:
+        self.url = url
+        self.clock_offset = 0.0
+        """The seconds by which the server's clock is ahead of ours; 0 if the two nearly agree."""
+        logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # we report its failures
+        self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
+            url,
+            min_size=0,
+            max_size=size,
+            open=False,
+            timeout=CONNECT_SECONDS,
+            # The pool must not wait longer and longer between its attempts: `_reach_again` does it.
+            reconnect_timeout=0.0,
+            kwargs=dict(CONNECTION),
+        )
+        self._opening = asyncio.Lock()
+        self._is_open = False
+        self._lost = ""
+        self._tasks = BackgroundTasks("PostgreSQL")
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the database did not answer lately. Every use fails at once meanwhile."""
+        return bool(self._lost)
+
+    @asynccontextmanager
+    async def transaction(self, tenant: str) -> AsyncIterator[Transaction]:
+        """Write for one tenant in one transaction, which an exception rolls back.
+
+        Raises:
+            StoreError: the database failed; nothing was changed, unless the connection broke while
+            the server was committing.
+        """
+        number = tenant_number(tenant)
+        async with (
+            self._connected(CONNECT_SECONDS) as connection,
+            connection.pipeline() as pipeline,
+            connection.transaction(),
+        ):
+            await connection.execute(settings_of(number))
+            yield Transaction(connection, pipeline, number)
+
+    async def ask(
+        self, tenant: str, *statements: Statement, seconds: float | None = None
+    ) -> list[Rows]:
+        """Run statements of a tenant in one round trip and one transaction. The statements are
+        planned by index. With `seconds`, wait no longer than this for the answer.
+
+        Raises:
+            StoreError: the database failed, or did not answer in time; a write may take effect all
+            the same.
+        """
+        work = self._ask(tenant_number(tenant), statements, seconds)
+        return await self._outlived(work, seconds)
+
+    async def _ask(
+        self, tenant: int, statements: Sequence[Statement], seconds: float | None
+    ) -> list[Rows]:
+        settings = _BY_INDEX
+        if seconds is not None:
+            settings = {**_BY_INDEX, "statement_timeout": str(PROMPT_STATEMENT_MS)}
+        async with (
+            self._connected(CONNECT_SECONDS if seconds is None else seconds) as connection,
+            connection.pipeline() as pipeline,
+        ):
+            # The statements of a pipeline are one transaction, until it is synchronised.
+            await connection.execute(settings_of(tenant, settings))
+            return await Transaction(connection, pipeline, tenant).run(*statements)
+
+    async def _outlived[T](self, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
+        """Await `work`, but not the end of its cancellation, which a lost server never confirms."""
+        task = self._tasks.start(_outcome(work))
+        try:
+            done, _ = await asyncio.wait({task}, timeout=seconds)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not done:
+            self._lose(f"no answer within {seconds} seconds")
+            raise self._unreachable()
+        outcome = task.result()
+        if isinstance(outcome, StoreError):
+            raise outcome
+        return outcome
+
+    @asynccontextmanager
+    async def _connected(self, seconds: float) -> AsyncIterator[AsyncConnection]:
+        if self._lost:
+            raise self._unreachable()
+        try:
+            await self._open()
+            async with self._pool.connection(timeout=seconds) as connection:
+                yield connection
+        except (psycopg.Error, PoolTimeout, PoolClosed) as error:
+            if _is_loss(error):
+                self._lose(_first_line(error))
+            raise store_error(error) from error
+
+    async def aclose(self) -> None:
+        """Close all connections. A server that does not answer is not waited for."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING_SECONDS):
+                await self._tasks.aclose()
+        await self._pool.close(timeout=CLOSING_SECONDS)
+
+    async def _open(self) -> None:
+        if self._is_open:
+            return
+        async with self._opening:
+            if not self._is_open:
+                self.clock_offset = await migrate(self.url)
+                await self._pool.open()
+                self._is_open = True
+
+    def _lose(self, reason: str) -> None:
+        """Fail every use from now on, until the database answers a task in the background."""
+        if not self._lost:
+            LOG.warning("PostgreSQL is lost: %s", reason)
+            self._lost = reason
+            self._tasks.start(self._reach_again())
+
+    async def _reach_again(self) -> None:
+        delay = FIRST_RETRY_SECONDS
+        while not await self._is_reached():
+            # Replicas that lost the database at the same moment must not return in step.
+            await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+            delay = min(LAST_RETRY_SECONDS, delay * 2)
+        self._lost = ""
+        LOG.info("PostgreSQL answers again")
+
+    async def _is_reached(self) -> bool:
+        try:
+            connection = await connect(self.url)
+            await connection.close()
+            await self._open()
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._pool.check()
+        except (psycopg.Error, StoreError, TimeoutError, PoolClosed) as error:
+            LOG.debug("PostgreSQL is still lost: %s", error)
+            return False
+        return True
+
+    def _unreachable(self) -> StoreError:
+        return StoreError(
+            f"PostgreSQL failed: {self._lost}",
+            hint="upwell tries again by itself; `upwell doctor` shows the state",
+        )
+
+
+def settings_of(tenant: int, others: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the statement that names the tenant, for the rest of the transaction."""
+    settings = {TENANT_SETTING: str(tenant), **others}
+    calls = [f"set_config('{name}', '{value}', true)" for name, value in settings.items()]
+    return f"SELECT {', '.join(calls)}"
+
+
+async def _outcome[T](work: Coroutine[Any, Any, T]) -> T | StoreError:
+    try:
+        return await work
+    except StoreError as error:
+        return error
+
+
+def _is_loss(error: Exception) -> bool:
+    """Whether the connection or the server is gone, rather than one statement wrong."""
+    if isinstance(error, PoolTimeout | PoolClosed):
+        return True
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    state = error.sqlstate
+    return state is None or state.startswith(_LOST_STATES)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def store_error(error: Exception) -> StoreError:
+    """The error of ours for an error of the driver."""
+    return StoreError(
+        f"PostgreSQL failed: {_first_line(error)}",
+        hint="check store.url and whether the server runs; `upwell doctor` tries it",
+    )

@@ -1,0 +1,120 @@
+"""Files of a home that the machines of a team share: tokens, the pause, the inbox, the list of
+sources, the secret.
+
+The database holds the content, and each machine a copy as a file, so that reading takes no round
+trip and goes on while the database is lost. A file without content does not exist.
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from upwell.ground.errors import StoreError
+from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
+from upwell.ground.postgres.connection import settings_of, store_error
+from upwell.ground.postgres.migrate import CONNECTION
+from upwell.ground.postgres.schema import tenant_number
+
+SECRET_BYTES = 32
+_NEW_SECRET = """
+    INSERT INTO upwell.home_file (tenant, name, content)
+    VALUES (%(tenant)s, %(name)s, %(content)b) ON CONFLICT DO NOTHING"""
+_CREATE = """
+    INSERT INTO upwell.home_file (tenant, name, content) VALUES (%(tenant)s, %(name)s, '')
+    ON CONFLICT DO NOTHING"""
+_CONTENT = """
+    SELECT content FROM upwell.home_file WHERE tenant = %(tenant)s AND name = %(name)s"""
+_WRITE = """
+    UPDATE upwell.home_file SET content = %(content)b, version = version + 1
+    WHERE tenant = %(tenant)s AND name = %(name)s"""
+
+
+class HomeFiles:
+    """The shared files at these paths. `secret` is the one that the first machine fills with random
+    bytes. The methods block: they run in a thread, or in a command."""
+
+    def __init__(self, url: str, tenant: str, paths: Sequence[Path], secret: Path) -> None:
+        self._url = url
+        self._tenant = tenant_number(tenant)
+        self._paths = {path.name: path for path in (*paths, secret)}
+        self._secret = secret
+
+    def pull(self) -> None:
+        """Bring the copies up to date.
+
+        Raises:
+            StoreError: the database or the disk failed.
+        """
+        with self._connected() as connection:
+            fresh = {"name": self._secret.name, "content": secrets.token_bytes(SECRET_BYTES)}
+            connection.execute(_NEW_SECRET, {"tenant": self._tenant, **fresh})
+            outdated = [
+                path
+                for name, path in self._paths.items()
+                if _read(path) != self._content(connection, name)
+            ]
+            connection.commit()
+        for path in outdated:
+            # The content may have changed while the file was locked.
+            with exclusively(path), self._connected() as connection:
+                _write(path, self._content(connection, path.name))
+
+    @contextmanager
+    def exclusively(self, path: Path) -> Iterator[None]:
+        """Hold the lock of a shared file on all machines. The copy is up to date within the block,
+        and what the block writes is shared when it ends.
+
+        Raises:
+            StoreError: the database or the disk failed; nothing was changed.
+        """
+        values: dict[str, Any] = {"tenant": self._tenant, "name": path.name}
+        with exclusively(path), self._connected() as connection:
+            connection.execute(_CREATE, values)
+            before = self._content(connection, path.name, locked=True)
+            _write(path, before)
+            try:
+                yield
+                after = _read(path)
+                if after != before:
+                    connection.execute(_WRITE, {**values, "content": after})
+                connection.commit()
+            except BaseException:
+                _write(path, before)
+                raise
+
+    def _content(self, connection: psycopg.Connection, name: str, *, locked: bool = False) -> bytes:
+        sql = f"{_CONTENT} FOR UPDATE" if locked else _CONTENT
+        row = connection.execute(sql, {"tenant": self._tenant, "name": name}).fetchone()
+        return bytes(row[0]) if row else b""
+
+    @contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection]:
+        """A connection of its own, in a transaction of the tenant."""
+        try:
+            with psycopg.connect(self._url, **CONNECTION) as connection:
+                connection.autocommit = False
+                connection.execute(settings_of(self._tenant))
+                yield connection
+        except psycopg.Error as error:
+            raise store_error(error) from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_regular_file(path)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}", hint="check its owner") from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    with writing(path):
+        if content:
+            write_atomically(path, content)
+        else:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,281 @@
+"""Move the memories of one store to another one while both are in use.
+
+A move can be killed and run again at any point: the target replaces a memory with the same id, so
+nothing is doubled, and the journal names the versions that the target has acknowledged, so a
+second run copies only what is missing or has changed. A memory that somebody deleted from the
+target after it was copied does not come back.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from upwell.ground.files import writing
+from upwell.ground.types.memory import Memory
+from upwell.memory.base import Added, IndexSource
+from upwell.memory.ranking.terms import sound
+from upwell.memory.records import to_json
+
+BATCH = 200
+"""Memories per transaction. The other writers of the target wait for one transaction at most."""
+MAX_ROUNDS = 5
+"""How often a move looks again for memories that were added or changed while it copied."""
+EVERYTHING = 2**62
+NEVER = -1.0
+"""The version of a memory that has been deleted: if it is restored, it is copied again."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """A memory in the trash, and the time of its deletion in epoch seconds."""
+
+    memory: Memory
+    deleted_at: float
+
+
+class Movable(IndexSource, Protocol):
+    """A store whose memories can be moved, in either direction."""
+
+    async def add(self, memories: Sequence[Memory]) -> list[Added]: ...
+
+    async def discarded(self) -> Sequence[Discarded]:
+        """Everything in the trash."""
+        ...
+
+    async def discard(self, items: Sequence[Discarded]) -> None:
+        """Put memories in the trash with these times of deletion, all or none. A stored memory with
+        the same id is removed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The steps of a move. `present` counts the memories of the source. `copy` and `discard` are
+    what the target lacks; `newer` and `deleted` are the ids that the target has in a later version
+    or in its trash, and that stay as they are there."""
+
+    present: int
+    copy: Sequence[str]
+    discard: Sequence[Discarded]
+    newer: Sequence[str]
+    deleted: Sequence[str]
+
+    @property
+    def is_done(self) -> bool:
+        return not (self.copy or self.discard)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """The comparison of both stores after a move. `equal` memories have the same fields on both
+    sides, and `digest` is the SHA-256 over them; `changed_there` and `deleted_there` were changed
+    or deleted in the target after they were copied. `different` is empty unless the move failed."""
+
+    equal: int
+    digest: str
+    changed_there: int = 0
+    deleted_there: int = 0
+    different: tuple[str, ...] = ()
+
+
+class Journal:
+    """The versions that the target has acknowledged: one line of JSON for each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> dict[str, float]:
+        """Map each key to the latest version that was written under it. A line that a killed
+        process left incomplete is ignored."""
+        versions: dict[str, float] = {}
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return versions
+        for line in lines:
+            try:
+                key, version = json.loads(line)
+                versions[str(key)] = float(version)
+            except (ValueError, TypeError):
+                continue
+        return versions
+
+    def append(self, versions: Mapping[str, float]) -> None:
+        """Add versions; they are on disk when this returns.
+
+        Raises:
+            StoreUnwritable: the file cannot be written.
+        """
+        if not versions:
+            return
+        lines = "".join(f"{json.dumps(entry)}\n" for entry in versions.items())
+        with writing(self._path), open(os.open(self._path, _APPEND, 0o600), "a") as file:
+            # A new line first: a killed process may have left an incomplete one.
+            file.write(f"\n{lines}")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+class Relocation:
+    """Moves the memories of `source` to `target`, where they belong to `tenant`."""
+
+    def __init__(self, source: Movable, target: Movable, tenant: str, journal: Journal) -> None:
+        self._source = source
+        self._target = target
+        self._tenant = tenant
+        self._journal = journal
+
+    async def plan(self) -> Plan:
+        """Compare both stores, without changing anything.
+
+        Raises:
+            StoreError: a store failed.
+        """
+        versions = self._journal.read()
+        here = await self._source.stamps(limit=EVERYTHING)
+        there = await self._target.stamps(limit=EVERYTHING)
+        deleted_at = {
+            item.memory.id: item.deleted_at
+            for item in await self._target.discarded()
+            # A deletion that this move carried over does not outlive the memory's restoration.
+            if versions.get(_in_trash(item.memory.id)) != item.deleted_at
+        }
+        copy, newer, deleted = [], [], []
+        for memory_id, version in here.items():
+            if versions.get(memory_id) == version:
+                continue
+            if there.get(memory_id, version) > version:
+                newer.append(memory_id)
+            elif memory_id not in there and deleted_at.get(memory_id, version) > version:
+                deleted.append(memory_id)
+            else:
+                copy.append(memory_id)
+        discard = [
+            item
+            for item in await self._source.discarded()
+            if item.memory.id not in here
+            and versions.get(_in_trash(item.memory.id)) != item.deleted_at
+            and there.get(item.memory.id, item.deleted_at) <= item.deleted_at
+        ]
+        return Plan(present=len(here), copy=copy, discard=discard, newer=newer, deleted=deleted)
+
+    async def run(self, progress: Progress) -> Verified:
+        """Copy everything that the target lacks, also what is added meanwhile, and compare.
+
+        Raises:
+            StoreError: a store failed; the next run continues.
+        """
+        copied = 0
+        for _ in range(MAX_ROUNDS):
+            plan = await self.plan()
+            if plan.is_done:
+                break
+            total = copied + len(plan.copy)
+            for ids in _batches(plan.copy):
+                await self._copy(ids)
+                copied += len(ids)
+                progress(copied, total)
+            await self._discard(plan.discard)
+        verified = await self.verify()
+        # What differs is copied again by the next run.
+        self._journal.append(dict.fromkeys(verified.different, NEVER))
+        return verified
+
+    async def add_once(self, memories: Sequence[Memory]) -> int:
+        """Add memories from outside the source, except those that an earlier run added. Returns
+        the number of added memories.
+
+        Raises:
+            StoreError: nothing was added.
+        """
+        versions = self._journal.read()
+        new = [memory for memory in memories if memory.id not in versions]
+        for start in range(0, len(new), BATCH):
+            batch = new[start : start + BATCH]
+            await self._target.add([replace(memory, tenant=self._tenant) for memory in batch])
+            self._journal.append({memory.id: memory.created_at or 0.0 for memory in batch})
+        return len(new)
+
+    async def verify(self) -> Verified:
+        """Read every moved memory from both stores, and compare all of its fields.
+
+        Raises:
+            StoreError: a store failed.
+        """
+        versions = self._journal.read()
+        here = await self._source.stamps(limit=EVERYTHING)
+        moved = sorted(id for id, version in here.items() if versions.get(id) == version)
+        digest, equal, changed, deleted = hashlib.sha256(), 0, 0, 0
+        different: list[str] = []
+        for ids in _batches(moved):
+            ours = {memory.id: memory for memory in await self._source.get_many(ids)}
+            theirs = {memory.id: memory for memory in await self._target.get_many(ids)}
+            for id, own in sorted(ours.items()):
+                other = theirs.get(id)
+                if other is None:
+                    deleted += 1
+                elif _fields(own) == _fields(other):
+                    equal += 1
+                    digest.update(_fields(other))
+                elif other.updated_at != own.updated_at:
+                    changed += 1
+                else:
+                    different.append(id)
+        return Verified(
+            equal=equal,
+            digest=digest.hexdigest(),
+            changed_there=changed,
+            deleted_there=deleted,
+            different=tuple(different),
+        )
+
+    async def _copy(self, ids: Sequence[str]) -> None:
+        memories = await self._source.get_many(ids)
+        await self._target.add([replace(memory, tenant=self._tenant) for memory in memories])
+        self._journal.append({memory.id: memory.updated_at or 0.0 for memory in memories})
+
+    async def _discard(self, items: Sequence[Discarded]) -> None:
+        if not items:
+            return
+        await self._target.discard(
+            [replace(item, memory=replace(item.memory, tenant=self._tenant)) for item in items]
+        )
+        self._journal.append({_in_trash(item.memory.id): item.deleted_at for item in items})
+        self._journal.append({item.memory.id: NEVER for item in items})
+
+
+def _in_trash(memory_id: str) -> str:
+    return f"trash:{memory_id}"
+
+
+def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(ids), BATCH):
+        yield ids[start : start + BATCH]
+
+
+def _fields(memory: Memory) -> bytes:
+    """All fields of a memory except its tenant, as every store returns them."""
+    origin = memory.provenance
+    return to_json(
+        replace(
+            memory,
+            tenant="",
+            source=sound(memory.source),
+            provenance=replace(
+                origin,
+                door=sound(origin.door),
+                server=sound(origin.server),
+                tool=sound(origin.tool),
+                session=sound(origin.session),
+            ),
+        )
+    ).encode()
