@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 # They need git, make, and uv or a Python; everything is kept in .venv/ and .tools/.
 
-.PHONY: demo test test-slow live lint types docs pictures examples bench conformance fix clean
+.PHONY: demo test test-slow live lint types docs pictures examples bench conformance fix clean pictures
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
@@ -32,6 +32,9 @@ pictures: .venv/.ready                  # the animated picture of the demo
 
 examples: .venv/.ready                  # those of docs/compression.md, as the code makes them
 	@$(BIN)/python dev/examples.py
+
+pictures: .venv/.ready .tools/chromium/.ready    # those of the docs, by the browser tests
+	@UPWELL_PICTURES=1 $(PYTEST) -q -n 0 tests/browser/test_pictures.py
 
 bench: .venv/.ready .tools/npm/.ready   # gateway figures, beside other gateways
 	@$(BIN)/python benchmarks/gateway

@@ -88,7 +88,7 @@ def test_changes_need_the_token_and_our_own_page(
         assert asked(port, token, path, fields, HX_Request="")[0] == 403
         assert asked(port, token, path, fields, Content_Type="text/plain")[0] == 403
         assert upwell("read", memory).out == "The kettle whistles in B flat\n"
-        assert asked(port, token, path, fields) == (200, "Saved.\n")
+        assert asked(port, token, path, fields) == (200, "Saved.")
         assert upwell("read", memory).out == "The kettle hums\n"
         asked(port, token, "/do/off", {})
         assert upwell("doctor", "--json").out.find("`upwell on` resumes") > 0
