@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 # They need git, make, and uv or a Python; everything is kept in .venv/ and .tools/.
 
-.PHONY: demo test test-slow live lint types docs pictures examples bench conformance fix clean pictures
+.PHONY: demo test test-slow live lint types docs pictures release examples bench conformance fix clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
@@ -27,14 +27,15 @@ types: .venv/.ready
 docs: .venv/.ready                      # the documentation site, in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-pictures: .venv/.ready                  # the animated picture of the demo
+pictures: .venv/.ready .tools/chromium/.ready    # of the docs: the animated demo, and the dashboard in a browser
 	@$(BIN)/python dev/demo_picture.py
+	@UPWELL_PICTURES=1 $(PYTEST) -q -n 0 tests/browser/test_pictures.py
+
+release: .venv/.ready                   # wheel, sdist and bill of materials in dist/, checked and tried
+	@dev/release
 
 examples: .venv/.ready                  # those of docs/compression.md, as the code makes them
 	@$(BIN)/python dev/examples.py
-
-pictures: .venv/.ready .tools/chromium/.ready    # those of the docs, by the browser tests
-	@UPWELL_PICTURES=1 $(PYTEST) -q -n 0 tests/browser/test_pictures.py
 
 bench: .venv/.ready .tools/npm/.ready   # gateway figures, beside other gateways
 	@$(BIN)/python benchmarks/gateway

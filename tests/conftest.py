@@ -22,7 +22,7 @@ SLOW_DOORS = frozenset(
     hostile_memory hostile_server http_behind http_resume init judge learning life login ltm
     many_tools meaning memory_faults moving_in moving_in_real notes odd_exchanges postgres promises
     real_servers reload replay replay_judge rules same_decision setup slow_start start supervision
-    surface whose_question
+    surface upgrade whose_question
     """.split()
 )
 """Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""

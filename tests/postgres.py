@@ -68,7 +68,7 @@ class Cluster:
             ).fetchall()
             if tables:
                 names = ", ".join(f"upwell.{table}" for (table,) in tables)
-                connection.execute(f"TRUNCATE {names}")  # type: ignore[arg-type]
+                connection.execute(f"TRUNCATE {names}")
         return self._shared
 
     def database(self) -> str:
@@ -76,7 +76,7 @@ class Cluster:
         self._databases += 1
         name = f"test_{self._databases}"
         with psycopg.connect(self.url("postgres", "postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} OWNER {APPLICATION}")  # type: ignore[arg-type]
+            connection.execute(f"CREATE DATABASE {name} OWNER {APPLICATION}")
         return self.url(name)
 
     def _run(self, program: str, *args: str) -> None:
@@ -87,7 +87,7 @@ class Cluster:
             stdout=subprocess.DEVNULL,
             cwd=self.folder,
             timeout=60,
-            **self._user,  # type: ignore[call-overload]
+            **self._user,
         )
 
 

@@ -23,7 +23,7 @@ REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 
 
 def verbs() -> list[str]:
-    return sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    return sorted(typer.main.get_command(app).commands)
 
 
 def keys() -> list[str]:

@@ -115,7 +115,7 @@ def test_a_call_and_its_cue_follow_the_page(
         agent.hello()
         agent.wait_for_tools("shop__read_file")
         result = agent.call("shop__read_file", path="src/payments.py")
-        agent.process.stdin.close()  # type: ignore[union-attr]
+        agent.process.stdin.close()
         agent.process.wait(20)
     everything = json.dumps(result)
     assert "Shortened from" in everything

@@ -47,7 +47,7 @@ async def test_ratings_come_back_by_tool_oldest_first(store: LearningStore) -> N
         "Grep": [4.0],
     }
     (sample,) = by_tool["Read"]
-    assert (sample.memory, sample.verdict, sample.score) == ("b", Rating.NOT_RELEVANT, 0.7)
+    assert (sample.memory, sample.evidence, sample.score) == ("b", Rating.NOT_RELEVANT, 0.7)
     assert [sample.at for sample in (await store.by_tool(0.0))["Read"]] == [2.0, 3.0]
 
 
@@ -55,7 +55,7 @@ async def test_a_later_rating_of_a_surfacing_replaces_the_earlier(store: Learnin
     await store.add([rated("a", Rating.HELPFUL)])
     await store.add([rated("a", Rating.NOT_RELEVANT)])
     (sample,) = (await store.by_tool(0.0))["Read"]
-    assert sample.verdict is Rating.NOT_RELEVANT
+    assert sample.evidence is Rating.NOT_RELEVANT
 
 
 async def test_evidence_against_names_only_memories_with_a_bad_rating(store: LearningStore) -> None:

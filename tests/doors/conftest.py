@@ -150,3 +150,18 @@ def sdk(home: Path, environment: Mapping[str, str], tmp_path: Path) -> Sdk:
             yield client
 
     return connect
+
+
+@pytest.fixture
+def user(environment: Mapping[str, str]) -> Path:
+    """The user's home folder."""
+    return Path(environment["HOME"])
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """An empty repository."""
+    root = tmp_path / "shop"
+    root.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    return root

@@ -10,7 +10,7 @@ FACT = "The zanzibar service listens on port 8080"
 
 
 def texts(done: object) -> list[str]:
-    return [hit["text"] for hit in done.json["hits"]]  # type: ignore[attr-defined]
+    return [hit["text"] for hit in done.json["hits"]]
 
 
 def test_a_rule_is_given_once_a_session_and_never_found(upwell: Upwell) -> None:

@@ -1,8 +1,6 @@
 """Moving in from other programs, by the command line, and what the tools then find."""
 
 import json
-import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,19 +13,6 @@ from tests.unit.migration.test_memtomem_stm import SERVER, proxy
 from upwell.migration.registry import PROGRAMS
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-
-
-@pytest.fixture
-def user(environment: Mapping[str, str]) -> Path:
-    return Path(environment["HOME"])
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    root = tmp_path / "shop"
-    root.mkdir()
-    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
-    return root
 
 
 def test_a_dry_run_and_a_run_have_the_same_counts(upwell: Upwell, user: Path, shop: Path) -> None:

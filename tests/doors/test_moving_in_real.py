@@ -5,8 +5,6 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import Upwell
 from tests.doors.programs import install
 
@@ -23,19 +21,6 @@ How the checkout works.
 ## Relations
 - depends_on [[Payment]]
 """
-
-
-@pytest.fixture
-def user(environment: Mapping[str, str]) -> Path:
-    return Path(environment["HOME"])
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    root = tmp_path / "shop"
-    root.mkdir()
-    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
-    return root
 
 
 def run(*command: str | Path, env: Mapping[str, str], text: str = "", cwd: Path) -> str:
@@ -91,7 +76,7 @@ def test_basic_memory(
     assert moved(upwell, "basic-memory", shop) == {"context": 1, "decisions": 1, "learnings": 1}
     hit = found(upwell, "prices integers cents", shop)
     assert hit["text"] == "Checkout: Prices are integers of cents (floats lost one)"
-    assert set(hit["tags"]) == {"decision", "money", "shop"}  # type: ignore[call-overload]
+    assert set(hit["tags"]) == {"decision", "money", "shop"}
 
 
 def test_mcp_memory_service(

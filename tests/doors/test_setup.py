@@ -111,7 +111,7 @@ class User:
             [("bake bread", error, True), ("bake bread --lid", "done", False)]
         ):
             use = {"type": "tool_use", "id": f"t{number}", "name": "Bash"}
-            use["input"] = {"command": command}  # type: ignore[assignment]
+            use["input"] = {"command": command}
             result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": out}
             called = {"role": "assistant", "content": [use]}
             answered = {"role": "user", "content": [{**result, "is_error": failed}]}

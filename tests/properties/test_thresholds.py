@@ -23,7 +23,7 @@ samples = st.builds(
     Sample,
     surfacing=st.integers(0, 40).map("s{}".format),
     memory=st.sampled_from(["a", "b", "c"]),
-    verdict=st.sampled_from([*Rating, *Use]),
+    evidence=st.sampled_from([*Rating, *Use]),
     score=st.floats(0, 1),
     at=st.floats(0, 200 * DAY),
 )
@@ -50,7 +50,7 @@ def test_helpful_never_raises_and_not_relevant_never_lowers(sequence, score):
     now = 200 * DAY
     before = target_shift(sequence, now)
     for verdict, forbidden_sign in ((Rating.HELPFUL, 1), (Rating.NOT_RELEVANT, -1)):
-        first = Sample(surfacing="new", memory="a", verdict=verdict, score=score, at=now)
+        first = Sample(surfacing="new", memory="a", evidence=verdict, score=score, at=now)
         has_effect = len({sample.surfacing for sample in sequence}) >= 10
         after = target_shift([*sequence, first], now)
         if has_effect:
@@ -60,7 +60,7 @@ def test_helpful_never_raises_and_not_relevant_never_lowers(sequence, score):
 @settings(max_examples=300, deadline=None)
 @given(st.lists(samples, max_size=40))
 def test_being_ignored_alone_demotes_nothing(sequence):
-    rated = [sample for sample in sequence if sample.verdict in NEGATIVE]
+    rated = [sample for sample in sequence if sample.evidence in NEGATIVE]
     assert 0 <= negatives(sequence) <= len(rated) + MOST_IGNORED
-    ignored = [sample for sample in sequence if sample.verdict is Use.IGNORED]
+    ignored = [sample for sample in sequence if sample.evidence is Use.IGNORED]
     assert negatives(ignored) == min(MOST_IGNORED, len(ignored) * IGNORED_WEIGHT)

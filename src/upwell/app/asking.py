@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from upwell.app.sessions import own_bytes
+from upwell.app.capture import own_bytes
 from upwell.config import Config
 from upwell.episodes.signatures import command_of
 from upwell.ground.errors import UpwellError

@@ -14,7 +14,7 @@ def commands_in(path: str) -> Sequence[str]:
     of this user.
     """
     # Loaded only now: few sessions are compacted, and every app has this function.
-    from upwell.app.sessions import own_bytes
+    from upwell.app.capture import own_bytes
     from upwell.episodes.failures import succeeded
     from upwell.episodes.signatures import command_of
     from upwell.replay.transcripts import transcripts_at

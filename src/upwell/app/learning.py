@@ -1,11 +1,17 @@
-"""Wires the learning side of a home and runs its chores."""
+"""Wires the learning side of a home, and runs its chores. The chores of a turn's end come after the
+answer to the event and never delay one.
+"""
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from upwell.app.cuts import Cuts
 from upwell.app.files import Files, Memories
+from upwell.capture.transcript import has_lost_marks, written_in
 from upwell.compress.originals import StoredOriginal
 from upwell.config import Config
 from upwell.gateway.calls.fit import Cut
@@ -16,6 +22,7 @@ from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG, span
 from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.rpc import ToolCall
+from upwell.hosts.events import Event, EventKind
 from upwell.learn.budgets import Budgets
 from upwell.learn.implicit import Uses
 from upwell.learn.learned import Learned, Limits
@@ -24,7 +31,13 @@ from upwell.memory.topics import Rarity
 from upwell.surface.journal import Journal, shown_project
 from upwell.surface.learning import Learning
 from upwell.surface.options import SurfaceOptions
+from upwell.surface.pipeline import Surfacer
+from upwell.surface.render import TAG
+from upwell.surface.rules import HEADING
 from upwell.usage.breakdown import Place
+
+if TYPE_CHECKING:
+    from upwell.app.capture import SessionCapture
 
 OfCue = Callable[[str | None, int | None], SurfaceOptions]
 _DAY_SECONDS, _HOUR_SECONDS = 86_400.0, 3_600.0
@@ -159,3 +172,39 @@ class FollowUp:
 
 def _place_of(call: ToolCall) -> Place:
     return Place(call.host, shown_project(call.cwd), f"{call.server}__{call.tool}")
+
+
+async def end_turn(
+    surfacer: Surfacer,
+    learning: Learning,
+    capture: "SessionCapture | None",
+    event: Event,
+) -> None:
+    """Before a compaction, let everything be surfaced again. At the end of a turn, let learning see
+    the agent's text. With `capture`, which means that the user has agreed to it, keep the findings
+    of the turn.
+    """
+    if event.kind is EventKind.COMPACT:
+        await surfacer.compacting(event.session)
+        return
+    written = partial(_written, event, time.time())
+    await learning.wrote(event.session, written, ended=event.kind is EventKind.END)
+    if not event.reports_compactions and await _has_lost_memories(event):
+        await surfacer.compacting(event.session)
+    if capture is not None:
+        try:
+            await capture.end_turn(event.transcript, event.session, event.cwd)
+        except (StoreError, OSError) as error:
+            LOG.warning("nothing was learned from a turn: %s", error)
+
+
+async def _has_lost_memories(event: Event) -> bool:
+    """True if the host compacted the history, so that our memories are no longer in it."""
+    return await asyncio.to_thread(has_lost_marks, event.transcript, (HEADING, TAG))
+
+
+def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:
+    """The texts that the agent has written since then, from the event and the transcript."""
+    last_message = [(now, event.text)] if event.text else []
+    earlier = written_in(event.transcript, since) if event.transcript else []
+    return [*last_message, *earlier]

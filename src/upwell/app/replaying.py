@@ -13,7 +13,7 @@ from pathlib import Path
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from upwell.app.sessions import SessionLearning, every_proposal
+from upwell.app.capture import SessionCapture, every_proposal
 from upwell.app.wiring import App, Settings, build
 from upwell.capture.git import proposals_of
 from upwell.capture.inbox import Proposal
@@ -77,8 +77,8 @@ async def replaying(
         )
         app = await build(settings)
         try:
-            learning = app.session_learning(accepts=every_proposal)
-            product = _AppProduct(app, learning, config.environment)
+            capture = app.session_capture(accepts=every_proposal)
+            product = _AppProduct(app, capture, config.environment)
             replay = Replay(product, clock, projects, choices, notes)
             yield replay, projects, lambda: app.surfacer.verdicts
         finally:
@@ -90,7 +90,7 @@ class _AppProduct:
     """An app as the `Product` that a replay drives."""
 
     app: App
-    learning: SessionLearning
+    capture: SessionCapture
     environment: Mapping[str, str]
 
     async def surface(self, cue: Cue) -> Surfacing | Skip:
@@ -122,7 +122,7 @@ class _AppProduct:
 
     async def learn(self, events: Sequence[Event], project: str) -> None:
         findings = findings_in(events, project, f"session:{events[0].session[:40]}")
-        await self.learning.keep(findings)
+        await self.capture.keep(findings)
 
 
 def _accepted(proposals: Iterable[Proposal]) -> list[Memory]:

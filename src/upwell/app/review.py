@@ -116,11 +116,11 @@ class Review:
         return deleted
 
     async def _evidence(self, memories: Sequence[Memory]) -> Evidence:
-        sightings = await self._learning.verdicts()
+        sightings = await self._learning.sightings()
         uses: dict[str, list[Use]] = defaultdict(list)
         for sighting in sightings:
-            if isinstance(sighting.sample.verdict, Use):
-                uses[sighting.sample.memory].append(sighting.sample.verdict)
+            if isinstance(sighting.sample.evidence, Use):
+                uses[sighting.sample.memory].append(sighting.sample.evidence)
         await self._learning.learned.load_learned()
         return Evidence(
             successors=await self._library.store.superseded([item.id for item in memories]),

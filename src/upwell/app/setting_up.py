@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from upwell.app.sessions import Holdings
+from upwell.app.capture import Holdings
 from upwell.ground.errors import UpwellError
 from upwell.ground.files import exclusively, write_atomically, writing
 from upwell.ground.home import Home

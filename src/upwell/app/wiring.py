@@ -22,11 +22,10 @@ from upwell.app.files import (
     private_ttl_store,
     tools_of,
 )
-from upwell.app.learning import FollowUp, open_learning, tidy
+from upwell.app.learning import FollowUp, end_turn, open_learning, tidy
 from upwell.app.principals import SeenResources, Toolboxes
 from upwell.app.shortening import Shortening
 from upwell.app.team import follow
-from upwell.app.turn_end import end_turn
 from upwell.compress.base import Tools
 from upwell.compress.options import Options as CompressOptions
 from upwell.config import Config, load, read_valid
@@ -73,9 +72,9 @@ from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
 
 if TYPE_CHECKING:
+    from upwell.app.capture import Accepts, SessionCapture
     from upwell.app.past_sessions import PastSessions, SeenSessions
     from upwell.app.review import Review
-    from upwell.app.sessions import Accepts, SessionLearning
     from upwell.capture.inbox import Inbox
     from upwell.migration.moving import MovingIn
 
@@ -345,12 +344,12 @@ class App:
     def hooks(self) -> HookDoor:
         """The receiver of agents' hook events."""
         sessions = HostSessions(self._ttl_store)
-        learns = self.session_learning() if self.config.hook.capture else None
+        capture = self.session_capture() if self.config.hook.capture else None
         return HookDoor(
             self.surfacer,
             sessions,
             self.config.hook,
-            turn_end=partial(end_turn, self.surfacer, self.learning, learns),
+            turn_end=partial(end_turn, self.surfacer, self.learning, capture),
             answered_elsewhere=self._answered_elsewhere,
             opt_ins=OptIns(shorten=self._shortening(), ask=self._asking(), guards=self.guards),
         )
@@ -379,15 +378,15 @@ class App:
             commands_in,
         )
 
-    def session_learning(self, accepts: "Accepts | None" = None) -> "SessionLearning":
+    def session_capture(self, accepts: "Accepts | None" = None) -> "SessionCapture":
         """Keeps what sessions found out; by default the configuration decides which proposals it
         accepts."""
         # The readers of transcripts take a while to load, and most processes do not need them.
-        from upwell.app.sessions import SessionLearning, measured_episodes, no_proposal
+        from upwell.app.capture import SessionCapture, measured_episodes, no_proposal
         from upwell.capture.inbox import inbox_at
 
         asks = self.config.capture.accept == "nothing"
-        return SessionLearning(
+        return SessionCapture(
             self.memory,
             self._places,
             inbox_at(self.config.home.inbox_file, self._files.locking),

@@ -19,7 +19,7 @@ from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
     from upwell.app import App
-    from upwell.app.sessions import Gain
+    from upwell.app.capture import Gain
     from upwell.replay.transcripts import Transcript
 
 learn = typer.Typer(help="Propose memories from existing history.", no_args_is_help=True)
@@ -119,12 +119,12 @@ async def learned_from(
     again: bool = False,
 ) -> "Gain":
     """Learn from these transcripts. A transcript that cannot be read is skipped with a remark."""
-    from upwell.app.sessions import Gain
+    from upwell.app.capture import Gain
 
-    learning, total = app.session_learning(), Gain()
+    capture, total = app.session_capture(), Gain()
     for done, transcript in enumerate(transcripts, 1):
         try:
-            total.add(await learning.read(transcript, again=again))
+            total.add(await capture.read(transcript, again=again))
         except (UsageError, OSError) as error:
             note(f"upwell: {transcript.path} is left out: {error}")
         show(done, len(transcripts))

@@ -15,7 +15,6 @@ from upwell.cli import (
     dashboard,
     demo,
     gain,
-    home,
     hooks,
     inbox,
     learning,
@@ -31,6 +30,7 @@ from upwell.cli import (
     stats,
     tokens,
     transfer,
+    upkeep,
 )
 from upwell.cli.help import GroupedCommands
 from upwell.cli.parameters import complaint, worded
@@ -66,7 +66,7 @@ for verbs in (
     stats,
     gain,
     replay,
-    home,
+    upkeep,
     dashboard,
     daemon,
     hooks,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from upwell.app import App
-    from upwell.app.sessions import Gain, Holdings
+    from upwell.app.capture import Gain, Holdings
     from upwell.app.setting_up import Report, SettingUp, SetupPlan
     from upwell.ground.types.memory import Memory
     from upwell.hosts.install import Plan
@@ -137,13 +137,13 @@ def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
     """Drop what setup learned, and the index of past sessions."""
     from upwell.ground.sqlite.file import delete_database
 
-    with_app(lambda app: app.session_learning().forget(learned))
+    with_app(lambda app: app.session_capture().forget(learned))
     setting_up.forgot_learned()
     say(f"dropped {counted(count, 'finding')} of past sessions")
     if setting_up.sessions_db.exists():
         delete_database(setting_up.sessions_db)
         say("deleted the index of past sessions")
-    _say_accepted(with_app(lambda app: app.session_learning().accepted(learned)))
+    _say_accepted(with_app(lambda app: app.session_capture().accepted(learned)))
     say(f"upwell's own folder {setting_up.folder} stays; delete it to remove everything")
 
 
@@ -246,13 +246,13 @@ def _reporting(faults: list[str]) -> "Report":
 
 def _learn(setting_up: "SettingUp", transcripts: "list[Transcript]") -> None:
     async def work(app: "App") -> "Gain":
-        learning = app.session_learning()
-        before = await learning.holdings()
+        capture = app.session_capture()
+        before = await capture.holdings()
         try:
             return await learned_from(app, transcripts, show)
         finally:
             # Also after an interruption, so that the setup can be undone.
-            setting_up.keep_learned((await learning.holdings()).since(before))
+            setting_up.keep_learned((await capture.holdings()).since(before))
 
     with progress("learning") as show:
         gain = with_app(work)
@@ -302,7 +302,7 @@ async def _listed(app: "App", learned: "Holdings") -> int:
     """List the findings of setup that still exist. Returns how many there are."""
     from upwell.capture.inbox import inbox_at
 
-    memories = await app.session_learning().learned(learned)
+    memories = await app.session_capture().learned(learned)
     open_proposals = inbox_at(app.config.home.inbox_file).waiting()
     proposals = [item for item in open_proposals if item.id in learned.proposals]
     lines = [f"memory {item.id}: {item.text}" for item in memories]

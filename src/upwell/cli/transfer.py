@@ -29,41 +29,44 @@ def register(app: typer.Typer) -> None:
     app.command()(export)
 
 
+Paths = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="PATH", help="Files or folders. Omit to list the imports."),
+]
+Form = Annotated[
+    str,
+    typer.Option("--format", help="auto, markdown, stm or jsonl; auto decides by the file name."),
+]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="PROGRAM", help=f"Another program: {', '.join(PROGRAMS)}."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="With --from: count, and write nothing.")]
+Projects = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--project",
+        metavar="NAME=FOLDER",
+        help="With --from: the folder of a project that the program knows by name; repeatable.",
+    ),
+]
+Everywhere = Annotated[
+    bool,
+    typer.Option(
+        "--everywhere", help="With --from: a project without a known folder is every project."
+    ),
+]
+Remove = Annotated[bool, typer.Option("--remove", help="Stop reading these files and folders.")]
+
+
 def import_memories(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="PATH", help="Files or folders. Omit to list the imports."),
-    ] = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format", help="auto, markdown, stm or jsonl; auto decides by the file name."
-        ),
-    ] = "auto",
-    program: Annotated[
-        str | None,
-        typer.Option("--from", metavar="PROGRAM", help=f"Another program: {', '.join(PROGRAMS)}."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --from: count, and write nothing.")
-    ] = False,
-    project: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--project",
-            metavar="NAME=FOLDER",
-            help="With --from: the folder of a project that the program knows by name; repeatable.",
-        ),
-    ] = None,
-    everywhere: Annotated[
-        bool,
-        typer.Option(
-            "--everywhere", help="With --from: a project without a known folder is every project."
-        ),
-    ] = False,
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Stop reading these files and folders.")
-    ] = False,
+    paths: Paths = None,
+    form: Form = "auto",
+    program: From = None,
+    dry_run: DryRun = False,
+    project: Projects = None,
+    everywhere: Everywhere = False,
+    remove: Remove = False,
     as_json: Json = False,
 ) -> None:
     """Import memories. Markdown files and folders stay in place: upwell reads them from now on and
@@ -71,6 +74,11 @@ def import_memories(
     copied into the one in use. --from imports the store of another program.
     """
     import_paths = paths or []
+    if program is None and (dry_run or project or everywhere):
+        raise UsageError(
+            "--dry-run, --project and --everywhere need --from",
+            hint="upwell import --from claude-mem --dry-run",
+        )
     if program is not None:
         if remove or form != "auto":
             raise UsageError("--from takes neither --format nor --remove")
@@ -82,18 +90,16 @@ def import_memories(
             dry_run=dry_run,
             as_json=as_json,
         )
-        return
-    if dry_run or project or everywhere:
-        raise UsageError(
-            "--dry-run, --project and --everywhere need --from",
-            hint="upwell import --from claude-mem --dry-run",
-        )
-    if remove:
+    elif remove:
         with_app(lambda app: _remove(app, import_paths))
-        return
-    if not import_paths:
+    elif import_paths:
+        _import_files(import_paths, form, as_json)
+    else:
         _show(with_app(lambda app: app.imports.all()), as_json)
-        return
+
+
+def _import_files(import_paths: list[Path], form: str, as_json: bool) -> None:
+    """Import files and folders, and report those that were imported, also if a later one fails."""
     done: list[Imported] = []
     try:
         with progress(f"importing {import_paths[0]}") as show:

@@ -23,16 +23,16 @@ MOST_IGNORED = 1.0
 
 
 def negatives(samples: Iterable[Sample]) -> float:
-    """The evidence against a memory, from its samples: one verdict for each surfacing."""
+    """The evidence against a memory, from its samples: one for each surfacing."""
     against = ignored = 0.0
     for sample in sorted(samples, key=lambda sample: sample.at):
-        if sample.verdict in NEGATIVE:
+        if sample.evidence in NEGATIVE:
             against += 1.0
-        elif sample.verdict is Rating.HELPFUL:
+        elif sample.evidence is Rating.HELPFUL:
             against = max(0.0, against - 1.0)
-        elif sample.verdict is Use.IGNORED:
+        elif sample.evidence is Use.IGNORED:
             ignored = min(MOST_IGNORED, ignored + IGNORED_WEIGHT)
-        elif sample.verdict is Use.USED:
+        elif sample.evidence is Use.USED:
             ignored = 0.0
     return against + ignored
 
@@ -249,7 +249,7 @@ def grouped(rows: Sequence[Sequence[Any]]) -> dict[str, list[Sample]]:
     samples: dict[str, list[Sample]] = {}
     for name, surfacing, memory, rating, score, at in rows:
         sample = Sample(
-            surfacing=surfacing, memory=memory, verdict=Rating(rating), score=score, at=at
+            surfacing=surfacing, memory=memory, evidence=Rating(rating), score=score, at=at
         )
         samples.setdefault(name, []).append(sample)
     return samples

@@ -31,8 +31,8 @@ _SEPARATOR = "\t"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """The verdict on a memory that surfaced beside a tool, at a door, or in a case (all three named
-    by `tool`).
+    """The observed use of a memory that surfaced beside a tool, at a door, or in a case (all three
+    named by `tool`).
     """
 
     tool: str
@@ -40,13 +40,13 @@ class Sighting:
 
 
 class Uses:
-    """The stored verdicts. Every method raises StoreError when the store fails."""
+    """The stored observations. Every method raises StoreError when the store fails."""
 
     def __init__(self, ttl_store: TtlStore) -> None:
         self._ttl_store = ttl_store
 
     async def add(self, sightings: Sequence[Sighting]) -> None:
-        """Store verdicts; a later one about the same surfacing replaces the earlier."""
+        """Store observations; a later one about the same surfacing replaces the earlier."""
         entries = {
             _SEPARATOR.join((sighting.sample.memory, sighting.sample.surfacing)): _encoded(sighting)
             for sighting in sightings
@@ -54,25 +54,23 @@ class Uses:
         await self._ttl_store.put(Kind.USE, entries, ttl_seconds=WINDOW_SECONDS)
 
     async def all(self, memory: str = "") -> list[Sighting]:
-        """All verdicts, or those about one memory; oldest first."""
+        """All observations, or those about one memory; oldest first."""
         sightings: list[Sighting] = []
         for item in await self._ttl_store.scan(Kind.USE, f"{memory}{_SEPARATOR}" if memory else ""):
             name, _, surfacing = item.key.rpartition(_SEPARATOR)
-            tool, verdict, score, at = orjson.loads(item.value)
-            sample = Sample(
-                surfacing=surfacing, memory=name, verdict=Use(verdict), score=score, at=at
-            )
+            tool, use, score, at = orjson.loads(item.value)
+            sample = Sample(surfacing=surfacing, memory=name, evidence=Use(use), score=score, at=at)
             sightings.append(Sighting(tool=tool, sample=sample))
         return sightings
 
     async def last(self, memory: str) -> Use | None:
-        """The verdict on the latest surfacing of a memory; None while it is open."""
+        """The use of a memory after its latest surfacing; None while it is open."""
         samples = [sighting.sample for sighting in await self.all(memory)]
-        verdict = max(samples, key=lambda sample: sample.at).verdict if samples else None
-        return verdict if isinstance(verdict, Use) else None
+        latest = max(samples, key=lambda sample: sample.at).evidence if samples else None
+        return latest if isinstance(latest, Use) else None
 
     async def forget(self, memory: str | None = None) -> int:
-        """Remove the verdicts about one memory, or all verdicts. Returns their number."""
+        """Remove the observations of one memory, or all of them. Returns their number."""
         return await self._ttl_store.drop(Kind.USE, f"{memory}{_SEPARATOR}" if memory else "")
 
 
@@ -122,7 +120,7 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Observation:
     """The result of watching a memory."""
 
     watched: Watched
@@ -140,8 +138,8 @@ def no_case(_: Surfacing, __: Hit) -> str:
     return ""
 
 
-Conclude = Callable[[Sequence[Verdict]], Awaitable[None]]
-"""Receives verdicts after they were stored."""
+Conclude = Callable[[Sequence[Observation]], Awaitable[None]]
+"""Receives observations after they were stored."""
 
 Written = Callable[[float], Sequence[tuple[float, str]]]
 """Returns the texts that the agent wrote since a time, with their times; may block."""
@@ -228,7 +226,7 @@ class Watching:
         """Look for the watched memories of one session in its events, and watch the new ones."""
         before = await self._watched(session)
         watched = {name: entry for name, entry in before.items() if entry.key not in undelivered}
-        verdicts: list[Verdict] = []
+        observations: list[Observation] = []
         for event in events:
             spoken_words = await _spoken_words(event, watched)
             written_words = await _written_words(event, watched)
@@ -241,7 +239,7 @@ class Watching:
                     continue
                 del watched[name]
                 if use is not None or entry.looks <= LOOKS - LEAST_LOOKS:
-                    verdicts.append(Verdict(entry, use or Use.IGNORED))
+                    observations.append(Observation(entry, use or Use.IGNORED))
             if event.cue and event.surfacing:
                 for entry in await self._to_watch(event.cue, event.surfacing, spoken_words):
                     if entry.key not in undelivered:
@@ -252,7 +250,7 @@ class Watching:
         if changed:
             values = {name: orjson.dumps(asdict(entry)) for name, entry in changed.items()}
             await self._ttl_store.put(Kind.WATCHED, values, ttl_seconds=WATCH_SECONDS)
-        await self._conclude(verdicts)
+        await self._conclude(observations)
 
     async def _watched(self, session: str) -> dict[str, Watched]:
         items = await self._ttl_store.scan(Kind.WATCHED, session + _SEPARATOR)
@@ -290,12 +288,12 @@ class Watching:
         rare = await self._rare(words) if words else set[str]()
         return [word for word in words if word in rare][:MOST_WORDS]
 
-    async def _conclude(self, verdicts: Sequence[Verdict]) -> None:
-        if not verdicts:
+    async def _conclude(self, observations: Sequence[Observation]) -> None:
+        if not observations:
             return
         at = self._clock.now()
-        await self._uses.add([_sighting(verdict, at) for verdict in verdicts])
-        await self._report(verdicts)
+        await self._uses.add([_sighting(each, at) for each in observations])
+        await self._report(observations)
 
 
 async def _spoken_words(event: _Event, watched: Mapping[str, Watched]) -> frozenset[str]:
@@ -358,7 +356,7 @@ def _strings(value: Any, depth: int) -> Iterable[str]:
 
 
 def _use_of(watched: Watched, words: frozenset[str], opened_id: str) -> Use | None:
-    """The verdict on a watched memory so far; None while it is open."""
+    """The use of a watched memory so far; None while it is open."""
     if opened_id == watched.memory or (words and watched.shows_in(words)):
         return Use.USED
     return Use.IGNORED if watched.looks <= 0 else None
@@ -366,17 +364,17 @@ def _use_of(watched: Watched, words: frozenset[str], opened_id: str) -> Use | No
 
 def _encoded(sighting: Sighting) -> bytes:
     sample = sighting.sample
-    return orjson.dumps([sighting.tool, str(sample.verdict), sample.score, sample.at])
+    return orjson.dumps([sighting.tool, str(sample.evidence), sample.score, sample.at])
 
 
-def _sighting(verdict: Verdict, at: float) -> Sighting:
-    watched = verdict.watched
+def _sighting(observation: Observation, at: float) -> Sighting:
+    watched = observation.watched
     return Sighting(
         tool=watched.case or watched.tool,
         sample=Sample(
             surfacing=watched.surfacing,
             memory=watched.memory,
-            verdict=verdict.use,
+            evidence=observation.use,
             score=watched.score,
             at=at,
         ),

@@ -191,7 +191,7 @@ class Learned:
                     self._limits.base(tool), target_shift(evidence.get(tool, ()), now)
                 ),
                 samples=count(evidence.get(tool, ())),
-                verdicts=counted(evidence.get(tool, ())),
+                evidence=counted(evidence.get(tool, ())),
             )
             for tool in sorted({*evidence, *shifts})
         ]

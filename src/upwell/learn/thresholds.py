@@ -40,29 +40,29 @@ class Use(StrEnum):
     IGNORED = "ignored"
 
 
-Verdict = Rating | Use
+Evidence = Rating | Use
 
-_EVIDENCE: Mapping[Verdict, tuple[float, float]] = {
+_WEIGHTS: Mapping[Evidence, tuple[float, float]] = {
     Rating.HELPFUL: (1.0, 1.0),
     Rating.NOT_RELEVANT: (0.0, 1.0),
     Rating.ALREADY_KNOWN: (0.0, 0.5),
     Use.USED: (1.0, 0.25),
     Use.IGNORED: (0.0, 0.02),
 }
-"""Maps each verdict to a relevance and a weight. An already known memory was relevant and still a
-nuisance, so it counts half. Most helpful memories leave no trace in the next calls, so an ignored
-memory weighs a twelfth of a used one: the two balance if about one memory in thirteen is used.
-`partially_helpful` is neutral: it pulls the threshold to its configured value.
+"""Maps each kind of evidence to a relevance and a weight. An already known memory was relevant and
+still a nuisance, so it counts half. Most helpful memories leave no trace in the next calls, so an
+ignored memory weighs a twelfth of a used one: the two balance if about one memory in thirteen is
+used. `partially_helpful` is neutral: it pulls the threshold to its configured value.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The verdict on one surfaced memory, and the score that it had."""
+    """The evidence about one surfaced memory, and the score that it had."""
 
     surfacing: str
     memory: str
-    verdict: Verdict
+    evidence: Evidence
     score: float
     at: float
 
@@ -70,18 +70,18 @@ class Sample:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
     """One tool's threshold: the `min_score` in use, the one that the evidence suggests, the number
-    of surfacings with evidence, and the verdicts by name."""
+    of surfacings with evidence, and their kinds, counted by name."""
 
     tool: str
     min_score: float
     suggested: float
     samples: int
-    verdicts: Mapping[str, int]
+    evidence: Mapping[str, int]
 
     @property
     def why(self) -> str:
         """The evidence and its tendency, in words."""
-        counted = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in self.verdicts.items())
+        counted = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in self.evidence.items())
         if self.samples < MIN_SAMPLES:
             return f"{counted or 'no ratings'}; tuning needs {MIN_SAMPLES} surfacings"
         moved = round(self.suggested, 2) - round(self.min_score, 2)
@@ -101,8 +101,8 @@ def target_shift(samples: Sequence[Sample], now: float) -> float:
     """The shift that fits the evidence; 0 while there are too few surfacings."""
     if count(samples) < MIN_SAMPLES:
         return 0.0
-    rated = _latest(sample for sample in samples if isinstance(sample.verdict, Rating))
-    observed = _latest(sample for sample in samples if isinstance(sample.verdict, Use))
+    rated = _latest(sample for sample in samples if isinstance(sample.evidence, Rating))
+    observed = _latest(sample for sample in samples if isinstance(sample.evidence, Use))
     explicit_shift = _within(-_intercept(rated, now))
     shift = _within(-_intercept([*rated, *observed], now))
     return min(explicit_shift + IMPLICIT_SHIFT, max(explicit_shift - IMPLICIT_SHIFT, shift))
@@ -119,9 +119,9 @@ def count(samples: Iterable[Sample]) -> int:
 
 
 def counted(samples: Iterable[Sample]) -> dict[str, int]:
-    """The number of samples with each verdict, by name."""
-    numbers = Counter(str(sample.verdict) for sample in samples)
-    order = [str(verdict) for verdict in (*Rating, *Use)]
+    """The number of samples of each kind of evidence, by name."""
+    numbers = Counter(str(sample.evidence) for sample in samples)
+    order = [str(kind) for kind in (*Rating, *Use)]
     return {name: numbers[name] for name in order if numbers[name]}
 
 
@@ -139,10 +139,10 @@ def _intercept(samples: Sequence[Sample], now: float) -> float:
     for sample in samples:
         age = max(0.0, now - sample.at)
         share = 0.5 ** (age / HALF_LIFE_SECONDS) / together[sample.surfacing]
-        if sample.verdict not in _EVIDENCE:
+        if sample.evidence not in _WEIGHTS:
             precision += _NEUTRAL_PRECISION * share
             continue
-        relevant, weight = _EVIDENCE[sample.verdict]
+        relevant, weight = _WEIGHTS[sample.evidence]
         weighed.append((_logit(min(0.99, max(0.01, sample.score))), relevant, weight * share))
     low, high = -10.0, 10.0
     for _ in range(24):

@@ -115,10 +115,10 @@ class Reader:
         Raises:
             RecallError: every place failed.
         """
-        exact = Found()
-        if query.triggers:
-            only_triggers = replace(query, texts=(), paths=(), symbols=(), limit=MAX_TRIGGERED)
-            exact = await self._triggered.search(only_triggers, deadline)
+        if not query.triggers:
+            return await self._everywhere.search(query, deadline)
+        only_triggers = replace(query, texts=(), paths=(), symbols=(), limit=MAX_TRIGGERED)
+        exact = await self._triggered.search(only_triggers, deadline)
         if not (query.texts or query.paths or query.symbols):
             return exact
         result = await self._everywhere.search(replace(query, triggers=()), deadline)

@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from upwell.ground.errors import UsageError
 from upwell.ground.text.anchors import paths_in, symbols_in
@@ -243,6 +244,17 @@ def stamped(memory: Memory, now: float) -> Memory:
     )
 
 
+def complete(memories: Sequence[Memory], now: float) -> list[Memory]:
+    """The memories as a store adds them: checked and `stamped`.
+
+    Raises:
+        UsageError: as `check`.
+    """
+    for memory in memories:
+        check(memory)
+    return [stamped(memory, now) for memory in memories]
+
+
 def to_json(memory: Memory) -> str:
     """Encode a memory as ASCII JSON, for the trash; `from_json` decodes it."""
     return json.dumps(
@@ -279,3 +291,63 @@ def is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+DETAILS = (
+    "tags, paths, symbols, project, source, first_line, last_line, door, server, tool, session, "
+    "trust, pinned, supersedes, expires_at, content_hash, created_at, updated_at, viewed_at, "
+    "triggers, occurrences"
+)
+"""The columns of a memory's row that are the same in every store."""
+
+
+def from_details(
+    tenant: str, memory_id: str, namespace: str, text: str, details: Sequence[Any]
+) -> Memory:
+    """Build a memory whose row has `details`, the values of `DETAILS`."""
+    return Memory(
+        tenant=tenant,
+        id=memory_id,
+        namespace=namespace,
+        text=text,
+        tags=_names(details[0]),
+        paths=_names(details[1]),
+        symbols=_names(details[2]),
+        project=details[3] or None,
+        source=details[4],
+        lines=None if details[5] is None else (details[5], details[6]),
+        provenance=Provenance(
+            door=details[7], server=details[8], tool=details[9], session=details[10]
+        ),
+        trust=_trust(details[11]),
+        pinned=bool(details[12]),
+        supersedes=details[13],
+        expires_at=details[14],
+        content_hash=details[15],
+        created_at=details[16],
+        updated_at=details[17],
+        viewed_at=details[18],
+        triggers=_names(details[19]),
+        occurrences=details[20],
+    )
+
+
+def _names(column: str) -> tuple[str, ...]:
+    """Decode a list of names; a damaged list is returned as empty, so that the memory itself is not
+    lost.
+    """
+    if column == "[]":
+        return ()
+    try:
+        names = json.loads(column)
+    except (ValueError, TypeError):
+        return ()
+    return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
+
+
+def _trust(column: str) -> Trust:
+    """Decode the trust; a damaged value becomes the lowest trust."""
+    try:
+        return Trust(column)
+    except ValueError:
+        return Trust.TOOL

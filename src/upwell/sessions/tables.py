@@ -16,6 +16,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from upwell.ground.sqlite.database import Owner
 from upwell.ground.sqlite.file import recreate
@@ -375,9 +376,9 @@ def drop_oldest(db: sqlite3.Connection, most: int) -> None:
         turns -= count
 
 
-def _session_row(row: Sequence[object]) -> SessionRow:
+def _session_row(row: Sequence[Any]) -> SessionRow:
     names = ("no", "name", "host", "project", "cwd", "began", "ended", "turns", "path", "format")
-    return SessionRow(**dict(zip(names, row, strict=True)))  # type: ignore[arg-type]
+    return SessionRow(**dict(zip(names, row, strict=True)))
 
 
 def _chunks(values: Sequence[int]) -> Iterator[Sequence[int]]:

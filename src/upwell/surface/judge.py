@@ -8,21 +8,33 @@ slow, gone or wrong, everything works as it does without a judge.
 import asyncio
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import LlmError
 from upwell.ground.limits import Breaker
 from upwell.ground.llm import Chat, Completion, LlmOptions, OpenAIChat
-from upwell.ground.trace import LOG, span
-from upwell.ground.types.cue import Cue
-from upwell.ground.types.memory import Hit
+from upwell.ground.trace import LOG, contained, span
+from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.memory import Hit, Query
 from upwell.ground.types.rpc import Ping
+from upwell.ground.types.surfacing import Intent, Skip, SkipReason
+from upwell.surface.background import LateHits
+from upwell.surface.filters import PostFilter
 from upwell.surface.moments import Moment
 from upwell.surface.options import JudgeOptions
-from upwell.surface.verdict import SYSTEM, Question, Steps, Verdict, parsed, question_of
+from upwell.surface.verdict import (
+    MAX_CANDIDATES,
+    SYSTEM,
+    Question,
+    Steps,
+    Verdict,
+    parsed,
+    question_of,
+)
 from upwell.usage.counts import Counts, Event
 
 JUDGED = "judged"
@@ -35,7 +47,7 @@ _WORKERS = 2
 _FAILURES, _RESET_SECONDS = 3, 60.0
 
 
-class Judge:
+class JudgeModel:
     """Asks the model, within the limits, and counts the questions, tokens and money."""
 
     def __init__(
@@ -174,3 +186,130 @@ def _chosen(hit: Hit) -> Hit:
 def is_judged(hit: Hit) -> bool:
     """True if the judge chose this hit."""
     return JUDGED in hit.signals
+
+
+Choice = list[Hit] | Skip
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A search whose outcome the judge may decide: its cue, its hits, and the filters' choice."""
+
+    cue: Cue
+    query: Query
+    intent: Intent
+    moment: Moment | None
+    hits: Sequence[Hit]
+    chosen: Choice
+
+
+class Judge:
+    """Chooses between the candidates of a search, where relevance would otherwise decide. Exact
+    triggers need no judge."""
+
+    def __init__(self, model: JudgeModel, post_filter: PostFilter, late_hits: LateHits) -> None:
+        self._model = model
+        self._post_filter = post_filter
+        self._late_hits = late_hits
+        self._tasks = BackgroundTasks("the judge")
+        self._waiting: set[str] = set()
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """The questions to the model and their cost so far in this process."""
+        return self._model.totals
+
+    def note(self, cue: Cue) -> None:
+        """Record a cue as a step of its session."""
+        if cue.door == Door.SESSION:
+            self._model.steps.forget(cue.session)
+        elif cue.door in (Door.PROMPT, Door.TOOL):
+            self._model.steps.note(cue)
+
+    def forget(self, session: str) -> None:
+        """Drop the steps of a session whose context is gone."""
+        self._model.steps.forget(session)
+
+    async def choose(self, case: Case, seconds: float) -> Choice:
+        """The model's choice, or that of the filters if the model is not asked or gives no verdict.
+        A prompt waits for the verdict, at most `seconds`; after a call, a late verdict is offered
+        at the next call.
+        """
+        cue, chosen = case.cue, case.chosen
+        # The owner pays for the model, so other principals' clients must not use it.
+        if cue.door not in (Door.PROMPT, Door.TOOL) or cue.principal.name or _is_exact(chosen):
+            return chosen
+        candidates = await self._post_filter.candidates(cue, case.hits, case.intent, case.moment)
+        question = self._model.question(cue, case.moment, candidates)
+        if question is None:
+            return chosen
+        if verdict := self._model.remembered(cue, question):
+            return _choice(verdict, case)
+        if cue.session in self._waiting and cue.door == Door.TOOL:
+            return _silence(SkipReason.JUDGING, "busy with an earlier event", candidates)
+        if not self._model.may_ask(cue):
+            return chosen
+        verdict_task = self._tasks.start(self._model.verdict(cue, question))
+        await asyncio.wait({verdict_task}, timeout=self._patience(cue, seconds))
+        if verdict_task.done():
+            return _choice(verdict_task.result(), case)
+        self._waiting.add(cue.session)
+        self._tasks.start(self._offer_later(case, verdict_task))
+        return _silence(SkipReason.JUDGING, "", candidates)
+
+    async def take_late(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
+        """A late verdict that still holds at this call, and its query."""
+        late = await self._late_hits.take_judged(cue)
+        if late is None:
+            return None
+        query, hits = late
+        new = await self._post_filter.new_to_agent(cue, hits)
+        return (query, new) if new else None
+
+    async def aclose(self) -> None:
+        """Abandon the questions under way."""
+        self._model.close()
+        await self._tasks.aclose()
+
+    def _patience(self, cue: Cue, seconds: float) -> float | None:
+        if self._model.waits:
+            return None
+        return seconds if cue.door == Door.PROMPT or not cue.session else 0.0
+
+    async def _offer_later(self, case: Case, verdict_task: "asyncio.Task[Verdict | None]") -> None:
+        """Keep a late verdict for the session's next event; without one, the filters' choice."""
+        try:
+            with contained("waiting for a verdict"):
+                verdict = await verdict_task
+                choice = _choice(verdict, case)
+                if isinstance(choice, list) and case.cue.session:
+                    self._model.late(case.cue)
+                    await self._late_hits.keep(
+                        case.cue, case.query, choice, judged=verdict is not None
+                    )
+        finally:
+            self._waiting.discard(case.cue.session)
+
+
+def _is_exact(choice: Choice) -> bool:
+    return isinstance(choice, list) and any(hit.trigger for hit in choice)
+
+
+def _choice(verdict: Verdict | None, case: Case) -> Choice:
+    if verdict is None:
+        return case.chosen
+    if verdict.hit is None:
+        return _silence(SkipReason.JUDGED, verdict.in_words, case.hits)
+    tokens = float(verdict.tokens_in + verdict.tokens_out)
+    return [replace(verdict.hit, signals={**verdict.hit.signals, "judge_tokens": tokens})]
+
+
+def _silence(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
+    best = max(hits, key=lambda hit: hit.score)
+    return Skip(
+        reason=reason,
+        detail=detail,
+        confidence=best.score,
+        signals=best.signals,
+        held_back=tuple(hits[:MAX_CANDIDATES]),
+    )

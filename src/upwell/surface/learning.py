@@ -16,7 +16,7 @@ from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
 from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import Rated, of_rater, without_rater
-from upwell.learn.implicit import Rare, Sighting, Uses, Verdict, Watching, Written
+from upwell.learn.implicit import Observation, Rare, Sighting, Uses, Watching, Written
 from upwell.learn.learned import Learned, Limits
 from upwell.learn.thresholds import Use
 from upwell.surface.journal import shown_project
@@ -161,15 +161,15 @@ class Learning:
         """True if this principal rated the memory down too often to be offered it unasked."""
         return self.learned.is_demoted(memory_id, cue.principal.name)
 
-    async def verdicts(self) -> Sequence[Sighting]:
-        """All verdicts on memories that were mentioned, oldest first."""
+    async def sightings(self) -> Sequence[Sighting]:
+        """The observed uses of the memories that were mentioned, oldest first."""
         return await self._uses.all()
 
     async def was_ignored_twice(self, memory_id: str) -> bool:
         """True if agents ignored the memory the last two times."""
         samples = [sighting.sample for sighting in await self._uses.all(memory_id)]
         latest = sorted(samples, key=lambda sample: sample.at)[-2:]
-        return len(latest) == 2 and all(sample.verdict is Use.IGNORED for sample in latest)
+        return len(latest) == 2 and all(sample.evidence is Use.IGNORED for sample in latest)
 
     def notice(self, cue: Cue, outcome: Surfacing | Skip) -> None:
         """Record a decision."""
@@ -277,15 +277,15 @@ class Learning:
         )
 
     async def _conclude_uses(self) -> None:
-        """Work through the events of the sessions, and count the verdicts."""
+        """Work through the events of the sessions, and count the observed uses."""
         if self._watching:
             await self._watching.flush()
             await self.counts.flush()
 
-    async def _conclude(self, verdicts: Sequence[Verdict]) -> None:
-        for verdict in verdicts:
-            watched = verdict.watched
+    async def _conclude(self, observations: Sequence[Observation]) -> None:
+        for observation in observations:
+            watched = observation.watched
             tool = watched.tool if watched.tool != watched.door else ""
-            self.counts.add(Event.USE, str(verdict.use), door=watched.door, tool=tool)
-        used = [verdict.watched.memory for verdict in verdicts if verdict.use is Use.USED]
+            self.counts.add(Event.USE, str(observation.use), door=watched.door, tool=tool)
+        used = [seen.watched.memory for seen in observations if seen.use is Use.USED]
         await self._mark_used(used)

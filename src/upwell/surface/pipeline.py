@@ -33,8 +33,7 @@ from upwell.surface.episodes import situation_of
 from upwell.surface.filters import Gate, Pace, PostFilter
 from upwell.surface.intent import Classifier, detector_of
 from upwell.surface.journal import Journal
-from upwell.surface.judge import Judge, is_judged
-from upwell.surface.judging import Case, Judging
+from upwell.surface.judge import Case, Judge, JudgeModel, is_judged
 from upwell.surface.learning import Learning, ratings_of
 from upwell.surface.moments import Moment, moment_of, triggers_in
 from upwell.surface.options import Options
@@ -106,7 +105,7 @@ class Surfacer:
             options, self._learning, self._seen_log, self._sketches, clock
         )
         self._late_hits = LateHits(state, reader)
-        self._judging = self._judging_by(chat) if chat and surface.judge else None
+        self._judge = self._judge_by(chat) if chat and surface.judge else None
         self._rules = Rules(reader, ttl_store, surface.dedup_ttl_seconds)
         self._compaction = Compaction(
             reader, self._learning, self._rules, self._seen_log, ttl_store
@@ -124,9 +123,9 @@ class Surfacer:
         self._journal = Journal(ttl_store, options, clock)
         self._background = BackgroundWork([self._journal.flush, *self._learning.jobs()])
 
-    def _judging_by(self, chat: Chat) -> Judging:
-        judge = Judge(chat, self._options.judge, self._learning.counts, self._clock)
-        return Judging(judge, self._post_filter, self._late_hits)
+    def _judge_by(self, chat: Chat) -> Judge:
+        model = JudgeModel(chat, self._options.judge, self._learning.counts, self._clock)
+        return Judge(model, self._post_filter, self._late_hits)
 
     @property
     def journal(self) -> Journal:
@@ -136,7 +135,7 @@ class Surfacer:
     @property
     def verdicts(self) -> Mapping[str, int]:
         """The judge's work and cost so far in this process; empty without a judge."""
-        return self._judging.totals if self._judging else {}
+        return self._judge.totals if self._judge else {}
 
     async def surface(self, cue: Cue) -> Outcome:
         """Decide what to say to this cue, and record it as delivered. A fault of the memory side,
@@ -243,8 +242,8 @@ class Surfacer:
     async def compacting(self, session: str) -> None:
         """Allow repeats, because the session's agent is about to lose its context."""
         self._sketches.compacted(session)
-        if self._judging:
-            self._judging.forget(session)
+        if self._judge:
+            self._judge.forget(session)
         with contained("preparing for a compaction"):
             await self._compaction.before(session)
 
@@ -265,13 +264,13 @@ class Surfacer:
     async def aclose(self) -> None:
         """Write everything that is pending."""
         self._classifier.close()
-        if self._judging:
-            await self._judging.aclose()
+        if self._judge:
+            await self._judge.aclose()
         await self._background.aclose()
 
     async def _outcome(self, cue: Cue) -> Outcome:
-        if self._judging:
-            self._judging.note(cue)
+        if self._judge:
+            self._judge.note(cue)
         triggers = triggers_in(cue)
         moment = self._moment(cue, triggers)
         if cue.door == Door.SESSION:
@@ -314,18 +313,18 @@ class Surfacer:
         if isinstance(hits, Skip):
             return question.answered(hits)
         choice = await self._post_filter.choose(cue, hits, question.intent, moment)
-        if self._judging:
+        if self._judge:
             case = Case(cue, question.query, question.intent, moment, hits, choice)
-            choice = await self._judging.choose(case, self._timeout(cue))
+            choice = await self._judge.choose(case, self._timeout(cue))
         if isinstance(choice, Skip):
             return question.answered(choice)
         return await self._speak(question, choice, hits)
 
     async def _take_late_verdict(self, cue: Cue, moment: Moment | None) -> Outcome | None:
         """A surfacing of the judge's choice for an earlier event, whatever the present moment."""
-        if self._judging is None or self._gate.silencing(cue):
+        if self._judge is None or self._gate.silencing(cue):
             return None
-        late = await self._judging.take_late(cue)
+        late = await self._judge.take_late(cue)
         if late is None:
             return None
         query, hits = late

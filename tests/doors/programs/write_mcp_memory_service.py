@@ -9,14 +9,14 @@ import random
 import sys
 
 try:
-    import pysqlite3  # type: ignore[import-not-found]
+    import pysqlite3
 except ImportError:
     pass  # only Linux has it
 else:
     sys.modules["sqlite3"] = pysqlite3
 
-from mcp_memory_service.models.memory import Memory  # type: ignore[import-not-found]
-from mcp_memory_service.storage import sqlite_vec  # type: ignore[import-not-found]
+from mcp_memory_service.models.memory import Memory
+from mcp_memory_service.storage import sqlite_vec
 
 DIMENSIONS = 384
 MEMORIES = [
@@ -26,7 +26,7 @@ MEMORIES = [
 ]
 
 
-class Storage(sqlite_vec.SqliteVecMemoryStorage):  # type: ignore[misc]
+class Storage(sqlite_vec.SqliteVecMemoryStorage):
     async def _initialize_embedding_model(self) -> None:
         self.embedding_dimension = DIMENSIONS
         self.embedding_model = self

@@ -1,27 +1,19 @@
 """A modern MCP server over HTTP that announces its changed tools on the client's listen stream. Its
 first stream ends after a moment, as streams through proxies do."""
 
-import argparse
 import json
 import queue
-import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-VERSION = "2026-07-28"
+from modern import VERSION, Modern, serve
+
 STAMP = "io.modelcontextprotocol/subscriptionId"
 TOOLS = ["grow"]
 STREAMS: "list[queue.Queue[str]]" = []
 
 
-class Listening(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: Any) -> None:
-        return None
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+class Listening(Modern):
+    def respond(self, body: Any) -> None:
         method = body.get("method")
         if method == "server/discover":
             capabilities = {"tools": {"listChanged": True}}
@@ -38,7 +30,7 @@ class Listening(BaseHTTPRequestHandler):
         elif method == "subscriptions/listen":
             self.listen(body)
         else:
-            self.answer(body, {"error": {"code": -32601, "message": "no such method"}}, 404)
+            super().respond(body)
 
     def listen(self, body: Any) -> None:
         stream: queue.Queue[str] = queue.Queue()
@@ -61,23 +53,6 @@ class Listening(BaseHTTPRequestHandler):
         self.wfile.write(f"event: message\ndata: {message}\n\n".encode())
         self.wfile.flush()
 
-    def answer(self, body: Any, outcome: dict[str, Any], status: int = 200) -> None:
-        raw = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), **outcome}).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(raw)))
-        self.end_headers()
-        self.wfile.write(raw)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=0)
-    server = ThreadingHTTPServer(("127.0.0.1", parser.parse_args().port), Listening)
-    sys.stdout.write(f"{server.server_port}\n")
-    sys.stdout.flush()
-    server.serve_forever()
-
 
 if __name__ == "__main__":
-    main()
+    serve(Listening, __doc__)

@@ -1,15 +1,12 @@
 """A modern MCP server over HTTP, written by hand, whose tools require arguments in headers. It
 refuses calls whose headers differ, by the rules of the official SDK."""
 
-import argparse
 import json
-import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from mcp.shared.inbound import validate_mcp_param_headers
+from modern import VERSION, Modern, serve
 
-VERSION = "2026-07-28"
 LISTED = {"times": 0}
 
 
@@ -32,14 +29,8 @@ def tools() -> dict[str, dict[str, Any]]:
     }
 
 
-class Mirror(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: Any) -> None:
-        return None
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+class Mirror(Modern):
+    def respond(self, body: Any) -> None:
         method, params = body.get("method"), body.get("params", {})
         if method == "server/discover":
             offered = {"supportedVersions": [VERSION], "capabilities": {"tools": {}}}
@@ -51,7 +42,7 @@ class Mirror(BaseHTTPRequestHandler):
         elif method == "tools/call":
             self.call(body, params)
         else:
-            self.answer(body, {"error": {"code": -32601, "message": "no such method"}}, 404)
+            super().respond(body)
 
     def call(self, body: Any, params: Any) -> None:
         name, arguments = params["name"], params.get("arguments", {})
@@ -64,23 +55,6 @@ class Mirror(BaseHTTPRequestHandler):
         headers = {key.lower(): value for key, value in self.headers.items()}
         self.answer(body, {"result": {"content": [{"type": "text", "text": json.dumps(headers)}]}})
 
-    def answer(self, body: Any, payload: dict[str, Any], status: int = 200) -> None:
-        raw = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), **payload}).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(raw)))
-        self.end_headers()
-        self.wfile.write(raw)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=0)
-    server = ThreadingHTTPServer(("127.0.0.1", parser.parse_args().port), Mirror)
-    sys.stdout.write(f"{server.server_port}\n")
-    sys.stdout.flush()
-    server.serve_forever()
-
 
 if __name__ == "__main__":
-    main()
+    serve(Mirror, __doc__)

@@ -58,7 +58,7 @@ class Oauth(BaseHTTPRequestHandler):
 
     @property
     def own(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"  # type: ignore[attr-defined]
+        return f"http://127.0.0.1:{self.server.server_port}"
 
     def send(self, status: int, body: Any = b"", **more: str) -> None:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()

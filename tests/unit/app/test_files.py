@@ -13,7 +13,7 @@ METHODS = {"get", "put", "scan", "drop", "delete", "touch", "incr", "compare_and
 
 
 def caps(ttl_store: TtlStore) -> dict[str, int]:
-    return dict(ttl_store._options.max_bytes)  # type: ignore[attr-defined]
+    return dict(ttl_store._options.max_bytes)
 
 
 def literal_kinds(tree: ast.AST) -> Iterator[str]:

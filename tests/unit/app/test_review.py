@@ -33,11 +33,11 @@ def project(tmp_path: Path) -> str:
 
 def memory(id: str, text: str, project: str, **fields: object) -> Memory:
     known = Memory(id=id, text=text, project=project, created_at=900 * DAY)
-    return replace(known, **fields)  # type: ignore[arg-type]
+    return replace(known, **fields)
 
 
 def reasons(*memories: Memory, **evidence: object) -> dict[str, Reason]:
-    offers = offers_among(memories, Evidence(**evidence), NOW)  # type: ignore[arg-type]
+    offers = offers_among(memories, Evidence(**evidence), NOW)
     return {offer.memory.id: offer.reason for offer in offers}
 
 

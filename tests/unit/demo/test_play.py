@@ -33,7 +33,7 @@ async def step(gateway: Peer, tmp_path: Path, *answers: str) -> list[str]:
     lines: list[str] = []
     play = Play(lines.append, tmp_path, {}, no_decisions)
     call = Step("It reads.", "shop__read", {"path": "a"}, answers=answers)
-    await play._step(call, Peer(read=[ORIGINAL]), gateway)  # type: ignore[arg-type]
+    await play._step(call, Peer(read=[ORIGINAL]), gateway)
     return lines
 
 

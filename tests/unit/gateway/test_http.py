@@ -54,7 +54,7 @@ async def test_at_the_limit_the_principals_longest_idle_session_ends(
 
 async def test_a_busy_session_is_not_ended(front: HttpSessions) -> None:
     for held in (await front.open(ADA), await front.open(ADA)):
-        held.running[b"1"] = None  # type: ignore[assignment]
+        held.running[b"1"] = None
     with pytest.raises(BadRequest):
         await front.open(ADA)
     assert await is_held(front, await front.open(OWNER))

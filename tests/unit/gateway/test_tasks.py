@@ -25,8 +25,8 @@ class Server:
 
 
 def context(name: str) -> RequestContext:
-    session = Session(None, principal=Principal(name))  # type: ignore[arg-type]
-    return RequestContext(session, None, None)  # type: ignore[arg-type]
+    session = Session(None, principal=Principal(name))
+    return RequestContext(session, None, None)
 
 
 @pytest.fixture

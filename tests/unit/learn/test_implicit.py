@@ -36,7 +36,7 @@ class Stage:
         return Watching(self.ttl_store, self.uses, rare, tell, self.clock, case_of)
 
     async def verdicts(self):
-        return [(entry.tool, entry.sample.verdict) for entry in await self.uses.all()]
+        return [(entry.tool, entry.sample.evidence) for entry in await self.uses.all()]
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ async def test_the_later_rating_replaces_the_earlier(house):
     await rate(learned, house, Rating.HELPFUL, 5)
     (first,) = await learned.thresholds()
     assert first.samples == 5
-    assert first.verdicts == {"helpful": 5}
+    assert first.evidence == {"helpful": 5}
 
 
 async def test_three_surfacings_rated_down_demote(house):
@@ -99,7 +99,7 @@ async def test_being_ignored_counts_weakly_against_a_memory(house):
     learned = house.learned()
     uses = Uses(house.ttl_store)
     for n in range(4):
-        sample = Sample(surfacing=f"i{n}", memory="m", verdict=Use.IGNORED, score=0.7, at=0.0)
+        sample = Sample(surfacing=f"i{n}", memory="m", evidence=Use.IGNORED, score=0.7, at=0.0)
         await uses.add([SeenLog(tool="fs__read", sample=sample)])
     await learned.load_learned()
     assert not learned.is_demoted("m")
@@ -149,7 +149,7 @@ async def test_without_ratings_a_threshold_moves_hourly_and_returns(house):
     uses = Uses(house.ttl_store)
     for n in range(12):
         now = house.clock.now()
-        sample = Sample(surfacing=f"u{n}", memory="m", verdict=Use.USED, score=0.6, at=now)
+        sample = Sample(surfacing=f"u{n}", memory="m", evidence=Use.USED, score=0.6, at=now)
         await uses.add([SeenLog(tool="prompt", sample=sample)])
     await learned.tune()
     await learned.load_learned()
@@ -192,7 +192,7 @@ async def test_observed_use_of_a_case_adds_to_the_threshold_of_the_tool(house):
             sample=Sample(
                 surfacing=f"s{number}",
                 memory="m",
-                verdict=Use.IGNORED,
+                evidence=Use.IGNORED,
                 score=0.7,
                 at=house.clock.now(),
             ),

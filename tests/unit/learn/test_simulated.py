@@ -36,7 +36,9 @@ def lived(bias, *, rated, seeds=range(4), calls=300):
             if dice.random() < rated:
                 verdict = Rating.HELPFUL if relevant else Rating.NOT_RELEVANT
             at = call * HOUR
-            samples.append(Sample(surfacing=str(call), memory="m", verdict=verdict, score=p, at=at))
+            samples.append(
+                Sample(surfacing=str(call), memory="m", evidence=verdict, score=p, at=at)
+            )
             shift = stepped(shift, target_shift(samples, at))
         ends.append(shifted(0.5, shift))
     return plain, tuned, sum(ends) / len(ends)

@@ -9,7 +9,7 @@ NOW = 1_000_000_000.0
 
 def said(verdict, number, *, score=0.7, at=NOW, first=0):
     return [
-        Sample(surfacing=f"s{first + n}", memory="m", verdict=verdict, score=score, at=at)
+        Sample(surfacing=f"s{first + n}", memory="m", evidence=verdict, score=score, at=at)
         for n in range(number)
     ]
 
@@ -59,7 +59,7 @@ def test_without_new_evidence_a_threshold_returns():
 
 def test_three_memories_of_one_surfacing_are_one_sample():
     together = [
-        Sample(surfacing="s1", memory=f"m{n}", verdict=Rating.NOT_RELEVANT, score=0.7, at=NOW)
+        Sample(surfacing="s1", memory=f"m{n}", evidence=Rating.NOT_RELEVANT, score=0.7, at=NOW)
         for n in range(30)
     ]
     assert threshold(together) == 0.5
@@ -79,7 +79,7 @@ def test_always_and_never_stay(base):
 
 def test_a_later_helpful_rating_replaces_a_negative_one():
     against = [
-        Sample(surfacing=f"s{at}", memory="m", verdict=verdict, score=0.7, at=at)
+        Sample(surfacing=f"s{at}", memory="m", evidence=verdict, score=0.7, at=at)
         for at, verdict in enumerate([Rating.NOT_RELEVANT, Rating.ALREADY_KNOWN, Rating.HELPFUL])
     ]
     assert negatives(against) == 1
@@ -89,5 +89,5 @@ def test_a_later_helpful_rating_replaces_a_negative_one():
 
 
 def _at(sample, at):
-    names = ("surfacing", "memory", "verdict", "score")
+    names = ("surfacing", "memory", "evidence", "score")
     return {"at": at, **{name: getattr(sample, name) for name in names}}

@@ -30,7 +30,7 @@ KNOWN = [
 async def library(tmp_path: Path) -> AsyncIterator[Library]:
     database = open_database(tmp_path / "memory.db", [OWNER], synchronous="FULL")
     made = Library(SqliteStore(database))
-    made.database = database  # type: ignore[attr-defined]
+    made.database = database
     yield made
     await database.aclose()
 
@@ -76,7 +76,7 @@ async def test_a_readme_says_nothing_and_a_file_of_its_own_everything(library: L
 async def test_thirty_common_words_stay_within_the_row_budget(library: Library) -> None:
     common = [f"word{i}" for i in range(30)]
     await library.add_many([{"text": " ".join(common)} for _ in range(ROW_BUDGET + 10)])
-    database = library.database  # type: ignore[attr-defined]
+    database = library.database
 
     def reading(db):
         return read(db, " ".join(common) + " rare", corpus_seen_by(db, Scope()))
@@ -100,7 +100,7 @@ async def test_scores_fall_in_the_order_of_the_hits(library: Library) -> None:
 
 
 async def test_null_scores_are_measured_before_add_many_returns(library: Library) -> None:
-    database = library.database  # type: ignore[attr-defined]
+    database = library.database
     texts = [f"note {i} about kettle{i % 9} and teapot{i % 5}" for i in range(60)]
 
     async def measured() -> int:

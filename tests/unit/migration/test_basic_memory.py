@@ -98,7 +98,7 @@ def test_the_folders_of_its_projects_are_found(tmp_path: Path, shape: object) ->
     folder = notes(tmp_path / "somewhere")
     config = tmp_path / ".basic-memory" / "config.json"
     config.parent.mkdir()
-    config.write_text(json.dumps({"projects": {"main": shape(folder)}}))  # type: ignore[operator]
+    config.write_text(json.dumps({"projects": {"main": shape(folder)}}))
     assert program_named("basic-memory").stores(place_at(tmp_path)) == [folder]
 
 

@@ -242,7 +242,7 @@ def opencode_database(folder: Path) -> Path:
     )
     for message in OPENCODE_MESSAGES:
         known = {name: value for name, value in message.items() if name != "id"}
-        at = message["time"]["created"]  # type: ignore[index]
+        at = message["time"]["created"]
         db.execute(
             "INSERT INTO message VALUES (?, 'ses_1', ?, ?)", (message["id"], at, json.dumps(known))
         )

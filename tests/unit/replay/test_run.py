@@ -58,7 +58,7 @@ class Recorded:
 
 def session(*kinds: tuple[Kind, float, dict[str, object]]) -> list[Event]:
     return [
-        Event(session="s", i=number, t=t, kind=kind, **more)  # type: ignore[arg-type]
+        Event(session="s", i=number, t=t, kind=kind, **more)
         for number, (kind, t, more) in enumerate(kinds)
     ]
 

@@ -9,8 +9,7 @@ from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.learn.implicit import Sighting as Verdict
-from upwell.learn.implicit import Uses
+from upwell.learn.implicit import Sighting, Uses
 from upwell.learn.thresholds import Sample, Use
 from upwell.surface.options import Options, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
@@ -104,9 +103,9 @@ async def test_commands_alone_open_a_compacted_session() -> None:
 async def test_used_memories_come_first_then_the_latest_and_no_ignored_ones() -> None:
     stage = Session(*(replace(OLD, id=entry, text=f"About {entry}") for entry in "abcd"))
     uses = Uses(stage.ttl_store)
-    for at, (entry, verdict) in enumerate([("a", Use.USED), ("b", Use.IGNORED)]):
-        sample = Sample(surfacing="x", memory=entry, verdict=verdict, score=0.9, at=at)
-        await uses.add([Verdict(tool="Read", sample=sample)])
+    for at, (entry, use) in enumerate([("a", Use.USED), ("b", Use.IGNORED)]):
+        sample = Sample(surfacing="x", memory=entry, evidence=use, score=0.9, at=at)
+        await uses.add([Sighting(tool="Read", sample=sample)])
     for entry in "abcd":
         stage.recall.hits = [hit for hit in stage.recall.hits if hit.memory.id == entry] or [
             replace(stage.recall.hits[0], memory=await stage.reader().known(entry))

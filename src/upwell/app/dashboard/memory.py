@@ -65,7 +65,7 @@ async def detail(app: App, fields: Fields) -> Mapping[str, Any]:
     found = await app.memory.get(memory_id) or (deleted[0] if deleted else None)
     if found is None:
         raise UsageError("this memory no longer exists")
-    verdicts = [s.sample for s in await app.learning.verdicts() if s.sample.memory == found.id]
+    uses = [s.sample for s in await app.learning.sightings() if s.sample.memory == found.id]
     superseded = await app.memory.store.superseded([found.id])
     is_stored = await app.memory.store.get(found.id) is not None
     return {
@@ -76,8 +76,8 @@ async def detail(app: App, fields: Fields) -> Mapping[str, Any]:
         "rule": described_rule(found) if found.pinned else None,
         "triggers": [in_words(trigger) for trigger in found.triggers if not found.pinned],
         "successor": superseded.get(found.id),
-        "said": len(verdicts),
-        "used": sum(sample.verdict == "used" for sample in verdicts),
+        "said": len(uses),
+        "used": sum(sample.evidence == "used" for sample in uses),
         "can_pin": found.trust not in (Trust.AGENT, Trust.TOOL),
     }
 

@@ -112,6 +112,6 @@ def _id_of(memory: Any) -> str:
 async def _verdicts(app: App) -> dict[tuple[str, str], str]:
     """(surfacing, memory) → used or ignored."""
     return {
-        (sighting.sample.surfacing, sighting.sample.memory): str(sighting.sample.verdict)
-        for sighting in await app.learning.verdicts()
+        (sighting.sample.surfacing, sighting.sample.memory): str(sighting.sample.evidence)
+        for sighting in await app.learning.sightings()
     }

@@ -112,7 +112,7 @@ def _cut(text: str, start: int) -> int:
 
 _TROUBLE = [
     *"error fail fatal panic exception traceback critical denied refused abort assert".split(),
-    *"segfault cannot unable undefined killed invalid ✕ ✗ ✘".split(),
+    *"segfault cannot unable undefined killed invalid ✕ ✗ ✘ backoff evicted unhealthy".split(),
     "not found",
     "timed out",
 ]
@@ -214,9 +214,11 @@ def split_lines(text: str, name: str = "") -> Units:
 
 
 def lift_edges(units: Units, above: float = -math.inf) -> None:
-    """Raise the first and the last unit among those whose salience is `above` a level."""
+    """Raise the first and the last units among those whose salience is `above` a level and that
+    are not raised yet.
+    """
     size = len(units)
     for step in range(min(_EDGE, size // 4)):
         for unit in (step, size - 1 - step):
-            if units.salience[unit] > above:
+            if above < units.salience[unit] < FIRST:
                 units.salience[unit] += 1.5

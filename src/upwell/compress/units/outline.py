@@ -19,6 +19,7 @@ from upwell.compress.units.base import (
     lines,
     split_lines,
 )
+from upwell.compress.units.reports import Report
 
 _MODIFIER = (
     r"(?:export|default|public|private|protected|internal|static|final|abstract|async|unsafe|pub"
@@ -175,19 +176,25 @@ def _name_records(units: Units, text: str) -> None:
 
 
 def _raise_trouble(units: Units, text: str) -> None:
-    """Raise the lines that mention an error; each needs the line below that gives its location."""
-    trouble = Trouble(text)
+    """Raise the lines that report results and errors; each error needs the line below that gives
+    its location.
+    """
+    trouble, report = Trouble(text), Report(text)
     before = -1
     seen: set[str] = set()
     for unit, (start, end) in enumerate(zip(units.starts, units.ends, strict=True)):
-        if units.salience[unit] > BLANK and trouble.within(start, end):
-            line = text[start:end]
-            units.salience[unit] = FIRST if line in seen else FIRST + 0.5
+        if units.salience[unit] <= BLANK:
+            continue
+        line = text[start:end]
+        role = report.salience(line, unit)
+        if role > 0.0 or trouble.within(start, end):
+            units.salience[unit] = FIRST + (role or (0.0 if line in seen else 0.5))
             seen.add(line)
             before = unit
         elif 0 <= before >= unit - 2 and _PLACE.match(text, start, end):
             units.needs[before] = (*units.needs[before], unit)
             before = -1
+    report.raise_last(units)
 
 
 def _raise_ends(units: Units) -> None:
@@ -201,4 +208,4 @@ def _raise_ends(units: Units) -> None:
         if salience > BLANK and size <= _LONG
     ]
     for unit in (*filled[:1], *filled[-_LAST_LINES:]):
-        units.salience[unit] = FIRST + 1.0
+        units.salience[unit] = max(units.salience[unit], FIRST + 1.0)

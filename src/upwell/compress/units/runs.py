@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from upwell.compress.normalise.logs import HEAD
-from upwell.compress.units.base import Marks, Units, lift_edges, lines
+from upwell.compress.units.base import FIRST, Marks, Units, lift_edges, lines
+from upwell.compress.units.reports import Report
 
 _PUNCTUATION = ".,:;!?()[]{}<>=\"'"
 _TEMPLATE_WORDS, _TEMPLATE_CHARS = 20, 300
@@ -18,11 +19,6 @@ _PASSED = re.compile(
 `\\b` would be tried at every offset of the line."""
 _PACKAGE = re.compile(r"\s*+(?:ok|FAIL)\s++\S+\s++(?:[\d.]+s|\(cached\))")
 """The result of a Go test package, which is a summary whether it passed or failed."""
-_FAILED = re.compile(
-    r"\s*+(?:FAILED \S|ERROR \S+::|FAIL[: ]++\S|--- FAIL|not ok\b|[✗✕×✘] |● |test \S+ \.\.\. FAILED"
-    r"|\S+:\d+: \w*(?:Error|Exception|Failed)\b)"
-)
-"""The name of a failed test, or the place where it failed."""
 _BLOCK = re.compile(
     r"-{3,} .* -{3,}|={3,} .* ={3,}|_{3,} .* _{3,}|\s*● |--- FAIL|FAIL[: ]|failures:"
 )
@@ -102,7 +98,7 @@ def split_log(text: str, name: str = "") -> Units:
 def split_tests(text: str, name: str = "") -> Units:
     """Split test output into lines: failures and their details, summaries, the rest, passes."""
     units = Units()
-    marks = Marks(text)
+    marks, report = Marks(text), Report(text)
     seen: dict[str, int] = {}
     lines_in_failure = 0
     for line in _lines(text):
@@ -112,11 +108,12 @@ def split_tests(text: str, name: str = "") -> Units:
             continue
         seen[words] = count = seen.get(words, 0) + 1
         worth = _worth(marks, line, units) - _REPEATED * math.log2(count)
-        if _PACKAGE.match(words):
-            worth += 2.0
-        elif _FAILED.match(words):
-            worth += 2.5
+        role = report.salience(words, len(units))
+        if role > 0.0 and count == 1:
+            worth = FIRST + role
             lines_in_failure = 12
+        elif _PACKAGE.match(words):
+            worth += 2.0
         elif _PASSED_FIRST.match(words) or _PASSED.search(words):
             worth = -2.0 - 0.5 * math.log2(max(line.end - line.start, 20) / 60)
             lines_in_failure = 0
@@ -129,6 +126,7 @@ def split_tests(text: str, name: str = "") -> Units:
             worth += 0.8
             lines_in_failure -= 1
         units.add(line.start, line.end, worth, line.needs)
+    report.raise_last(units)
     lift_edges(units, above=-2.0)
     return units
 

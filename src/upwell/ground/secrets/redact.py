@@ -132,10 +132,9 @@ def _triggered(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
     """Map the rules with a keyword in `data` to the ranges around the keywords."""
     triggered = {rule_id: [(0, len(data))] for rule_id in rules.everywhere}
     lowered = data.lower()
-    if rules.any.search(lowered) is None:
-        return triggered
-    for keyword in [keyword for keyword in rules.triggered if keyword in lowered]:
-        for rule_id in rules.triggered[keyword]:
+    for position in rules.keywords.Match(lowered) or ():
+        keyword, rule_ids = rules.triggered[position]
+        for rule_id in rule_ids:
             after = LONG_AFTER_BYTES if rule_id in LONG_RULES else AFTER_BYTES
             triggered.setdefault(rule_id, []).extend(_around(lowered, keyword, after))
     return triggered

@@ -7,7 +7,7 @@ cannot be part of it.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -79,14 +79,15 @@ class Rule:
 class Rules:
     """All rules.
 
-    `triggered`: keyword → ids of the rules to run. `everywhere`: ids of the rules that have no
-    keyword, which must be quick. `any`: a pattern that finds any keyword. `raw`: the rules as
-    written in the files. `allow`: the exceptions of every rule.
+    `triggered`: keywords, each with the ids of the rules to run. `everywhere`: ids of the rules
+    that have no keyword, which must be quick. `keywords`: finds the positions in `triggered` of all
+    keywords of a text in one pass. `raw`: the rules as written in the files. `allow`: the
+    exceptions of every rule.
     """
 
-    triggered: Mapping[bytes, tuple[str, ...]]
+    triggered: Sequence[tuple[bytes, tuple[str, ...]]]
     everywhere: tuple[str, ...]
-    any: Any
+    keywords: Any
     raw: Mapping[str, Mapping[str, Any]]
     allow: Allowlist
 
@@ -106,9 +107,9 @@ def all_rules() -> Rules:
         for keyword in raw[rule_id]["keywords"]:
             by_keyword.setdefault(keyword.lower().encode(), []).append(rule_id)
     return Rules(
-        triggered={keyword: tuple(sorted(rule_ids)) for keyword, rule_ids in by_keyword.items()},
+        triggered=[(keyword, tuple(sorted(rule_ids))) for keyword, rule_ids in by_keyword.items()],
         everywhere=tuple(rule_id for rule_id, rule in raw.items() if not rule["keywords"]),
-        any=regex("|".join(re.escape(keyword.decode()) for keyword in by_keyword)),
+        keywords=_set_of(by_keyword),
         raw=raw,
         allow=_allowlist(everywhere),
     )
@@ -163,6 +164,19 @@ def _allowlist(raw: Mapping[str, Any]) -> Allowlist:
         regexes=tuple(regex(pattern) for pattern in raw.get("regexes", ())),
         stopwords=tuple(word.lower().encode() for word in raw.get("stopwords", ())),
     )
+
+
+def _set_of(literals: Iterable[bytes]) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.literal = True
+    one_pass = re2.Set.SearchSet(options)
+    for literal in literals:
+        one_pass.Add(literal)
+    one_pass.Compile()
+    return one_pass
 
 
 def regex(pattern: str) -> Any:

@@ -74,6 +74,7 @@ _CALL = re.compile(r"\b([A-Za-z_]\w{2,100}+)\(")
 _DOTTED = re.compile(r"\b[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*")
 _MIXED = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _NAME = re.compile(r"[A-Za-z_][\w.:]*[\w]")
+_DRIVE, _ABSOLUTE = re.compile(r"[A-Za-z]:"), re.compile(r"[/~]|[A-Za-z]:")
 _TEST = re.compile(r"^(?:tests?_|spec_)|(?:_tests?|_spec|\.tests?|\.spec|-tests?)$")
 
 
@@ -148,14 +149,15 @@ def _looks_like_code(name: str) -> bool:
 
 def path_parts(path: str) -> list[str]:
     """Return the components of a path without root, drive and dots."""
-    parts = [part for part in re.split(r"[\\/]+", path) if part not in ("", ".", "..", "~")]
-    return parts[1:] if parts and re.fullmatch(r"[A-Za-z]:", parts[0]) else parts
+    names = path.replace("\\", "/").split("/")
+    parts = [name for name in names if name not in ("", ".", "..", "~")]
+    return parts[1:] if parts and _DRIVE.fullmatch(parts[0]) else parts
 
 
 def relative_to(path: str, root: str | None) -> str:
     """Return `path` relative to `root`, with its components joined by `/`."""
     parts = path_parts(path)
-    if root and re.match(r"[/~]|[A-Za-z]:", path):
+    if root and _ABSOLUTE.match(path):
         base = path_parts(root)
         if parts[: len(base)] == base and len(parts) > len(base):
             parts = parts[len(base) :]

@@ -34,9 +34,9 @@ _TEST = _lines(
     r"test \S.* \.\.\. |(?=\S+?::\S).*(?:PASSED|FAILED|SKIPPED|ERROR|XFAIL)|(?:PASSED|FAILED"
     r"|ERROR) \S+::"
     r"|=+ .*(?:test session|passed|failed|FAILURES|short test summary).*=|--- (?:PASS|FAIL|SKIP): "
-    r"|=== RUN |[^\S\n]*+[✓✔✕✗×√] |test result: |(?:Tests|Test Suites|Test Files):? "
+    r"|=== RUN |[^\S\n]*+[✓✔✕✗✘×√] |test result: |[^\S\n]*+(?:Tests|Test Suites|Test Files):? "
     r"|running \d+ tests?"
-    r"|(?:not )?ok \d+ |[^\S\n]*+(?:PASS|FAIL) \S|Ran \d+ tests? in|\S+ \.\.\. (?:ok|FAIL|ERROR)\b"
+    r"|(?:not )?ok \d+ |[^\S\n]*+(?:PASS|FAIL) \S|Ran \d+ tests? in|\S.* \.\.\. (?:ok|FAIL|ERROR)\b"
     r"|\[ +(?:OK|FAILED|RUN|PASSED) +\]|Tests run: \d+"
 )
 _LOG = _lines(
@@ -78,9 +78,17 @@ _CODE = _lines(
 )
 
 
+_VERDICT = re.compile(
+    r"^(?:--- FAIL: |(?:FAIL|ok) *\t\S|\[(?:ERROR|INFO)\] Tests run: |test result: |not ok \d"
+    r"|={3,} \d+ (?:passed|failed|errors?|skipped)\b)",
+    re.M,
+)
+"""A line that only a test runner prints."""
+_TAIL_CHARS = 2_000
 _BUILD = _lines(
     r"(?:error|warning)(?:\[\w+\])?: |\S+[:(]\d+(?:[:,]\d+)?\)?: (?:fatal )?(?:error|warning)\b"
     r"|> Task :|\[(?:ERROR|INFO|WARNING)\] |npm (?:ERR!|error|warn) |#\d+ (?:\[|DONE|ERROR|\d+\.\d)"
+    r"|[^\S\n]*+--> \S+:\d+:\d+|[^\S\n]*+\d* +\|"
     r"|[^\S\n]++Compiling \S+ v\d|(?:FAILURE|BUILD FAILED|FAILED|make(?:\[\d+\])?: \*\*\*)"
 )
 _SOME_BUILD = 0.06
@@ -110,7 +118,7 @@ def detect_plain(text: str, name: str = "") -> Kind:
         return Kind.TEXT
     if language_of(name):
         return Kind.CODE
-    return _by_shape(sample, filled)
+    return _by_shape(sample, filled, text[-_TAIL_CHARS:])
 
 
 def _json_outline(text: str, head: str) -> Kind | None:
@@ -149,7 +157,13 @@ def _share(pattern: re.Pattern[str], rows: str) -> float:
     return len(pattern.findall(rows)) / rows.count("\n")
 
 
-def _by_shape(sample: str, lines: list[str]) -> Kind:
+def _by_lines(rows: str) -> Kind | None:
+    if _share(_FRAME, rows) > 0.2:
+        return Kind.STACK_TRACE
+    return Kind.LOG if _share(_LOG, rows) > 0.4 else None
+
+
+def _by_shape(sample: str, lines: list[str], end: str) -> Kind:
     rows = "".join(f"\n{line[:_LINE_CHARS]}" for line in lines)
     if _DIFF.match(rows) and re.search(r"^@@ |^diff --git ", sample, re.M):
         return Kind.DIFF
@@ -159,12 +173,13 @@ def _by_shape(sample: str, lines: list[str]) -> Kind:
         return Kind.GIT_LOG
     if _share(_TEST, rows) > 0.15 or "= test session starts =" in sample:
         return Kind.TEST_OUTPUT
-    if _share(_FRAME, rows) > 0.2:
-        return Kind.STACK_TRACE
-    if _share(_LOG, rows) > 0.4:
-        return Kind.LOG
+    kind = _by_lines(rows)
+    if kind is not None:
+        return Kind.TEST_OUTPUT if _VERDICT.search(sample) or _VERDICT.search(end) else kind
     if _share(_GREP, rows) > 0.6:
         return Kind.GREP
+    if _VERDICT.search(end):
+        return Kind.TEST_OUTPUT
     if _share(_BUILD, rows) > _SOME_BUILD:
         return Kind.TEXT
     if delimiter_of(lines):

@@ -342,49 +342,39 @@ def _worths_of(lookup: Lookup, corpus: Corpus) -> dict[str, float]:
 
 
 def _by_anchors(keys: Sequence[str], counts: Counts) -> Statement:
-    """Return the statement that finds the newest memories under these keys, in their order."""
-    scopes = [
-        (scope << SEQUENCE_BITS, ((scope + 1) << SEQUENCE_BITS) - 1)
-        for scope in counts.corpus.scopes
-    ]
-    values = {
-        **counts.keep.values,
-        "keys": [indexable(key) for key in keys],
-        "lows": [low for low, _ in scopes],
-        "highs": [high for _, high in scopes],
-        "most": PER_ANCHOR,
+    """Return the statement that finds the newest memories under these keys, in their order, in each
+    scope."""
+    scopes = counts.corpus.scopes
+    spans = {
+        "lows": [scope << SEQUENCE_BITS for scope in scopes],
+        "highs": [((scope + 1) << SEQUENCE_BITS) - 1 for scope in scopes],
     }
-    return Statement(
-        f"""SELECT k.place, p.n
-            FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k(key, place)
-            CROSS JOIN {_RANGES} CROSS JOIN LATERAL (
-                SELECT a.n FROM upwell.about a {counts.keep.joined("a")}
-                WHERE a.tenant = %(tenant)s AND a.key = k.key
-                    AND a.n BETWEEN span.low AND span.high
-                ORDER BY a.n DESC LIMIT %(most)s) AS p
-            ORDER BY k.place, span.low, p.n DESC""",
-        values,
-    )
+    return _newest_with("about", "key", keys, counts.keep, {**spans, "most": PER_ANCHOR})
 
 
 def _by_triggers(triggers: Sequence[str], counts: Counts) -> Statement:
     """Return the statement that finds the newest memories with one of these triggers, in their
     order."""
+    values = {**_spans(counts.corpus), "most": PER_TRIGGER}
+    names = [sound(trigger) for trigger in triggers]
+    return _newest_with("memory_trigger", "trigger", names, counts.keep, values)
+
+
+def _newest_with(
+    table: str, column: str, names: Sequence[str], keep: Filter, values: Mapping[str, object]
+) -> Statement:
+    """Return the statement that lists the newest `most` memories of each span from `lows` to
+    `highs` with each of these names, after the place of the name."""
     return Statement(
         f"""SELECT k.place, p.n
-            FROM unnest(%(triggers)s::text[]) WITH ORDINALITY AS k(trigger, place)
+            FROM unnest(%(names)s::text[]) WITH ORDINALITY AS k(name, place)
             CROSS JOIN {_RANGES} CROSS JOIN LATERAL (
-                SELECT t.n FROM upwell.memory_trigger t {counts.keep.joined("t")}
-                WHERE t.tenant = %(tenant)s AND t.trigger = k.trigger
+                SELECT t.n FROM upwell.{table} t {keep.joined("t")}
+                WHERE t.tenant = %(tenant)s AND t.{column} = k.name
                     AND t.n BETWEEN span.low AND span.high
                 ORDER BY t.n DESC LIMIT %(most)s) AS p
             ORDER BY k.place, span.low, p.n DESC""",
-        {
-            **_spans(counts.corpus),
-            **counts.keep.values,
-            "triggers": [indexable(sound(trigger)) for trigger in triggers],
-            "most": PER_TRIGGER,
-        },
+        {**keep.values, **values, "names": [indexable(name) for name in names]},
     )
 
 

@@ -9,14 +9,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from upwell.ground.types.memory import Memory, Provenance, Trust
+from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.terms import sound
+from upwell.memory.records import DETAILS, from_details
 
-COLUMNS = (
-    "id, namespace, text, raw, tags, paths, symbols, project, source, first_line, last_line, door, "
-    "server, tool, session, trust, pinned, supersedes, expires_at, content_hash, created_at, "
-    "updated_at, viewed_at, triggers, occurrences"
-)
+COLUMNS = f"id, namespace, text, raw, {DETAILS}"
 ID, NAMESPACE, TEXT, RAW, EXPIRES, PINNED = (
     COLUMNS.split(", ").index(name)
     for name in ("id", "namespace", "text", "raw", "expires_at", "pinned")
@@ -81,29 +78,7 @@ def _time(seconds: float | None) -> float | None:
 
 def from_row(tenant: str, row: Sequence[Any]) -> Memory:
     """Build the memory of a tenant from a row of `COLUMNS`."""
-    return Memory(
-        tenant=tenant,
-        id=row[0],
-        namespace=row[1],
-        text=text_of(row),
-        tags=tuple(json.loads(row[4])),
-        paths=tuple(json.loads(row[5])),
-        symbols=tuple(json.loads(row[6])),
-        project=row[7] or None,
-        source=row[8],
-        lines=None if row[9] is None else (row[9], row[10]),
-        provenance=Provenance(door=row[11], server=row[12], tool=row[13], session=row[14]),
-        trust=Trust(row[15]),
-        pinned=row[16],
-        supersedes=row[17],
-        expires_at=row[18],
-        content_hash=row[19],
-        created_at=row[20],
-        updated_at=row[21],
-        viewed_at=row[22],
-        triggers=tuple(json.loads(row[23])),
-        occurrences=row[24],
-    )
+    return from_details(tenant, row[0], row[1], text_of(row), row[4:])
 
 
 def text_of(row: Sequence[Any]) -> str:

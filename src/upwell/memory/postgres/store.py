@@ -23,7 +23,7 @@ from upwell.memory.postgres.writing import insert, remove
 from upwell.memory.ranking.null_scores import usual
 from upwell.memory.ranking.query import Corpus
 from upwell.memory.ranking.scoring import Pool
-from upwell.memory.records import check, from_json, stamped, to_json
+from upwell.memory.records import check, complete, from_json, stamped, to_json
 from upwell.memory.relocation import Discarded
 from upwell.memory.stems import stemmer
 
@@ -70,12 +70,9 @@ class PostgresStore:
         """
         if not memories:
             return []
-        now = self._clock.now()
-        for memory in memories:
-            check(memory)
-        complete = [stamped(memory, now) for memory in memories]
+        added_memories = complete(memories, self._clock.now())
         by_tenant: dict[str, list[Memory]] = defaultdict(list)
-        for memory in complete:
+        for memory in added_memories:
             by_tenant[memory.tenant].append(memory)
         duplicates: dict[str, tuple[str, ...]] = {}
         for tenant, own in by_tenant.items():
@@ -85,11 +82,11 @@ class PostgresStore:
             for tenant, own in by_tenant.items():
                 await insert(await transaction.of(tenant), tenant, own)
         try:
-            await self._measure({(memory.tenant, memory.project) for memory in complete})
+            await self._measure({(memory.tenant, memory.project) for memory in added_memories})
         except StoreError as error:
             # The memories are stored: the usual null scores serve until the next addition.
             LOG.warning("cannot measure null scores: %s", error)
-        return [Added(id=memory.id, duplicates=duplicates[memory.id]) for memory in complete]
+        return [Added(id=memory.id, duplicates=duplicates[memory.id]) for memory in added_memories]
 
     async def update(self, memory: Memory) -> None:
         """Replace the memory with the same id; its creation time does not change.

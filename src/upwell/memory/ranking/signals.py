@@ -51,9 +51,9 @@ SIGNALS = (
 NO_JOIN: Mapping[str, float] = dict.fromkeys(
     ("path_join", "path_rarity", "path_named", "path_focus", "symbol_join", "symbol_rarity"), 0.0
 )
-MEANING_SIGNALS = ("cosine", "meaning", "meaning_margin", "meaning_near")
-"""The keys of `Hit.signals`: always `SIGNALS`, `MEANING_SIGNALS` if an embedder is configured,
-and `scoring.SUPERSEDED` for a memory that a newer one replaces."""
+"""The keys of `Hit.signals` that every hit has. If an embedder is configured, there are also
+`cosine`, `meaning`, `meaning_margin` and `meaning_near`; a memory that a newer one replaces has
+`scoring.SUPERSEDED`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
+from upwell.ground.types.memory import Memory, Scope
 from upwell.memory.lookups import ranges
-from upwell.memory.records import is_text
+from upwell.memory.records import DETAILS, from_details, is_text
 from upwell.memory.sqlite.schema import PROJECT_BITS
 
-COLUMNS = (
-    "tenant, id, namespace, text, tags, paths, symbols, project, source, first_line, last_line, "
-    "door, server, tool, session, trust, pinned, supersedes, expires_at, content_hash, "
-    "created_at, updated_at, viewed_at, triggers, occurrences"
-)
+COLUMNS = f"tenant, id, namespace, text, {DETAILS}"
 
 
 def to_row(memory: Memory) -> tuple[Any, ...]:
@@ -57,50 +53,7 @@ def to_row(memory: Memory) -> tuple[Any, ...]:
 
 def from_row(row: Sequence[Any]) -> Memory:
     """Build the memory from a row of `COLUMNS`."""
-    return Memory(
-        tenant=row[0],
-        id=row[1],
-        namespace=row[2],
-        text=text_of(row[3]),
-        tags=_names(row[4]),
-        paths=_names(row[5]),
-        symbols=_names(row[6]),
-        project=row[7] or None,
-        source=row[8],
-        lines=None if row[9] is None else (row[9], row[10]),
-        provenance=Provenance(door=row[11], server=row[12], tool=row[13], session=row[14]),
-        trust=_trust(row[15]),
-        pinned=bool(row[16]),
-        supersedes=row[17],
-        expires_at=row[18],
-        content_hash=row[19],
-        created_at=row[20],
-        updated_at=row[21],
-        viewed_at=row[22],
-        triggers=_names(row[23]),
-        occurrences=row[24],
-    )
-
-
-def _names(column: str) -> tuple[str, ...]:
-    """Decode a list of names; a damaged list is returned as empty, so that the memory itself is not
-    lost.
-    """
-    if column == "[]":
-        return ()
-    try:
-        names = json.loads(column)
-    except (ValueError, TypeError):
-        return ()
-    return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
-
-
-def _trust(column: str) -> Trust:
-    """Decode the trust; a damaged value becomes the lowest trust."""
-    try:
-        return Trust(column)
-    except ValueError:
-        return Trust.TOOL
+    return from_details(row[0], row[1], row[2], text_of(row[3]), row[4:])
 
 
 def text_of(value: str | bytes) -> str:

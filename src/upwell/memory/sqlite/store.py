@@ -21,7 +21,7 @@ from upwell.memory.ranking.null_scores import usual
 from upwell.memory.ranking.query import MAX_TEXTS, Corpus
 from upwell.memory.ranking.scoring import Pool, Successor
 from upwell.memory.ranking.signals import Candidate, Likeness
-from upwell.memory.records import check, from_json, stamped, to_json
+from upwell.memory.records import check, complete, from_json, stamped, to_json
 from upwell.memory.relocation import Discarded
 from upwell.memory.sqlite import null_scores, schema
 from upwell.memory.sqlite.duplicates import find_duplicates
@@ -108,22 +108,19 @@ class SqliteStore:
         """
         if not memories:
             return []
-        now = self._clock.now()
-        for memory in memories:
-            check(memory)
-        complete = [stamped(memory, now) for memory in memories]
+        added_memories = complete(memories, self._clock.now())
 
         def store(db: sqlite3.Connection) -> list[Added]:
-            duplicates = find_duplicates(db, complete)
-            insert(db, complete)
+            duplicates = find_duplicates(db, added_memories)
+            insert(db, added_memories)
             return [
                 Added(id=memory.id, duplicates=ids)
-                for memory, ids in zip(complete, duplicates, strict=True)
+                for memory, ids in zip(added_memories, duplicates, strict=True)
             ]
 
         added = await self._database.write(store)
         try:
-            await self.measure({(memory.tenant, memory.project) for memory in complete})
+            await self.measure({(memory.tenant, memory.project) for memory in added_memories})
         except StoreError as error:
             # The memories are stored: the usual null scores serve until the next addition.
             LOG.warning("cannot measure null scores: %s", error)

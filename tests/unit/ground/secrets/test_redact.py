@@ -105,6 +105,19 @@ def test_every_rule_compiles() -> None:
     assert re2.compile("x")
 
 
+def test_one_pass_finds_every_keyword() -> None:
+    rules, rng = all_rules(), random.Random(7)
+    keywords = [keyword for keyword, _ in rules.triggered]
+    fillers = [b" ", b"", b"x", b"\xff\x00", b"=", b"\n", b"token_of the server"]
+    for length in (1, 2, 3, 10, 100, 3_000):
+        for _ in range(40 if length < 1_000 else 3):
+            text = b"".join(rng.choice(keywords) + rng.choice(fillers) for _ in range(length))
+            text = text[rng.randrange(3) : len(text) - rng.randrange(3)]
+            matched = rules.keywords.Match(text) or ()
+            assert {keywords[n] for n in matched} == {word for word in keywords if word in text}
+    assert not rules.keywords.Match(b"")
+
+
 def test_the_cost_is_bounded_on_base64_one_line_and_code() -> None:
     rng = random.Random(1)
     blob = base64.b64encode(rng.randbytes(750_000)).decode()

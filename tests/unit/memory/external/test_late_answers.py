@@ -123,6 +123,7 @@ async def test_after_a_minute_or_in_another_project_the_server_is_asked_again() 
     await slow.answers()
     slow.clock.advance(61)
     await slow.misses("is slow")
+    assert slow.server.asked == 3
 
 
 async def test_no_search_waits_for_a_slow_server_until_it_is_quick_again() -> None:

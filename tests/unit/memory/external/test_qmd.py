@@ -46,7 +46,7 @@ def asked(root: Path) -> list[list[str]]:
 
 
 async def found(recall: QmdRecall, text: str, **scope: object) -> list[Hit]:
-    query = Query(texts=(text,), scope=Scope(**scope))  # type: ignore[arg-type]
+    query = Query(texts=(text,), scope=Scope(**scope))
     return list((await recall.search(query, Deadline.after(20.0))).hits)
 
 

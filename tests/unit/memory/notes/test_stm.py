@@ -159,7 +159,7 @@ def test_a_note_not_viewed_for_35_days_moves_to_the_trash(notes: ShortTerm, path
 
 def test_extra_keys_and_foreign_members_stay(notes: ShortTerm, path: Path) -> None:
     foreign = {"id": "x", "content": "c", "created_at": "2025-07-20", "viewed_at": "", "mood": [1]}
-    put(path, foreign, {"comment": "mine"}, 5)  # type: ignore[arg-type]
+    put(path, foreign, {"comment": "mine"}, 5)
     notes.add("another")
     notes.search(id="x")
     first, second, third, _ = written(path)

@@ -58,7 +58,7 @@ async def filled(database: Database, model: Embedder) -> SqliteStore:
 
 
 async def found(store: SqliteStore, text: str, **scope: object) -> list[Hit]:
-    query = Query(texts=(text,), scope=Scope(**scope))  # type: ignore[arg-type]
+    query = Query(texts=(text,), scope=Scope(**scope))
     return list((await StoreRecall(store).search(query, Deadline.after(20.0))).hits)
 
 

@@ -24,7 +24,7 @@ SECOND_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class Calibration:
     """A linear model over signals."""
 
     weights: Mapping[str, float]
@@ -36,11 +36,11 @@ class Judge:
         return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, self.constant + line))))
 
 
-PROMPTS = Judge({"share": 3.148, "mass": 1.439, "covered": 1.364}, -2.213)
+PROMPTS = Calibration({"share": 3.148, "mass": 1.439, "covered": 1.364}, -2.213)
 """The constant is the fitted one plus 0.2: at a score of 0.5, one in ten of the prompts without an
 answer would get one."""
-TOOLS = Judge({"share": 1.886, "phrases": 0.579, "subject": 0.685}, -0.178)
-NOTES = Judge({"top_three": 1.771}, -6.991)
+TOOLS = Calibration({"share": 1.886, "phrases": 0.579, "subject": 0.685}, -0.178)
+NOTES = Calibration({"top_three": 1.771}, -6.991)
 """The model for notes on how to work in a repository, as opposed to documentation."""
 
 _NOTES = re.compile(

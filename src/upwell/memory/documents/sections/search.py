@@ -20,7 +20,7 @@ from upwell.memory.documents.sections.scoring import (
     PROMPTS,
     SECOND_SHARE,
     TOOLS,
-    Judge,
+    Calibration,
     is_note,
     signals_of,
 )
@@ -118,7 +118,7 @@ def question_of(query: Query) -> Question:
 def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
     """Return the passages for a query, most probable first.
 
-    The first section has the probability that its judge gives it: notes on how to work in the
+    The first section has the probability that its calibration gives it: notes on how to work in the
     repository and documentation have judges of their own. Those after it have less by the square
     of their share of its score; automatic doors get a second one only if it scores nearly as well.
     """
@@ -127,8 +127,8 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
     if not ranked:
         return []
     signals = signals_of(index, reading, ranked)
-    judge = _judge(query.source, _cited(index, ranked[0].number))
-    probability = judge.probability(signals)
+    calibration = _calibration(query.source, _cited(index, ranked[0].number))
+    probability = calibration.probability(signals)
     if query.awaited:
         probability = max(probability, ASKED_SHARE * signals["covered"])
     most = query.limit if query.awaited else min(query.limit, UNASKED_PASSAGES)
@@ -169,7 +169,7 @@ def _inside(query: Query) -> list[str]:
     return [path.removeprefix(root) for path in query.paths]
 
 
-def _judge(source: QuerySource, cited: str) -> Judge:
+def _calibration(source: QuerySource, cited: str) -> Calibration:
     if is_note(cited):
         return NOTES
     return TOOLS if source in _TOOL_SOURCES else PROMPTS

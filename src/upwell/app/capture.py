@@ -79,7 +79,7 @@ class Holdings:
         )
 
 
-class SessionLearning:
+class SessionCapture:
     """Stores the findings of sessions: places at once, and everything else as proposals in the
     inbox, except for proposals that `accepts` turns into memories without asking.
 

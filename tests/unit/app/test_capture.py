@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from upwell.app import App, Settings, build
-from upwell.app.sessions import MAX_TURN_BYTES, Gain, SessionLearning, every_proposal
+from upwell.app.capture import MAX_TURN_BYTES, Gain, SessionCapture, every_proposal
 from upwell.capture.inbox import inbox_at
 from upwell.ground.types.memory import Trust
 from upwell.replay.transcripts import transcripts_at
@@ -57,7 +57,7 @@ async def test_after_a_turn_its_episodes_wait_in_the_inbox(
     rule = message("user", "Always bake with the lid on the pot.", project)
     read = call(project, 9, "Read", {"file_path": f"{project}/src/big_oven_door.py"}, "code")
     transcript.write_text(rule + usage(project) + read)
-    gain = await app.session_learning().end_turn(str(transcript), "s", str(project))
+    gain = await app.session_capture().end_turn(str(transcript), "s", str(project))
     assert (gain.proposed, gain.stored) == (2, 0)
     assert gain.places >= 1
     rule_found, episode = inbox_at(app.config.home.inbox_file).waiting()
@@ -69,12 +69,12 @@ async def test_after_a_turn_its_episodes_wait_in_the_inbox(
 async def test_a_turn_is_read_once(app: App, project: Path, tmp_path: Path) -> None:
     transcript = tmp_path / "s.jsonl"
     transcript.write_text(usage(project))
-    learning = app.session_learning()
-    assert (await learning.end_turn(str(transcript), "s", str(project))).proposed == 1
-    assert await learning.end_turn(str(transcript), "s", str(project)) == Gain()
+    capture = app.session_capture()
+    assert (await capture.end_turn(str(transcript), "s", str(project))).proposed == 1
+    assert await capture.end_turn(str(transcript), "s", str(project)) == Gain()
     with transcript.open("a") as file:
         file.write(message("user", "Never bake without an apron on.", project))
-    assert (await learning.end_turn(str(transcript), "s", str(project))).proposed == 1
+    assert (await capture.end_turn(str(transcript), "s", str(project))).proposed == 1
 
 
 async def test_of_a_long_turn_the_end_is_read(app: App, project: Path, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_of_a_long_turn_the_end_is_read(app: App, project: Path, tmp_path:
     long = message("assistant", "x" * MAX_TURN_BYTES, project)
     new = message("user", "Never bake without an apron on.", project)
     transcript.write_text(usage(project) + long + new)
-    gain = await app.session_learning().end_turn(str(transcript), "s", str(project))
+    gain = await app.session_capture().end_turn(str(transcript), "s", str(project))
     assert gain.proposed == 1
 
 
@@ -94,11 +94,11 @@ async def test_files_that_are_not_the_users_transcripts_give_nothing(
     link.symlink_to(real)
     (tmp_path / "other.jsonl").write_text("not json")
     os.mkfifo(tmp_path / "pipe.jsonl")
-    learning = app.session_learning()
+    capture = app.session_capture()
     for path in ("", "s.jsonl", str(tmp_path), str(link), f"{tmp_path}/gone", "/etc/passwd"):
-        assert await learning.end_turn(path, "s", str(project)) == Gain()
+        assert await capture.end_turn(path, "s", str(project)) == Gain()
     for name in ("other.jsonl", "pipe.jsonl"):
-        assert await learning.end_turn(f"{tmp_path}/{name}", "s", str(project)) == Gain()
+        assert await capture.end_turn(f"{tmp_path}/{name}", "s", str(project)) == Gain()
 
 
 async def test_measured_episodes_may_be_kept_without_asking(tmp_path: Path, project: Path) -> None:
@@ -106,7 +106,7 @@ async def test_measured_episodes_may_be_kept_without_asking(tmp_path: Path, proj
     app = await build(Settings(home=tmp_path / "home", environment={}, flags=flags))
     transcript = tmp_path / "s.jsonl"
     transcript.write_text(message("user", "Never bake in the dark room.", project) + usage(project))
-    gain = await app.session_learning().end_turn(str(transcript), "s", str(project))
+    gain = await app.session_capture().end_turn(str(transcript), "s", str(project))
     assert (gain.proposed, gain.stored) == (1, 1)
     (memory,) = await app.memory.list()
     assert memory.trust is Trust.AGENT
@@ -119,9 +119,9 @@ async def test_a_transcript_that_is_read_again_counts_nothing_twice(
 ) -> None:
     (tmp_path / "a.jsonl").write_text(usage(project))
     (transcript,) = transcripts_at([tmp_path / "a.jsonl"])
-    learning = app.session_learning(accepts=every_proposal)
-    assert (await learning.read(transcript)).stored == 1
-    again = await learning.read(transcript, again=True)
+    capture = app.session_capture(accepts=every_proposal)
+    assert (await capture.read(transcript)).stored == 1
+    again = await capture.read(transcript, again=True)
     assert (again.stored, again.strengthened, again.proposed) == (0, 0, 0)
     (memory,) = await app.memory.list()
     assert memory.occurrences == 1
@@ -130,12 +130,12 @@ async def test_a_transcript_that_is_read_again_counts_nothing_twice(
 async def test_an_episode_found_again_is_counted_and_not_added(
     app: App, project: Path, tmp_path: Path
 ) -> None:
-    learning = app.session_learning(accepts=every_proposal)
+    capture = app.session_capture(accepts=every_proposal)
     for name in "ab":
         own = usage(project).replace('"sessionId": "s"', f'"sessionId": "{name}"')
         (tmp_path / f"{name}.jsonl").write_text(own)
     gains = [
-        await learning.end_turn(f"{tmp_path}/{name}.jsonl", name, str(project)) for name in "ab"
+        await capture.end_turn(f"{tmp_path}/{name}.jsonl", name, str(project)) for name in "ab"
     ]
     assert [(gain.stored, gain.strengthened) for gain in gains] == [(1, 0), (0, 1)]
     (memory,) = await app.memory.list()
@@ -143,14 +143,14 @@ async def test_an_episode_found_again_is_counted_and_not_added(
 
 
 async def test_a_refused_episode_stays_out(app: App, project: Path, tmp_path: Path) -> None:
-    learning = app.session_learning()
+    capture = app.session_capture()
     box = inbox_at(app.config.home.inbox_file)
     (tmp_path / "a.jsonl").write_text(usage(project))
-    await learning.end_turn(f"{tmp_path}/a.jsonl", "a", str(project))
+    await capture.end_turn(f"{tmp_path}/a.jsonl", "a", str(project))
     box.take([one.id for one in box.waiting()])
     (tmp_path / "b.jsonl").write_text(usage(project))
-    for learns in (learning, app.session_learning(accepts=every_proposal)):
-        await learns.end_turn(f"{tmp_path}/b.jsonl", "b", str(project))
+    for each in (capture, app.session_capture(accepts=every_proposal)):
+        await each.end_turn(f"{tmp_path}/b.jsonl", "b", str(project))
     assert box.waiting() == []
     assert await app.memory.list() == []
 
@@ -184,9 +184,9 @@ async def test_past_transcripts_are_read_once(app: App, project: Path, tmp_path:
     path.parent.mkdir()
     path.write_text(usage(project))
     (transcript,) = transcripts_at([path])
-    learning: SessionLearning = app.session_learning()
-    assert (await learning.read(transcript)).proposed == 1
-    assert await learning.read(transcript) == Gain(read_before=1)
+    capture: SessionCapture = app.session_capture()
+    assert (await capture.read(transcript)).proposed == 1
+    assert await capture.read(transcript) == Gain(read_before=1)
 
 
 async def test_a_session_in_a_folder_that_is_gone_teaches_nothing(
@@ -195,7 +195,7 @@ async def test_a_session_in_a_folder_that_is_gone_teaches_nothing(
     path = tmp_path / "s.jsonl"
     path.write_text(usage(project.with_name("gone")))
     (transcript,) = transcripts_at([path])
-    assert await app.session_learning().read(transcript) == Gain()
+    assert await app.session_capture().read(transcript) == Gain()
 
 
 def test_gains_add_up() -> None:
