@@ -237,8 +237,14 @@ async def _serve_hooks(warm: Warm, port: int) -> None:
 
 
 def _routes(warm: Warm) -> list[Any]:
+    from upwell.app.dashboard.desk import desk_of
+    from upwell.web.dashboard.routes import dashboard_routes
     from upwell.web.metrics import gauge, hook_metric
     from upwell.web.routes import health_routes, hook_routes
+
+    def app_now() -> App:
+        warm.on_request()
+        return warm.app
 
     async def metrics() -> Iterable[Any]:
         return [
@@ -252,6 +258,7 @@ def _routes(warm: Warm) -> list[Any]:
 
     return [
         *hook_routes(answer),
+        *dashboard_routes(desk_of(app_now)),
         *health_routes(lambda: {"version": __version__}, metrics),
     ]
 

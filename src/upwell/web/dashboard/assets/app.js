@@ -271,19 +271,25 @@ async function draw(place) {
     return
   }
   await plotting()
-  const style = getComputedStyle(document.documentElement)
-  const colour = (name) => style.getPropertyValue(name).trim()
+  const probe = place.appendChild(document.createElement("i"))
+  const colour = (name) => {
+    probe.style.color = `var(${name})`
+    return getComputedStyle(probe).color
+  }
   const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } }
+  const day = (at) => new Date(at * 1000).toLocaleDateString([], { month: "short", day: "numeric" })
   const bars = uPlot.paths.bars({ size: [0.6, 40], radius: 0.15 })
   const plot = new uPlot({
     width: place.clientWidth, height: 220,
-    series: [{ value: "{YYYY}-{MM}-{DD}" }, ...series.map((one, index) => ({ label: one.label, stroke: colour(index ? "--warm" : "--water"), fill: index ? undefined : colour("--wash"), width: 2, paths: index ? undefined : bars, points: { show: days.length < 40 && index > 0 } }))],
-    axes: [axis, { ...axis, size: 64, values: (_, values) => values.map((value) => (Math.abs(value) >= 1000 ? `${value / 1000}k` : value)) }],
-    scales: { x: { time: true } },
+    series: [{ label: "day", value: (_, at) => (at ? day(at) : "–") }, ...series.map((one, index) => ({ label: one.label, stroke: colour(index ? "--warm" : "--water"), fill: index ? undefined : colour("--wash"), width: 2, paths: index ? undefined : bars, points: { show: days.length < 40 && index > 0 } }))],
+    axes: [{ ...axis, values: (_, values) => values.map(day) }, { ...axis, size: 64, values: (_, values) => values.map((value) => (Math.abs(value) >= 1000 ? `${value / 1000}k` : value)) }],
+    scales: { x: { time: true, range: (_, first, last) => [first - 43200, last + 43200] } },
     cursor: { drag: { x: false, y: false } },
-  }, [days.map((day) => Date.parse(day) / 1000), ...series.map((one) => one.values)], place)
+  }, [days.map((name) => Date.parse(`${name}T12:00`) / 1000), ...series.map((one) => one.values)], place)
+  probe.remove()
   plots.push(plot)
 }
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (plots.length) load() })
 addEventListener("resize", () => {
   for (const plot of plots) plot.setSize({ width: plot.root.parentElement.clientWidth, height: 220 })
 })
