@@ -86,7 +86,7 @@ class Cuts:
 
     async def texts(self, cut_id: str) -> list[tuple[str, str]]:
         """The originals of a shortened result, each with the text that the agent saw. Empty if they
-        expired or must not be stored.
+        expired or contain a secret.
 
         Raises:
             StoreError: the store cannot be read.
@@ -99,9 +99,11 @@ class Cuts:
         pairs = []
         for key, shown in zip(row["keys"], row["shown"], strict=False):
             try:
-                pairs.append((await self._originals.get(key), shown))
+                original = await self._originals.get(key)
             except KeyUnknown:
                 continue
+            if not await asyncio.to_thread(self._originals.is_secret, original):
+                pairs.append((original, shown))
         return pairs
 
     async def call_of(self, key: str) -> Mapping[str, Any] | None:

@@ -9,7 +9,8 @@ from upwell.app.wiring import App
 from upwell.web.dashboard.desk import Fields
 
 SHOWN = 60
-_OPTIONS_FROM = 400
+_OPTIONS_FROM = 200
+_TINY = 1e-6
 FILTERS = ("host", "project", "session", "tool", "file", "spoke")
 
 
@@ -30,10 +31,21 @@ async def now(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def rows(app: App, fields: Fields) -> Mapping[str, Any]:
-    """Events older than `before`, if it is given."""
-    before = float(fields["before"]) if _is_number(fields.get("before")) else float("inf")
-    shown = await events(app, _filters(fields), SHOWN, before)
-    return {"rows": shown, "next": shown[-1]["at"] if len(shown) == SHOWN else None}
+    """Events older than `before`, if it is given: the times at which the last one was written and
+    at which it happened."""
+    written, _, at = fields.get("before", "").partition("_")
+    if not _is_number(written) or not _is_number(at):
+        shown = await events(app, _filters(fields), SHOWN)
+    else:
+        # Events that were written together share a time, and a page may end between them.
+        together = await events(app, _filters(fields), SHOWN, float(written) + _TINY)
+        shown = [event for event in together if event["at"] < float(at)]
+        shown = shown or await events(app, _filters(fields), SHOWN, float(written))
+    more = len(shown) >= SHOWN // 2
+    return {
+        "rows": shown,
+        "next": f"{shown[-1]['written']}_{shown[-1]['at']}" if shown and more else None,
+    }
 
 
 async def stream(app: App, fields: Fields) -> AsyncIterator[Sequence[Event]]:

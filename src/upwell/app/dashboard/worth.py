@@ -15,7 +15,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.types.surfacing import SkipReason
 from upwell.web.dashboard.desk import Fields
 
-LOOKED_AT = 10_000
+LOOKED_AT = 5_000
 LATEST_SAID = 20
 WHAT_IFS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 REPLAY_SECONDS = 120.0
