@@ -57,7 +57,8 @@ def _described(line: str, command: Any) -> list[str]:
 
 
 def _row(parameter: Any) -> str:
-    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    value = f" {parameter.metavar}" if parameter.metavar else ""
+    names = ", ".join(f"`{name}{value}`" for name in (*parameter.opts, *parameter.secondary_opts))
     help_text = _text(getattr(parameter, "help", "") or "")
     if not parameter.opts or not parameter.opts[0].startswith("-"):
         names = f"`{parameter.metavar}`"

@@ -14,6 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOORS = ROOT / "tests/doors"
+SEEDS = DOORS / "seeds"
+"""The tests of docs/names.md: slow together, because there is one for each name."""
 CLI_DEADLINE = 60
 SLOW_DOORS = frozenset(
     """
@@ -22,7 +24,7 @@ SLOW_DOORS = frozenset(
     hostile_memory hostile_server http_behind http_resume init judge learning life login ltm
     many_tools meaning memory_faults moving_in moving_in_real notes odd_exchanges postgres promises
     real_servers reload replay replay_judge rules same_decision setup slow_start start supervision
-    surface upgrade whose_question
+    surface tracing upgrade whose_question
     """.split()
 )
 """Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""
@@ -64,7 +66,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         is_door = item.path.is_relative_to(DOORS)
-        if is_door and item.path.stem.removeprefix("test_") in SLOW_DOORS:
+        is_slow = item.path.stem.removeprefix("test_") in SLOW_DOORS or item.path.parent == SEEDS
+        if is_door and is_slow:
             item.add_marker(pytest.mark.slow)
         if os.environ.get("UPWELL_SECOND_TRY"):
             item.add_marker(pytest.mark.flaky(reruns=1))

@@ -1,5 +1,6 @@
-"""docs/names.md is complete and true: every name and constant of the five seeds has a row, and
-everything that a row points at exists, with the seed's default."""
+"""docs/names.md is complete and true: every name and constant of the five seeds has a row,
+everything that a row points at exists, with the seed's default, and a test uses each row through
+its door."""
 
 import ast
 import dataclasses
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.doors.seeds.rows import FIXTURES
 from tests.test_docs import keys, verbs
 from upwell.compress import STRATEGIES
 from upwell.config import SECTIONS
@@ -91,7 +93,25 @@ def rows() -> list[tuple[str, str, str]]:
         for line in PAGE.splitlines()
         if re.match(r"\| \d{3}", line)
     ]
-    return [(seeds, name, pointer) for seeds, name, pointer in cells]
+    return [(seeds, name, pointer) for seeds, name, pointer, _ in cells]
+
+
+def doors() -> dict[str, str]:
+    """The door of each row, by the seeds' name."""
+    lines = [line for line in PAGE.splitlines() if re.match(r"\| \d{3}", line)]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return {name: door for _, name, *_, door in cells}
+
+
+def marked() -> Iterator[tuple[str, set[str]]]:
+    """The row that each marked test uses, and the test's fixtures."""
+    for path in (ROOT / "tests" / "doors").rglob("test_*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                fixtures = {argument.arg for argument in node.args.args}
+                for mark in node.decorator_list:
+                    if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "row":
+                        yield ast.literal_eval(mark.args[0]), fixtures
 
 
 def code_in(cell: str) -> list[str]:
@@ -150,6 +170,13 @@ def test_every_row_leads_somewhere(row: tuple[str, str, str]) -> None:
     pointers = code_in(pointer)
     assert pointers or pointer == "the same variable", f"{name}: no pointer into the code"
     assert [code for code in pointers if not exists(code)] == []
+
+
+def test_every_row_has_one_test_that_uses_it_through_its_door() -> None:
+    tests = list(marked())
+    assert sorted(name for name, _ in tests) == sorted(doors())
+    wrong = [name for name, fixtures in tests if not FIXTURES[doors()[name]] & fixtures]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("seed", SEED_NAMES)

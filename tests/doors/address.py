@@ -91,7 +91,7 @@ class Conversation:
         sent_headers = {"Mcp_Session_Id": self.session, "MCP_Protocol_Version": LEGACY, **headers}
         return self.address.send("POST", body, **sent_headers)
 
-    def call(self, tool: str, identity: Any = 1, **arguments: Any) -> dict[str, Any]:
+    def call(self, tool: str, identity: Any = 1, /, **arguments: Any) -> dict[str, Any]:
         params = {"name": tool, "arguments": arguments}
         status, _, message = self.post("tools/call", identity, params)
         assert status == 200, message

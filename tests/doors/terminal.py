@@ -13,10 +13,14 @@ SECONDS = 30.0
 
 
 def typed(
-    command: Sequence[str], keys: Sequence[str], environment: Mapping[str, str], cwd: Path
+    command: Sequence[str],
+    keys: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: Path,
+    status: int = 0,
 ) -> str:
     """Run the command on a terminal and press each of the keys when it asks. Returns the text on
-    the terminal. The command must end with status 0."""
+    the terminal. The command must end with this status."""
     parent, child = pty.openpty()
     process = subprocess.Popen(
         command,
@@ -34,7 +38,7 @@ def typed(
             shown += _until_asked(parent)
             os.write(parent, key.encode())
         shown += _rest(parent)
-        assert process.wait(SECONDS) == 0, shown.decode()
+        assert process.wait(SECONDS) == status, shown.decode()
         return shown.decode()
     finally:
         process.kill()

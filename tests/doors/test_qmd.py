@@ -56,6 +56,13 @@ def test_an_agent_reads_a_passage_by_its_cited_address(
     assert "[qmd://notes/billing.md#L" in result
     id = result.split("id ")[1].split(")")[0]
     assert FACT in everything(peer.call("upwell__memory_get", id=id))
+    digest = everything(
+        peer.call("upwell__memory_context", message="when does the settlement job run?")
+    )
+    cited = digest[digest.index("[qmd://") : digest.index("]") + 1]
+    assert FACT in everything(peer.call("upwell__memory_get", path=cited))
+    shown = peer.call("upwell__memory_context", message="settlement job run?", format="json")
+    assert "qmd: settlement" in json.loads(everything(shown))["queriesRun"]
     listed = peer.result("resources/read", {"uri": "upwell://search/settlement%20job"})
     (memory,) = json.loads(listed["contents"][0]["text"])["memories"]
     (content,) = peer.result("resources/read", {"uri": memory["uri"]})["contents"]

@@ -17,7 +17,7 @@ from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.files import Stamp, stamp
 from upwell.ground.receipt import Receipt
-from upwell.ground.trace import LOG, export_spans
+from upwell.ground.trace import LOG, export_spans, send_last_spans
 from upwell.hook.control import daemon_at, end
 from upwell.hook.daemon import AlreadyRunning, Daemon
 from upwell.hook.door import HookDoor
@@ -175,7 +175,7 @@ async def run_daemon() -> bool:
     """
     async with opened() as warm:
         config = warm.app.config
-        export_spans(config.environment)
+        export_spans(config.environment, __version__)
         place = Place(str(config.home.root))
         daemon = Daemon(place, warm, __version__, config.hook.idle_minutes * 60)
         warm.on_request = daemon.touch
@@ -186,6 +186,8 @@ async def run_daemon() -> bool:
             await daemon.run()
         except AlreadyRunning:
             return False
+        finally:
+            await asyncio.to_thread(send_last_spans)
     return True
 
 

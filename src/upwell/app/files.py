@@ -36,6 +36,7 @@ from upwell.memory.documents.catalog import Catalog
 from upwell.memory.documents.recall import Documents
 from upwell.memory.embedding.questions import Questions
 from upwell.memory.external.qmd import QmdRecall
+from upwell.memory.external.waiting import Patience
 from upwell.memory.library import Library
 from upwell.memory.notes.file import Origins
 from upwell.memory.notes.stm import ShortTerm, is_untrusted
@@ -222,7 +223,7 @@ def open_memory(
     )
     documents = Documents(catalog, sources, notes=notes, clock=clock, watches=watches)
     qmd = open_qmd(config)
-    ltm = _open_ltm(config, tolerant=tolerant)
+    ltm = _open_ltm(config, ttl_store, _patience_of(config), tolerant=tolerant)
     searched = [StoreRecall(store), FallBack(qmd, documents) if qmd else documents]
     recalls = Recalls([*searched, *([ltm] if ltm else [])])
     places = Places(ttl_store)
@@ -238,7 +239,9 @@ def open_memory(
     return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
 
 
-def _open_ltm(config: Config, *, tolerant: bool) -> "LtmRecall | None":
+def _open_ltm(
+    config: Config, ttl_store: TtlStore, patience: Patience, *, tolerant: bool
+) -> "LtmRecall | None":
     """The memory server of `ltm.*`. If none of these keys is set, there is no server and nothing is
     imported. A tolerant app ignores a server whose keys are incomplete.
 
@@ -250,7 +253,7 @@ def _open_ltm(config: Config, *, tolerant: bool) -> "LtmRecall | None":
     from upwell.app.ltm import open_ltm
 
     try:
-        return open_ltm(config)
+        return open_ltm(config, ttl_store, patience)
     except ConfigError as error:
         if not tolerant:
             raise
@@ -261,7 +264,16 @@ def _open_ltm(config: Config, *, tolerant: bool) -> "LtmRecall | None":
 def open_qmd(config: Config) -> QmdRecall | None:
     if config.memory.backend is not Backend.QMD:
         return None
-    return QmdRecall(config.memory, config.home.root, config.environment)
+    return QmdRecall(config.memory, config.home.root, config.environment, _patience_of(config))
+
+
+def _patience_of(config: Config) -> Patience:
+    """How long a search waits for another program or server."""
+    return Patience(
+        race_seconds=config.surface.race_ms / 1000,
+        max_failures=config.surface.circuit_max_failures,
+        reset_seconds=config.surface.circuit_reset_seconds,
+    )
 
 
 def open_notes(config: Config, cwd: str | None) -> ShortTerm:

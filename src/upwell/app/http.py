@@ -35,7 +35,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     host, port = address_of(address)
     app = await build(Settings(tolerant=True, cwd=cwd, is_replica=True))
     tell_mistakes(app, say)
-    export_spans(app.config.environment)
+    export_spans(app.config.environment, __version__)
     gateway = app.gateway()
     front = gateway.http()
     door = app.hooks()

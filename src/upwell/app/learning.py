@@ -4,37 +4,28 @@ answer to the event and never delay one.
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from upwell.app.cuts import Cuts
 from upwell.app.files import Files, Memories
 from upwell.capture.transcript import has_lost_marks, written_in
-from upwell.compress.originals import StoredOriginal
 from upwell.config import Config
-from upwell.gateway.calls.fit import Cut
-from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.text.tokens import count
-from upwell.ground.trace import LOG, span
+from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, TtlStore
-from upwell.ground.types.rpc import ToolCall
 from upwell.hosts.events import Event, EventKind
-from upwell.learn.budgets import Budgets
 from upwell.learn.implicit import Uses
 from upwell.learn.learned import Learned, Limits
 from upwell.memory.notes.stm import ShortTerm
 from upwell.memory.topics import Rarity
-from upwell.surface.journal import Journal, shown_project
+from upwell.surface.journal import Journal
 from upwell.surface.learning import Learning
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.render import TAG
 from upwell.surface.rules import HEADING
-from upwell.usage.breakdown import Place
 
 if TYPE_CHECKING:
     from upwell.app.capture import SessionCapture
@@ -95,83 +86,6 @@ def _viewed(notes: ShortTerm, ids: Sequence[str]) -> None:
             notes.viewed(viewed_ids)
     except StoreError as error:
         LOG.warning("the use of notes was not recorded: %s", error)
-
-
-class Traces:
-    """The trace of each shortened result, so that a later `read_more` joins the trace of its
-    call.
-    """
-
-    def __init__(self) -> None:
-        self._by_key: OrderedDict[str, str] = OrderedDict()
-
-    def note(self, keys: Sequence[str], trace_id: str) -> None:
-        """Note that these originals belong to a call of this trace."""
-        for key in keys:
-            self._by_key[key] = trace_id
-            self._by_key.move_to_end(key)
-        while len(self._by_key) > _MAX_TRACES:
-            self._by_key.popitem(last=False)
-
-    def read_on(self, key: str) -> None:
-        """Record a span for the `read_more` call, with the trace id of the shortened call."""
-        with span("upwell.read_on", key=key, trace_id=self._by_key.get(key, "")):
-            LOG.debug("read on %s", key)
-
-
-class FollowUp:
-    """Learns from shortened results: how many were delivered, and which of them an agent came back
-    to read further.
-    """
-
-    def __init__(self, budgets: Budgets, learning: Learning, cuts: Cuts) -> None:
-        self._budgets = budgets
-        self._learning = learning
-        self._cuts = cuts
-        self._reading = BackgroundTasks("reading again")
-        self._traces = Traces()
-
-    def delivered(self, call: ToolCall, cut: Cut) -> None:
-        """Count a shortened result of a call."""
-        tool = f"{call.server}__{call.tool}"
-        if cut.keys:
-            self._budgets.served(tool, cut.keys)
-        self._traces.note(cut.keys, call.trace_id)
-        self.shortened_by_hook(call, cut)
-
-    def shortened_by_hook(self, call: ToolCall, cut: Cut) -> None:
-        """Count a shortened result of an agent's own tool, whose originals the agent reads with the
-        command line, in another process.
-        """
-        self._learning.shortened(_place_of(call), cut.tokens_before, cut.tokens_after)
-        self._cuts.note(call, cut)
-
-    def on_follow_up(self, original: StoredOriginal, text: str) -> None:
-        """Count that an agent reads this text of an original."""
-        self._budgets.on_follow_up(original.key)
-        self._traces.read_on(original.key)
-        self._reading.start(self.read_again(original.key, text))
-
-    async def read_again(self, key: str, text: str) -> None:
-        """Count the tokens of an original that were read after all."""
-        try:
-            row = await self._cuts.call_of(key)
-        except StoreError as error:
-            LOG.warning("a reading of an original was not counted: %s", error)
-            return
-        if row is None:
-            return
-        tokens = await asyncio.to_thread(count, text)
-        place = Place(row["host"], row["project"], row["tool"])
-        self._learning.breakdown.add(place, read_again=tokens)
-
-    async def aclose(self) -> None:
-        """Finish counting."""
-        await self._reading.drain()
-
-
-def _place_of(call: ToolCall) -> Place:
-    return Place(call.host, shown_project(call.cwd), f"{call.server}__{call.tool}")
 
 
 async def end_turn(

@@ -13,7 +13,10 @@ from upwell.gateway.upstreams.connection import connect
 from upwell.gateway.upstreams.supervisor import State, Upstream
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import ConfigError, UpstreamError
-from upwell.memory.external.ltm import LtmRecall, Patience, unavailable
+from upwell.ground.ttl_store import TtlStore
+from upwell.memory.external.kept import KeptHits
+from upwell.memory.external.ltm import LtmRecall, unavailable
+from upwell.memory.external.waiting import Patience
 from upwell.memory.options import LtmOptions, LtmProfile, LtmTransport
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 
@@ -21,20 +24,15 @@ NAME = "ltm"
 MAX_ANSWER_BYTES = 4_000_000
 
 
-def open_ltm(config: Config) -> LtmRecall:
+def open_ltm(config: Config, ttl_store: TtlStore, patience: Patience) -> LtmRecall:
     """The configured memory server, which starts at the first question.
 
     Raises:
         ConfigError: a key that another one needs is missing.
     """
     options = replace(config.gateway, max_line_bytes=MAX_ANSWER_BYTES)
-    patience = Patience(
-        race_seconds=config.surface.race_ms / 1000,
-        max_failures=config.surface.circuit_max_failures,
-        reset_seconds=config.surface.circuit_reset_seconds,
-    )
     server = LtmServer(server_of(config.ltm, str(config.home.root)), options, config.environment)
-    return LtmRecall(server, config.ltm, patience)
+    return LtmRecall(server, config.ltm, patience, kept=KeptHits(ttl_store))
 
 
 def server_of(options: LtmOptions, folder: str) -> ServerOptions:

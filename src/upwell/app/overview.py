@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from upwell.app.reporting import demoted_memories, texts_by_id
 from upwell.app.wiring import App
 from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import SkipReason
@@ -19,12 +20,7 @@ async def stats(app: App, days: int) -> dict[str, Any]:
 
 async def demoted(app: App) -> list[dict[str, Any]]:
     """The memories that are no longer offered unasked, most negative first."""
-    demotions = sorted(app.learning.learned.demoted.items(), key=lambda pair: (-pair[1], pair[0]))
-    texts = await texts_of(app, [memory_id for memory_id, _ in demotions])
-    return [
-        {"id": memory_id, "negatives": negatives, "text": texts.get(memory_id, "")}
-        for memory_id, negatives in demotions
-    ]
+    return await demoted_memories(app.learning, app.memory)
 
 
 async def decisions(app: App, number: int, session: str | None = None) -> list[dict[str, Any]]:
@@ -57,7 +53,4 @@ def in_words(code: str) -> str:
 
 async def texts_of(app: App, ids: Sequence[str]) -> dict[str, str]:
     """The texts of these memories by id, without deleted ones."""
-    memories_by_id = {
-        memory_id: await app.memory.get(memory_id) for memory_id in dict.fromkeys(ids)
-    }
-    return {memory_id: memory.text for memory_id, memory in memories_by_id.items() if memory}
+    return await texts_by_id(app.memory, ids)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from upwell import __version__
 from upwell.app.files import (
     open_files,
     open_originals,
@@ -27,7 +28,7 @@ from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.host_sessions import own_parent
 from upwell.ground.pause import Pause
 from upwell.ground.sqlite.backup import Backups
-from upwell.ground.trace import contained, export_spans, log_to
+from upwell.ground.trace import contained, export_spans, log_to, send_last_spans
 from upwell.ground.ttl_store import Kind
 from upwell.wire.lines import Line, Sink
 
@@ -43,7 +44,7 @@ async def serve(
     `say` receives the mistakes in the configuration."""
     app = await build(Settings(tolerant=True, cwd=cwd))
     tell_mistakes(app, say)
-    export_spans(app.config.environment)
+    export_spans(app.config.environment, __version__)
     gateway = app.gateway(own_parent())
     async with housekeeping(app, gateway):
         await gateway.serve(lines, sink, hello)
@@ -73,6 +74,7 @@ async def housekeeping(app: App, gateway: Gateway) -> AsyncIterator[None]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await app.aclose()
+        await asyncio.to_thread(send_last_spans)
 
 
 async def run_housekeeping(app: App) -> None:

@@ -12,9 +12,10 @@ from upwell.config import Config
 from upwell.gateway.calls.fit import Fitter, OnShortened
 from upwell.ground.home import Home, usual_home
 from upwell.ground.secrets.redact import redact
-from upwell.ground.trace import new_trace_id
+from upwell.ground.trace import present_trace_id
 from upwell.ground.types.rpc import ToolCall
 from upwell.hosts.events import Event
+from upwell.surface.render import READ_COMMAND
 
 
 class Shortening:
@@ -35,7 +36,7 @@ class Shortening:
     ) -> None:
         self._paused = paused
         self._last_request = last_request
-        self._command = _read_command(config.home)
+        self._command = read_command(config.home)
         self._fitter = Fitter(
             originals,
             config.compress_for,
@@ -57,7 +58,7 @@ class Shortening:
             params=b"{}",
             args=event.args,
             request=self._last_request(event.session),
-            trace_id=new_trace_id(),
+            trace_id=present_trace_id(),
             host=host,
             session=event.session,
             cwd=event.cwd,
@@ -65,7 +66,7 @@ class Shortening:
         return await self._fitter.fit_texts(call, texts, self._how_to_read, max_tokens)
 
     def _how_to_read(self, key: str) -> str:
-        in_shell = f"{self._command} {key}` in a shell (a part: --lines 12-44)"
+        in_shell = f"`{self._command} {key}` in a shell (a part: --lines 12-44)"
         return f'{in_shell}, or read_more of upwell with key="{key}"'
 
 
@@ -76,8 +77,8 @@ def load() -> None:
     redact(compress("a line of a log\n" * 200, max_tokens=50).text)
 
 
-def _read_command(home: Home) -> str:
-    """The command that reads an original; the key is to be appended."""
+def read_command(home: Home) -> str:
+    """The command that reads an original or a memory; the key or address is to be appended."""
     if home.root == usual_home():
-        return "`upwell read"
-    return f"`UPWELL_HOME={shlex.quote(str(home.root))} upwell read"
+        return READ_COMMAND
+    return f"UPWELL_HOME={shlex.quote(str(home.root))} {READ_COMMAND}"

@@ -1,7 +1,7 @@
 """Builds every part of upwell and connects them."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,12 @@ from upwell.app.files import (
     private_ttl_store,
     tools_of,
 )
-from upwell.app.learning import FollowUp, end_turn, open_learning, tidy
+from upwell.app.follow_up import FollowUp
+from upwell.app.learning import end_turn, open_learning, tidy
 from upwell.app.principals import SeenResources, Toolboxes
-from upwell.app.shortening import Shortening
+from upwell.app.shortening import Shortening, read_command
 from upwell.app.team import follow
+from upwell.app.toolbox import Parts, known_tool, toolbox_of
 from upwell.compress.base import Tools
 from upwell.compress.options import Options as CompressOptions
 from upwell.config import Config, load, read_valid
@@ -44,13 +46,12 @@ from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
 from upwell.ground.session_state import LocalSessionState, SessionState, StoredSessionState
-from upwell.ground.trace import LOG, log_to
+from upwell.ground.trace import LOG, contained, log_to
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.compression import Budget, Compressed
-from upwell.ground.types.memory import DEFAULT_NAMESPACE
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
-from upwell.ground.uris import SESSION_LOCATOR, memory_id, memory_uri
+from upwell.ground.uris import QMD_SCHEME, SESSION_LOCATOR, memory_id, memory_uri
 from upwell.hook.asking import AgentAsking
 from upwell.hook.door import HookDoor, OptIns
 from upwell.learn.budgets import Budgets
@@ -63,13 +64,12 @@ from upwell.surface.guards import Guards
 from upwell.surface.judge import judge_ping
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
-from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
-from upwell.tools.describe import describe_tool
-from upwell.tools.feedback import compression_feedback_tool, feedback_tool
-from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
-from upwell.tools.recall import context_tool, get_tool, search_tool
+from upwell.tools.recall import LINES_CITED, get_tool
 from upwell.tools.resources import Resources
+
+NameOf = Callable[[str, str], tuple[str, Sequence[str]]]
+"""Returns a server's own name for a tool, and the names of all its tools that are known."""
 
 if TYPE_CHECKING:
     from upwell.app.capture import Accepts, SessionCapture
@@ -180,7 +180,7 @@ class App:
         self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune)
         self.cuts = Cuts(self._ttl_store, self._originals)
-        self._follow_up = FollowUp(self.budgets, self.learning, self.cuts)
+        self._follow_up = FollowUp(self.budgets, self.learning, self.cuts, self._ttl_store)
         self.fitter = Fitter(
             self._originals,
             self._compress_for,
@@ -244,62 +244,61 @@ class App:
         try:
             text = await self._originals.get(key)
         except KeyUnknown:
-            if await self.memory.get(memory_id(key)) is None:
+            if LINES_CITED.search(key):
+                return await self._cited(key)
+            if not await self._is_memory(memory_id(key)):
                 raise
             return await self._cited(memory_uri(memory_id(key)))
         text = f"{lines_of(text, *line_range(lines))}\n" if lines else text
         await self._follow_up.read_again(key, text)
         return text
 
+    async def _is_memory(self, memory_id: str) -> bool:
+        """Whether there is a memory with this id, also one that the index does not have yet."""
+        if await self.memory.get(memory_id) is None:
+            with contained("looking for new notes"):
+                await self.documents.refresh()
+        return await self.memory.get(memory_id) is not None
+
     async def _cited(self, citation: str) -> str:
-        cited = get_tool(self.memory, self.documents.lines, project_of(self._cwd))
+        cited = get_tool(
+            self.memory,
+            self._cited_lines,
+            project_of(self._cwd),
+            viewed=self.learning.viewed,
+        )
         result = await cited.run({"path": citation}, "")
         return f"{result['content'][0]['text']}\n"
 
     def toolbox(
-        self, principal: Principal = OWNER, definitions: Definitions | None = None
+        self,
+        principal: Principal = OWNER,
+        definitions: Definitions | None = None,
+        name_of: NameOf | None = None,
     ) -> Toolbox:
-        """upwell's own MCP tools for a principal. It gets the tools for short notes only if it sees
-        the default namespace. `definitions` holds the full definitions of all servers' tools, for
-        clients that receive an abridged list.
-        """
-        context = self.config.memory_context
-        project, status = project_of(self._cwd), self.config.shows_status()
-        originals = self._originals.of(principal.name)
-        own = (self.notes, project, principal)
-        alike = partial(note_tools.alike, self.memory, project, principal)
-        noting = (
-            note_tools.add_tool(*own, status=status, alike=alike),
-            note_tools.search_tool(*own, status=status),
-            note_tools.delete_tool(*own, status=status),
+        """upwell's own MCP tools for a principal. `definitions` holds the full definitions of all
+        servers' tools, for clients that receive an abridged list; `name_of` knows which tools the
+        servers have."""
+
+        def served(server: str, tool: str) -> str:
+            own_name, names = name_of(server, tool) if name_of else (tool, ())
+            return known_tool(self.config.servers, server, own_name, names)
+
+        parts = Parts(
+            config=self.config,
+            cwd=self._cwd,
+            memory=self.memory,
+            notes=self.notes,
+            documents=self.documents,
+            originals=self._originals,
+            surfacer=self.surfacer,
+            learning=self.learning,
+            budgets=self.budgets,
+            follow_up=self._follow_up,
+            sessions=self._search_sessions,
+            cited_lines=self._cited_lines,
         )
-        return Toolbox(
-            [
-                read_more_tool(originals, self._follow_up.on_follow_up),
-                select_tool(originals, self._follow_up.on_follow_up),
-                search_original_tool(originals, self._follow_up.on_follow_up),
-                compression_feedback_tool(partial(self.budgets.report, rater=principal.name)),
-                feedback_tool(partial(self.surfacer.rate, principal=principal)),
-                context_tool(
-                    self.surfacer.surface, self._cwd, enabled=context.enabled, principal=principal
-                ),
-                search_tool(
-                    self.memory,
-                    project,
-                    principal,
-                    self._search_sessions if principal == OWNER else None,
-                ),
-                get_tool(
-                    self.memory,
-                    self._cited_lines if principal == OWNER else self.documents.lines,
-                    project,
-                    self.learning.opened,
-                    principal,
-                ),
-                *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
-                *([describe_tool(definitions)] if definitions else []),
-            ]
-        )
+        return toolbox_of(parts, principal, definitions, served)
 
     def gateway(self, parent: int | None = None) -> Gateway:
         """The MCP gateway over this app. A gateway that an agent's process `parent` started joins
@@ -321,13 +320,26 @@ class App:
             cache=self._cache,
         )
         definitions = Definitions(config.gateway.lazy_tools_tokens)
-        return Gateway(
+
+        # The gateway lists our tools while it is being made.
+        def name_of(server: str, tool: str) -> tuple[str, Sequence[str]]:
+            return gateway.name_of(server, tool)
+
+        gateway = Gateway(
             config.servers,
             config.gateway,
             connecting(config),
             OwnServer(
-                tools=Toolboxes(lambda principal: self.toolbox(principal, definitions)),
-                resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
+                tools=Toolboxes(lambda principal: self.toolbox(principal, definitions, name_of)),
+                resources=SeenResources(
+                    partial(
+                        Resources,
+                        self.memory,
+                        self.topics,
+                        project,
+                        viewed=self.learning.viewed,
+                    )
+                ),
             ),
             pipeline,
             ToolListing(
@@ -340,6 +352,7 @@ class App:
                 tool_lists=ToolLists(config.home.lists_file),
             ),
         )
+        return gateway
 
     def hooks(self) -> HookDoor:
         """The receiver of agents' hook events."""
@@ -351,7 +364,12 @@ class App:
             self.config.hook,
             turn_end=partial(end_turn, self.surfacer, self.learning, capture),
             answered_elsewhere=self._answered_elsewhere,
-            opt_ins=OptIns(shorten=self._shortening(), ask=self._asking(), guards=self.guards),
+            opt_ins=OptIns(
+                shorten=self._shortening(),
+                ask=self._asking(),
+                guards=self.guards,
+                read_command=read_command(self.config.home),
+            ),
         )
 
     def _shortening(self) -> Shortening:
@@ -383,13 +401,12 @@ class App:
         accepts."""
         # The readers of transcripts take a while to load, and most processes do not need them.
         from upwell.app.capture import SessionCapture, measured_episodes, no_proposal
-        from upwell.capture.inbox import inbox_at
 
         asks = self.config.capture.accept == "nothing"
         return SessionCapture(
             self.memory,
             self._places,
-            inbox_at(self.config.home.inbox_file, self._files.locking),
+            self.inbox(),
             self._ttl_store,
             accepts=accepts or (no_proposal if asks else measured_episodes),
         )
@@ -409,12 +426,16 @@ class App:
         return SeenSessions(self.past_sessions(), project_of(self._cwd))
 
     async def _search_sessions(self, question: str, limit: int) -> Sequence[str]:
+        """The past sessions of this project that answer a question, as texts."""
         return await self._seen_sessions().search(question, limit)
 
     async def _cited_lines(
         self, cited: str, project: str | None, namespaces: Sequence[str]
     ) -> Sequence[str]:
-        """The lines of an imported document or of a turn of a past session."""
+        """The lines of an imported document, of a document in qmd, or of a turn of a past
+        session."""
+        if cited.startswith(QMD_SCHEME) and self._qmd is not None:
+            return await self._qmd.lines(cited, project)
         if cited.startswith(SESSION_LOCATOR):
             return (await self._seen_sessions().page(cited)).split("\n")
         return await self.documents.lines(cited, project, namespaces)
@@ -527,10 +548,12 @@ class App:
         await self.worker_pool.aclose()
         if self._cache:
             await self._cache.aclose()
-        await self.budgets.flush()
         await self._follow_up.aclose()
+        await self.budgets.flush()
         await self.cuts.aclose()
         await self.surfacer.aclose()
+        if self._qmd:
+            await self._qmd.aclose()
         if self._ltm:
             await self._ltm.aclose()
         await self.memory.aclose()

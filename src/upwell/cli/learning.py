@@ -50,7 +50,7 @@ def feedback(
             }
         )
     else:
-        say(noted(rated, rating_of_surfacing.rating))
+        say(noted(rated))
 
 
 def tune(

@@ -33,6 +33,7 @@ from upwell.cli import (
     upkeep,
 )
 from upwell.cli.help import GroupedCommands
+from upwell.cli.output import note, say
 from upwell.cli.parameters import complaint, worded
 from upwell.cli.version import version_line
 from upwell.ground.errors import UpwellError, UsageError
@@ -104,7 +105,7 @@ def main(args: Sequence[str]) -> int:
     except TyperException as error:
         message = complaint(error)
         if "\n" in message:
-            typer.echo(message)
+            say(message)
             return USAGE
         return _complain(message, _advice(args), USAGE)
     except UsageError as error:
@@ -133,5 +134,5 @@ def _advice(args: Sequence[str]) -> str:
 
 def _complain(message: str, hint: str, status: int) -> int:
     line = " ".join(f"{message} ({hint})".split()) if hint else " ".join(message.split())
-    typer.echo(f"upwell: {line}", err=True)
+    note(f"upwell: {line}")
     return status

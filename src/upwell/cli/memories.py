@@ -181,6 +181,7 @@ async def _recall(
     result = await app.memory.find(query, limit=limit, namespaces=names)
     for source in result.missing:
         note(f"upwell: could not search {source}")
+    await app.learning.viewed([hit.memory for hit in result.hits])
     return list(result.hits)
 
 
@@ -281,7 +282,7 @@ def context(
 
 async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
     from upwell.surface.explain import account_of
-    from upwell.surface.render import EMPTY_DIGEST
+    from upwell.surface.render import EMPTY_DIGEST, READ_COMMAND, by_command
     from upwell.tools.recall import SWITCHED_OFF, described
 
     if cue.door == Door.ASK and not app.config.memory_context.enabled:
@@ -296,7 +297,7 @@ async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
         say_json(described(outcome))
         return
     if isinstance(outcome, Surfacing):
-        say(outcome.text)
+        say(by_command(outcome.text, READ_COMMAND))
     elif cue.door != Door.SESSION:
         say(EMPTY_DIGEST)
     threshold = app.surfacer.threshold

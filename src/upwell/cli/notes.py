@@ -67,7 +67,7 @@ def search(
         if as_json:
             say_json(described(notes))
         else:
-            table(("id", "created_at", "content"), described(notes), "No note found.")
+            table(("id", "created_at", "content"), described(notes))
 
     with_app(work, tolerant=True)
 
@@ -92,10 +92,10 @@ def clear() -> None:
 
     async def work(app: "App") -> None:
         removed = app.notes.clear()
-        _report(app, "")
         days = app.notes.options.retention_days
         trash_note = f"; kept for 30 days in {app.notes.trash}" if removed else ""
-        say(f"cleared {counted(removed, 'note')} not viewed for {days} days{trash_note}")
+        cleared = counted(removed, "note")
+        _report(app, f"cleared {cleared} not viewed for {days} days{trash_note}")
 
     with_app(work, tolerant=True)
 

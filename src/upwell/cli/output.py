@@ -37,16 +37,22 @@ def say_json(value: Any) -> None:
 
 
 def raw(text: str) -> None:
-    """Print `text` byte for byte, without an added newline."""
+    """Print `text` byte for byte, without an added newline. On a terminal, control characters are
+    shown instead: they would act on it, and an original is what a server chose to send."""
     sys.stdout.flush()
+    if sys.stdout.isatty():
+        text = _harmless(text)
     sys.stdout.buffer.write(text.encode("utf-8", "surrogatepass"))
     sys.stdout.buffer.flush()
 
 
-def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], empty: str) -> None:
-    """Rows as a table on a terminal, as tab-separated lines in a pipe."""
+def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], empty: str = "") -> None:
+    """Rows as a table on a terminal, as tab-separated lines in a pipe; without rows, the remark
+    `empty`.
+    """
     if not rows:
-        note(empty)
+        if empty:
+            note(empty)
         return
     if not sys.stdout.isatty():
         for row in rows:

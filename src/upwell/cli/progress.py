@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from upwell.ground.text.invisible import visible
+
 
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[int, int], None]]:
@@ -13,7 +15,7 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
 
         def show(done: int, total: int) -> None:
             nonlocal draw
-            draw = draw or _drawn(title, bar)
+            draw = draw or _drawn(visible(title), bar)
             draw(done, total)
 
         yield show if sys.stderr.isatty() else lambda done, total: None

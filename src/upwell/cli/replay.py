@@ -205,8 +205,8 @@ async def _run(
 
 
 def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
-    from upwell.cli.stats import judge_line
     from upwell.replay.report import COLUMNS
+    from upwell.usage.report import judge_line
     from upwell.usage.stats import judge_totals
 
     judge = judge_totals(report.verdicts) if report.verdicts else None

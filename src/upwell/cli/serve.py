@@ -47,5 +47,10 @@ async def _serve(cwd: str) -> int:
 
 def _complain(text: str) -> None:
     """Write one line on stderr. `cli/output.py` is not imported, because the agent is waiting."""
-    sys.stderr.write(" ".join(text.split()) + "\n")
+    line = " ".join(text.split())
+    if sys.stderr.isatty():
+        from upwell.ground.text.invisible import visible
+
+        line = visible(line)
+    sys.stderr.write(line + "\n")
     sys.stderr.flush()

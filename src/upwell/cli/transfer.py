@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 MAX_SHOWN = 5
 
 
+NO_SOURCES = "No files or folders are read in place; `upwell recall` lists memories."
+
+
 def register(app: typer.Typer) -> None:
     app.command("import")(import_memories)
     app.command()(export)
@@ -154,7 +157,11 @@ def _show(sources: "list[Source]", as_json: bool) -> None:
         {"path": source.path, "cited": source.cited or ".", "project": source.project or ""}
         for source in sources
     ]
-    table(("path", "cited", "project"), rows, "No imports.")
+    table(
+        ("path", "cited", "project"),
+        rows,
+        "No files or folders are read in place. Memories that were moved in: upwell recall",
+    )
 
 
 def _as_json(imported: "Imported") -> dict[str, object]:

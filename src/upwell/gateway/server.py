@@ -103,6 +103,16 @@ class Gateway:
         """The current servers."""
         return self._fleet.upstreams
 
+    def name_of(self, server: str, tool: str) -> tuple[str, Sequence[str]]:
+        """The server's own name for one of its tools, from the two parts of its public name, and
+        the names of all its tools that are known."""
+        target = self._catalog.resolve(f"{server}__{tool}")
+        if target is not None and target.upstream is not None:
+            return target.tool, ()
+        upstreams = [upstream for upstream in self.upstreams if upstream.name == server]
+        names = (tool.value("name") for upstream in upstreams for tool in upstream.tools)
+        return tool, [name for name in names if isinstance(name, str)]
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keeps the servers running inside the block, and ends the open calls afterwards."""

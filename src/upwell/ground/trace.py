@@ -6,9 +6,13 @@ almost nothing.
 
 import logging
 import logging.handlers
+import re
 import secrets
-from collections.abc import Iterator, Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,14 @@ LOG.addHandler(logging.NullHandler())
 
 _MAX_LOG_BYTES = 2_000_000
 _LOG_FILES = 3
+_MAX_TRACES = 2_000
+_LAST_SECONDS = 0.5
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_TRACE_ID = re.compile(r"(?!0{32})[0-9a-f]{32}")
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-([0-9a-f]{2})"
+)
+"""The header of W3C Trace Context, version 00: version, trace id, span id, flags."""
 
 
 def new_trace_id() -> str:
@@ -39,36 +51,218 @@ def contained(action: str) -> Iterator[None]:
         LOG.exception("%s failed", action)
 
 
-def span(name: str, **attributes: str | int | float | bool) -> AbstractContextManager[Any]:
-    """Open a span called `name`. Attributes hold sizes and outcomes, never content."""
+class Spans:
+    """The spans of this process: the last one of each trace, so that what follows a call joins its
+    trace, and the exporter."""
+
+    def __init__(self) -> None:
+        self._last: OrderedDict[int, int] = OrderedDict()
+        self.close: Callable[[], None] | None = None
+
+    def note(self, trace_id: int, span_id: int) -> None:
+        self._last[trace_id] = span_id
+        self._last.move_to_end(trace_id)
+        if len(self._last) > _MAX_TRACES:
+            self._last.popitem(last=False)
+
+    def last_of(self, trace_id: int) -> int | None:
+        return self._last.get(trace_id)
+
+
+_SPANS = Spans()
+_REQUEST: ContextVar[str] = ContextVar("traceparent", default="")
+"""The W3C `traceparent` of the client's present request; "" if it sent none."""
+_WISHED: ContextVar[int] = ContextVar("trace_id", default=0)
+"""The trace id of the next span without a parent."""
+
+
+def trace_id_in(traceparent: str) -> str:
+    """Return the trace id of a W3C `traceparent`; "" if it is not valid."""
+    match = _TRACEPARENT.fullmatch(traceparent)
+    return match[1] if match else ""
+
+
+@contextmanager
+def requested(traceparent: str) -> Iterator[None]:
+    """Let the spans of this block belong to the trace of a client's request, or link to it. An
+    invalid `traceparent` changes nothing."""
+    if not trace_id_in(traceparent):
+        yield
+        return
+    token = _REQUEST.set(traceparent)
+    try:
+        yield
+    finally:
+        _REQUEST.reset(token)
+
+
+def present_trace_id() -> str:
+    """Return the id of the trace to which present work belongs: that of the present span, else of
+    the client's request, else a new one."""
+    from opentelemetry import trace
+
+    present = trace.get_current_span().get_span_context()
+    if present.is_valid:
+        return trace.format_trace_id(present.trace_id)
+    return trace_id_in(_REQUEST.get()) or new_trace_id()
+
+
+def is_tracing() -> bool:
+    """Whether spans go anywhere."""
+    from opentelemetry import trace
+
+    return not isinstance(trace.get_tracer("upwell"), trace.ProxyTracer)
+
+
+def span(
+    name: str, *, trace_id: str = "", **attributes: str | int | float | bool
+) -> AbstractContextManager[Any]:
+    """Open a span called `name`, inside the present one if that is of the trace `trace_id` or no
+    trace is given. Otherwise it follows the last span of its trace, or begins it. Attributes hold
+    sizes and outcomes, never content. An exception gives the span an error with the exception's
+    class only.
+    """
     from opentelemetry import trace
 
     tracer = trace.get_tracer("upwell")
     if isinstance(tracer, trace.ProxyTracer):
         return nullcontext(trace.INVALID_SPAN)
-    return tracer.start_as_current_span(name, attributes=attributes)
+    if trace_id:
+        attributes["trace_id"] = trace_id
+    return _recording(tracer, name, trace_id, attributes)
 
 
-def export_spans(environment: Mapping[str, str]) -> bool:
-    """Send spans to the OTLP endpoint in `OTEL_EXPORTER_OTLP_ENDPOINT` (Langfuse accepts OTLP).
+def conclude(current: Any, outcome: str, *, failed: bool = False) -> None:
+    """Give a span its outcome and its status."""
+    from opentelemetry.trace import StatusCode
+
+    current.set_attribute("outcome", outcome)
+    current.set_status(StatusCode.ERROR if failed else StatusCode.OK)
+
+
+@contextmanager
+def _recording(
+    tracer: Any, name: str, trace_id: str, attributes: Mapping[str, Any]
+) -> Iterator[Any]:
+    context, wished = _place(trace_id)
+    token = _WISHED.set(wished)
+    try:
+        opened = tracer.start_span(
+            name, context=context, attributes=attributes, links=_links(context)
+        )
+    finally:
+        _WISHED.reset(token)
+    from opentelemetry import trace
+
+    own = opened.get_span_context()
+    _SPANS.note(own.trace_id, own.span_id)
+    try:
+        with trace.use_span(opened, record_exception=False, set_status_on_exception=False):
+            yield opened
+    except BaseException as error:
+        conclude(opened, type(error).__name__, failed=isinstance(error, Exception))
+        raise
+    finally:
+        opened.end()
+
+
+def _place(trace_id: str) -> tuple[Any, int]:
+    """The context of a new span, None for the present one, and the trace id that a span without a
+    parent should have."""
+    from opentelemetry import context, trace
+
+    present = trace.get_current_span().get_span_context()
+    number = int(trace_id, 16) if _TRACE_ID.fullmatch(trace_id) else 0
+    if present.is_valid and number in (0, present.trace_id):
+        return None, 0
+    request = _remote(_REQUEST.get())
+    if request is not None and number in (0, request.trace_id):
+        parent = request
+    elif number and (span_id := _SPANS.last_of(number)):
+        flags = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+        parent = trace.SpanContext(number, span_id, is_remote=True, trace_flags=flags)
+    else:
+        return context.Context(), number
+    return trace.set_span_in_context(trace.NonRecordingSpan(parent), context.Context()), 0
+
+
+def _links(context: Any) -> list[Any]:
+    """A link to the client's request, if the span belongs to another trace."""
+    from opentelemetry import trace
+
+    request = _remote(_REQUEST.get())
+    parent = trace.get_current_span(context).get_span_context()
+    if request is None or not parent.is_valid or parent.trace_id == request.trace_id:
+        return []
+    return [trace.Link(request)]
+
+
+def _remote(traceparent: str) -> Any:
+    """The span of a client that a `traceparent` names; None if it is not valid."""
+    match = _TRACEPARENT.fullmatch(traceparent)
+    if match is None:
+        return None
+    from opentelemetry import trace
+
+    numbers = (int(group, 16) for group in match.groups())
+    trace_id, span_id, flags = numbers
+    return trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=trace.TraceFlags(flags))
+
+
+def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
+    """Send spans to the OTLP endpoint in `OTEL_EXPORTER_OTLP_ENDPOINT` (Langfuse accepts OTLP), as
+    the service `upwell` or `OTEL_SERVICE_NAME`.
 
     Requires the extra `upwell[otel]`. Returns whether spans are sent.
     """
-    if not environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+    if not any(environment.get(name) for name in _ENDPOINTS):
         return False
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
     except ImportError:
         LOG.warning("spans are not sent; install 'upwell[otel]'")
         return False
     from opentelemetry import trace
 
-    provider = TracerProvider()
+    class WishedIds(RandomIdGenerator):
+        def generate_trace_id(self) -> int:
+            return _WISHED.get() or super().generate_trace_id()
+
+    # The SDK's remarks on an endpoint that does not answer belong into our log, not on stderr.
+    sdk = logging.getLogger("opentelemetry")
+    sdk.parent = LOG
+    resource = Resource({"service.name": "upwell", "service.version": version})
+    provider = TracerProvider(
+        id_generator=WishedIds(),
+        resource=resource.merge(Resource.create())
+        if _names_itself(environment)
+        else Resource.create().merge(resource),
+        shutdown_on_exit=False,
+    )
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
+    _SPANS.close = provider.shutdown
     return True
+
+
+def _names_itself(environment: Mapping[str, str]) -> bool:
+    """Whether the environment names the service."""
+    return bool(environment.get("OTEL_SERVICE_NAME")) or "service.name=" in environment.get(
+        "OTEL_RESOURCE_ATTRIBUTES", ""
+    )
+
+
+def send_last_spans() -> None:
+    """Send what is still to be sent; an endpoint that does not answer gets half a second."""
+    close, _SPANS.close = _SPANS.close, None
+    if close is not None:
+        sending = threading.Thread(target=close, daemon=True)
+        sending.start()
+        sending.join(_LAST_SECONDS)
 
 
 def _masked(record: logging.LogRecord) -> bool:

@@ -9,12 +9,13 @@ oldest entries first.
 import math
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+from zlib import crc32
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.sqlite.database import Database, Owner
@@ -35,10 +36,10 @@ class Kind(StrEnum):
     CUT = "cut"
     DECISION = "decision"
     HOST_SESSION = "host_session"
-    INTENT = "intent"
     LEARNED = "learned"
     OPENING = "opening"
     ORIGINAL = "original"
+    PASSAGE = "passage"
     PLACE = "place"
     QUERY = "query"
     RESPONSE = "response"
@@ -46,6 +47,7 @@ class Kind(StrEnum):
     RULES = "rules"
     SEEN = "seen"
     STEP = "step"
+    TRACE = "trace"
     TUNE = "tune"
     USAGE = "usage"
     USE = "use"
@@ -131,17 +133,10 @@ class TtlStore(Protocol):
         ...
 
     async def newest(
-        self,
-        kind: str,
-        *,
-        limit: int,
-        before: float = math.inf,
-        holding: Sequence[bytes] = (),
+        self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
     ) -> list[Item]:
-        """Return the latest entries that were written before `before` (epoch seconds) and whose
-        values contain each of `holding`, newest first. Every entry of the kind must have been
-        written with the same time to live.
-        """
+        """Return the latest entries written before `before` (epoch seconds) whose values contain
+        each of `holding`, newest first. The time to live of the kind must always be the same."""
         ...
 
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
@@ -176,7 +171,17 @@ def _create(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX shelf_expiry ON shelf (expires_at)")
 
 
-OWNER = Owner("shelf", [_create])
+def _add_sum(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE shelf ADD COLUMN sum INTEGER")
+
+
+OWNER = Owner("shelf", [_create, _add_sum], expendable=True)
+
+
+def _sum(kind: str, key: str, value: bytes) -> int:
+    """A checksum of an entry. SQLite does not notice damage inside a value; an entry with another
+    sum counts as absent, so that no reader gets half a document. An entry of 0.1.0 has none."""
+    return crc32(value, crc32(f"{kind}\0{key}".encode(errors="surrogatepass")))
 
 
 _CHECKS_PER_CAP = 50
@@ -236,11 +241,11 @@ class SqliteTtlStore:
 
         def look(db: sqlite3.Connection) -> dict[str, Item]:
             rows = db.execute(
-                "SELECT key, value, number, created_at, expires_at FROM shelf WHERE tenant = ? "
+                f"SELECT {_COLUMNS} FROM shelf WHERE tenant = ? "
                 f"AND kind = ? AND expires_at > ? AND key IN ({marks})",
                 (self._tenant, kind, now, *keys),
             )
-            return {row[0]: _item(row) for row in rows}
+            return {item.key: item for item in _items(rows)}
 
         return await self._database.inline_read(look)
 
@@ -296,13 +301,13 @@ class SqliteTtlStore:
 
         def add(db: sqlite3.Connection) -> None:
             db.executemany(
-                "INSERT INTO shelf (tenant, kind, key, number, created_at, expires_at) "
-                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
+                "INSERT INTO shelf (tenant, kind, key, number, created_at, expires_at, sum) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
                 "number = CASE WHEN shelf.expires_at > excluded.created_at "
                 "THEN shelf.number ELSE 0 END + excluded.number, "
                 "expires_at = excluded.expires_at",
                 [
-                    (self._tenant, kind, key, amount, now, now + ttl_seconds)
+                    (self._tenant, kind, key, amount, now, now + ttl_seconds, _sum(kind, key, b""))
                     for key, amount in by.items()
                 ],
             )
@@ -315,22 +320,17 @@ class SqliteTtlStore:
 
         def look(db: sqlite3.Connection) -> list[Item]:
             rows = db.execute(
-                "SELECT key, value, number, created_at, expires_at FROM shelf WHERE tenant = ? "
+                f"SELECT {_COLUMNS} FROM shelf WHERE tenant = ? "
                 f"AND kind = ? AND expires_at > ? {condition} ORDER BY created_at",
                 (self._tenant, kind, now, *values),
             )
-            return [_item(row) for row in rows]
+            return list(_items(rows))
 
         # A prefix names one session or memory, which has a few entries.
         return await (self._database.inline_read if prefix else self._database.read)(look)
 
     async def newest(
-        self,
-        kind: str,
-        *,
-        limit: int,
-        before: float = math.inf,
-        holding: Sequence[bytes] = (),
+        self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
     ) -> list[Item]:
         now = self._clock.now()
         contained = "AND instr(value, ?) " * len(holding)
@@ -339,12 +339,12 @@ class SqliteTtlStore:
             # With one time to live, the order of expiry is the order of writing, which has an
             # index. The signs keep SQLite from sorting the whole kind instead.
             rows = db.execute(
-                "SELECT key, value, number, created_at, expires_at FROM shelf WHERE +tenant = ? "
+                f"SELECT {_COLUMNS} FROM shelf WHERE +tenant = ? "
                 "AND +kind = ? AND expires_at > ? AND created_at < ? "
                 f"{contained}ORDER BY expires_at DESC LIMIT ?",
                 (self._tenant, kind, now, before, *holding, limit),
             )
-            return [_item(row) for row in rows]
+            return list(_items(rows))
 
         return await self._database.read(look)
 
@@ -396,13 +396,13 @@ class SqliteTtlStore:
         ttl_seconds: float,
     ) -> None:
         db.execute(
-            "INSERT INTO shelf (tenant, kind, key, value, created_at, expires_at) "
-            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
+            "INSERT INTO shelf (tenant, kind, key, value, created_at, expires_at, sum) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
             "number = CASE WHEN shelf.expires_at > excluded.created_at "
             "THEN shelf.number ELSE 0 END, "
             "value = excluded.value, created_at = excluded.created_at, "
-            "expires_at = excluded.expires_at",
-            (self._tenant, kind, key, value, now, now + ttl_seconds),
+            "expires_at = excluded.expires_at, sum = excluded.sum",
+            (self._tenant, kind, key, value, now, now + ttl_seconds, _sum(kind, key, value)),
         )
 
     def _enforce_cap(self, db: sqlite3.Connection, kind: str, values: Mapping[str, bytes]) -> None:
@@ -482,12 +482,7 @@ class MemoryTtlStore:
         return sorted(matches, key=lambda item: item.created_at)
 
     async def newest(
-        self,
-        kind: str,
-        *,
-        limit: int,
-        before: float = math.inf,
-        holding: Sequence[bytes] = (),
+        self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
     ) -> list[Item]:
         matches = [
             item
@@ -559,9 +554,29 @@ def _having(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
     return ("AND key >= ? AND key < CAST(? AS TEXT)", (prefix, after)) if prefix else ("", ())
 
 
-def _item(row: tuple[str, bytes, int, float, float]) -> Item:
-    key, value, number, created_at, expires_at = row
-    return Item(key=key, value=value, number=number, created_at=created_at, expires_at=expires_at)
+_COLUMNS = "kind, key, value, number, created_at, expires_at, sum"
+_MAX_TIME = 200_000_000_000.0
+
+
+def _items(rows: Iterable[Sequence[Any]]) -> Iterator[Item]:
+    """The entries of rows of `_COLUMNS` that are not damaged."""
+    for kind, key, value, number, created_at, expires_at, known_sum in rows:
+        if (
+            isinstance(key, str)
+            and isinstance(value, bytes)
+            and isinstance(number, int)
+            and isinstance(created_at, float)
+            and isinstance(expires_at, float)
+            and abs(created_at) < _MAX_TIME
+            and known_sum in (None, _sum(kind, key, value))
+        ):
+            yield Item(
+                key=key,
+                value=value,
+                number=number,
+                created_at=created_at,
+                expires_at=expires_at,
+            )
 
 
 def copy_in_memory(path: Path, options: Options, clock: Clock) -> MemoryTtlStore:
@@ -571,12 +586,14 @@ def copy_in_memory(path: Path, options: Options, clock: Clock) -> MemoryTtlStore
     """
     plan = Plan(path, (OWNER,), "NORMAL", is_read_only=True)
     with closing(prepare_read_only(plan)) as db:
-        rows = db.execute(
-            "SELECT key, value, number, created_at, expires_at, kind FROM shelf "
-            "WHERE kind != ? ORDER BY created_at",
-            (str(Kind.ORIGINAL),),
-        )
+        kinds = db.execute(
+            "SELECT DISTINCT kind FROM shelf WHERE kind != ?", (str(Kind.ORIGINAL),)
+        ).fetchall()
         store = MemoryTtlStore(options=options, clock=clock)
-        for row in rows:
-            store.insert(row[5], _item(row[:5]))
+        for (kind,) in kinds:
+            rows = db.execute(
+                f"SELECT {_COLUMNS} FROM shelf WHERE kind = ? ORDER BY created_at", (kind,)
+            )
+            for item in _items(rows):
+                store.insert(kind, item)
     return store

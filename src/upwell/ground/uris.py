@@ -1,10 +1,16 @@
 """The URIs of memories and topics, and the locators of past sessions."""
 
+from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
+_NAME_CHARS = 80
 MEMORY_URI = "upwell://memory/"
 LTM_ID = "ltm:"
 """The prefix of the ids of memories in an external memory server."""
+QMD_SCHEME = "qmd://"
+"""The beginning of the addresses of documents in qmd."""
+STM_ID = "stm:"
+"""The prefix of citations of short notes."""
 TOPICS_URI = "upwell://topics"
 SESSION_LOCATOR = "session:"
 """The prefix of the locator of a turn in a past session: `session:NAME#TURN`."""
@@ -15,11 +21,18 @@ def memory_uri(memory_id: str) -> str:
     return MEMORY_URI + quote(memory_id.encode("utf-8", "replace"), safe=":@.~-_")
 
 
+def named_uri(memory_id: str, source: str) -> str:
+    """Return the URI of a memory with the name of the file from which another server has it."""
+    name = PurePosixPath(source).name[:_NAME_CHARS]
+    fragment = quote(name.encode("utf-8", "replace"), safe=":@.~-_")
+    return f"{memory_uri(memory_id)}#{fragment}" if fragment else memory_uri(memory_id)
+
+
 def memory_id(name: str) -> str:
     """Return the memory id in a URI or a citation `stm:id`. A plain id is returned as it is."""
     if name.startswith(MEMORY_URI):
-        name = unquote(name.removeprefix(MEMORY_URI))
-    return name.removeprefix("stm:")
+        name = unquote(name.removeprefix(MEMORY_URI).partition("#")[0])
+    return name.removeprefix(STM_ID)
 
 
 def topic_uri(topic: str) -> str:

@@ -15,7 +15,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.host_sessions import HostSessions
 from upwell.ground.receipt import Receipt, settled
-from upwell.ground.trace import LOG, contained, new_trace_id, span
+from upwell.ground.trace import LOG, conclude, contained, present_trace_id, span
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.hook.asking import is_question
@@ -26,6 +26,7 @@ from upwell.hosts.base import Host
 from upwell.hosts.events import Event, EventKind
 from upwell.surface.guards import Guards
 from upwell.surface.pipeline import Outcome, Surfacer
+from upwell.surface.render import READ_COMMAND, by_command
 
 NEUTRAL = b"{}"
 DUPLICATE_SECONDS = 5.0
@@ -55,12 +56,14 @@ class OptIns:
     """The parts of the door that do nothing unless the user asks for them.
 
     `shorten` fits tools' answers for the hosts in `hook.compress`; `ask` asks the agent at the end
-    of a turn to keep what it learned; `guards` refuses calls.
+    of a turn to keep what it learned; `guards` refuses calls. `read_command` is the command by
+    which the agent gets the full text of a memory in a shell, since it may have no tools of ours.
     """
 
     shorten: Shorten = no_shortening
     ask: Asking | None = None
     guards: Guards | None = None
+    read_command: str = READ_COMMAND
 
 
 class HookDoor:
@@ -114,19 +117,26 @@ class HookDoor:
         if known is None or event is None:
             self.outcomes[host if known else "unknown", "not eligible"] += 1
             return NEUTRAL
-        with span("upwell.hook", host=host, kind=str(event.kind)):
+        with span("upwell.hook", host=host, kind=str(event.kind)) as current:
             self._record_session(event, parent)
-            ask = self._opt_ins.ask
-            asking = self._tasks.start(ask(known, event)) if ask else None
-            if event.kind in _DOORS:
-                return await self._answer(known, event, left_ms, receipt or settled())
-            if event.kind is EventKind.BEFORE:
-                return await self._refusal(known, event, receipt or settled())
-            self.outcomes[host, str(event.kind)] += 1
-            self._tasks.start(self._turn_end(event))
-            if asking is not None and event.kind is EventKind.STOP:
-                return await self._question_in_time(known, event, asking, left_ms)
-            return NEUTRAL
+            output = await self._output(known, event, left_ms, receipt or settled())
+            conclude(current, "neutral" if output == NEUTRAL else "answered")
+            return output
+
+    async def _output(
+        self, host: Host, event: Event, left_ms: int | None, receipt: Receipt
+    ) -> bytes:
+        ask = self._opt_ins.ask
+        asking = self._tasks.start(ask(host, event)) if ask else None
+        if event.kind in _DOORS:
+            return await self._answer(host, event, left_ms, receipt)
+        if event.kind is EventKind.BEFORE:
+            return await self._refusal(host, event, receipt)
+        self.outcomes[host.name, str(event.kind)] += 1
+        self._tasks.start(self._turn_end(event))
+        if asking is not None and event.kind is EventKind.STOP:
+            return await self._question_in_time(host, event, asking, left_ms)
+        return NEUTRAL
 
     async def aclose(self) -> None:
         """Finish the work that answers have left for later."""
@@ -259,7 +269,8 @@ class HookDoor:
         """The output that adds the memories, within the host's limit. Entries that do not fit are
         taken back for later; so are all entries of an answer that does not arrive.
         """
-        text, omitted = _within(surfacing.text, host.events.max_bytes)
+        worded = by_command(surfacing.text, self._opt_ins.read_command)
+        text, omitted = _within(worded, host.events.max_bytes)
         output = host.events.context_output(event, text) if text else {}
         if not output:
             self._tasks.start(self._surfacer.take_back(surfacing, cue))
@@ -393,7 +404,7 @@ def _cue(event: Event, host: str) -> Cue:
         cwd=event.cwd,
         reply_chars=event.reply_chars,
         answer=event.answer,
-        trace_id=new_trace_id(),
+        trace_id=present_trace_id(),
         host=host,
         transcript=event.transcript if event.kind is EventKind.SESSION else "",
     )

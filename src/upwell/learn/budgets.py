@@ -52,6 +52,8 @@ class Report(StrEnum):
 
 
 _SAYS_TOO_LITTLE = (Report.TRUNCATED, Report.MISSING_EXAMPLE, Report.MISSING_METADATA)
+MOVING = frozenset({*_SAYS_TOO_LITTLE, Report.TOO_LONG})
+"""The reports that move a budget; the others are for a person to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -244,10 +244,15 @@ class Ratings:
         )
 
 
+_RATINGS = frozenset(map(str, Rating))
+
+
 def grouped(rows: Sequence[Sequence[Any]]) -> dict[str, list[Sample]]:
     """The samples of rows of a name and the columns of `SAMPLE`, by name."""
     samples: dict[str, list[Sample]] = {}
     for name, surfacing, memory, rating, score, at in rows:
+        if rating not in _RATINGS:
+            continue  # a damaged row
         sample = Sample(
             surfacing=surfacing, memory=memory, evidence=Rating(rating), score=score, at=at
         )

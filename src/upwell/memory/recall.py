@@ -124,7 +124,8 @@ class Reader:
         result = await self._everywhere.search(replace(query, triggers=()), deadline)
         exact_ids = {hit.memory.id for hit in exact.hits}
         related = [hit for hit in result.hits if hit.memory.id not in exact_ids]
-        return Found((*exact.hits, *related), (*exact.missing, *result.missing))
+        missing = (*exact.missing, *result.missing)
+        return Found((*exact.hits, *related), missing, result.asked)
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
         return await self._store.pinned(scope, limit=limit)
@@ -201,6 +202,7 @@ class Recalls:
         hits: list[tuple[Hit, int]] = []
         failures: list[UpwellError] = []
         missing: list[str] = []
+        asked: list[str] = []
         for number, (place, task) in enumerate(zip(self.places, tasks, strict=True)):
             if task.cancelled():
                 missing.append(f"{place.name}: it took too long")
@@ -209,6 +211,7 @@ class Recalls:
             if error is None:
                 hits += [(hit, number) for hit in task.result().hits]
                 missing += task.result().missing
+                asked += task.result().asked
             elif isinstance(error, UpwellError):
                 failures.append(error)
                 missing.append(f"{place.name}: {error.message}")
@@ -223,7 +226,7 @@ class Recalls:
             raise RecallUnavailable(
                 first.message, source=self.name, hint=first.hint, missing=tuple(missing)
             )
-        return Found(tuple(merged(hits)[: query.limit]), tuple(missing))
+        return Found(tuple(merged(hits)[: query.limit]), tuple(missing), tuple(asked))
 
     def _log(self, missing: Sequence[str]) -> None:
         """Log a place when it starts to be missing, not at every search."""

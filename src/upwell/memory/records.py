@@ -304,48 +304,67 @@ DETAILS = (
 def from_details(
     tenant: str, memory_id: str, namespace: str, text: str, details: Sequence[Any]
 ) -> Memory:
-    """Build a memory whose row has `details`, the values of `DETAILS`."""
+    """Build a memory whose row has `details`, the values of `DETAILS`. SQLite keeps any value in
+    any column, so a damaged file may return one of another type: it counts as absent, and the
+    memory is not lost."""
+    project, first, last = details[3], details[5], details[6]
     return Memory(
-        tenant=tenant,
-        id=memory_id,
-        namespace=namespace,
+        tenant=_word(tenant),
+        id=_word(memory_id),
+        namespace=_word(namespace),
         text=text,
         tags=_names(details[0]),
         paths=_names(details[1]),
         symbols=_names(details[2]),
-        project=details[3] or None,
-        source=details[4],
-        lines=None if details[5] is None else (details[5], details[6]),
+        project=(project if isinstance(project, str) else NO_PROJECT) or None,
+        source=_word(details[4]),
+        lines=(first, last) if type(first) is int and type(last) is int else None,
         provenance=Provenance(
-            door=details[7], server=details[8], tool=details[9], session=details[10]
+            door=_word(details[7]),
+            server=_word(details[8]),
+            tool=_word(details[9]),
+            session=_word(details[10]),
         ),
         trust=_trust(details[11]),
         pinned=bool(details[12]),
-        supersedes=details[13],
-        expires_at=details[14],
-        content_hash=details[15],
-        created_at=details[16],
-        updated_at=details[17],
-        viewed_at=details[18],
+        supersedes=_word(details[13]) or None,
+        expires_at=_time(details[14]),
+        content_hash=_word(details[15]),
+        created_at=_time(details[16]),
+        updated_at=_time(details[17]),
+        viewed_at=_time(details[18]),
         triggers=_names(details[19]),
-        occurrences=details[20],
+        occurrences=details[20] if type(details[20]) is int else 1,
     )
 
 
-def _names(column: str) -> tuple[str, ...]:
-    """Decode a list of names; a damaged list is returned as empty, so that the memory itself is not
-    lost.
-    """
-    if column == "[]":
+NO_PROJECT = "?"
+"""The project of a memory whose own cannot be read: no folder, so that no work sees it."""
+MAX_TIME = 200_000_000_000.0
+"""The latest time that a calendar of four digits holds, in about the year 8300."""
+
+
+def _word(column: object) -> str:
+    return column if isinstance(column, str) else ""
+
+
+def _time(column: object) -> float | None:
+    """Decode epoch seconds; a damaged value, such as one that no calendar has, is None."""
+    return column if isinstance(column, float | int) and abs(column) < MAX_TIME else None
+
+
+def _names(column: object) -> tuple[str, ...]:
+    """Decode a list of names; a damaged list is returned as empty."""
+    if column == "[]" or not isinstance(column, str):
         return ()
     try:
         names = json.loads(column)
-    except (ValueError, TypeError):
+    except ValueError:
         return ()
     return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
 
-def _trust(column: str) -> Trust:
+def _trust(column: Any) -> Trust:
     """Decode the trust; a damaged value becomes the lowest trust."""
     try:
         return Trust(column)

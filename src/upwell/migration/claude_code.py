@@ -70,7 +70,9 @@ def _memories(file: Path, project: str) -> Iterator[Item]:
         return
     fields, body = front_and_body(text)
     description = field(fields, "description")
-    parts = [] if description and description in body else [description]
+    if description and description[-1] not in ".:!?":
+        description += ":"  # a line of its own here, but part of a sentence where lines are joined
+    parts = [] if description.rstrip(":") in body else [description]
     kind = field(fields, "type", "metadata.type")
     yield _record(
         file,

@@ -17,7 +17,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import LlmError
 from upwell.ground.limits import Breaker
 from upwell.ground.llm import Chat, Completion, LlmOptions, OpenAIChat
-from upwell.ground.trace import LOG, contained, span
+from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Query
 from upwell.ground.types.rpc import Ping
@@ -100,16 +100,19 @@ class JudgeModel:
         if len(self._calls) > MAX_SESSIONS:
             self._calls.popitem(last=False)
         self._count("asked", cue)
-        with span("upwell.judge", candidates=str(len(question.hits))):
+        with span("upwell.judge", candidates=len(question.hits)) as current:
             try:
                 completion = await self._ask(question)
                 hit = parsed(completion.text, question)
             except LlmError as error:
+                conclude(current, "failed", failed=True)
                 self._failed("failed", cue, error.message)
                 return None
             except (ValueError, RecursionError) as error:
+                conclude(current, "unusable", failed=True)
                 self._failed("unusable", cue, f"its answer is unusable: {error}")
                 return None
+            conclude(current, "chosen" if hit else "nothing")
         self._breaker.succeed()
         self._count("chosen" if hit else "nothing", cue)
         self._remember(question, hit)

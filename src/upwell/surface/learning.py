@@ -12,8 +12,9 @@ from upwell.ground.errors import UsageError
 from upwell.ground.text.tokens import count
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
-from upwell.ground.types.memory import Hit
+from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
+from upwell.ground.uris import STM_ID
 from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import Rated, of_rater, without_rater
 from upwell.learn.implicit import Observation, Rare, Sighting, Uses, Watching, Written
@@ -237,6 +238,13 @@ class Learning:
         if self._watching:
             self._watching.opened(session, memory_id)
 
+    async def viewed(self, memories: Sequence[Memory]) -> None:
+        """Note that somebody asked for these memories and got them, which keeps short notes for
+        another `stm.retention_days` (seed 001)."""
+        notes = [memory.id for memory in memories if memory.source.startswith(STM_ID)]
+        if notes:
+            await self._mark_used(notes)
+
     async def wrote(self, session: str, written: Written, *, ended: bool = False) -> None:
         """Note that the agent finished a turn with this text, or that the session ended, and decide
         which of its memories were used.
@@ -247,8 +255,8 @@ class Learning:
                 self._watching.ended(session)
             await self._conclude_uses()
 
-    def spend(self, principal: str) -> None:
-        """Count a rating of a principal who is not the owner.
+    def spend(self, principal: str, number: int = 1) -> None:
+        """Count ratings of a principal who is not the owner.
 
         Raises: UsageError: the principal has made too many within the hour.
         """
@@ -257,9 +265,9 @@ class Learning:
         now, spent = self._clock.monotonic(), self._spent.setdefault(principal, deque())
         while spent and now - spent[0] > _QUOTA_SECONDS:
             spent.popleft()
-        if len(spent) >= MOST_RATINGS:
+        if len(spent) + number > MOST_RATINGS:
             raise UsageError(f"more than {MOST_RATINGS} ratings in an hour", hint="rate less often")
-        spent.append(now)
+        spent.extend([now] * number)
 
     async def rate(self, ratings: Sequence[Rated]) -> None:
         """Learn from ratings.

@@ -10,7 +10,8 @@ from upwell.ground.errors import RecallUnavailable, UpwellError
 from upwell.ground.limits import Breaker
 from upwell.ground.llm import Chat
 from upwell.ground.session_state import LocalSessionState, SessionState
-from upwell.ground.trace import LOG, contained, span
+from upwell.ground.text.words import terms
+from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Trust
@@ -54,7 +55,8 @@ MAX_EPISODES = 16
 @dataclass(frozen=True, slots=True)
 class _Question:
     """A cue that passed the gates, and the search that it asks for. `missing` names the places that
-    could not be searched. `moment` is None if `surface.moments` is `all`.
+    could not be searched, `asked` the texts that others were asked for instead. `moment` is None if
+    `surface.moments` is `all`.
     """
 
     cue: Cue
@@ -62,10 +64,12 @@ class _Question:
     intent: Intent
     moment: Moment | None = None
     missing: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
 
     def answered(self, outcome: Outcome) -> Outcome:
         """`outcome` with the intent, the queries and the missing places of this question."""
-        return replace(outcome, intent=self.intent, queries=self.query.texts, missing=self.missing)
+        queries = (*self.query.texts, *self.asked)
+        return replace(outcome, intent=self.intent, queries=queries, missing=self.missing)
 
 
 class Surfacer:
@@ -93,7 +97,7 @@ class Surfacer:
         self._clock = clock
         self._learning = learning or Learning.none(ttl_store, surface, clock)
         self._cue_reader = CueReader(surface.templates, options.lexicon)
-        self._classifier = Classifier(chat, ttl_store, options.intent, clock)
+        self._classifier = Classifier(chat, self._learning.counts, options.intent, clock)
         self._gate = Gate(options)
         self._pace = Pace(state, options, clock)
         self._breaker = Breaker(surface.circuit_max_failures, surface.circuit_reset_seconds, clock)
@@ -154,10 +158,9 @@ class Surfacer:
         """
         started = self._clock.monotonic()
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
-        traced = {"trace_id": cue.trace_id} if cue.trace_id else {}
-        with span("upwell.surface", door=str(cue.door), **traced) as current:
+        with span("upwell.surface", trace_id=cue.trace_id, door=str(cue.door)) as current:
             outcome = await _without_faults(self._outcome(cue))
-            current.set_attribute("outcome", _label(outcome))
+            conclude(current, _label(outcome), failed=_has_failed(outcome))
         took_ms = (self._clock.monotonic() - started) * 1000
         self._note(cue, outcome, took_ms)
         return replace(outcome, took_ms=took_ms) if isinstance(outcome, Surfacing) else outcome
@@ -181,18 +184,36 @@ class Surfacer:
             UsageError: no such surfacing, no such memory in it, or too many ratings.
             StoreError: the rating could not be stored.
         """
-        self._learning.spend(principal.name)
-        decision = await self._journal.find(feedback.surfacing_id)
-        ratings = ratings_of(feedback, decision, self._clock.now(), principal.name)
+        return await self.rate_all(feedback.surfacing_id, [feedback], principal)
+
+    async def rate_all(
+        self, surfacing_id: str, feedback: Sequence[Feedback], principal: Principal = OWNER
+    ) -> list[Rated]:
+        """Learn from the ratings of single memories in one surfacing: from all of them or, if one
+        is refused, from none.
+
+        Raises:
+            UsageError: as in `rate`.
+            StoreError: the ratings could not be stored.
+        """
+        self._learning.spend(principal.name, len(feedback))
+        decision = await self._journal.find(surfacing_id)
+        now = self._clock.now()
+        ratings = [
+            rated
+            for rating in feedback
+            for rated in ratings_of(rating, decision, now, principal.name)
+        ]
+        names = ", ".join(dict.fromkeys(str(rating.rating) for rating in feedback))
         with span(
             "upwell.feedback",
-            surfacing=feedback.surfacing_id,
-            rating=str(feedback.rating),
-            trace_id=str(decision and decision["trace_id"]),
-        ):
+            surfacing=surfacing_id,
+            trace_id=decision["trace_id"] if decision else "",
+        ) as current:
             await self._learning.rate(ratings)
-        if feedback.rating is Rating.ALREADY_KNOWN:
-            for rating in ratings:
+            conclude(current, names)
+        for rating in ratings:
+            if rating.rating is Rating.ALREADY_KNOWN:
                 await self._seen_log.known(without_rater(rating.memory), principal.name)
         self._background.request()
         return ratings
@@ -205,6 +226,8 @@ class Surfacer:
             if cue.session and cue.door != Door.SESSION:
                 await self._seen_log.record(memories, cue.session, cue.principal.name)
 
+        if cue.door == Door.ASK:
+            await self._learning.viewed(memories)
         # Written at once, because a process that is killed loses its pending decisions.
         await side_by_side(record, self._journal.flush, self._learning.counts.flush)
 
@@ -399,11 +422,27 @@ class Surfacer:
                 if isinstance(result, Skip):
                     refining.cancel()
             intent = intent if refining.cancelled() else refining.result()
-        question = replace(question, intent=intent, missing=result.missing)
+        asked = () if isinstance(result, Skip) else result.asked
+        question = replace(question, intent=intent, missing=result.missing, asked=asked)
+        if isinstance(result, Found) and (topics := _new_topics(question)):
+            question, result = await self._recall_topics(question, topics, result)
         if isinstance(result, Skip):
             return result, question
         current = [hit for hit in result.hits if _may_be_said(hit)]
         return current or Skip(reason=SkipReason.NO_CANDIDATES), question
+
+    async def _recall_topics(
+        self, question: _Question, topics: str, result: Found
+    ) -> tuple[_Question, Found]:
+        """Search again, also for the topics that the model found (ADR-001). If that fails, the
+        first result stands.
+        """
+        texts = (*question.query.texts, topics)
+        wider = replace(question, query=replace(question.query, texts=texts))
+        more = await self._recall(wider)
+        if isinstance(more, Skip):
+            return question, result
+        return replace(wider, missing=more.missing, asked=more.asked), more
 
     async def _recall(self, question: _Question) -> Found | Skip:
         """Search within the deadline, through the breaker."""
@@ -511,9 +550,22 @@ def _undelivered(surfacing: Surfacing, *, late: bool) -> Skip:
     )
 
 
+def _new_topics(question: _Question) -> str:
+    """The topics that only the model found, as one more text to search for."""
+    if question.intent.source == "keyword":
+        return ""
+    known = set(terms(" ".join(question.query.texts)))
+    topics = [topic for topic in question.intent.topics if not known.issuperset(terms(topic))]
+    return " ".join(topics)
+
+
 def _may_be_said(hit: Hit) -> bool:
     """True if the memory is neither superseded nor written by a tool."""
     return not hit.signals.get(SUPERSEDED) and hit.memory.trust is not Trust.TOOL
+
+
+def _has_failed(outcome: Outcome) -> bool:
+    return isinstance(outcome, Skip) and outcome.reason in (SkipReason.FAULT, SkipReason.DEADLINE)
 
 
 def _label(outcome: Outcome) -> str:

@@ -16,7 +16,7 @@ from upwell.ground.text.words import informative, terms
 from upwell.ground.types.cue import Door
 from upwell.ground.types.memory import Hit, Memory, Trust
 from upwell.ground.types.surfacing import Intent
-from upwell.ground.uris import memory_uri
+from upwell.ground.uris import LTM_ID, STM_ID, memory_uri, named_uri
 from upwell.memory.documents.quote import quoted
 from upwell.memory.documents.sections.passage import GOVERNING
 from upwell.memory.documents.sections.search import PASSAGE
@@ -27,10 +27,9 @@ PASSAGE_CHARS = 700
 TAG = "upwell-memories"
 ENTRY_MARK = "- ["
 """The beginning of the line of a memory."""
-REMINDER = (
-    "Notes from earlier work, for reference; "
-    "upwell__memory_get or `upwell read` gives the full text of one."
-)
+NOTICE = "Notes from earlier work, for reference"
+REMINDER = f"{NOTICE}; `upwell__memory_get` gives the full text of one."
+READ_COMMAND = "upwell read"
 _OWN_TAG = re.compile(
     r"<(?=\s{0,20}/?\s{0,20}(?:[a-z]{1,40}[-_][a-z]|upwell\s|\||"
     r"(?:system|user|assistant|human|instructions?|important|invoke|parameter|result|fnr)\b))",
@@ -121,8 +120,10 @@ def citation(memory: Memory) -> str:
     if memory.lines:
         first, last = memory.lines
         return f"{source}#L{first}-L{last}"
-    if source.startswith("stm:"):
+    if source.startswith(STM_ID):
         return source
+    if source.startswith(LTM_ID):
+        return named_uri(memory.id, source.removeprefix(LTM_ID))
     return memory_uri(memory.id)
 
 
@@ -200,8 +201,13 @@ def block(
     hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile, surfacing_id: str
 ) -> str:
     """The fenced block of automatic doors, with the surfacing's id for feedback."""
-    lines = _lines(hits, query_texts, profile)
-    return "\n".join([f'<{TAG} id="{surfacing_id}">', REMINDER, *lines, f"</{TAG}>"])
+    return beneath(_lines(hits, query_texts, profile), surfacing_id)
+
+
+def by_command(text: str, command: str) -> str:
+    """The block `text` for an agent that gets the full text of a memory by a command in a shell,
+    because it may not have our tools."""
+    return text.replace(REMINDER, f"{NOTICE}; `{command}` gives the full text of one.", 1)
 
 
 def beneath(lines: Sequence[str], surfacing_id: str, text: str = "") -> str:
@@ -213,7 +219,7 @@ def beneath(lines: Sequence[str], surfacing_id: str, text: str = "") -> str:
 
 def lines_of(text: str) -> list[str]:
     """The lines of a block, without its frame."""
-    return [line for line in text.split("\n")[1:-1] if line != REMINDER]
+    return [line for line in text.split("\n")[1:-1] if not line.startswith(NOTICE)]
 
 
 def _lines(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from upwell.ground.errors import UpwellError, UsageError
+from upwell.ground.trace import conclude, span
 from upwell.ground.types.rpc import Reply
 from upwell.wire.rawjson import dumps
 
@@ -50,12 +51,15 @@ class Toolbox:
         return [tool.listed() for tool in self._tools.values()]
 
     async def call(self, name: str, args: Mapping[str, Any], session: str) -> Reply:
-        try:
-            tool = self._tool(name)
-            _check(tool, args)
-            result = await tool.run(args, session)
-        except UpwellError as error:
-            result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
+        with span("upwell.tool", tool=name) as current:
+            try:
+                tool = self._tool(name)
+                _check(tool, args)
+                result = await tool.run(args, session)
+            except UpwellError as error:
+                result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
+            failed = bool(result.get("isError"))
+            conclude(current, "tool error" if failed else "ok", failed=failed)
         return Reply(result=dumps(result))
 
     def _tool(self, name: str) -> Tool:

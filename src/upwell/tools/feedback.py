@@ -1,68 +1,115 @@
 """Feedback of agents: `feedback` on memories, `compression_feedback` on shortened results."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 from upwell.ground.types.surfacing import Feedback, Rating
 from upwell.ground.uris import memory_id as id_in
-from upwell.learn.budgets import Report
+from upwell.learn.budgets import MOVING, Report
 from upwell.learn.feedback import Rated
 from upwell.tools.base import WRITES, Result, Tool, text_result
 
 KINDS = tuple(str(report) for report in Report if report not in (Report.CAME_BACK, Report.SERVED))
 Recording = Callable[[str, Report, str], Awaitable[None]]
-Rate = Callable[[Feedback], Awaitable[Sequence[Rated]]]
+Rate = Callable[[str, Sequence[Feedback]], Awaitable[Sequence[Rated]]]
+Served = Callable[[str, str], str]
+"""Returns the full name of a server's tool, `server__tool`, from the two parts of its public name.
+
+Raises:
+    UsageError: there is no such tool.
+"""
+RATINGS = tuple(str(rating) for rating in Rating)
+MOST_AT_ONCE = 50
 
 
 def feedback_tool(rate: Rate) -> Tool:
-    """`feedback(surfacing_id, rating, memory_id?)`: moves thresholds and demotes memories."""
+    """`feedback(surfacing_id, rating?, memory_id?, ratings?)`: moves thresholds and demotes
+    memories."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
-        memory_id = args.get("memory_id")
-        ratings = await rate(
-            Feedback(
-                surfacing_id=args["surfacing_id"],
-                rating=Rating(args["rating"]),
-                memory_id=id_in(memory_id) if memory_id else None,
-            )
-        )
-        return text_result(noted(ratings, Rating(args["rating"])))
+        surfacing_id = args["surfacing_id"]
+        if "ratings" in args:
+            if "rating" in args or "memory_id" in args:
+                raise UsageError("feedback takes either rating or ratings, not both")
+            feedback = [_single(surfacing_id, item) for item in args["ratings"][:MOST_AT_ONCE]]
+        elif "rating" in args:
+            feedback = [_single(surfacing_id, args)]
+        else:
+            raise UsageError("feedback needs a rating, or ratings of single memories")
+        return text_result(noted(await rate(surfacing_id, feedback)))
 
     return Tool(
         name="feedback",
         description=(
-            "Rate surfaced memories: all of one surfacing, by the id in its block, or a single "
-            "memory by its own id. Memories rated not relevant or already known appear less "
-            "often; helpful ones stay."
+            "Rate surfaced memories: all of one surfacing, by the id in its block, a single "
+            "memory by its own id, or several at once. Memories rated not relevant or already "
+            "known appear less often; helpful ones stay."
         ),
         properties={
             "surfacing_id": {"type": "string"},
-            "rating": {"type": "string", "enum": [str(rating) for rating in Rating]},
+            "rating": {"type": "string", "enum": list(RATINGS)},
             "memory_id": {"type": "string", "description": "A single memory; omit to rate all."},
+            "ratings": {
+                "type": "array",
+                "description": "Instead of rating: one for each memory.",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "memory_id": {"type": "string"},
+                        "rating": {"type": "string", "enum": list(RATINGS)},
+                    },
+                    "required": ["memory_id", "rating"],
+                },
+            },
         },
-        required=("surfacing_id", "rating"),
+        required=("surfacing_id",),
         annotations=WRITES,
         run=run,
     )
 
 
-def noted(ratings: Sequence[Rated], rating: Rating) -> str:
-    """One line: the rating, how many memories it concerns, and where they surfaced."""
+def _single(surfacing_id: str, args: object) -> Feedback:
+    """One rating. In a list, each names its memory."""
+    if not isinstance(args, Mapping) or args.get("rating") not in RATINGS:
+        raise UsageError(f"a rating is one of {', '.join(RATINGS)}")
+    memory_id = args.get("memory_id")
+    if not isinstance(memory_id, str | None) or (memory_id is None and "surfacing_id" not in args):
+        raise UsageError("each of several ratings needs the memory_id of its memory")
+    return Feedback(
+        surfacing_id=surfacing_id,
+        rating=Rating(args["rating"]),
+        memory_id=id_in(memory_id) if memory_id else None,
+    )
+
+
+def noted(ratings: Sequence[Rated]) -> str:
+    """One line: the ratings, how many memories each concerns, and where they surfaced."""
     if not ratings:
         return "nothing to rate: that surfacing has only standing rules"
-    count = counted(len(ratings), "memory", "memories")
-    return f"noted {rating} for {count}, surfaced at {ratings[0].tool}"
+    counts = Counter(str(rating.rating) for rating in ratings)
+    if len(counts) == 1:
+        (rating,) = counts
+        count = counted(len(ratings), "memory", "memories")
+        return f"noted {rating} for {count}, surfaced at {ratings[0].tool}"
+    each = ", ".join(f"{number} {rating}" for rating, number in counts.items())
+    return f"noted {each}, surfaced at {ratings[0].tool}"
 
 
-def compression_feedback_tool(record: Recording) -> Tool:
-    """`compression_feedback(server, tool, kind, missing?)`: changes the tool's budget from the
+def compression_feedback_tool(record: Recording, served: Served) -> Tool:
+    """`compression_feedback(server, tool, kind?, missing?)`: changes the tool's budget from the
     next session on, within bounds; `upwell tune` shows the remarks in `missing`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
-        tool = f"{args['server']}__{args['tool']}"
-        await record(tool, Report(args["kind"]), args.get("missing", ""))
-        return text_result(f"noted {args['kind']} for {tool}; it takes effect in the next session")
+        tool = served(args["server"], args["tool"])
+        kind = Report(args.get("kind", Report.OTHER))
+        await record(tool, kind, args.get("missing", ""))
+        moves = (
+            "it takes effect in the next session" if kind in MOVING else "`upwell tune` shows it"
+        )
+        return text_result(f"noted {kind} for {tool}; {moves}")
 
     return Tool(
         name="compression_feedback",
@@ -73,10 +120,10 @@ def compression_feedback_tool(record: Recording) -> Tool:
         properties={
             "server": {"type": "string"},
             "tool": {"type": "string"},
-            "kind": {"type": "string", "enum": list(KINDS)},
+            "kind": {"type": "string", "enum": list(KINDS), "description": "Default other."},
             "missing": {"type": "string", "description": "The missing content, in a few words."},
         },
-        required=("server", "tool", "kind"),
+        required=("server", "tool"),
         annotations=WRITES,
         run=run,
     )

@@ -7,11 +7,12 @@ from typing import Any, Protocol
 from upwell.ground.errors import UsageError
 from upwell.ground.project import is_seen
 from upwell.ground.text.format import iso
+from upwell.ground.trace import present_trace_id
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.ground.uris import MEMORY_URI
+from upwell.ground.uris import MEMORY_URI, STM_ID
 from upwell.ground.uris import memory_id as id_in
 from upwell.memory.library import SEARCH_SECONDS
 from upwell.memory.ranking.scoring import SUPERSEDED
@@ -24,8 +25,8 @@ MAX_RESULTS = 50
 SNIPPET_CHARS = 700
 DEFAULT_LINES = 50
 MAX_READ_CHARS = 16_000
-_IDS = (MEMORY_URI, "stm:")
-_CITED_LINES = re.compile(r"#L(\d{1,9})(?:-L?(\d{1,9}))?$")
+_IDS = (MEMORY_URI, STM_ID)
+LINES_CITED = re.compile(r"#L(\d{1,9})(?:-L?(\d{1,9}))?$")
 SWITCHED_OFF = "memory_context is turned off (memory_context.enabled = false)"
 
 
@@ -49,8 +50,15 @@ Surface = Callable[[Cue], Awaitable[Surfacing | Skip]]
 Document = Callable[[str, str | None, Sequence[str]], Awaitable[Sequence[str]]]
 """The lines of an imported document, by its path in citations, and the project and namespaces of
 the reader."""
+Viewed = Callable[[Sequence[Memory]], Awaitable[None]]
+"""Receives the memories that an explicit search or read returned: short notes count as viewed."""
 Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the past sessions most relevant to a question as texts, up to a number."""
+
+
+async def view_nothing(memories: Sequence[Memory]) -> None:
+    """For a place where nobody records views."""
+    del memories
 
 
 def context_tool(
@@ -64,7 +72,12 @@ def context_tool(
         if not enabled:
             return text_result(SWITCHED_OFF)
         cue = Cue(
-            door=Door.ASK, text=args["message"], session=session, cwd=cwd, principal=principal
+            door=Door.ASK,
+            text=args["message"],
+            session=session,
+            cwd=cwd,
+            principal=principal,
+            trace_id=present_trace_id(),
         )
         outcome = await surface(cue)
         meta = {"surfacing_id": outcome.id} if isinstance(outcome, Surfacing) else None
@@ -95,6 +108,7 @@ def search_tool(
     project: str | None,
     principal: Principal = OWNER,
     sessions: Sessions | None = None,
+    viewed: Viewed = view_nothing,
 ) -> Tool:
     """`memory_search(query, max_results?, sessions?)`; the answer names the stores that could not
     be searched. Without `sessions` this principal sees no past sessions.
@@ -112,6 +126,7 @@ def search_tool(
         result = await memories.find(
             query, limit=limit, project=project, namespaces=principal.namespaces
         )
+        await viewed([hit.memory for hit in result.hits])
         without = _without(result.missing)
         if not result.hits:
             nothing = f"Nothing is remembered about {query!r}."
@@ -159,6 +174,7 @@ def get_tool(
     project: str | None,
     opened: Callable[[str, str], None] = lambda session, memory_id: None,
     principal: Principal = OWNER,
+    viewed: Viewed = view_nothing,
 ) -> Tool:
     """`memory_get(path, from?, lines?)`: lines of an imported document, or the full
     text of one memory by its id. `opened` receives the session and the id of that memory."""
@@ -182,6 +198,7 @@ def get_tool(
                 f"no memory {memory_id!r}",
                 hint="memory_search finds ids; it may have been deleted",
             )
+        await viewed([memory])
         return memory.text
 
     return Tool(
@@ -225,7 +242,7 @@ def _mark(hit: Hit) -> str:
 
 def _span(citation: str, args: Mapping[str, Any]) -> tuple[str, int | None, int | None]:
     """The path, the first line and the number of lines. Arguments override the citation."""
-    cited = _CITED_LINES.search(citation)
+    cited = LINES_CITED.search(citation)
     first, count = args.get("from"), args.get("lines")
     if cited and first is None:
         first = int(cited.group(1))

@@ -16,7 +16,7 @@ from upwell.ground.uris import MEMORY_URI, TOPICS_URI, memory_id, memory_uri, to
 from upwell.memory.ranking.scoring import SUPERSEDED
 from upwell.memory.topics import Topic
 from upwell.surface.render import citation, preview
-from upwell.tools.recall import Memories, seen
+from upwell.tools.recall import Memories, Viewed, seen, view_nothing
 from upwell.wire.rawjson import dumps
 
 SEARCH_URI = "upwell://search/"
@@ -48,11 +48,14 @@ class Resources:
         topics: Topical,
         project: str | None,
         principal: Principal = OWNER,
+        *,
+        viewed: Viewed = view_nothing,
     ) -> None:
         self._memories = memories
         self._topics = topics
         self._project = project
         self._principal = principal
+        self._viewed = viewed
 
     def listed(self) -> list[dict[str, Any]]:
         """MCP resource objects."""
@@ -129,6 +132,7 @@ class Resources:
             project=self._project,
             namespaces=self._principal.namespaces,
         )
+        await self._viewed([hit.memory for hit in result.hits])
         memories = [
             {
                 **brief(hit.memory, query),
@@ -143,6 +147,7 @@ class Resources:
         memory = await seen(self._memories, memory_id, self._project, self._principal)
         if memory is None:
             raise UsageError(f"no memory {memory_id!r}", hint="it may have been deleted")
+        await self._viewed([memory])
         return {
             "id": memory.id,
             "text": memory.text,

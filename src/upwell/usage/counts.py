@@ -39,6 +39,9 @@ class Event(StrEnum):
     """`kind` is `asked`, then `chosen`, `nothing`, `failed` or `unusable`; `cached`, `capped`,
     `late`; or `tokens_in`, `tokens_out` and `millionths` of the currency, counted one by one.
     """
+    INTENT = "intent"
+    """A prompt that the model of `intent.use_llm` was asked about; `kind` is `answered`, `timeout`,
+    `failed` or `unusable`."""
     COMPRESSED = "compressed"
     """`kind` is `results`, `tokens_before` or `tokens_saved`."""
 

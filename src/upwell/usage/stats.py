@@ -39,7 +39,8 @@ class Stats:
     """The totals of some days. `skips` has every reason and `ratings` every rating, including those
     with a count of 0; `late` surfacings missed their call, and `offered_late` of them were said at
     the next one. `missing` has the number of searches without a place, by its name. `judge` holds
-    the number of questions to the model, its verdicts, its tokens and their cost.
+    the number of questions to the model, its verdicts, its tokens and their cost; `intent_model`
+    has the outcomes of `intent.use_llm`.
     """
 
     decisions: int
@@ -58,6 +59,7 @@ class Stats:
     missing: dict[str, int] = field(default_factory=dict)
     per_day: dict[str, int] = field(default_factory=dict)
     judge: Mapping[str, float] = field(default_factory=dict)
+    intent_model: dict[str, int] = field(default_factory=dict)
 
     @property
     def said_per_100(self) -> float:
@@ -107,6 +109,7 @@ def stats_of(counts: Sequence[Count]) -> Stats:
         saved=tuple(_saved([count for count in counts if count.event is Event.COMPRESSED])),
         missing=dict(_summed(count for count in counts if count.event is Event.MISSING)),
         per_day=_by_day(decided),
+        intent_model=dict(_summed(count for count in counts if count.event is Event.INTENT)),
         judge=judge_totals(_summed(count for count in counts if count.event is Event.JUDGE)),
     )
 
@@ -155,6 +158,7 @@ def described(stats: Stats, days: int) -> dict[str, Any]:
             ],
         },
         "judge": dict(stats.judge),
+        "intent_model": stats.intent_model,
         "per_day": stats.per_day,
     }
 

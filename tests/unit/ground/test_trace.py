@@ -1,6 +1,5 @@
 """Spans contain outcomes and never content."""
 
-import contextlib
 import logging
 
 import pytest
@@ -8,14 +7,20 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 
-from upwell.app.learning import Traces
-from upwell.ground.errors import StoreUnwritable
-from upwell.ground.trace import LOG, export_spans, log_to
+from upwell.ground.trace import (
+    LOG,
+    export_spans,
+    log_to,
+    present_trace_id,
+    requested,
+    span,
+    trace_id_in,
+)
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Feedback, Rating
 from upwell.surface.options import Options
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall
@@ -36,33 +41,60 @@ async def test_the_span_of_a_surfacing_has_no_text(spans):
     surfacer = Surfacer(recall, MemoryTtlStore(), Options())
     await surfacer.surface(Cue(door="prompt", text="where is the vault code hidden?"))
     await surfacer.aclose()
-    (span,) = spans.get_finished_spans()
-    assert span.name == "upwell.surface"
-    assert dict(span.attributes) == {"door": "prompt", "outcome": "surfaced 1"}
+    (finished,) = spans.get_finished_spans()
+    assert finished.name == "upwell.surface"
+    assert dict(finished.attributes) == {"door": "prompt", "outcome": "surfaced 1"}
+    assert finished.status.status_code is StatusCode.OK
 
 
-async def test_later_spans_of_a_call_carry_its_trace(spans):
-    recall = FakeRecall([Hit(memory=Memory(id="m1", text="the vault is hidden"), score=0.9)])
+async def test_a_search_that_fails_gives_its_span_an_error(spans):
+    recall = FakeRecall(error=RuntimeError("the vault is open"))
     surfacer = Surfacer(recall, MemoryTtlStore(), Options())
-    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
-    cue = Cue(door="prompt", text="where is the vault hidden?", trace_id=trace_id)
-    outcome = await surfacer.surface(cue)
-    with contextlib.suppress(StoreUnwritable):
-        await surfacer.rate(Feedback(surfacing_id=outcome.id, rating=Rating.HELPFUL))
+    await surfacer.surface(Cue(door="prompt", text="where is the vault code hidden?"))
     await surfacer.aclose()
-    traces = Traces()
-    traces.note(["k1"], trace_id)
-    traces.read_on("k1")
-    traces.read_on("k2")
-    result = {(span.name, span.attributes["trace_id"]) for span in spans.get_finished_spans()}
-    assert result == {
-        ("upwell.surface", trace_id),
-        ("upwell.feedback", trace_id),
-        ("upwell.read_on", trace_id),
-        ("upwell.read_on", ""),
-    }
-    attributes = str([dict(span.attributes) for span in spans.get_finished_spans()])
-    assert "vault" not in attributes
+    (finished,) = spans.get_finished_spans()
+    assert finished.attributes["outcome"] == "skip fault"
+    assert finished.status.status_code is StatusCode.ERROR
+    assert "vault" not in finished.to_json()
+
+
+def test_an_exception_leaves_its_class_only(spans):
+    with pytest.raises(ValueError, match="secret"), span("outer"):
+        raise ValueError("a secret")
+    (finished,) = spans.get_finished_spans()
+    assert finished.attributes["outcome"] == "ValueError"
+    assert "secret" not in finished.to_json()
+
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
+
+
+def test_what_follows_a_call_joins_its_trace(spans):
+    with requested(PARENT), span("call", trace_id=present_trace_id()), span("inside"):
+        pass
+    with span("later", trace_id=TRACE):
+        pass
+    with requested(PARENT.replace("4bf", "aaa")), span("elsewhere", trace_id=TRACE):
+        pass
+    inside, call, later, elsewhere = spans.get_finished_spans()
+    assert {f"{each.context.trace_id:032x}" for each in spans.get_finished_spans()} == {TRACE}
+    assert f"{call.parent.span_id:016x}" == "00f067aa0ba902b7"
+    assert inside.parent.span_id == call.context.span_id
+    assert later.parent is not None
+    (link,) = elsewhere.links
+    assert f"{link.context.trace_id:032x}".startswith("aaa")
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "x", f"ff-{TRACE}-00f067aa0ba902b7-01", f"00-{'0' * 32}-00f067aa0ba902b7-01",
+     f"00-{TRACE}-{'0' * 16}-01", f"00-{TRACE.upper()}-00f067aa0ba902b7-01", PARENT + "-x"],
+)  # fmt: skip
+def test_an_invalid_traceparent_is_ignored(header):
+    assert trace_id_in(header) == ""
+    with requested(header):
+        assert present_trace_id() != TRACE
 
 
 def test_nothing_is_exported_unless_an_endpoint_is_named():

@@ -57,7 +57,7 @@ def test_the_description_leads_unless_the_text_repeats_it(tmp_path: Path, shop: 
     memory = memory_folder(tmp_path, shop)
     (memory / "a.md").write_text("---\ndescription: Deploys\ntype: project\n---\nOn Fridays never.")
     (found,) = memories_of("claude-code", memory)
-    assert (found.text, found.namespace) == ("Deploys\nOn Fridays never.", "context")
+    assert (found.text, found.namespace) == ("Deploys:\nOn Fridays never.", "context")
 
 
 def test_the_index_gives_its_own_memories_and_no_links(tmp_path: Path, shop: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.llm import OpenAIChat
-from upwell.ground.ttl_store import Kind, MemoryTtlStore
+from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Intent, IntentKind, Skip, SkipReason, Surfacing
@@ -20,6 +20,7 @@ from upwell.surface.intent import MAX_PROMPT_CHARS, Classifier, merged, parsed, 
 from upwell.surface.options import IntentOptions, Options, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall
+from upwell.usage.counts import Counts
 
 GOOD = '{"type": "troubleshoot", "confidence": 0.9, "topics": ["cache", "reload"]}'
 STATEMENT = "JC moved the cache to Lima last week"
@@ -99,12 +100,13 @@ def chat(address: str, mood: str) -> OpenAIChat:
 
 async def settled(address: str, mood: str, **options: object) -> tuple[Intent, dict[str, int]]:
     """The result of a classifier for `KEYWORD`, and its counts."""
-    ttl_store = MemoryTtlStore()
+    counts = Counts(MemoryTtlStore())
     chosen = IntentOptions(**({"use_llm": True, "llm_timeout_ms": 30_000} | options))
-    asking = Classifier(chat(address, mood), ttl_store, chosen)
+    asking = Classifier(chat(address, mood), counts, chosen)
     intent = await asking.refined("why does it reload?", KEYWORD, 30.0)
     asking.close()
-    return intent, {item.key: item.number for item in await ttl_store.scan(Kind.INTENT)}
+    await counts.flush()
+    return intent, {count.kind: count.number for count in await counts.since(1)}
 
 
 @pytest.mark.parametrize("mood", ["good", "fenced", "prose"])
@@ -136,9 +138,8 @@ async def test_no_cue_waits_longer_than_the_timeout(
 
 
 async def test_the_door_may_leave_less_time(address: str) -> None:
-    ttl_store = MemoryTtlStore()
     options = IntentOptions(use_llm=True, llm_timeout_ms=60_000)
-    asking = Classifier(chat(address, "slow"), ttl_store, options)
+    asking = Classifier(chat(address, "slow"), Counts(MemoryTtlStore()), options)
     began = time.monotonic()
     assert await asking.refined("why does it reload?", KEYWORD, 0.1) == KEYWORD
     assert time.monotonic() - began < 15
@@ -157,7 +158,7 @@ SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 async def test_a_prompt_with_a_secret_is_not_sent(address: str) -> None:
     before = len(Moods.asked)
     options = IntentOptions(use_llm=True)
-    asking = Classifier(chat(address, "good"), MemoryTtlStore(), options)
+    asking = Classifier(chat(address, "good"), Counts(MemoryTtlStore()), options)
     assert await asking.refined(f"why is {SECRET} refused?", KEYWORD, 1.0) == KEYWORD
     assert len(Moods.asked) == before
 

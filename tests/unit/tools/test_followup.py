@@ -21,6 +21,7 @@ GUIDE = "# Guide\n\n" + "\n".join(
 
 @pytest.fixture
 async def app(tmp_path):
+    (tmp_path / "config.toml").write_text('[server.fs]\ncommand = "/nonexistent"\n')
     app = await build(Settings(home=tmp_path, environment={"PATH": "/usr/bin:/bin"}))
     yield app
     await app.aclose()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from upwell.gateway.calls.cache import Cache
 from upwell.gateway.calls.fit import Fitter
@@ -25,7 +25,7 @@ from upwell.gateway.upstreams.supervisor import Upstream
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import CompressionError, UpstreamError, UpstreamProtocolError
-from upwell.ground.trace import LOG, contained, span
+from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.ground.types.surfacing import Skip, Surfacing
@@ -301,25 +301,39 @@ class Pipeline:
     async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
         """Send the call to the upstream, fit the result, and put memories beside it. The search for
         memories is raced: it starts with the call, and the reply waits for it until `race_ms`."""
+        names = {"server": call.server, "tool": call.tool}
+        with span("upwell.call", trace_id=call.trace_id, **names) as current:
+            reply = await self._answered(call, upstream, client, current)
+            if current.is_recording():
+                current.set_attribute("bytes_delivered", len(reply.result or reply.error))
+                outcome = _outcome_of(reply)
+                conclude(current, outcome, failed=outcome in _FAILED)
+            return reply
+
+    async def _answered(
+        self, call: ToolCall, upstream: Upstream, client: Client, current: Any
+    ) -> Reply:
         if self._paused(self._surfacing.session_of(client)):
+            current.set_attribute("paused", True)
             return await self._send(call, upstream, client)
         if refusal := await self._surfacing.refusal(call, client):
+            current.set_attribute("refused_by_guard", True)
             return refusal
         call = self._surfacing.with_request(call, client)
-        with span("upwell.call", server=call.server, tool=call.tool, trace_id=call.trace_id):
-            async with self._surfacing.race(call, client) as race:
-                reply = await self._send(call, upstream, client)
-                if reply.error or wants_input(reply.result):
-                    return reply
-                try:
-                    fitted = without_ours(await self._fitting.fit(call, reply))
-                except NotJson as error:
-                    return failure(_malformed(call, error))
-                if answer := _answer_in_vain(call, fitted):
-                    race.look_again(answer)
-                result = self._surfacing.injected(fitted, await race.outcome(), call)
-                race.is_injected = result is not fitted
-                return Reply(result=result.encode())
+        async with self._surfacing.race(call, client) as race:
+            reply = await self._send(call, upstream, client)
+            current.set_attribute("bytes_received", len(reply.result or reply.error))
+            if reply.error or wants_input(reply.result):
+                return reply
+            try:
+                fitted = without_ours(await self._fitting.fit(call, reply))
+            except NotJson as error:
+                return failure(_malformed(call, error))
+            if answer := _answer_in_vain(call, fitted):
+                race.look_again(answer)
+            result = self._surfacing.injected(fitted, await race.outcome(), call)
+            race.is_injected = result is not fitted
+            return Reply(result=result.encode())
 
     async def aclose(self) -> None:
         """End the searches that still run."""
@@ -355,6 +369,22 @@ def _answer_in_vain(call: ToolCall, result: RawObject) -> ToolAnswer | None:
     text = "\n".join(map(text_of, content_of(result) or ()))[:MAX_ANSWER_CHARS]
     answer = ToolAnswer(text=text, failed=failed)
     return answer if failed or found_nothing(call.args, answer) else None
+
+
+_FAILED = ("error", "tool error")
+
+
+def _outcome_of(reply: Reply) -> str:
+    """What a span says about a reply."""
+    if reply.error:
+        return "error"
+    if wants_input(reply.result):
+        return "input required"
+    try:
+        is_error = RawObject.parse(reply.result).get("isError") == b"true"
+    except NotJson:
+        return "error"
+    return "tool error" if is_error else "ok"
 
 
 def _idempotent(call: ToolCall) -> bool:

@@ -43,6 +43,7 @@ from upwell.gateway.routing.router import Router
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.session_state import SessionState
+from upwell.ground.trace import requested
 from upwell.ground.types.principal import IN_SCOPE, Principal
 from upwell.ground.types.rpc import Reply
 from upwell.wire.peer import (
@@ -83,7 +84,9 @@ class HttpFront:
         try:
             headers = headers_of(scope["headers"])
             if scope["method"] == "POST":
-                await self._post(headers, principal, await _body(receive), receive, send)
+                body = await _body(receive)
+                with requested(headers.get("traceparent", "")):
+                    await self._post(headers, principal, body, receive, send)
             elif scope["method"] == "GET":
                 await self._get(headers, principal, receive, send)
             elif scope["method"] == "DELETE":

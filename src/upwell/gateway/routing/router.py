@@ -26,7 +26,7 @@ from upwell.gateway.routing.tools import CONTEXT_QUERY, Catalog, LocalTools, Tar
 from upwell.gateway.upstreams.supervisor import State, Upstream
 from upwell.ground.errors import UpwellError
 from upwell.ground.session_state import SessionState
-from upwell.ground.trace import LOG, new_trace_id
+from upwell.ground.trace import LOG, present_trace_id, requested
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.wire.mirrors import Mirror
 from upwell.wire.peer import (
@@ -190,9 +190,10 @@ class Router:
         target = await self._target(name)
         if kind_of(params.get("arguments") or b"{}") != "object":
             raise Refused(INVALID_PARAMS, "arguments must be an object")
-        if target.upstream is None:
-            return await self._own.call(target.tool, params.value("arguments", {}), context)
-        return await self._call_upstream(name, target, target.upstream, params, context)
+        with requested(_traceparent(meta_of(params))):
+            if target.upstream is None:
+                return await self._own.call(target.tool, params.value("arguments", {}), context)
+            return await self._call_upstream(name, target, target.upstream, params, context)
 
     async def _call_upstream(
         self,
@@ -202,8 +203,7 @@ class Router:
         params: RawObject,
         context: RequestContext,
     ) -> Reply:
-        trace_id = _trace_id(meta_of(params)) or new_trace_id()
-        call = _upstream_call(target, params, trace_id, context.principal.name)
+        call = _upstream_call(target, params, present_trace_id(), context.principal.name)
         schema = self._catalog.hidden_schema(name)
         if schema:
             outgoing = RawObject.parse(call.params)
@@ -331,8 +331,7 @@ async def _ping(_: RawObject, __: RequestContext) -> RawObject:
     return RawObject()
 
 
-def _trace_id(meta: RawObject) -> str:
-    """The trace id of a W3C `traceparent` header; "" when there is none."""
+def _traceparent(meta: RawObject) -> str:
+    """The W3C `traceparent` in the `_meta` of a request; "" when there is none."""
     parent = meta.value("traceparent")
-    parts = parent.split("-") if isinstance(parent, str) else []
-    return parts[1] if len(parts) == 4 else ""
+    return parent if isinstance(parent, str) else ""

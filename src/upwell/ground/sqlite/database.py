@@ -19,7 +19,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.errors import StoreCorrupt, StoreError, StoreUnwritable, UsageError
+from upwell.ground.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreUnwritable,
+    UpwellError,
+    UsageError,
+)
 from upwell.ground.files import exclusively
 from upwell.ground.sqlite.file import (
     Owner,
@@ -33,6 +39,10 @@ from upwell.ground.sqlite.file import (
 from upwell.ground.trace import LOG
 
 __all__ = ["Database", "Owner", "Plan", "open_database", "repair"]
+
+
+MISREAD = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
+"""Errors of code that reads a row whose values have other types than the statement expects."""
 
 
 class Follower:
@@ -104,6 +114,9 @@ class Lane(Follower):
 
     def __init__(self, plan: Plan, name: str) -> None:
         super().__init__(plan)
+        self._checked = 0
+        """The generation of the connection after which damage was last looked for: an error of our
+        own must not have every file checked at every call."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{plan.path.stem}-{name}")
 
     async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -121,6 +134,13 @@ class Lane(Follower):
         except StoreCorrupt:
             self.drop()
             repair(self.plan)
+        except MISREAD as error:
+            if isinstance(error, UpwellError) or self._checked == self.generation:
+                raise
+            LOG.warning("%s could not be read: %r", self.plan.path, error)
+            self.drop()
+            repair(self.plan)
+            self._checked = self.generation + 1
         return self.attempt(work)
 
 
@@ -189,7 +209,7 @@ class Database:
             await self._reading.run(lambda _: self._inline_read.connect())
         try:
             return self._inline_read.attempt(work)
-        except StoreError:
+        except (StoreError, *MISREAD):
             return await self.read(work)
 
     async def write[T](self, work: Callable[[sqlite3.Connection], T]) -> T:

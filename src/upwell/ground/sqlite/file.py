@@ -47,12 +47,14 @@ class Owner:
     `name`: its name in the table of versions. `migrations`: functions of the connection, oldest
     first; the 1-based position of one is the version that it creates. Released migrations are never
     edited. `salvage(damaged, fresh)`: copies readable rows and returns their number; without one,
-    tables are copied row by row.
+    tables are copied row by row. `expendable`: the rows may be lost, so nothing is copied before a
+    migration.
     """
 
     name: str
     migrations: Sequence[Migration]
     salvage: Salvage | None = None
+    expendable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +193,6 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
         StoreTooNew: a later version of upwell wrote these tables.
     """
     current = version(db, owner.name)
-    if current > MAX_VERSION:
-        raise StoreCorrupt(f"{path} is damaged: {owner.name} schema {current}")
     if current > len(owner.migrations):
         raise StoreTooNew(
             f"{path} was written by a later upwell ({owner.name} schema {current}, "
@@ -201,7 +201,7 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
         )
     if current == len(owner.migrations):
         return
-    if current:
+    if current and not owner.expendable:
         _copy_before(db, owner, current, path)
 
     def migrate_owner(connection: sqlite3.Connection) -> None:
@@ -241,14 +241,22 @@ def vacuum_into(db: sqlite3.Connection, path: Path) -> None:
 
 
 def version(db: sqlite3.Connection, owner: str) -> int:
-    """Return the version of an owner's tables, 0 if they were never created."""
+    """Return the version of an owner's tables, 0 if they were never created.
+
+    Raises:
+        ValueError: the version is damaged.
+    """
     has_versions = db.execute(
         "SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"
     ).fetchone()
     if not has_versions:
         return 0
     row = db.execute("SELECT version FROM schema_version WHERE owner = ?", (owner,)).fetchone()
-    return int(row[0]) if row else 0
+    if row is None:
+        return 0
+    if type(row[0]) is not int or not 0 < row[0] <= MAX_VERSION:
+        raise ValueError(f"{owner} schema {row[0]!r:.40}")
+    return row[0]
 
 
 def _make_private(path: Path) -> None:

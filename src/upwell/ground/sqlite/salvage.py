@@ -92,8 +92,8 @@ def _write_record(path: Path, moved_path: Path, rows: int) -> None:
 
 
 def is_sound(db: sqlite3.Connection, plan: Plan) -> bool:
-    """Tell whether SQLite's checks find no damage, all text can be decoded, and the tables are
-    those of the plan.
+    """Tell whether SQLite's checks find no damage, all text can be decoded, the values have the
+    types of their columns, and the tables are those of the plan.
 
     Raises:
         sqlite3.Error: the file could not be checked (locked, unreadable).
@@ -102,7 +102,7 @@ def is_sound(db: sqlite3.Connection, plan: Plan) -> bool:
         rows = db.execute("PRAGMA integrity_check(1)").fetchall()
         for name in _text_indexes(db):
             db.execute(f"INSERT INTO {name}({name}, rank) VALUES ('integrity-check', 0)")
-        return rows == [("ok",)] and _is_readable(db) and _has_tables(db, plan)
+        return rows == [("ok",)] and _is_readable(db) and _has_tables(db, plan) and _has_types(db)
     except Exception as error:
         if isinstance(from_failure(error, plan.path), StoreUnwritable):
             raise
@@ -122,13 +122,46 @@ def _is_readable(db: sqlite3.Connection) -> bool:
 
 def _has_tables(db: sqlite3.Connection, plan: Plan) -> bool:
     """Tell whether the schema is the one that the migrations create, or will be once they have
-    run.
+    run: no table exists that a migration which has not run will create.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as expected:
+        versions = {owner.name: version(db, owner.name) for owner in plan.owners}
         for owner in plan.owners:
-            for migration in owner.migrations[: version(db, owner.name)]:
+            for migration in owner.migrations[: versions[owner.name]]:
                 migration(expected)
-        return _schema(expected) <= _schema(db)
+        if not _schema(expected) <= _schema(db):
+            return False
+        present = _tables(expected)
+        for owner in plan.owners:
+            for migration in owner.migrations[versions[owner.name] :]:
+                migration(expected)
+        return not (_tables(expected) - present) & _tables(db)
+
+
+_TYPES = {"INTEGER": "('integer', 'null')", "REAL": "('real', 'integer', 'null')"}
+"""Declared type → the types of values that our statements put in such a column. Any value is
+written as the column's type where that is possible, so another one is damage."""
+
+
+def _has_types(db: sqlite3.Connection) -> bool:
+    """Tell whether the columns of numbers hold numbers."""
+    return not any(db.execute(f"{query} LIMIT 1").fetchone() for _, query in _mistyped(db))
+
+
+def _mistyped(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
+    """Yield tables with the query that finds those of their rows whose values have another type
+    than the column."""
+    derived = tuple(f"{name}_" for name in _text_indexes(db))
+    for table in _tables(db) - {"sqlite_sequence", *_text_indexes(db)}:
+        if table.startswith(derived):
+            continue
+        conditions = [
+            f'typeof("{column[1]}") NOT IN {_TYPES[column[2]]}'
+            for column in db.execute(f'PRAGMA table_info("{table}")')
+            if column[2] in _TYPES
+        ]
+        if conditions:
+            yield table, f'SELECT 1 FROM "{table}" WHERE {" OR ".join(conditions)}'
 
 
 def _schema(db: sqlite3.Connection) -> set[tuple[str, ...]]:
@@ -213,6 +246,8 @@ def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> int:
         saved = sum(_copy_from(source, fresh, plan, created) for source in (damaged, pages))
         if not saved and not _is_readable(damaged):
             saved = _copy_backup(fresh, plan, created)
+        for _, query in list(_mistyped(fresh)):
+            saved -= fresh.execute(query.replace("SELECT 1 FROM", "DELETE FROM", 1)).rowcount
         fresh.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return saved
 

@@ -48,13 +48,17 @@ _RUNS = tuple(
     for signs, length, replacement in (
         ("-=.*#_", 16, b"\x01"),
         ("─━═", 8, b"\x01"),
-        ("\n", 8, b"\x02\n"),
+        ("\n\r", 8, b"\x02\n"),
         ("\t", 8, b"\x02\t"),
         (" ", 16, b"\x03 "),
     )
     for sign in signs
 )
 """Long runs of one character take very few tokens."""
+_MIXED_BLANKS = ((b" \t", 0.9), (b"\t ", 0.9), (b"\n\r", 0.4))
+"""Blanks that take turns share a class, but not a token. The weights are an upper bound of tokens
+of four characters (`\\r\\n\\r\\n`) and of two; text hardly has such turns.
+"""
 
 _BLOCK = 16_384
 
@@ -80,6 +84,10 @@ _TABLE = _table()
 _ASCII, _WIDE, _LONG = map(_weights, (_ASCII_WEIGHTS, _WIDE_WEIGHTS, _RUN_WEIGHTS))
 _LEAST_RUN = 32
 """A shorter text has no run that matters."""
+_MOST_BYTES_PER_TOKEN = 5
+"""No text outside of runs and blanks takes fewer tokens: of 158 files of six repositories the one
+with the longest words has 3.9 bytes a token. It bounds texts made of changes that weigh nothing.
+"""
 
 
 def weigh(text: str) -> float:
@@ -91,14 +99,18 @@ def weigh(text: str) -> float:
             if run in raw:
                 raw = raw.replace(run, replacement)
                 weights = [*_ASCII, *_LONG]
-    classes = raw.translate(_TABLE)
     total = 0.0
+    for turn, weight in _MIXED_BLANKS:
+        total += raw.count(turn) * weight
+    classes = raw.translate(_TABLE)
     for pattern, weight in weights:
         total += classes.count(pattern) * weight
     if not text.isascii():
         for pattern, weight in _WIDE:
             total += classes.count(pattern) * weight
-    return total
+    if len(raw) < _LEAST_RUN:
+        return total
+    return max(total, (len(classes) - classes.count(b"s")) / _MOST_BYTES_PER_TOKEN)
 
 
 def count(text: str) -> int:

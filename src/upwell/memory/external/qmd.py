@@ -4,32 +4,34 @@
 without a shell, in upwell's home (so that no project folder can configure it) and within the
 deadline, and its output is limited to a few megabytes. Its scores are not comparable across
 queries, so `memory/sqlite/rescore.py` scores the hits again; its own scores of a search by meaning
-count in explicit searches.
+count in explicit searches. `memory/external/waiting.py` limits the time that it costs.
 """
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import re
 import signal
 from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
-from upwell.ground.errors import RecallUnavailable
-from upwell.ground.limits import Breaker
-from upwell.ground.project import repository_of
+from upwell.ground.errors import RecallUnavailable, UsageError
+from upwell.ground.project import is_seen, repository_of
 from upwell.ground.secrets.redact import redact, redacted_start
 from upwell.ground.types.memory import Found, Memory, Query, Trust
 from upwell.ground.types.rpc import Ping
+from upwell.ground.uris import QMD_SCHEME as SCHEME
 from upwell.memory.external.dialects import one_line, telling_words
+from upwell.memory.external.waiting import Patience, Waiting
 from upwell.memory.options import MemoryOptions, QmdMode
 from upwell.memory.sqlite.rescore import rescored
 
-SCHEME = "qmd://"
 ID = "qmd:"
 """The prefix of passage ids: `qmd:collection/path.md:first:count`."""
 MAX_OUTPUT_BYTES = 4_000_000
@@ -44,10 +46,14 @@ _ROOT = re.compile(r"^[ \t]*+Path:[ \t]++(.+)$", re.MULTILINE)
 _INSTALL = "npm install -g @tobilu/qmd, or memory.backend = builtin"
 
 
-MAX_FAILURES = 3
-RESET_SECONDS = 60.0
-RACE_SECONDS = 0.3
-"""How long a call waits for memories."""
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """The passages that qmd found, each line once, its own scores by id, and the texts that it was
+    asked for."""
+
+    memories: tuple[Memory, ...]
+    own_scores: Mapping[str, float]
+    asked: tuple[str, ...]
 
 
 class QmdRecall:
@@ -60,6 +66,7 @@ class QmdRecall:
         options: MemoryOptions,
         folder: Path,
         environment: Mapping[str, str],
+        patience: Patience | None = None,
         *,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -70,48 +77,66 @@ class QmdRecall:
         }
         self._clock = clock
         self._turns = asyncio.Semaphore(MAX_RUNNING)
-        self._breakers = {
-            awaited: Breaker(MAX_FAILURES, RESET_SECONDS, clock) for awaited in (False, True)
-        }
+        self._waiting = Waiting[Passages](patience or Patience(), _unavailable, clock)
         self._projects: dict[str, str | None] = {}
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the passages that bear on `query`, most probable first by upwell's signals.
+        """Find the passages that bear on `query`, most probable first by upwell's signals. An
+        automatic door that cannot wait leaves the answer to the next search about the same subject.
 
-        After some failures in a row, or searches too slow for a call to wait for, qmd is not used
-        for a while. Explicit searches are counted separately. Raises: RecallUnavailable: qmd cannot
-        be run, failed, took too long, sent garbage, or is not being used for a while.
+        Raises:
+            RecallUnavailable: qmd cannot be run, failed, took too long, sent garbage, or is not
+            being used for a while.
         """
-        breaker = self._breakers[query.awaited]
-        if not breaker.allow():
-            raise _unavailable(f"is left alone after {MAX_FAILURES} failures in a row")
-        began = self._clock.monotonic()
-        try:
-            hits = await self._search(query, deadline)
-        except RecallUnavailable:
-            breaker.fail()
-            raise
-        too_slow = not query.awaited and self._clock.monotonic() - began > RACE_SECONDS
-        (breaker.fail if too_slow else breaker.succeed)()
-        return hits
+        passages = self._waiting.late(query)
+        if passages is None:
+            passages = await self._waiting.answer(query, deadline, self._request)
+            self._waiting.succeed(query)
+        searches_by_meaning = self._options.qmd_mode is not QmdMode.SEARCH
+        own = passages.own_scores if searches_by_meaning else None
+        now = self._clock.now()
+        hits = await asyncio.to_thread(rescored, passages.memories, query, now, deadline, own)
+        return Found(tuple(hits), asked=tuple(f"{self.name}: {text}" for text in passages.asked))
 
-    async def _search(self, query: Query, deadline: Deadline) -> Found:
+    async def _request(self, query: Query, deadline: Deadline) -> Passages:
+        """What qmd finds for the query's texts."""
         texts = _requests(query, self._options.qmd_mode)
         answers = await asyncio.gather(*(self._results(text, deadline) for text in texts))
-        passages_by_id: dict[str, Memory] = {}
-        own_scores: dict[str, float] = {}
-        for answer in answers:
-            for item in answer:
-                memory = await self._memory(item, deadline)
-                if memory is not None:
-                    passages_by_id.setdefault(memory.id, memory)
-                    if isinstance(score := item.get("score"), int | float):
-                        own_scores.setdefault(memory.id, float(score))
-        passages = list(passages_by_id.values())[: MAX_HITS * 2]
-        searches_by_meaning = self._options.qmd_mode is not QmdMode.SEARCH
-        own = own_scores if searches_by_meaning else None
-        now = self._clock.now()
-        return Found(tuple(await asyncio.to_thread(rescored, passages, query, now, deadline, own)))
+        passages: list[Memory] = []
+        scores: dict[str, float] = {}
+        for item in itertools.chain.from_iterable(answers):
+            memory = await self._memory(item, deadline)
+            if memory is not None:
+                passages.append(memory)
+                if isinstance(score := item.get("score"), int | float):
+                    scores[memory.source] = max(float(score), scores.get(memory.source, 0.0))
+        joined = _joined(passages)[: MAX_HITS * 2]
+        own_scores = {
+            memory.id: scores[memory.source] for memory in joined if memory.source in scores
+        }
+        return Passages(tuple(joined), own_scores, tuple(texts))
+
+    async def lines(self, path: str, project: str | None) -> list[str]:
+        """All lines of a document, by its address in citations (`qmd://collection/path.md`).
+
+        Raises:
+            UsageError: there is no such document in this project.
+        """
+        name = path.removeprefix(SCHEME)
+        deadline = Deadline.after(PING_SECONDS, self._clock)
+        try:
+            seen = is_seen(await self._project(name.partition("/")[0], deadline), project)
+            arguments = ("get", "--no-line-numbers", "--", f"{SCHEME}{name}")
+            output = (await self._run(arguments, deadline)).decode(errors="replace")
+        except RecallUnavailable as error:
+            raise UsageError(f"{path} cannot be read: {error.message}", hint=_INSTALL) from error
+        text = _body(output).removeprefix("\n").removesuffix("\n")
+        if not seen or not text.strip():
+            raise UsageError(f"no document {path}", hint="memory_search gives citations")
+        return redact(text)[0].split("\n")
+
+    async def aclose(self) -> None:
+        await self._waiting.aclose()
 
     async def get(self, memory_id: str) -> Memory | None:
         """The passage with an id that `search` returned; None if qmd no longer has the passage."""
@@ -125,7 +150,7 @@ class QmdRecall:
             output = (await self._run(lines, deadline)).decode(errors="replace")
         except RecallUnavailable:
             return None
-        text = output.partition("\n---\n")[2].strip("\n")
+        text = _body(output).strip("\n")
         return await self._passage(path, first, count, text, deadline) if text.strip() else None
 
     async def ping(self) -> Ping:
@@ -218,6 +243,60 @@ class QmdRecall:
             last = errors.decode(errors="replace").strip().splitlines()[-1:] or ["no reason"]
             raise _unavailable(f"failed with status {status}: {redacted_start(last[0], 200)}")
         return output
+
+
+def _body(output: str) -> str:
+    """The document in an answer of `qmd get`, after the head that qmd puts above it."""
+    return output.partition("\n---\n")[2]
+
+
+def _joined(passages: Sequence[Memory]) -> list[Memory]:
+    """The passages, in their order, with those joined that overlap or touch: several requests find
+    windows of the same place."""
+    windows: dict[str, list[Memory]] = {}
+    for passage in passages:
+        windows.setdefault(passage.source, []).append(passage)
+    joined: list[Memory] = []
+    for of_file in windows.values():
+        rank = {passage.id: number for number, passage in reversed(list(enumerate(of_file)))}
+        groups: list[list[Memory]] = []
+        end = 0
+        for passage in sorted(of_file, key=_first):
+            if groups and _first(passage) <= end + 1:
+                groups[-1].append(passage)
+            else:
+                groups.append([passage])
+                end = 0
+            end = max(end, _last(passage))
+        groups.sort(key=lambda group: min(rank[passage.id] for passage in group))
+        joined += [_one(group) for group in groups]
+    return joined
+
+
+def _one(group: Sequence[Memory]) -> Memory:
+    """Windows of one place as one passage."""
+    if len(group) == 1:
+        return group[0]
+    lines: dict[int, str] = {}
+    for passage in group:
+        for number, line in enumerate(passage.text.split("\n"), _first(passage)):
+            lines.setdefault(number, line)
+    first, last = min(lines), max(lines)
+    path = group[0].source.removeprefix(SCHEME)
+    return replace(
+        group[0],
+        id=f"{ID}{path}:{first}:{last - first + 1}",
+        text="\n".join(lines[number] for number in sorted(lines)),
+        lines=(first, last),
+    )
+
+
+def _first(passage: Memory) -> int:
+    return passage.lines[0] if passage.lines else 1
+
+
+def _last(passage: Memory) -> int:
+    return passage.lines[1] if passage.lines else 1
 
 
 def _requests(query: Query, mode: QmdMode) -> list[str]:

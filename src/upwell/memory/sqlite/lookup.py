@@ -95,7 +95,10 @@ def corpus_of(db: sqlite3.Connection, scopes: Sequence[int]) -> Corpus:
         f"FROM scope WHERE no IN ({marks(scopes)})",
         tuple(scopes),
     ).fetchone()
-    return Corpus(tuple(scopes), int(memories), int(words))
+    if type(memories) is not int or type(words) is not int:
+        # A sum of damaged counts: the read is repeated after the file has been repaired.
+        raise ValueError(f"{memories!r:.40} memories with {words!r:.40} words")
+    return Corpus(tuple(scopes), memories, words)
 
 
 def corpus_seen_by(db: sqlite3.Connection, scope: Scope) -> Corpus:

@@ -54,7 +54,7 @@ def load(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> NullScores:
     ).fetchall()
     if len(rows) != len(SIZES):
         return usual(corpus)
-    return NullScores(tuple(row[0] for row in rows), tuple(row[1] for row in rows))
+    return NullScores(tuple(float(row[0]) for row in rows), tuple(float(row[1]) for row in rows))
 
 
 def due(db: sqlite3.Connection, scopes: Iterable[Scope]) -> list[Scope]:

@@ -56,9 +56,14 @@ def from_row(row: Sequence[Any]) -> Memory:
     return from_details(row[0], row[1], row[2], text_of(row[3]), row[4:])
 
 
-def text_of(value: str | bytes) -> str:
+def text_of(value: object) -> str:
     """Decode the text of a memory from its column."""
-    return value if isinstance(value, str) else bytes(value).decode("utf-8", "surrogatepass")
+    if not isinstance(value, bytes):
+        return value if isinstance(value, str) else ""
+    try:
+        return value.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return value.decode("utf-8", "replace")
 
 
 def scope_number(db: sqlite3.Connection, tenant: str, project: str | None) -> int:

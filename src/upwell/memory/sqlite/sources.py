@@ -23,7 +23,11 @@ class SqliteSources:
         rows = await self._database.read(
             lambda db: db.execute("SELECT path, cited, project FROM source ORDER BY no").fetchall()
         )
-        return [Source(path, cited, project or None) for path, cited, project in rows]
+        return [
+            Source(path, cited, project or None)
+            for path, cited, project in rows
+            if all(isinstance(value, str) for value in (path, cited, project))
+        ]
 
     def stamp(self) -> tuple[Stamp | None, ...]:
         """Return the modification times of the database's two files."""

@@ -106,10 +106,14 @@ def _number(db: sqlite3.Connection, memory: Memory) -> int:
         remove(db, old)
         if scope_of(old) == scope:
             return old
+    # The counter may be damaged: a number that is taken would refuse every new memory.
+    first, beyond = scope << SEQUENCE_BITS, scope + 1 << SEQUENCE_BITS
     row = db.execute(
-        "UPDATE scope SET last = last + 1 WHERE no = ? RETURNING last", (scope,)
+        "UPDATE scope SET last = 1 + max(CAST(last AS INTEGER), coalesce("
+        "(SELECT max(n) FROM memory WHERE n >= ? AND n < ?) - ?, 0)) WHERE no = ? RETURNING last",
+        (first, beyond, first, scope),
     ).fetchone()
-    return int(scope << SEQUENCE_BITS | row[0])
+    return int(first | row[0])
 
 
 def _write(

@@ -31,3 +31,21 @@ def test_parts_add_up() -> None:
 def test_a_long_text_is_known_to_exceed_without_reading_it_all() -> None:
     assert exceeds("word " * 1_000_000, 100)
     assert not exceeds("word " * 10, 100)
+
+
+@pytest.mark.parametrize(
+    "unit", ["\r\n", "\n\r", "\r", "\n", " \t", "\t ", " \n", "\t\n", " ", "\t"]
+)
+def test_no_mix_of_blanks_is_free(unit: str) -> None:
+    """The longest tokens for blanks hold 128 characters of one kind, and four of two kinds."""
+    assert count(unit * 40_000) >= len(unit) * 40_000 / (32 if len(unit) == 1 else 6)
+
+
+@pytest.mark.parametrize("unit", [a + b for a in "{a0Z/\x01-\n" for b in "(eb9Q._ \r"])
+def test_no_mix_of_characters_is_free(unit: str) -> None:
+    assert count(unit * 20_000) >= 40_000 / 16
+
+
+def test_indentation_and_windows_line_ends_cost_what_they_did() -> None:
+    code = "def f(x):\n        if x:\n\t\treturn 1\n\n" * 50
+    assert count(code.replace("\n", "\r\n")) <= 1.2 * count(code)

@@ -62,7 +62,8 @@ def main() -> None:
     elif args[:2] == ["collection", "show"]:
         print(f"Collection: {args[-1]}\n  Path:     {ROOT}\n  Pattern:  **/*.md")
     elif args[0] == "get":
-        path, first, count = args[-1].removeprefix("qmd://notes/").rsplit(":", 2)
+        path, *part = args[-1].removeprefix("qmd://notes/").rsplit(":", 2)
+        first, count = part or ("1", "100000")
         if not (ROOT / path).exists():
             sys.exit(f"Document not found: {args[-1]}")
         lines = (ROOT / path).read_text().split("\n")[int(first) - 1 :][: int(count)]

@@ -1,5 +1,6 @@
 """`qmd` as a place to recall from: over a stand-in with the output of the program."""
 
+import asyncio
 import json
 import sys
 import time
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.clock import Deadline
-from upwell.ground.errors import RecallUnavailable
+from upwell.ground.errors import RecallUnavailable, UsageError
 from upwell.ground.types.memory import Hit, Memory, Query, Scope, Trust
-from upwell.memory.external.qmd import MAX_FAILURES, RESET_SECONDS, QmdRecall
+from upwell.memory.external.qmd import QmdRecall
+from upwell.memory.external.waiting import Patience
 from upwell.memory.options import MemoryOptions, QmdMode
 from upwell.memory.recall import FallBack
 from upwell.testing import FakeRecall, ManualClock
@@ -19,6 +21,9 @@ from upwell.testing import FakeRecall, ManualClock
 FACT = "The settlement job runs before midnight UTC, or refunds double."
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_qmd.py")))
 Make = Callable[..., QmdRecall]
+
+
+PATIENCE = Patience()
 
 
 @pytest.fixture
@@ -144,7 +149,7 @@ async def test_failures_are_reported(make: Make, how: str, message: str) -> None
 
 async def test_a_program_that_hangs_is_ended_at_the_deadline(make: Make) -> None:
     began = time.monotonic()
-    with pytest.raises(RecallUnavailable, match="too long"):
+    with pytest.raises(RecallUnavailable, match="did not answer within"):
         await make(how="hang").search(Query(texts=("settlement",)), Deadline.after(1.0))
     assert time.monotonic() - began < 10
 
@@ -174,20 +179,76 @@ async def test_one_that_fails_is_left_alone_and_tried_again(tmp_path: Path) -> N
     clock = ManualClock()
     options = MemoryOptions(qmd_command=("no-such-program-anywhere",))
     recall = QmdRecall(options, tmp_path, {}, clock=clock)
-    for _ in range(MAX_FAILURES):
+    for _ in range(PATIENCE.max_failures):
         with pytest.raises(RecallUnavailable, match="cannot be run"):
             await found(recall, "when does the settlement job run?")
-    with pytest.raises(RecallUnavailable, match="left alone"):
+    with pytest.raises(RecallUnavailable, match="is paused"):
         await found(recall, "when does the settlement job run?")
-    clock.advance(RESET_SECONDS + 1)
+    clock.advance(PATIENCE.reset_seconds + 1)
     with pytest.raises(RecallUnavailable, match="cannot be run"):
         await found(recall, "when does the settlement job run?")
 
 
 async def test_a_failing_call_does_not_shut_explicit_searches_out(make: Make) -> None:
     recall = make()
-    for _ in range(MAX_FAILURES):
-        recall._breakers[False].fail()
-    with pytest.raises(RecallUnavailable, match="left alone"):
-        await recall.search(Query(texts=("settlement",), awaited=False), Deadline.after(20.0))
+    cue = Query(texts=("settlement",), awaited=False)
+    broken = make(command=("no-such-program-anywhere",))
+    for _ in range(PATIENCE.max_failures):
+        recall._waiting.fail(RecallUnavailable("broken", source="qmd"), cue)
+    with pytest.raises(RecallUnavailable, match="is paused; last failure: broken"):
+        await recall.search(cue, Deadline.after(20.0))
+    with pytest.raises(RecallUnavailable, match="cannot be run"):
+        await broken.search(cue, Deadline.after(20.0))
     assert await found(recall, "when does the settlement job run?")
+
+
+async def test_overlapping_windows_are_one_passage(tmp_path: Path) -> None:
+    root = tmp_path / "long"
+    root.mkdir()
+    lines = [f"line {n} of the harbour" for n in range(1, 30)]
+    lines[9], lines[11], lines[25] = "settlement in May", "the job runs", "another job"
+    (root / "notes.md").write_text("\n".join(lines))
+    options = MemoryOptions(qmd_command=FAKE)
+    recall = QmdRecall(options, tmp_path, {"FAKE_QMD_ROOT": str(root), "FAKE_QMD": ""})
+    hits = await found(recall, "settlement job runs harbour")
+    assert {hit.memory.lines for hit in hits} == {(9, 14), (1, 3)}
+    for hit in hits:
+        first, last = hit.memory.lines or (0, 0)
+        assert hit.memory.text.split("\n") == lines[first - 1 : last]
+        assert hit.memory.id.endswith(f":{first}:{last - first + 1}")
+
+
+async def test_the_texts_that_qmd_was_asked_for_are_named(make: Make) -> None:
+    query = Query(texts=("when does the settlement job run?",))
+    result = await make().search(query, Deadline.after(20.0))
+    assert result.asked == ("qmd: settlement",)
+
+
+async def test_a_late_answer_serves_the_next_search_about_the_subject(
+    make: Make, root: Path
+) -> None:
+    options = MemoryOptions(qmd_command=FAKE)
+    patience = Patience(race_seconds=0.003)
+    recall = QmdRecall(options, root.parent, {"FAKE_QMD_ROOT": str(root)}, patience)
+    cue = Query(texts=("settlement job",), awaited=False)
+    with pytest.raises(RecallUnavailable, match="did not answer within"):
+        await recall.search(cue, Deadline.after(20.0))
+    for _ in range(400):
+        await asyncio.sleep(0.05)
+        try:
+            result = await recall.search(cue, Deadline.after(20.0))
+        except RecallUnavailable:
+            continue
+        break
+    assert FACT in result.hits[0].memory.text
+    await recall.aclose()
+
+
+async def test_a_citation_is_read_by_its_lines(make: Make, root: Path) -> None:
+    recall = make()
+    lines = await recall.lines("qmd://notes/memory/2026-04-09.md", None)
+    assert FACT in lines
+    with pytest.raises(UsageError, match=r"cannot be read|no document"):
+        await recall.lines("qmd://notes/absent.md", None)
+    with pytest.raises(UsageError, match="no document"):
+        await recall.lines("qmd://notes/memory/2026-04-09.md", "/another/project")

@@ -1,0 +1,45 @@
+"""The report on the last days, from the learning side and the memory of a home."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from upwell.learn.budgets import Budgets
+from upwell.memory.library import Library
+from upwell.surface.learning import Learning
+from upwell.usage.report import report
+from upwell.usage.stats import stats_of
+
+
+async def report_of(learning: Learning, budgets: Budgets, memory: Library, days: int) -> list[str]:
+    """The lines of `upwell stats`, and what was learned about each tool."""
+    # This process may have counts that it has not written yet.
+    await learning.counts.flush()
+    totals = stats_of(await learning.counts.since(days))
+    lines = report(totals, await demoted_memories(learning, memory), days)
+    lines += [
+        f"  {row.tool}: threshold {row.min_score:.2f}, suggested {row.suggested:.2f} ({row.why})"
+        for row in await learning.learned.thresholds()
+        if row.samples
+    ]
+    lines += [
+        f"  {ratio.tool}: budget × {ratio.ratio:.2f} from {ratio.samples} reports"
+        for ratio in await budgets.learned()
+        if ratio.samples
+    ]
+    return lines
+
+
+async def demoted_memories(learning: Learning, memory: Library) -> list[dict[str, Any]]:
+    """The memories that are no longer offered unasked, most negative first."""
+    demotions = sorted(learning.learned.demoted.items(), key=lambda pair: (-pair[1], pair[0]))
+    texts = await texts_by_id(memory, [memory_id for memory_id, _ in demotions])
+    return [
+        {"id": memory_id, "negatives": negatives, "text": texts.get(memory_id, "")}
+        for memory_id, negatives in demotions
+    ]
+
+
+async def texts_by_id(memory: Library, ids: Sequence[str]) -> dict[str, str]:
+    """The texts of these memories by id, without deleted ones."""
+    found = {memory_id: await memory.get(memory_id) for memory_id in dict.fromkeys(ids)}
+    return {memory_id: entry.text for memory_id, entry in found.items() if entry}

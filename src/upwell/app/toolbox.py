@@ -1,0 +1,127 @@
+"""Wires upwell's own MCP tools."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from upwell.app.follow_up import FollowUp
+from upwell.app.reporting import report_of
+from upwell.compress.originals import Originals
+from upwell.config import Config
+from upwell.gateway.options import ServerOptions
+from upwell.gateway.routing.definitions import Definitions
+from upwell.ground.errors import UsageError
+from upwell.ground.project import project_of
+from upwell.ground.types.memory import DEFAULT_NAMESPACE
+from upwell.ground.types.principal import OWNER, Principal
+from upwell.hosts import HOSTS
+from upwell.learn.budgets import Budgets
+from upwell.memory.documents.recall import Documents
+from upwell.memory.library import Library
+from upwell.memory.notes.stm import ShortTerm
+from upwell.surface.learning import Learning
+from upwell.surface.pipeline import Surfacer
+from upwell.tools import notes as note_tools
+from upwell.tools.base import Toolbox
+from upwell.tools.describe import describe_tool
+from upwell.tools.feedback import Served, compression_feedback_tool, feedback_tool
+from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
+from upwell.tools.recall import Document, Sessions, context_tool, get_tool, search_tool
+from upwell.tools.statistics import stats_tool
+
+_TOOL_NAME = re.compile(r"[\w.:/-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts of an app that its tools use. `sessions` searches past sessions, `cited_lines`
+    reads what the owner's citations name."""
+
+    config: Config
+    cwd: str | None
+    memory: Library
+    notes: ShortTerm
+    documents: Documents
+    originals: Originals
+    surfacer: Surfacer
+    learning: Learning
+    budgets: Budgets
+    follow_up: FollowUp
+    sessions: Sessions
+    cited_lines: Document
+
+
+def toolbox_of(
+    app: Parts, principal: Principal, definitions: Definitions | None, served: Served
+) -> Toolbox:
+    """The tools for a principal. It gets the tools for short notes only if it sees the default
+    namespace; statistics are for the owner."""
+    config = app.config
+    project, status = project_of(app.cwd), config.shows_status()
+    originals, follow_up = app.originals.of(principal.name), app.follow_up
+    own = (app.notes, project, principal)
+    alike = partial(note_tools.alike, app.memory, project, principal)
+    noting = (
+        note_tools.add_tool(*own, status=status, alike=alike),
+        note_tools.search_tool(*own, status=status),
+        note_tools.delete_tool(*own, status=status),
+    )
+    is_owner = principal == OWNER
+    report = partial(report_of, app.learning, app.budgets, app.memory)
+    return Toolbox(
+        [
+            *(
+                follow_up.traced(tool(originals, follow_up.on_follow_up))
+                for tool in (read_more_tool, select_tool, search_original_tool)
+            ),
+            compression_feedback_tool(partial(app.budgets.report, rater=principal.name), served),
+            feedback_tool(partial(app.surfacer.rate_all, principal=principal)),
+            context_tool(
+                app.surfacer.surface,
+                app.cwd,
+                enabled=config.memory_context.enabled,
+                principal=principal,
+            ),
+            search_tool(
+                app.memory,
+                project,
+                principal,
+                app.sessions if is_owner else None,
+                app.learning.viewed,
+            ),
+            get_tool(
+                app.memory,
+                app.cited_lines if is_owner else app.documents.lines,
+                project,
+                app.learning.opened,
+                principal,
+                app.learning.viewed,
+            ),
+            *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
+            *([stats_tool(report)] if is_owner else []),
+            *([describe_tool(definitions)] if definitions else []),
+        ]
+    )
+
+
+def known_tool(
+    servers: Sequence[ServerOptions], server: str, tool: str, tools: Sequence[str] = ()
+) -> str:
+    """The full name of a tool of one of these servers, or of an agent's own tool (`claude`,
+    `Bash`). `tools` are the names of the server's tools if they are known.
+
+    Raises:
+        UsageError: no such server, or no such tool.
+    """
+    names = [known.name for known in servers]
+    if server not in names and server not in HOSTS:
+        near = difflib.get_close_matches(server, names, n=2) or names[:5]
+        hint = f"the servers are {', '.join(near)}" if near else "no server is configured"
+        raise UsageError(f"no server is called {server!r:.80}", hint=hint)
+    if not _TOOL_NAME.fullmatch(tool) or (tools and tool not in tools):
+        near = difflib.get_close_matches(tool, tools, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "pass the two parts of its name"
+        raise UsageError(f"{server} has no tool {tool!r:.80}", hint=hint)
+    return f"{server}__{tool}"

@@ -1,0 +1,212 @@
+"""How long a search waits for another program or server, and what becomes of late answers.
+
+A search waits for part of its deadline, and a breaker skips the source for a while after several
+failures in a row. An answer that arrives too late for an automatic door is used by the next search
+about the same subject. While the source is that slow, automatic doors do not wait for it.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from upwell.ground.clock import Clock, Deadline
+from upwell.ground.errors import RecallUnavailable
+from upwell.ground.limits import Breaker
+from upwell.ground.types.memory import Query
+
+LATE_ANSWER_SECONDS = 60.0
+"""How long a late answer can still be used."""
+MAX_LATE_ANSWERS = 5
+PATIENCE = 0.7
+"""The share of its deadline that an explicit search waits for the source."""
+RACE_SHARE = 2 / 3
+"""The share of the race that an automatic door waits, which leaves time for other hits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """`race_seconds` is the time of automatic doors; the other fields configure the breaker."""
+
+    race_seconds: float = 0.3
+    max_failures: int = 3
+    reset_seconds: float = 60.0
+
+
+class LateAnswers[Answer]:
+    """Pending requests to a server, and its latest late answers, each used once.
+
+    `is_slow` is set when the last answer took longer than `quick_seconds`: no search should wait
+    for the next one. `on_outcome` is called for each request that no search waits for, with "" for
+    an answer and the reason for a failure.
+    """
+
+    def __init__(
+        self, quick_seconds: float, on_outcome: Callable[[str], None], clock: Clock
+    ) -> None:
+        self.is_slow = False
+        self._quick_seconds = quick_seconds
+        self._on_outcome = on_outcome
+        self._clock = clock
+        self._pending: set[asyncio.Task[Answer]] = set()
+        self._answers: list[tuple[float, Query, Answer]] = []
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the server is slow and still working on an earlier request."""
+        return self.is_slow and bool(self._pending)
+
+    def expect(self, request: "asyncio.Task[Answer]", query: Query) -> bool:
+        """Take over a request that its search gave up on. True if the search did not wait."""
+        began = self._clock.monotonic() if self.is_slow else None
+        self._pending.add(request)
+        request.add_done_callback(lambda done: self._arrived(done, query, began))
+        return began is not None
+
+    async def aclose(self) -> None:
+        """Cancel the pending requests."""
+        pending = list(self._pending)
+        for request in pending:
+            request.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+    def _arrived(self, done: "asyncio.Task[Answer]", query: Query, began: float | None) -> None:
+        """Settle a request. `began` is its start time if no search waited for it; a search that
+        did wait has already counted a failure."""
+        self._pending.discard(done)
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or error is not None:
+            if began is not None:
+                self._on_outcome(str(error or "it did not answer"))
+            return
+        took = self._clock.monotonic() - began if began is not None else math.inf
+        self.is_slow = took > self._quick_seconds
+        self._on_outcome("")
+        self._store(query, done.result())
+
+    def _store(self, query: Query, answer: Answer) -> None:
+        self._answers = [
+            *self._answers[1 - MAX_LATE_ANSWERS :],
+            (self._clock.monotonic(), query, answer),
+        ]
+
+    def about(self, query: Query) -> Answer | None:
+        """Take the latest late answer to a query about the same files, or with the same words if
+        neither query names files. Each answer is returned once."""
+        oldest = self._clock.monotonic() - LATE_ANSWER_SECONDS
+        self._answers = [answer for answer in self._answers if answer[0] >= oldest]
+        for index in reversed(range(len(self._answers))):
+            if _are_alike(self._answers[index][1], query):
+                return self._answers.pop(index)[2]
+        return None
+
+
+def _are_alike(earlier: Query, query: Query) -> bool:
+    if earlier.scope != query.scope:
+        return False
+    if earlier.paths or query.paths:
+        return bool(set(earlier.paths) & set(query.paths))
+    return bool(query.texts) and query.texts == earlier.texts
+
+
+class Waiting[Answer]:
+    """Waits for the answers of one source. `unavailable` makes the error for a failure in words.
+
+    Explicit searches and automatic doors have separate breakers: a source that is too slow for a
+    race may be quick enough for a search.
+    """
+
+    def __init__(
+        self, patience: Patience, unavailable: Callable[[str], RecallUnavailable], clock: Clock
+    ) -> None:
+        self._unavailable = unavailable
+        self._breakers = {
+            awaited: Breaker(patience.max_failures, patience.reset_seconds, clock)
+            for awaited in (True, False)
+        }
+        self._last_failure: dict[bool, str] = {}
+        self._quick_seconds = patience.race_seconds * RACE_SHARE
+        self._late_answers = LateAnswers[Answer](self._quick_seconds, self._count_late, clock)
+
+    def late(self, query: Query) -> Answer | None:
+        """Take the late answer to an earlier query about the same subject, for an automatic
+        door."""
+        return None if query.awaited else self._late_answers.about(query)
+
+    async def answer(
+        self,
+        query: Query,
+        deadline: Deadline,
+        ask: Callable[[Query, Deadline], Coroutine[Any, Any, Answer]],
+    ) -> Answer:
+        """The source's answer, if it comes in time. The caller reports by `succeed` or `fail`
+        whether the answer was of use.
+
+        Raises:
+            RecallUnavailable: the source failed, took too long, or is not asked at present.
+        """
+        self._admit(query)
+        seconds = self._waits(query, deadline)
+        request = asyncio.create_task(ask(query, deadline))
+        try:
+            await asyncio.wait({request}, timeout=seconds)
+        except asyncio.CancelledError:
+            request.cancel()
+            raise
+        if not request.done():
+            raise self._stop_waiting(request, query, seconds)
+        try:
+            return request.result()
+        except RecallUnavailable as error:
+            self.fail(error, query)
+            raise
+
+    def succeed(self, query: Query) -> None:
+        self._breakers[query.awaited].succeed()
+
+    def fail(self, error: RecallUnavailable, query: Query) -> None:
+        self._last_failure[query.awaited] = error.message
+        self._breakers[query.awaited].fail()
+
+    async def aclose(self) -> None:
+        await self._late_answers.aclose()
+
+    def _admit(self, query: Query) -> None:
+        """Check that the source can take a request now.
+
+        Raises:
+            RecallUnavailable: it cannot; the message gives the reason.
+        """
+        if not query.awaited and self._late_answers.is_busy:
+            raise self._unavailable("is slow and still working on an earlier request")
+        if not self._breakers[query.awaited].allow():
+            failure = self._last_failure[query.awaited]
+            raise self._unavailable(f"failed too often and is paused; last failure: {failure}")
+
+    def _waits(self, query: Query, deadline: Deadline) -> float:
+        """How long this search waits, in seconds."""
+        patient = deadline.remaining() * PATIENCE
+        if query.awaited:
+            return patient
+        return 0.0 if self._late_answers.is_slow else min(patient, self._quick_seconds)
+
+    def _stop_waiting(
+        self, request: "asyncio.Task[Answer]", query: Query, seconds: float
+    ) -> RecallUnavailable:
+        """Stop waiting; the answer to an automatic door may still arrive."""
+        if query.awaited:
+            request.cancel()
+        elif self._late_answers.expect(request, query):
+            return self._unavailable("is slow; the next search can use its answer")
+        error = self._unavailable(f"did not answer within {seconds * 1000:.0f} ms")
+        self.fail(error, query)
+        return error
+
+    def _count_late(self, failure: str) -> None:
+        """Record the outcome of an automatic door's request; `failure` is "" for an answer."""
+        if failure:
+            self._last_failure[False] = failure
+            self._breakers[False].fail()
+        else:
+            self._breakers[False].succeed()

@@ -1,0 +1,119 @@
+"""Statistics in words, for the command line and for agents."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from upwell.ground.text.format import counted
+from upwell.usage.stats import Stats
+
+BAR_CHARS = 24
+MOST_TOOLS = 12
+
+
+def report(stats: Stats, against: Sequence[Mapping[str, Any]], days: int) -> list[str]:
+    """The lines of a report. `against` has the demoted memories, each with `id` and `text`."""
+    since = "today" if days == 1 else f"in {days} days"
+    if not stats.decisions and not stats.saved:
+        return [f"No decisions {since}. `upwell demo` shows what upwell does."]
+    lines = [*_speech(stats, since), *_silence(stats), *_tools(stats), *_savings(stats)]
+    for memory in against:
+        text = " ".join(memory["text"].split())[:60] or "(forgotten)"
+        lines.append(f"  demoted    {memory['id']}  {text}")
+    if against:
+        lines.append("             undo: upwell tune --reset --memory ID")
+    return lines
+
+
+def _speech(stats: Stats, since: str) -> list[str]:
+    share = _share(stats.surfaced, stats.decisions)
+    lines = [
+        f"upwell looked {_times(stats.decisions)} {since} and spoke {_times(stats.surfaced)} "
+        f"({share}).",
+        "",
+        f"  said       {counted(stats.memories, 'memory', 'memories')}: "
+        f"{stats.used:,} used, {stats.ignored:,} with no evidence of use",
+        f"  rate       {stats.said_per_100:.1f} memories per 100 events, "
+        f"{stats.tokens_per_session:,.0f} tokens per session, {_used_share(stats)}",
+    ]
+    if stats.late:
+        lines.append(
+            f"  late       {stats.late:,} late, {stats.offered_late:,} said at the next call"
+        )
+    lines += [
+        f"  missing    {place} could not be searched {_times(number)}; `upwell doctor` says why"
+        for place, number in stats.missing.items()
+    ]
+    if stats.judge["asked"]:
+        lines.append(f"  judge      {judge_line(stats.judge)}")
+    if stats.intent_model:
+        outcomes = ", ".join(f"{n:,} {kind}" for kind, n in stats.intent_model.items())
+        lines.append(f"  intents    asked the model: {outcomes}")
+    rated = [f"{n:,} {name.replace('_', ' ')}" for name, n in stats.ratings.items() if n]
+    lines.append(
+        f"  feedback   {', '.join(rated) or 'none; rate with `upwell feedback SURFACING RATING`'}"
+    )
+    return lines
+
+
+def _used_share(stats: Stats) -> str:
+    share = stats.used_share
+    return "use not known yet" if share is None else f"{100 * share:.0f} % used"
+
+
+def judge_line(judge: Mapping[str, float]) -> str:
+    """The judge's verdicts, and their cost if the prices are known."""
+    tokens = f"{judge['tokens_in']:,.0f} + {judge['tokens_out']:,.0f} tokens"
+    cost = f", cost {judge['cost']:,.4f}" if judge["cost"] else ""
+    return (
+        f"asked {_times(int(judge['asked']))}: {judge['chosen']:,.0f} chosen, "
+        f"{judge['nothing']:,.0f} nothing, {judge['failed']:,.0f} failed; {tokens}{cost}"
+    )
+
+
+def _silence(stats: Stats) -> list[str]:
+    reasons = sorted(((n, r) for r, n in stats.skips.items() if n), reverse=True)
+    if not reasons:
+        return []
+    widest, most = max(len(reason) for _, reason in reasons), reasons[0][0]
+    bars = [f"  {reason:<{widest}}  {_bar(n, most)} {n:,}" for n, reason in reasons]
+    return ["", "Why it stayed silent", *bars]
+
+
+def _tools(stats: Stats) -> list[str]:
+    shown = stats.beside[:MOST_TOOLS]
+    if not shown:
+        return []
+    names = [row.tool or f"({row.door})" for row in shown]
+    width = max(map(len, names))
+    lines = [
+        f"  {name:<{width}}  {row.decisions:>7,} looked  {row.surfaced:>6,} spoke"
+        + (f"  mostly {next(iter(row.skips))}" if row.skips else "")
+        for name, row in zip(names, shown, strict=True)
+    ]
+    left = len(stats.beside) - len(shown)
+    return ["", "Where", *lines, *([f"  … and {left} more (--json)"] if left else [])]
+
+
+def _savings(stats: Stats) -> list[str]:
+    if not stats.saved:
+        return [""]
+    share = _share(stats.tokens_saved, stats.tokens_before)
+    lines = [
+        f"  {saving.tool}  {counted(saving.tokens_saved, 'token')} in "
+        f"{counted(saving.results, 'result')}"
+        for saving in stats.saved[:5]
+    ]
+    saved = counted(stats.tokens_saved, "token")
+    return ["", f"Saved {saved} of long results ({share})", *lines, ""]
+
+
+def _times(number: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number:,} times")
+
+
+def _bar(number: int, most: int) -> str:
+    return "▇" * max(1, round(BAR_CHARS * number / most))
+
+
+def _share(part: int, total: int) -> str:
+    return f"{100 * part / total:.0f} %" if total else "0 %"
