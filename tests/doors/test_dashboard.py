@@ -4,8 +4,10 @@ import http.client
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from tests.doors.address import serving
+from tests.doors.conformance.run import free_port
 from tests.doors.conftest import script, write_config
 
 
@@ -128,3 +131,28 @@ def test_a_gateway_over_http_has_the_pages_and_shows_its_servers(tmp_path: Path)
         assert dict(states) == {"up": "ready", "gone": "failed"}
         assert "up__echo" in asked(address.port, address.token, "/view/now")[1]
         assert asked(address.port, "", "/view/now")[0] == 401
+
+
+def test_the_daemon_has_the_pages_where_it_takes_hooks_over_http(
+    environment: Mapping[str, str], upwell: Callable[..., Any]
+) -> None:
+    home, port = Path(environment["UPWELL_HOME"]), free_port()
+    home.mkdir()
+    (home / "config.toml").write_text(f"hook.port = {port}\n")
+    upwell("remember", "The kettle whistles in B flat")
+    upwell("daemon", "start")
+    try:
+        deadline = time.monotonic() + 30
+        while not (home / "token").exists() or not is_open(port):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        token = (home / "token").read_text().strip()
+        assert "B flat" in asked(port, token, "/view/memory")[1]
+        assert asked(port, "", "/view/memory")[0] == 401
+    finally:
+        upwell("daemon", "stop")
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

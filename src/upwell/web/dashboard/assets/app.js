@@ -54,6 +54,14 @@ document.addEventListener("htmx:afterRequest", (event) => {
   if (event.detail.successful && form.matches("form[data-reset]")) form.reset()
 })
 
+// A change may concern the list of memories, whose filters only this script knows.
+document.addEventListener("changed", () => {
+  const form = document.querySelector("form[data-filters=memory]")
+  if (!form) return
+  if (form.hidden) load({ keepsFocus: true })
+  else refilter(form)
+})
+
 async function load({ keepsFocus = false } = {}) {
   if (!token()) return showDoor("")
   document.getElementById("door").hidden = true
@@ -227,7 +235,7 @@ function prepend(rows) {
   const events = list.querySelectorAll("li.event")
   if (events.length > MAX_ROWS) [...events].slice(MAX_ROWS).forEach((row) => row.remove())
   if (events.length > MAX_ROWS && hadMore) hadMore.remove()
-  document.querySelector(".empty")?.remove()
+  if (rows.length) document.querySelector(".empty")?.remove()
 }
 
 function setPaused(now) {
@@ -281,7 +289,7 @@ async function draw(place) {
   const bars = uPlot.paths.bars({ size: [0.6, 40], radius: 0.15 })
   const plot = new uPlot({
     width: place.clientWidth, height: 220,
-    series: [{ label: "day", value: (_, at) => (at ? day(at) : "–") }, ...series.map((one, index) => ({ label: one.label, stroke: colour(index ? "--warm" : "--water"), fill: index ? undefined : colour("--wash"), width: 2, paths: index ? undefined : bars, points: { show: days.length < 40 && index > 0 } }))],
+    series: [{ label: "day", value: (_, at) => (at ? day(at) : "–") }, ...series.map((one, index) => ({ label: one.label, stroke: colour(index ? "--warm" : "--water"), fill: index ? undefined : colour("--water"), width: index ? 2 : 0, paths: index ? undefined : bars, points: { show: false } }))],
     axes: [{ ...axis, values: (_, values) => values.map(day) }, { ...axis, size: 64, values: (_, values) => values.map((value) => (Math.abs(value) >= 1000 ? `${value / 1000}k` : value)) }],
     scales: { x: { time: true, range: (_, first, last) => [first - 43200, last + 43200] } },
     cursor: { drag: { x: false, y: false } },
