@@ -18,7 +18,7 @@ from upwell.ground.uris import LTM_ID
 from upwell.memory.base import Added, Recall, Store
 from upwell.memory.documents.recall import Documents
 from upwell.memory.embedding.questions import VectorIndex
-from upwell.memory.recall import Passages, Reader, StoreRecall
+from upwell.memory.recall import Passages, Reader, Recalls, StoreRecall
 from upwell.memory.records import memory_of, namespace
 
 SEARCH_SECONDS = 10.0
@@ -37,7 +37,7 @@ class Library:
         self,
         store: Store,
         *,
-        recall: Recall | None = None,
+        recall: Recalls | None = None,
         documents: Documents | None = None,
         passages: Sequence[Passages] = (),
         places: Recall | None = None,
@@ -45,7 +45,7 @@ class Library:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.store = store
-        self.recall = recall or StoreRecall(store)
+        self.recall = recall or Recalls([StoreRecall(store)])
         self.reader = Reader(store, self.recall, places, documents, passages)
         self._documents = documents
         self._tenant = tenant

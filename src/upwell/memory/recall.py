@@ -97,7 +97,7 @@ class Reader:
     def __init__(
         self,
         store: Store,
-        everywhere: Recall,
+        everywhere: "Recalls",
         places: Recall | None = None,
         documents: Indexed | None = None,
         passages: Sequence[Passages] = (),
@@ -149,7 +149,7 @@ class Reader:
 
 
 class StoreRecall:
-    """`Recall` over a store: ranks the candidates of the store."""
+    """`Recall` over a store, such as `memory/sqlite/store.py`: ranks its candidates."""
 
     def __init__(self, store: Store) -> None:
         self.name = store.name

@@ -420,7 +420,8 @@ def anchors_of(tool: str, args: Mapping[str, Any]) -> tuple[tuple[str, ...], tup
 
 def _command(args: Mapping[str, Any]) -> str:
     """The command of a call, as it was written."""
-    return " ".join(filter(None, (_string(args.get(key)) for key in sorted(COMMAND_KEYS))))
+    keys = sorted(COMMAND_KEYS & args.keys())
+    return " ".join(filter(None, (_string(args[key]) for key in keys)))
 
 
 def _is_file_pattern(value: str) -> bool:

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
@@ -97,6 +98,7 @@ class Counts:
         return counts
 
 
+@lru_cache(maxsize=1_000)
 def _plain(name: str) -> str:
     """A name without separators, cut at 200 characters."""
     return " ".join(name.split())[:200].encode(errors="replace").decode()

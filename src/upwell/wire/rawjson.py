@@ -28,6 +28,11 @@ _BRACKET = re.compile(
 )
 """A container of two levels at most as a whole, else one bracket or a string. Each match is short,
 so another thread can run between two of them."""
+_VALUE = _STRING + rb'|[^\s,\[\]{}":]++|[\[{](?:' + _PLAIN + rb"|" + _FLAT + rb")*+[\]}]"
+_REST = rb"[ \t\r\n]*+("
+_MEMBER = re.compile(_KEY.pattern + rb"(" + _VALUE + rb")" + _REST + rb"[,}])", re.DOTALL)
+_ITEM = re.compile(_REST[:-1] + rb"(" + _VALUE + rb")" + _REST + rb"[,\]])", re.DOTALL)
+"""A member or an item whose value has two levels at most, with the mark behind it."""
 _QUOTE = ord('"')
 _NOT_QUOTES = bytes(set(range(256)) - set(b'"\r\n'))
 _OPENING = frozenset(b"[{")
@@ -131,11 +136,11 @@ class RawObject:
 
     def get(self, name: str) -> bytes | None:
         """The raw value of the last member of that name, as JSON parsers choose it."""
-        last = None
-        for key, value in self.members:
-            if _is(key, name):
-                last = value
-        return last
+        quoted = b'"%b"' % name.encode()
+        for key, value in reversed(self.members):
+            if key == quoted or (b"\\" in key and loads(key) == name):
+                return value
+        return None
 
     def value(self, name: str, default: Any = None) -> Any:
         """The decoded value of a member; `default` without one.
@@ -206,6 +211,13 @@ def _object_members(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
     if raw[offset : offset + 1] == b"}":
         return _leave(raw, offset + 1)
     while True:
+        if (member := _MEMBER.match(raw, offset)) is not None:
+            key_bytes, value, mark = member.groups()
+            yield key_bytes, value
+            if mark == b"}":
+                return _leave(raw, member.end())
+            offset = member.end()
+            continue
         key = _KEY.match(raw, offset)
         if key is None:
             raise NotJson(f"expected a member name at byte {offset}")
@@ -222,6 +234,13 @@ def _array_items(raw: bytes) -> Iterator[bytes]:
     if raw[offset : offset + 1] == b"]":
         return _leave(raw, offset + 1)
     while True:
+        if (item := _ITEM.match(raw, offset)) is not None:
+            value, mark = item.groups()
+            yield value
+            if mark == b"]":
+                return _leave(raw, item.end())
+            offset = _space(raw, item.end())
+            continue
         end = _skip(raw, offset)
         yield raw[offset:end]
         offset = _space(raw, end)
@@ -231,14 +250,14 @@ def _array_items(raw: bytes) -> Iterator[bytes]:
 
 
 def _enter(raw: bytes, bracket: bytes) -> int:
-    offset = _space(raw, 0)
+    offset = 0 if raw.startswith(bracket) else _space(raw, 0)
     if raw[offset : offset + 1] != bracket:
         raise NotJson(f"expected {bracket.decode()} at byte {offset}")
     return _space(raw, offset + 1)
 
 
 def _leave(raw: bytes, offset: int) -> None:
-    if _space(raw, offset) != len(raw):
+    if offset != len(raw) and _space(raw, offset) != len(raw):
         raise NotJson(f"something follows the end at byte {offset}")
 
 

