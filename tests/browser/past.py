@@ -1,5 +1,6 @@
 """A past for a home: memories, sessions of an agent, and a long result."""
 
+import asyncio
 from pathlib import Path
 
 from upwell.app import App
@@ -51,8 +52,17 @@ async def live(app: App, project: Path) -> None:
         server="claude", tool="Bash", params=b"{}", args={"command": "cat worker.log"},
         host="claude", session="8b21e94f-tuesday", cwd=str(project),
     )  # fmt: skip
-    await app.fitter.fit_texts(call, [LOG + HOSTILE], lambda key: f"upwell read {key}")
+    await shorten(app, call, LOG + HOSTILE)
     await app.cuts.flush()
+
+
+async def shorten(app: App, call: ToolCall, text: str) -> None:
+    """Shorten the result of a call. A result stays whole while the disk is busy."""
+    for _ in range(50):
+        if any(await app.fitter.fit_texts(call, [text], lambda key: f"upwell read {key}")):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("the disk stays busy")
 
 
 async def _work(app: App, project: Path, session: str) -> None:

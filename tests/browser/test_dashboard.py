@@ -118,6 +118,7 @@ def test_a_memory_is_found_edited_pinned_replaced_forgotten_and_restored(
     expect(page.get_by_role("button", name="Unpin")).to_be_visible()
     assert any("hums in C" in rule["text"] for rule in recalled(dashboard, "rules")["rules"])
     page.get_by_role("button", name="Unpin").click()
+    expect(page.get_by_role("button", name="Pin as a rule")).to_be_visible()
     page.get_by_text("Replace with a newer one").click()
     page.get_by_label("New text").fill(f"The kettle of office {size[0]} is broken.")
     page.get_by_role("button", name="Replace", exact=True).click()

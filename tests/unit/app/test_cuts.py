@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from tests.browser.past import shorten
+
 from upwell.app import App, Settings, build
 from upwell.ground.types.rpc import ToolCall
 from upwell.usage.breakdown import Metric, Total, whole
@@ -18,8 +20,7 @@ async def shortened(app: App, text: str) -> None:
         server="claude", tool="Bash", params=b"{}", args={"command": "cat log"},
         host="claude", session="s", cwd="/srv/shop",
     )  # fmt: skip
-    fitted = await app.fitter.fit_texts(call, [text], lambda key: f"upwell read {key}")
-    assert fitted[0] is not None
+    await shorten(app, call, text)
 
 
 async def test_a_shortened_result_is_recorded_with_both_texts(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ function queryOf(form) {
 const LISTS = { now: ["rows", "#events", "before"], memory: ["memories", "#memories", "offset"] }
 
 async function refilter(form) {
+  if (!form.isConnected) return
   const query = queryOf(form)
   const [view, target] = LISTS[form.dataset.filters]
   const text = query.toString()
