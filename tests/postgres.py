@@ -4,9 +4,12 @@ where the machine has none). One cluster for each test process, a fresh database
 import atexit
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
+import time
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,7 +24,7 @@ _INSTALLED = Path(__file__).parents[1] / ".tools" / "postgres"
 class Cluster:
     """A running cluster. Its files are in a folder of its own; it listens on loopback only."""
 
-    def __init__(self) -> None:
+    def __init__(self, standby_of: "Cluster | None" = None) -> None:
         self._binaries = binaries()
         self.folder = Path(tempfile.mkdtemp(prefix="upwell-postgres-"))
         self.port = _free_port()
@@ -31,6 +34,12 @@ class Cluster:
         self._user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if _is_root() else {}
         if self._user:
             os.chown(self.folder, _NOBODY, _NOBODY)
+        if standby_of:
+            source = standby_of.url("postgres", "postgres")
+            self._run("pg_basebackup", "-D", self.data, "-R", "-d", source, "-c", "fast", "-N")
+            self.start()
+            atexit.register(self.remove)
+            return
         self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "--no-sync")
         self.start()
         with psycopg.connect(self.url("postgres", "postgres"), autocommit=True) as connection:
@@ -47,14 +56,71 @@ class Cluster:
     def start(self) -> None:
         options = f"-p {self.port} -h 127.0.0.1 -k {self.folder} -c fsync=off"
         log = str(self.folder / "log")
-        self._run("pg_ctl", "-D", self.data, "-w", "-o", options, "-l", log, "start")
+        try:
+            self._run("pg_ctl", "-D", self.data, "-w", "-o", options, "-l", log, "start")
+        except subprocess.CalledProcessError as error:
+            raise AssertionError(Path(log).read_text()[-2_000:]) from error
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop")
 
+    def promote(self) -> None:
+        """Make a standby the server that accepts writes."""
+        self._run("pg_ctl", "-D", self.data, "-w", "promote")
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting of the running cluster."""
+        with psycopg.connect(self.url("postgres", "postgres"), autocommit=True) as connection:
+            connection.execute(f"ALTER SYSTEM SET {name} = '{value}'")  # type: ignore[arg-type]
+            connection.execute("SELECT pg_reload_conf()")
+
+    def kill(self) -> None:
+        """End every process of the cluster with SIGKILL, as a lost machine would."""
+        # A stopped postmaster starts no further process.
+        for first in self._processes()[:1]:
+            os.kill(first, signal.SIGSTOP)
+        processes = self._processes()
+        self._signal(signal.SIGKILL)
+        end = time.monotonic() + 10
+        while any(_is_alive(process) for process in processes):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        # A postmaster that nobody has reaped yet would keep the next one from starting.
+        for lock in (Path(self.data, "postmaster.pid"), *self.folder.glob(".s.PGSQL.*")):
+            lock.unlink(missing_ok=True)
+
+    def freeze(self) -> None:
+        """Stop every process, so that connections stay open and nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def cut_connections(self) -> None:
+        """End every connection of the application."""
+        with psycopg.connect(self.url("postgres", "postgres"), autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s",
+                [APPLICATION],
+            )
+
+    def _signal(self, number: int) -> None:
+        for process in self._processes():
+            with suppress(ProcessLookupError):
+                os.kill(process, number)
+
+    def _processes(self) -> list[int]:
+        """The postmaster, which comes first, and its children."""
+        try:
+            first = int(Path(self.data, "postmaster.pid").read_text().splitlines()[0])
+            children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        except (FileNotFoundError, IndexError):
+            return []
+        return [first, *map(int, children)]
+
     def remove(self) -> None:
         atexit.unregister(self.remove)
-        self.stop()
+        self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def emptied(self) -> str:
@@ -91,6 +157,62 @@ class Cluster:
         )
 
 
+class Pooler:
+    """pgbouncer in transaction mode before a cluster, with few connections to it."""
+
+    def __init__(self, behind: Cluster) -> None:
+        program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+        assert program, "no pgbouncer: run `dev/postgres`"
+        self.folder = Path(tempfile.mkdtemp(prefix="upwell-pgbouncer-"))
+        self.port = _free_port()
+        settings = self.folder / "pgbouncer.ini"
+        settings.write_text(
+            f"""
+[databases]
+* = host=127.0.0.1 port={behind.port} user={APPLICATION}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {self.port}
+auth_type = any
+pool_mode = transaction
+default_pool_size = 3
+max_client_conn = 200
+logfile = {self.folder / "log"}
+"""
+        )
+        user: dict[str, object] = {}
+        if _is_root():
+            user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
+            for path in (self.folder, settings):
+                os.chown(path, _NOBODY, _NOBODY)
+        self._process = subprocess.Popen(
+            [program, "-q", settings],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **user,  # type: ignore[call-overload]
+        )
+        self._wait()
+
+    def url(self, direct: str) -> str:
+        """The address through the pooler of a database with this direct address."""
+        return f"postgresql://{APPLICATION}@127.0.0.1:{self.port}/{direct.rpartition('/')[2]}"
+
+    def remove(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _wait(self) -> None:
+        end = time.monotonic() + 20
+        while True:
+            with socket.socket() as attempt:
+                if attempt.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            assert self._process.poll() is None, (self.folder / "log").read_text()
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
 @lru_cache(maxsize=1)
 def cluster() -> Cluster:
     """The cluster of this test process."""
@@ -107,6 +229,14 @@ def binaries() -> Path:
         if (folder / "initdb").exists():
             return folder
     raise AssertionError("no PostgreSQL: run `make .tools/postgres/.ready`")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 def _is_root() -> bool:

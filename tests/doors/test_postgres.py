@@ -12,7 +12,7 @@ import psycopg
 
 from tests.conftest import Upwell
 from tests.postgres import Cluster, cluster
-from upwell.ground.postgres.schema import tenant_number
+from upwell.ground.postgres.schema import TABLES_OF_A_TENANT, TENANT_SETTING, tenant_number
 
 
 def test_two_homes_share_their_memories(upwell: Upwell, tmp_path: Path) -> None:
@@ -130,3 +130,41 @@ def test_a_move_without_a_database_is_refused(upwell: Upwell) -> None:
     done = upwell("migrate", "--to", "elsewhere")
     assert (done.code, len(done.err.splitlines())) == (1, 1)
     assert "postgresql://" in done.err
+
+
+def test_a_replay_changes_nothing_in_the_database(upwell: Upwell, tmp_path: Path) -> None:
+    url = cluster().database()
+    env = {"UPWELL_STORE__URL": url}
+    upwell("remember", "The tide turns at noon", "--path", "src/tide.py", env=env)
+    before = _rows(url)
+    events = tmp_path / "events.jsonl"
+    lines = [
+        {"session": "s", "i": 0, "t": 4e9, "kind": "start"},
+        {
+            "session": "s",
+            "i": 1,
+            "t": 4e9 + 1,
+            "kind": "prompt",
+            "text": "When does the tide turn in src/tide.py?",
+        },
+    ]
+    events.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    replay = ("replay", str(events), "--host", "events", "--with", "memory,learned", "--json")
+    done = upwell(*replay, env=env)
+    assert done.code == 0, done.err
+    decisions = [json.loads(line) for line in done.out.splitlines()]
+    assert any(decision.get("memories") for decision in decisions), decisions
+    assert _rows(url) == before
+
+
+def _rows(url: str) -> dict[str, int]:
+    """The number of rows of each table of a home's tenant."""
+    counts = {}
+    with psycopg.connect(url) as connection:
+        number = str(tenant_number("default"))
+        connection.execute("SELECT set_config(%s, %s, true)", [TENANT_SETTING, number])
+        for table in TABLES_OF_A_TENANT:
+            row = connection.execute(f"SELECT count(*) FROM upwell.{table}").fetchone()  # type: ignore[arg-type]
+            assert row
+            counts[table] = row[0]
+    return counts

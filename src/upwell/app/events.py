@@ -15,7 +15,7 @@ from upwell.surface.render import preview
 EXACT = ("host", "project", "session", "tool")
 """Fields of an event that a filter compares as a whole."""
 POLL_SECONDS = 1.0
-QUIET_POLLS = 15
+QUIET_POLLS = 5
 MAX_LOOKED_AT = 5_000
 _BATCH = 500
 _TEXT_CHARS = 300

@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import socket
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -16,6 +18,7 @@ from upwell.app.wiring import Settings, build
 from upwell.gateway.front.http import PATH
 from upwell.gateway.server import Gateway
 from upwell.gateway.upstreams.supervisor import State
+from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG, export_spans
 from upwell.web.dashboard.routes import dashboard_routes
 from upwell.web.metrics import Metric, gauge
@@ -25,8 +28,8 @@ from upwell.web.tokens import Tokens, token_of
 
 
 async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None:
-    """Serve `/mcp`, `/hook`, `/dashboard`, `/healthz` and `/metrics` at `HOST:PORT` until a signal
-    ends the process. `say` first receives the address and the path of the token.
+    """Serve `/mcp`, `/hook`, `/dashboard`, `/healthz`, `/readyz` and `/metrics` at `HOST:PORT`
+    until a signal ends the process. `say` first receives the address and the path of the token.
 
     Raises:
         UsageError: the address is invalid or in use.
@@ -37,26 +40,40 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     tell_mistakes(app, say)
     export_spans(app.config.environment, __version__)
     gateway = app.gateway()
+    limits = app.config.gateway
+    until = time.monotonic() + limits.connect_timeout_seconds
     front = gateway.http()
     door = app.hooks()
-    desk = desk_of(lambda: app, partial(_servers, gateway))
-    routes = [
+    desk = desk_of(lambda: app, partial(_servers, gateway), lambda: server.is_draining)
+    routes: list[BaseRoute] = [
         Route(PATH, front),
         *hook_routes(door.answer),
         *dashboard_routes(desk),
-        *_health(gateway),
+        *_health(gateway, lambda: "ending" if server.is_draining else _starting(gateway, until)),
     ]
     home = app.config.home
     shared = team_token(app.config)
     tokens = Tokens(token_of(home.token_file), home.tokens_file, shared)
     hosts = [host, *app.config.gateway.hosts]
     server = http_server(http_app(routes, tokens.principal_of, hosts))
+    draining = BackgroundTasks("draining")
+
+    def drain(listening: socket.socket) -> None:
+        work = server.drain(
+            listening,
+            front.end_streams,
+            # One gateway alone has nobody to whom it could send its clients.
+            notice_seconds=limits.notice_seconds if shared else 0.0,
+            drain_seconds=limits.drain_seconds,
+        )
+        draining.start(work)
+
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, setattr, server, "should_exit", True)
+    loop.add_signal_handler(signal.SIGINT, setattr, server, "should_exit", True)
     async with housekeeping(app, gateway):
         try:
             with listen(host, port) as listening:
+                loop.add_signal_handler(signal.SIGTERM, drain, listening)
                 host, port = listening.getsockname()[:2]
                 LOG.info("serving on %s port %d", host, port)
                 say(
@@ -69,6 +86,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
                 async with gateway.running():
                     await server.serve(sockets=[listening])
         finally:
+            await draining.aclose()
             await front.aclose()
             await door.aclose()
 
@@ -87,7 +105,15 @@ def _servers(gateway: Gateway) -> list[dict[str, str]]:
     ]
 
 
-def _health(gateway: Gateway) -> list[BaseRoute]:
+def _starting(gateway: Gateway, until: float) -> str:
+    """The servers that are starting, as the reason not to be ready, until their time is over: a
+    server that never comes up must not keep the others from being used.
+    """
+    starting = [upstream.name for upstream in gateway.upstreams if upstream.state is State.STARTING]
+    return f"starting: {', '.join(starting)}" if starting and time.monotonic() < until else ""
+
+
+def _health(gateway: Gateway, unready: Callable[[], str]) -> list[BaseRoute]:
     """The routes for health and metrics of the gateway."""
 
     def state() -> Mapping[str, Any]:
@@ -101,4 +127,4 @@ def _health(gateway: Gateway) -> list[BaseRoute]:
             gauge("upwell_sessions", "Connected agents", len(gateway.audience.sessions)),
         ]
 
-    return health_routes(state, metrics)
+    return health_routes(state, metrics, unready)

@@ -18,7 +18,7 @@ from upwell.app.wiring import App, Settings, build
 from upwell.capture.git import proposals_of
 from upwell.capture.inbox import Proposal
 from upwell.capture.sessions import findings_in
-from upwell.config import load
+from upwell.config import Config, load
 from upwell.episodes.events import Event
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.home import Home
@@ -33,8 +33,9 @@ from upwell.replay.timeline import Timeline
 COMMITS = 5_000
 """How many of a repository's latest commits are read."""
 COPY_TRIES = 5
-_LEFT_OUT = ("ltm", "llm", "memory", "server")
-"""Sections of the configuration that name other programs, which would know about later events."""
+_LEFT_OUT = ("ltm", "llm", "memory", "server", "store")
+"""Sections of the configuration that name other programs, which would know about later events, or
+the database of a team, which would take what the replay writes."""
 _FLAGS: Mapping[str, object] = {"surface.timeout_seconds": 60.0}
 _MAX_SCRATCH = 100
 
@@ -65,7 +66,7 @@ async def replaying(
     with _scratch() as scratch:
         projects = Projects(scratch, config.environment, repository)
         wants_notes = With.MEMORY in choices
-        notes = await _memories_of(config.home, scratch / "copy") if wants_notes else []
+        notes = await _memories_of(config, scratch / "copy") if wants_notes else []
         clock = SimulatedClock(timeline.begins)
         settings = Settings(
             home=_home_like(config.home, scratch / "home", left_out),
@@ -172,8 +173,12 @@ def _environment_like(environment: Mapping[str, str], left_out: Sequence[str]) -
     return {name: value for name, value in environment.items() if not name.startswith(prefixes)}
 
 
-async def _memories_of(home: Home, copy: Path) -> list[Memory]:
-    """The user's memories and notes, read from a copy of the home's files."""
+async def _memories_of(config: Config, copy: Path) -> list[Memory]:
+    """The user's memories and notes, read from a copy of the home's files, or from the database of
+    the team."""
+    if config.store.url:
+        return await _exported(Settings(home=config.home.root, environment=config.environment))
+    home = config.home
     home_copy = Home(copy).prepare()
     for source, target in (
         (home.memory_db, home_copy.memory_db),
@@ -181,7 +186,11 @@ async def _memories_of(home: Home, copy: Path) -> list[Memory]:
         (home.origins_file, home_copy.origins_file),
     ):
         _copy(source, target)
-    app = await build(Settings(home=copy, environment={}))
+    return await _exported(Settings(home=copy, environment={}))
+
+
+async def _exported(settings: Settings) -> list[Memory]:
+    app = await build(settings)
     try:
         memories = [memory async for memory in exported(app.memory)]
         return [*memories, *(replace(note, lines=None) for note in app.notes.memories())]

@@ -25,6 +25,7 @@ from upwell.gateway.front.handshake import Hello
 from upwell.gateway.server import Gateway
 from upwell.ground.embed import embedder_of
 from upwell.ground.errors import ConfigError, UsageError
+from upwell.ground.home import Home, default_home
 from upwell.ground.host_sessions import own_parent
 from upwell.ground.pause import Pause
 from upwell.ground.sqlite.backup import Backups
@@ -154,19 +155,28 @@ def config_mistakes() -> tuple[Config, list[ConfigError]]:
     return config, mistakes
 
 
-def pause(session: str | None, home: Path | None = None) -> None:
-    """`upwell off`."""
-    _pause_of(home).begin(session)
+def pause(session: str | None, home: Path | None = None) -> bool:
+    """`upwell off`. Returns whether it concerns all machines of a team."""
+    found, is_shared = _pause_of(home)
+    found.begin(session)
+    return is_shared
 
 
-def resume(session: str | None, home: Path | None = None) -> None:
-    """`upwell on`."""
-    _pause_of(home).end(session)
+def resume(session: str | None, home: Path | None = None) -> bool:
+    """`upwell on`. Returns whether it concerns all machines of a team."""
+    found, is_shared = _pause_of(home)
+    found.end(session)
+    return is_shared
 
 
-def _pause_of(home: Path | None) -> Pause:
-    config, _ = read_valid(home)
-    return Pause(config.home.prepare().pause_file, current_files(config))
+def _pause_of(home: Path | None) -> tuple[Pause, bool]:
+    try:
+        config, _ = read_valid(home)
+    except ConfigError:
+        # The switch works whatever is wrong with the configuration.
+        return Pause(Home(home or default_home()).prepare().pause_file), False
+    files = config.home.prepare()
+    return Pause(files.pause_file, current_files(config)), files.is_shared
 
 
 async def decisions(home: Path) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ def serve(
     http: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT", help="Serve HTTP: /mcp /hook /dashboard /metrics /healthz."
+            metavar="HOST:PORT", help="Serve HTTP: /mcp /hook /dashboard /metrics /healthz /readyz."
         ),
     ] = None,
 ) -> None:
@@ -151,21 +151,26 @@ def on(session: Annotated[str | None, typer.Option(help="Only this session.")] =
     """Resume after `upwell off`."""
     from upwell.app import resume
 
-    resume(session)
-    say("upwell is on" + (f" in session {session}" if session else ""))
+    shared = resume(session)
+    say("upwell is on" + (f" in session {session}" if session else _for(shared)))
 
 
 def off(session: Annotated[str | None, typer.Option(help="Only this session.")] = None) -> None:
     """Pause upwell. Calls pass through untouched, and nothing is surfaced."""
     from upwell.app import pause
 
-    pause(session)
+    shared = pause(session)
     resume_command = f"upwell on --session {session}" if session else "upwell on"
     say(
         "upwell is off"
-        + (f" in session {session}" if session else "")
+        + (f" in session {session}" if session else _for(shared))
         + f"; `{resume_command}` resumes"
     )
+
+
+def _for(shared: bool) -> str:
+    """Whom a pause concerns that names no session."""
+    return " for everybody who uses store.url" if shared else ""
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -24,7 +24,8 @@ class Auth(StrEnum):
 class GatewayOptions:
     """`gateway.*`. Times in seconds, sizes in bytes. `hosts` are host names under which a proxy
     forwards to `serve --http`. A list of tools with more than `lazy_tools_tokens` is served in
-    short form; 0 means never.
+    short form; 0 means never. A replica that was told to end announces it for `notice_seconds`;
+    then open calls have `drain_seconds`.
     """
 
     connect_timeout_seconds: float = 30.0
@@ -34,6 +35,8 @@ class GatewayOptions:
     max_in_flight: int = 1024
     hosts: tuple[str, ...] = ()
     lazy_tools_tokens: int = 0
+    notice_seconds: float = 2.0
+    drain_seconds: float = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

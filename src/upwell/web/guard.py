@@ -2,9 +2,9 @@
 
 Any web page can send requests to 127.0.0.1, and a foreign host name can resolve to it (DNS
 rebinding). `Host` must therefore be one of our names, and so must `Origin` if there is one. Every
-path needs a token, except `/healthz` and the files of the dashboard, which hold no data: a browser
-cannot send a token with its first request. The token identifies the principal; tokens that the
-owner gave to others open only `/mcp`.
+path needs a token, except `/healthz`, `/readyz` and the files of the dashboard, which hold no data:
+a browser cannot send a token with its first request. The token identifies the principal; tokens
+that the owner gave to others open only `/mcp`.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,7 +19,7 @@ from upwell.web.tokens import PrincipalOf
 
 MAX_BODY_BYTES = 4_194_304
 _MAX_DIGITS = 16
-OPEN_PATHS = frozenset({"/healthz"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 SHARED_PATHS = frozenset({"/mcp"})
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),

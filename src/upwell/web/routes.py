@@ -83,9 +83,18 @@ class _Received(Response):
 
 
 def health_routes(
-    state: Callable[[], Mapping[str, Any]], metrics: Callable[[], Awaitable[Iterable[Metric]]]
+    state: Callable[[], Mapping[str, Any]],
+    metrics: Callable[[], Awaitable[Iterable[Metric]]],
+    unready: Callable[[], str] = str,
 ) -> list[BaseRoute]:
-    """`/healthz` for everybody, `/metrics` for Prometheus."""
+    """`/healthz` and `/readyz` for everybody, `/metrics` for Prometheus. `unready` returns the
+    reason why this process should get no requests now, or "".
+    """
+
+    async def readyz(_: Request) -> Response:
+        reason = unready()
+        body = {"ready": not reason, **({"reason": reason} if reason else {})}
+        return JSONResponse(body, status_code=503 if reason else 200)
 
     async def healthz(_: Request) -> Response:
         return JSONResponse({"ok": True, **state()})
@@ -93,4 +102,8 @@ def health_routes(
     async def figures(_: Request) -> Response:
         return PlainTextResponse(exposition(await metrics()), media_type=METRICS_TYPE)
 
-    return [Route("/healthz", healthz), Route("/metrics", figures)]
+    return [
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+        Route("/metrics", figures),
+    ]

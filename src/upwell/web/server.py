@@ -4,15 +4,17 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import math
+import select
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from upwell.ground.errors import UsageError
@@ -29,6 +31,9 @@ REQUEST_SECONDS = 10.0
 """Time limit for the head of each request, from its first byte; for the first request, from the
 start of the connection.
 """
+LINGER_SECONDS = 0.5
+"""How long a draining server still reads requests after it stopped accepting connections."""
+UNREAD_SECONDS = 0.01
 WARNING_SECONDS = 60.0
 """The same warning is logged once within this time."""
 
@@ -65,6 +70,21 @@ class TimedProtocol(H11Protocol):
         super().on_response_complete()
         if self._head_timer is None and self.conn.trailing_data[0]:
             self._limit_head()
+
+    def shutdown(self) -> None:
+        """Close the connection once it is idle. A request that has arrived, but was not read yet,
+        is answered first: closing would reset it.
+        """
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if is_idle and not self.transport.is_closing() and self._has_unread():
+            self.loop.call_later(UNREAD_SECONDS, self.shutdown)
+        else:
+            super().shutdown()
+
+    def _has_unread(self) -> bool:
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
     def _recognise(self) -> bool:
         """Note whether the connection has shown a valid token: the guard then puts the principal
@@ -106,11 +126,71 @@ class Seldom(logging.Filter):
 
 
 class HttpServer(uvicorn.Server):
-    """Ends when `should_exit` is set. The caller handles signals."""
+    """Ends when `should_exit` is set, or after `drain`. The caller handles signals."""
+
+    is_draining = False
+
+    async def drain(
+        self,
+        listening: socket.socket,
+        end_streams: Callable[[], None],
+        *,
+        notice_seconds: float,
+        drain_seconds: float,
+    ) -> None:
+        """End without dropping a request. For `notice_seconds` the server goes on accepting, while
+        `is_draining` and `Connection: close` send clients elsewhere. Then it accepts no connection
+        on its `listening` socket, and the open requests have `drain_seconds` to end; `end_streams`
+        ends those that never would.
+        """
+        self.config.timeout_graceful_shutdown = math.ceil(drain_seconds)
+        self.is_draining = True
+        if notice_seconds:
+            await asyncio.sleep(notice_seconds)
+            await self._stop_accepting(listening)
+            # The requests of the connections accepted last are still on their way.
+            await asyncio.sleep(LINGER_SECONDS)
+        end_streams()
+        self.should_exit = True
+
+    async def _stop_accepting(self, listening: socket.socket) -> None:
+        """Close the listening socket, but serve the connections that wait there: closing it resets
+        them."""
+        waiting = []
+        # No await between the last connection and the end: others would arrive meanwhile.
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                waiting.append(listening.accept()[0])
+        for server in self.servers:
+            server.close()
+        loop = asyncio.get_running_loop()
+        for connection in waiting:
+            await loop.connect_accepted_socket(self._protocol, connection)
+
+    def _protocol(self) -> asyncio.Protocol:
+        return TimedProtocol(self.config, self.server_state, self.lifespan.state)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _Closing:
+    """Asks clients to close their connections while the server drains."""
+
+    def __init__(self, app: ASGIApp, is_draining: Callable[[], bool]) -> None:
+        self._app = app
+        self._is_draining = is_draining
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def closing(message: Message) -> None:
+            # The request may have begun before the server was told to end.
+            if message["type"] == "http.response.start" and self._is_draining():
+                headers = [*message.get("headers", ()), (b"connection", b"close")]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await self._app(scope, receive, closing)
 
 
 def http_server(app: ASGIApp) -> HttpServer:
@@ -118,9 +198,10 @@ def http_server(app: ASGIApp) -> HttpServer:
     logger = logging.getLogger("uvicorn")
     logger.handlers, logger.propagate = LOG.handlers, False
     logging.getLogger("uvicorn.error").addFilter(Seldom())
-    return HttpServer(
+    server: HttpServer
+    server = HttpServer(
         uvicorn.Config(
-            app,
+            _Closing(app, lambda: server.is_draining),
             lifespan="on",
             log_config=None,
             access_log=False,
@@ -133,6 +214,7 @@ def http_server(app: ASGIApp) -> HttpServer:
             http=TimedProtocol,
         )
     )
+    return server
 
 
 def address_of(text: str) -> tuple[str, int]:

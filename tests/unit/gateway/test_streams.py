@@ -62,8 +62,23 @@ def test_an_event_is_found_on_its_own_stream_only() -> None:
     said(second, b"c")
     assert streams.find(first.identity(1)) == (first, 1)
     assert streams.find(second.identity(0)) == (second, 0)
-    assert streams.find("0-0") == (streams.own, 0)
+    assert streams.find(streams.own.identity(0)) == (streams.own, 0)
     assert others.find(first.identity(1)) is None
+
+
+def test_events_of_another_process_are_told_apart() -> None:
+    here, there = Streams(), Streams()
+    answer, other = here.begin(), there.begin()
+    said(other, b"a")
+    said(there.own, b"b")
+    for identity in (other.identity(1), there.own.identity(1)):
+        assert here.is_foreign(identity)
+        assert not there.is_foreign(identity)
+        assert here.find(identity) is None
+    assert here.is_own(there.own.identity(1))
+    assert not here.is_own(other.identity(1))
+    assert not here.is_foreign("nonsense")
+    assert not here.is_foreign(answer.identity(0))
 
 
 @pytest.mark.parametrize(

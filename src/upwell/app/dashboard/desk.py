@@ -1,6 +1,6 @@
 """Connects the pages to the functions that feed them."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from upwell.app.dashboard.now import now, rows, stream
 from upwell.app.dashboard.savings import savings
 from upwell.app.dashboard.sessions import session, sessions, shortened
 from upwell.app.dashboard.worth import replay, worth
+from upwell.app.events import Event
 from upwell.app.wiring import App
 from upwell.web.dashboard.desk import Desk, Fields
 
@@ -38,14 +39,24 @@ VIEWS: Mapping[str, Data] = {
 """Every view, by the name of its template in `web/dashboard/templates/views`."""
 
 
-def desk_of(app_now: Callable[[], App], servers: Servers = list) -> Desk:
+def desk_of(
+    app_now: Callable[[], App],
+    servers: Servers = list,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> Desk:
     """The data and the actions of the app, which a changed configuration may replace, and the
-    servers behind a gateway."""
+    servers behind a gateway. Streams end soon after `is_ending` has become true."""
     views: Mapping[str, Data] = {**VIEWS, "health": partial(health, servers=servers)}
     actions = {**CHANGES, "setup": set_up, "mend": mend}
 
     async def view(data: Data, fields: Fields) -> Mapping[str, Any]:
         return await data(app_now(), fields)
+
+    async def follow(fields: Fields) -> AsyncIterator[Sequence[Event]]:
+        async for rows in stream(app_now(), fields):
+            yield rows
+            if is_ending():
+                return
 
     async def act(change: Callable[[App, Fields], Awaitable[str]], fields: Fields) -> str:
         return await change(app_now(), fields)
@@ -53,5 +64,5 @@ def desk_of(app_now: Callable[[], App], servers: Servers = list) -> Desk:
     return Desk(
         views={name: partial(view, data) for name, data in views.items()},
         actions={name: partial(act, change) for name, change in actions.items()},
-        stream=lambda fields: stream(app_now(), fields),
+        stream=follow,
     )

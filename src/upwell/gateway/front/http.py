@@ -100,6 +100,11 @@ class HttpFront:
             unreadable = BadRequest(400, PARSE_ERROR, f"the request cannot be read: {error}")
             await respond_json(send, unreadable.status, unreadable.line)
 
+    def end_streams(self) -> None:
+        """End the streams that clients hold open for messages to come. They open them again, at
+        another replica if there is one."""
+        self._sessions.end_streams()
+
     async def aclose(self) -> None:
         """End every session and every request."""
         self._sessions.close()
@@ -230,12 +235,17 @@ class HttpFront:
     ) -> tuple[Outbox, int]:
         """The stream that a GET opens, and the number of the last event that was delivered: the
         session's own stream, or the stream of `last_event`."""
-        if last_event is None:
-            own = http_session.streams.own
+        streams = http_session.streams
+        foreign = last_event is not None and streams.is_foreign(last_event)
+        if last_event is None or (foreign and streams.is_own(last_event)):
+            own = streams.own
             if own.name in http_session.followed:
                 raise BadRequest(409, INVALID_REQUEST, "this session's stream is already open")
             return own, own.last_read
-        position = http_session.streams.find(last_event)
+        if foreign:
+            # The answer went down with the process that was making it: the client begins anew.
+            raise BadRequest(404, INVALID_REQUEST, "the process that served this stream has ended")
+        position = streams.find(last_event)
         if position is None:
             raise BadRequest(400, INVALID_REQUEST, "no stream of this session has that event")
         return position

@@ -27,6 +27,8 @@ MAX_SESSIONS = 1000
 MAX_SESSIONS_EACH = 250
 """The sessions that one principal other than the owner may have."""
 IDLE_SECONDS = 3600.0
+CHECK_SECONDS = 1.0
+"""After this time a process looks whether another one has ended a session."""
 KIND = "http_session"
 
 
@@ -39,6 +41,7 @@ class HttpSession:
     streams: Streams
     used_at: float
     recorded_at: float = 0.0
+    checked_at: float = 0.0
     running: dict[bytes, "asyncio.Task[bytes]"] = field(default_factory=dict)
     """The requests in progress, by id."""
     followed: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
@@ -90,9 +93,21 @@ class HttpSessions:
         if known is None or known.session.principal != principal:
             return None
         known.used_at = self._clock.monotonic()
+        if known.used_at - known.checked_at > CHECK_SECONDS and not await self._exists(known):
+            self._drop(known)
+            return None
         if known.used_at - known.recorded_at > IDLE_SECONDS / 2:
             await self.record(known)
         return known
+
+    async def _exists(self, known: HttpSession) -> bool:
+        """Whether no other process has ended the session, as far as can be told."""
+        known.checked_at = self._clock.monotonic()
+        if known.checked_at - known.recorded_at >= IDLE_SECONDS:
+            return True  # the record expired by itself
+        with contained("looking up an HTTP session"):
+            return await self._state.get(known.session.id, KIND) is not None
+        return True
 
     async def end(self, http_session: HttpSession) -> None:
         """End a session everywhere."""
@@ -104,6 +119,12 @@ class HttpSessions:
         """End everything that runs in this process. Another process may continue the sessions."""
         for http_session in list(self._sessions.values()):
             self._drop(http_session)
+
+    def end_streams(self) -> None:
+        """End every stream that is open on a GET."""
+        for http_session in self._sessions.values():
+            for following in http_session.followed.values():
+                following.cancel()
 
     async def _restored(self, name: str, principal: Principal) -> HttpSession | None:
         """A session that another process opened for this principal."""

@@ -5,6 +5,7 @@ proxy in between closes the connection.
 """
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
@@ -94,14 +95,17 @@ class Streams:
     """The streams of one session that a client can resume."""
 
     def __init__(self) -> None:
-        self.own = Outbox(OWN_STREAM)
+        # Another process that serves the session numbers its streams likewise.
+        self._process = secrets.token_hex(4)
+        self.own = Outbox(self._name(OWN_STREAM))
         self._streams: dict[str, Outbox] = {}
         self._last = 0
 
     def begin(self) -> Outbox:
         """A new stream for the answer to a request."""
         self._last += 1
-        outbox = self._streams[str(self._last)] = Outbox(str(self._last))
+        name = self._name(str(self._last))
+        outbox = self._streams[name] = Outbox(name)
         return outbox
 
     def finish(self, outbox: Outbox, *, used: bool) -> None:
@@ -121,10 +125,22 @@ class Streams:
     def find(self, identity: str) -> tuple[Outbox, int] | None:
         """The stream and the number in the id of an event; None for an unknown stream or number."""
         name, _, number = identity.partition("-")
-        outbox = self.own if name == OWN_STREAM else self._streams.get(name)
+        outbox = self.own if name == self.own.name else self._streams.get(name)
         if outbox is None or not (number.isascii() and number.isdigit() and len(number) < 16):
             return None
         return (outbox, int(number)) if int(number) <= outbox.count else None
+
+    def is_foreign(self, identity: str) -> bool:
+        """Whether the id of an event comes from another process that served the session."""
+        process, separator, _ = identity.partition(".")
+        return bool(separator) and process != self._process
+
+    def is_own(self, identity: str) -> bool:
+        """Whether the id of an event belongs to the own stream of a session, in any process."""
+        return identity.partition(".")[2].startswith(f"{OWN_STREAM}-")
+
+    def _name(self, number: str) -> str:
+        return f"{self._process}.{number}"
 
 
 Sent = MutableMapping[str, Any]

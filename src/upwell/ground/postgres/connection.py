@@ -9,6 +9,7 @@ background has reached it, so its loss delays one call at most.
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ MAX_CONNECTIONS = 8
 CONNECT_SECONDS = 5.0
 PROMPT_SECONDS = 0.25
 """How long a call waits for a value of its session or for an original."""
+SUSPICIOUS_SECONDS = 0.1
+"""After this time without an answer, a second connection shows whether the server is lost."""
+PROBE_PAUSE_SECONDS = 1.0
 PROMPT_STATEMENT_MS = 5_000
 """The server gives up on a statement for which nobody waits any more."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
@@ -97,7 +101,9 @@ class Postgres:
         self._opening = asyncio.Lock()
         self._is_open = False
         self._lost = ""
+        self._answered_at = 0.0
         self._tasks = BackgroundTasks("PostgreSQL")
+        self._suspicion: asyncio.Task[None] | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -146,19 +152,27 @@ class Postgres:
         ):
             # The statements of a pipeline are one transaction, until it is synchronised.
             await connection.execute(settings_of(tenant, settings))
-            return await Transaction(connection, pipeline, tenant).run(*statements)
+            rows = await Transaction(connection, pipeline, tenant).run(*statements)
+        self._answered_at = time.monotonic()
+        return rows
 
     async def _outlived[T](self, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
         """Await `work`, but not the end of its cancellation, which a lost server never confirms."""
+        began = time.monotonic()
         task = self._tasks.start(_outcome(work))
         try:
-            done, _ = await asyncio.wait({task}, timeout=seconds)
+            done, _ = await asyncio.wait({task}, timeout=seconds or SUSPICIOUS_SECONDS)
+            if not done and seconds is None:
+                self._suspect(began)
+                done, _ = await asyncio.wait({task})
         except asyncio.CancelledError:
             task.cancel()
             raise
         if not done:
-            self._lose(f"no answer within {seconds} seconds")
-            raise self._unreachable()
+            reason = f"no answer within {seconds} seconds"
+            if self._answered_at < began:
+                self._lose(reason)
+            raise _unreachable(reason)
         outcome = task.result()
         if isinstance(outcome, StoreError):
             raise outcome
@@ -167,7 +181,7 @@ class Postgres:
     @asynccontextmanager
     async def _connected(self, seconds: float) -> AsyncIterator[AsyncConnection]:
         if self._lost:
-            raise self._unreachable()
+            raise _unreachable(self._lost)
         try:
             await self._open()
             async with self._pool.connection(timeout=seconds) as connection:
@@ -200,6 +214,22 @@ class Postgres:
             self._lost = reason
             self._tasks.start(self._reach_again())
 
+    def _suspect(self, since: float) -> None:
+        """Find out whether the server answers at all, because a statement takes long."""
+        if self._suspicion is None or self._suspicion.done():
+            self._suspicion = self._tasks.start(self._probe(since))
+
+    async def _probe(self, since: float) -> None:
+        try:
+            async with asyncio.timeout(PROMPT_SECONDS):
+                connection = await connect(self.url)
+            await connection.close()
+            await asyncio.sleep(PROBE_PAUSE_SECONDS)
+        except (psycopg.Error, TimeoutError):
+            # A server that has answered anything meanwhile is busy, not lost.
+            if self._answered_at < since:
+                self._lose("no answer")
+
     async def _reach_again(self) -> None:
         delay = FIRST_RETRY_SECONDS
         while not await self._is_reached():
@@ -220,12 +250,6 @@ class Postgres:
             LOG.debug("PostgreSQL is still lost: %s", error)
             return False
         return True
-
-    def _unreachable(self) -> StoreError:
-        return StoreError(
-            f"PostgreSQL failed: {self._lost}",
-            hint="upwell tries again by itself; `upwell doctor` shows the state",
-        )
 
 
 def settings_of(tenant: int, others: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -250,6 +274,13 @@ def _is_loss(error: Exception) -> bool:
         return False
     state = error.sqlstate
     return state is None or state.startswith(_LOST_STATES)
+
+
+def _unreachable(reason: str) -> StoreError:
+    return StoreError(
+        f"PostgreSQL failed: {reason}",
+        hint="upwell tries again by itself; `upwell doctor` shows the state",
+    )
 
 
 def _first_line(error: Exception) -> str:

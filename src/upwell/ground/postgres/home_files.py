@@ -5,6 +5,7 @@ The database holds the content, and each machine a copy as a file, so that readi
 trip and goes on while the database is lost. A file without content does not exist.
 """
 
+import asyncio
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import psycopg
 from upwell.ground.errors import StoreError
 from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
 from upwell.ground.postgres.connection import settings_of, store_error
-from upwell.ground.postgres.migrate import CONNECTION
+from upwell.ground.postgres.migrate import CONNECTION, migrate
 from upwell.ground.postgres.schema import tenant_number
 
 SECRET_BYTES = 32
@@ -44,11 +45,18 @@ class HomeFiles:
         self._secret = secret
 
     def pull(self) -> None:
-        """Bring the copies up to date.
+        """Bring the copies up to date, and the tables, too, if the database is new.
 
         Raises:
             StoreError: the database or the disk failed.
         """
+        try:
+            self._pull()
+        except psycopg.errors.UndefinedTable:
+            self._create_tables()
+            self._pull()
+
+    def _pull(self) -> None:
         with self._connected() as connection:
             fresh = {"name": self._secret.name, "content": secrets.token_bytes(SECRET_BYTES)}
             connection.execute(_NEW_SECRET, {"tenant": self._tenant, **fresh})
@@ -62,6 +70,12 @@ class HomeFiles:
             # The content may have changed while the file was locked.
             with exclusively(path), self._connected() as connection:
                 _write(path, self._content(connection, path.name))
+
+    def _create_tables(self) -> None:
+        try:
+            asyncio.run(migrate(self._url))
+        except psycopg.Error as error:
+            raise store_error(error) from error
 
     @contextmanager
     def exclusively(self, path: Path) -> Iterator[None]:
@@ -99,6 +113,8 @@ class HomeFiles:
                 connection.autocommit = False
                 connection.execute(settings_of(self._tenant))
                 yield connection
+        except psycopg.errors.UndefinedTable:
+            raise
         except psycopg.Error as error:
             raise store_error(error) from error
 

@@ -334,10 +334,10 @@ def _worth(posting: str, worth: str, few: bool) -> str:
 
 def _worths_of(lookup: Lookup, corpus: Corpus) -> dict[str, float]:
     """Return the factor of each stem in BM25, as FTS5 computes it."""
-    holding = lookup.reading.holding
+    # The counts were read after the number of memories, which another process may have raised.
     return {
-        stem: max(_LEAST_IDF, log((corpus.memories - count + 0.5) / (count + 0.5)))
-        for stem, count in holding.items()
+        stem: max(_LEAST_IDF, log((max(0, corpus.memories - count) + 0.5) / (count + 0.5)))
+        for stem, count in lookup.reading.holding.items()
     }
 
 

@@ -41,7 +41,7 @@ def make(root: Path, tmp_path: Path) -> Make:
     def maker(*, command: tuple[str, ...] = FAKE, mode: str = "search", how: str = "") -> QmdRecall:
         options = MemoryOptions(qmd_command=command, qmd_mode=QmdMode(mode))
         environment = {"FAKE_QMD_ROOT": str(root), "FAKE_QMD": how, "UPWELL_LLM__API_KEY": "x"}
-        return QmdRecall(options, tmp_path, environment)
+        return QmdRecall(options, tmp_path, environment, Patience(race_seconds=30.0))
 
     return maker
 

@@ -1,0 +1,237 @@
+"""Drills with replicas: rolling restarts, and a database that dies, freezes and comes back."""
+
+import asyncio
+import itertools
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.doors.address import BOTH, Conversation, said
+from tests.doors.peer import ENVELOPE, LEGACY, MODERN
+from tests.doors.reading import everything, key_in
+from tests.doors.replicas import Proxy, Replica, replicas
+from tests.doors.servers.data import big_markdown
+from tests.postgres import Cluster, cluster
+
+MOST_WAIT_SECONDS = 0.3
+"""The longest that a lost database may hold up a call."""
+BUSY_SECONDS = 0.7
+"""Allowance for the machine of the tests, on which other tests run."""
+
+
+class Client:
+    """An agent that calls tools, with a connection that it keeps as long as the server does."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._http = httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}",
+            headers={
+                "Authorization": f"Bearer {token}",
+                "Accept": BOTH,
+                "Content-Type": "application/json",
+            },
+            timeout=60,
+        )
+        self._numbers = itertools.count(1)
+
+    async def modern(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool without a session."""
+        params = {"name": tool, "arguments": arguments, "_meta": ENVELOPE}
+        headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": tool}
+        return await self._post("tools/call", params, headers)
+
+    async def begin(self) -> str:
+        """Open a session of the handshake era. Returns its name."""
+        hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "drill"}}
+        body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+        answer = await self._http.post("/mcp", json=body)
+        answer.raise_for_status()
+        return str(answer.headers["mcp-session-id"])
+
+    async def legacy(self, session: str, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool in a session."""
+        headers = {"Mcp-Session-Id": session, "MCP-Protocol-Version": LEGACY}
+        return await self._post("tools/call", {"name": tool, "arguments": arguments}, headers)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def _post(
+        self, method: str, params: dict[str, Any], headers: dict[str, str]
+    ) -> dict[str, Any]:
+        body = {"jsonrpc": "2.0", "id": next(self._numbers), "method": method, "params": params}
+        answer = await self._http.post("/mcp", json=body, headers=headers)
+        answer.raise_for_status()
+        result: dict[str, Any] = answer.json()["result"]
+        assert not result.get("isError"), result
+        return result
+
+
+async def mixed_calls(client: Client, done: asyncio.Event, counts: Counter[str]) -> None:
+    """Call small and large tools in both eras, and read originals, until `done`."""
+    session = await client.begin()
+    for number in itertools.count():
+        if done.is_set():
+            return
+        text = f"call {number}"
+        assert said(await client.modern("up__echo", text=text)) == text
+        assert said(await client.legacy(session, "up__echo", text=text)) == text
+        counts["small"] += 2
+        if number % 10 == 0:
+            key = key_in(await client.modern("up__big_markdown"))
+            await client.legacy(session, "upwell__read_more", key=key, offset=0)
+            counts["large"] += 2
+
+
+@pytest.mark.parametrize("rounds", [2])
+async def test_a_rolling_restart_drops_no_call(tmp_path: Path, rounds: int) -> None:
+    url = cluster().database()
+    with replicas(tmp_path, url, "a", "b", gateway={"notice_seconds": 0.5}) as pair:
+        async with Proxy([replica.port for replica in pair]) as proxy:
+            done, counts = asyncio.Event(), Counter[str]()
+            clients = [Client(proxy.port, pair[0].token) for _ in range(4)]
+            calling = [asyncio.create_task(mixed_calls(client, done, counts)) for client in clients]
+            for replica in pair * rounds:
+                await asyncio.sleep(1)
+                assert await asyncio.to_thread(replica.stop) == 0
+                await asyncio.sleep(0.5)
+                if any(task.done() for task in calling):
+                    break
+                await asyncio.to_thread(replica.start)
+            done.set()
+            await asyncio.gather(*calling)
+            for client in clients:
+                await client.aclose()
+    assert counts["small"] > 100
+    assert counts["large"] > 10
+
+
+async def test_a_replica_that_ends_says_so_and_finishes_its_calls(tmp_path: Path) -> None:
+    with replicas(tmp_path, cluster().database(), "a", gateway={"notice_seconds": 1.0}) as (one,):
+        client = Client(one.port, one.token)
+        slow = asyncio.create_task(client.modern("up__slow", seconds=3))
+        await asyncio.sleep(0.5)
+        assert one.process
+        one.process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.3)
+        assert await asyncio.to_thread(one.status, "/readyz") == 503
+        assert await asyncio.to_thread(one.status, "/healthz") == 200
+        assert said(await Client(one.port, one.token).modern("up__echo", text="late")) == "late"
+        assert (await slow)["content"]
+        assert await asyncio.to_thread(one.process.wait, 30) == 0
+        assert await asyncio.to_thread(one.status, "/readyz") == 0
+        await client.aclose()
+
+
+async def test_a_session_survives_the_death_of_its_replica(tmp_path: Path) -> None:
+    with replicas(tmp_path, cluster().database(), "a", "b") as (a, b):
+        session = a.address.begin()
+        a.stop(signal.SIGKILL)
+        session.address = b.address
+        assert said(session.call("up__echo", text="on b")) == "on b"
+        assert _status_of_stream(session, "0badf00d.7-3") == 404
+
+
+def _status_of_stream(session: Conversation, last_event: str) -> int:
+    """The status of a GET that resumes the stream of an event."""
+    headers = {"Mcp_Session_Id": session.session, "MCP_Protocol_Version": LEGACY}
+    return session.address.send(
+        "GET", Accept="text/event-stream", Last_Event_ID=last_event, **headers
+    )[0]
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Cluster]:
+    own = Cluster()
+    yield own
+    own.thaw()
+    own.remove()
+
+
+@pytest.fixture
+def replica(tmp_path: Path, own_cluster: Cluster) -> Iterator[Replica]:
+    with replicas(tmp_path, own_cluster.database(), "a") as (one,):
+        yield one
+
+
+@pytest.mark.parametrize("end", ["kill", "freeze", "stop"])
+async def test_calls_go_on_without_the_database(
+    replica: Replica, own_cluster: Cluster, end: str
+) -> None:
+    client = Client(replica.port, replica.token)
+    waits = await timed_calls(client, seconds=1.0)
+    usual = sorted(waits)[len(waits) // 2]
+    key = key_in(await client.modern("up__big_markdown"))
+    await asyncio.to_thread(getattr(own_cluster, end))
+    lost = await timed_calls(client, seconds=3.0)
+    slow = [wait for wait in lost if wait > usual + MOST_WAIT_SECONDS + BUSY_SECONDS]
+    assert not slow, f"{len(slow)} of {len(lost)} calls took up to {max(slow):.2f} s"
+    assert sorted(lost)[len(lost) // 2] < usual * 3 + 0.05
+    began = time.monotonic()
+    refused = await client._http.post("/mcp", **_reading(key))
+    assert time.monotonic() - began < MOST_WAIT_SECONDS + BUSY_SECONDS
+    assert "PostgreSQL" in everything(refused.json()["result"])
+    assert everything(await client.modern("up__big_markdown"))
+    if end == "freeze":
+        await asyncio.to_thread(own_cluster.thaw)
+    else:
+        await asyncio.to_thread(own_cluster.start)
+    await recovered(client, key)
+    await client.aclose()
+
+
+async def test_cut_connections_are_replaced(replica: Replica, own_cluster: Cluster) -> None:
+    client = Client(replica.port, replica.token)
+    key = key_in(await client.modern("up__big_markdown"))
+    for _ in range(3):
+        await asyncio.to_thread(own_cluster.cut_connections)
+        await timed_calls(client, seconds=0.3)
+        await recovered(client, key)
+    await client.aclose()
+
+
+async def timed_calls(client: Client, seconds: float) -> list[float]:
+    """Make calls for some time; none may fail. Returns the seconds that each took."""
+    waits = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        began = time.monotonic()
+        text = f"src/gate{random.randrange(1000)}.py opens the gate"
+        assert said(await client.modern("up__echo", text=text)) == text
+        waits.append(time.monotonic() - began)
+        await asyncio.sleep(0.01)
+    return waits
+
+
+async def recovered(client: Client, key: str) -> None:
+    """Wait until an original can be read again."""
+    end = time.monotonic() + 20
+    while True:
+        answer = (await client._http.post("/mcp", **_reading(key))).json()["result"]
+        if not answer.get("isError"):
+            assert big_markdown().startswith(everything(answer)[:1000])
+            return
+        assert time.monotonic() < end, everything(answer)
+        await asyncio.sleep(0.1)
+
+
+def _reading(key: str) -> dict[str, Any]:
+    params = {
+        "name": "upwell__read_more",
+        "arguments": {"key": key, "offset": 0},
+        "_meta": ENVELOPE,
+    }
+    body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}
+    headers = {
+        "MCP-Protocol-Version": MODERN,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "upwell__read_more",
+    }
+    return {"json": body, "headers": headers}

@@ -1,0 +1,329 @@
+"""What lies between us and PostgreSQL: a pooler, cut connections, a pool without a free connection,
+a standby that takes over, clocks that differ."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.postgres import APPLICATION, Cluster, Pooler, cluster
+from upwell.ground.clock import Deadline
+from upwell.ground.errors import StoreError
+from upwell.ground.postgres.connection import PROMPT_SECONDS, Postgres, Statement
+from upwell.ground.postgres.home_files import HomeFiles
+from upwell.ground.postgres.listening import FILES, LEARNED, MEMORIES, listen
+from upwell.ground.postgres.ttl_store import PostgresTtlStore
+from upwell.ground.types.memory import Memory, Query, Scope
+from upwell.learn.postgres import PostgresRatings
+from upwell.memory.postgres.store import PostgresStore
+from upwell.memory.recall import StoreRecall
+from upwell.testing import ManualClock
+
+
+@pytest.fixture
+def pooled() -> Iterator[tuple[str, str]]:
+    """The address of an empty database through a pooler, and its direct address."""
+    direct = cluster().database()
+    pooler = Pooler(cluster())
+    yield pooler.url(direct), direct
+    pooler.remove()
+
+
+async def test_tenants_stay_apart_on_the_connections_that_a_pooler_shares(
+    pooled: tuple[str, str],
+) -> None:
+    url, _ = pooled
+    postgres = [Postgres(url) for _ in range(3)]
+
+    async def work(number: int) -> None:
+        tenant, own = f"tenant{number % 4}", postgres[number % 3]
+        entries = PostgresTtlStore(own, tenant=tenant, seconds=30)
+        store = PostgresStore(own)
+        for turn in range(8):
+            key = f"{number}/{turn}"
+            await entries.put("k", {key: tenant.encode()}, ttl_seconds=60)
+            await entries.incr("n", {"count": 1}, ttl_seconds=60)
+            assert await entries.compare_and_set("lock", key, None, b"1", ttl_seconds=60)
+            assert not await entries.compare_and_set("lock", key, None, b"2", ttl_seconds=60)
+            assert {item.value for item in await entries.scan("k")} == {tenant.encode()}
+            await store.add([Memory(text=f"kettle {key} of {tenant}", tenant=tenant)])
+            query = Query(texts=("kettle",), scope=Scope(tenant=tenant))
+            found = await StoreRecall(store).search(query, Deadline.after(30))
+            assert {hit.memory.text.rpartition(" ")[2] for hit in found.hits} == {tenant}
+
+    await asyncio.gather(*(work(number) for number in range(12)))
+    for number in range(4):
+        entries = PostgresTtlStore(postgres[0], tenant=f"tenant{number}", seconds=30)
+        assert (await entries.get("n", ["count"]))["count"].number == 24
+    for each in postgres:
+        await each.aclose()
+
+
+async def test_changes_are_noticed_behind_a_pooler(pooled: tuple[str, str], tmp_path: Path) -> None:
+    url, direct = pooled
+    await _each_change_is_noticed(url, direct, tmp_path)
+
+
+async def test_changes_are_noticed(tmp_path: Path) -> None:
+    url = cluster().database()
+    await _each_change_is_noticed(url, url, tmp_path)
+
+
+async def _each_change_is_noticed(url: str, other_url: str, folder: Path) -> None:
+    here, there = Postgres(url), Postgres(other_url)
+    seen: asyncio.Queue[frozenset[str]] = asyncio.Queue()
+    listening = asyncio.create_task(listen(here, "default", seen.put))
+    files = HomeFiles(other_url, "default", [folder / "inbox.json"], folder / "secret")
+
+    def write_file() -> None:
+        files.pull()
+        with files.exclusively(folder / "inbox.json"):
+            (folder / "inbox.json").write_text("[]")
+
+    async def noticed(part: str) -> None:
+        async with asyncio.timeout(10):
+            while part not in await seen.get():
+                pass
+
+    await noticed(MEMORIES)  # everything is new at first
+    await PostgresStore(there).add([Memory(text="the kettle is red")])
+    await noticed(MEMORIES)
+    await PostgresRatings(there).shift({"Read": 0.5}, 1.0)
+    await noticed(LEARNED)
+    await asyncio.to_thread(write_file)
+    await noticed(FILES)
+    await PostgresStore(there).add([Memory(text="of another", tenant="other")])
+    await PostgresRatings(there).forget()
+    async with asyncio.timeout(10):
+        assert MEMORIES not in await seen.get()
+    listening.cancel()
+    for each in (here, there):
+        await each.aclose()
+
+
+async def test_a_notification_comes_within_a_second() -> None:
+    url = cluster().database()
+    here, there = Postgres(url), Postgres(url)
+    seen = asyncio.Event()
+
+    async def changed(parts: frozenset[str]) -> None:
+        seen.set()
+
+    listening = asyncio.create_task(listen(here, "default", changed))
+    await seen.wait()
+    waits = []
+    for number in range(5):
+        seen.clear()
+        await PostgresRatings(there).shift({"Read": float(number)}, 1.0)
+        began = asyncio.get_running_loop().time()
+        async with asyncio.timeout(5):
+            await seen.wait()
+        waits.append(asyncio.get_running_loop().time() - began)
+    listening.cancel()
+    for each in (here, there):
+        await each.aclose()
+    assert sorted(waits)[2] < 1.0
+
+
+async def test_a_pool_without_a_free_connection_holds_nobody_up() -> None:
+    postgres = Postgres(cluster().database(), size=1)
+    entries = PostgresTtlStore(postgres)
+    await PostgresTtlStore(postgres, seconds=30).put("k", {"a": b"1"}, ttl_seconds=60)
+    loop = asyncio.get_running_loop()
+    async with postgres.transaction("default"):
+        began = loop.time()
+        with pytest.raises(StoreError, match="PostgreSQL failed"):
+            await entries.get("k", ["a"])
+        assert loop.time() - began < PROMPT_SECONDS + 0.5
+    async with asyncio.timeout(10):
+        while True:
+            with suppress(StoreError):
+                assert (await entries.get("k", ["a"]))["a"].value == b"1"
+                break
+            await asyncio.sleep(0.02)
+    await postgres.aclose()
+
+
+class Cutter:
+    """A proxy before PostgreSQL that cuts each connection after some random number of bytes."""
+
+    def __init__(self, port: int, seed: int) -> None:
+        self._port = port
+        self._rng = random.Random(seed)
+        self.cuts = 0
+
+    async def __aenter__(self) -> "Cutter":
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        behind_reader, behind = await asyncio.open_connection("127.0.0.1", self._port)
+        left = [self._rng.randrange(1_000, 40_000)]
+        await asyncio.gather(
+            self._copy(reader, behind, left, (writer, behind)),
+            self._copy(behind_reader, writer, left, (writer, behind)),
+        )
+
+    async def _copy(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        left: list[int],
+        both: tuple[asyncio.StreamWriter, asyncio.StreamWriter],
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(4_096):
+                passed = data[: max(0, left[0])]
+                left[0] -= len(data)
+                writer.write(passed)
+                await writer.drain()
+                if left[0] <= 0:
+                    self.cuts += 1
+                    break
+        for each in both:
+            each.transport.abort()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_cut_connection_loses_no_acknowledged_memory(seed: int) -> None:
+    direct = cluster().database()
+    async with Cutter(cluster().port, seed) as cutter:
+        url = f"postgresql://{APPLICATION}@127.0.0.1:{cutter.port}/{direct.rpartition('/')[2]}"
+        acknowledged, refused = await _write_until(url, lambda: cutter.cuts >= 30)
+    store = PostgresStore(Postgres(direct))
+    present = {memory.id for memory in await store.list(Scope(), limit=10_000)}
+    assert acknowledged <= present
+    assert refused
+    counts = await store.word_counts(["kettle"])
+    assert counts.memories == counts.holding["kettle"] == len(present)
+    await store.aclose()
+
+
+async def test_a_killed_server_loses_no_acknowledged_memory() -> None:
+    own = Cluster()
+    url = own.database()
+    rounds = 0
+
+    async def disturb() -> None:
+        nonlocal rounds
+        for _ in range(3):
+            await asyncio.sleep(0.5)
+            await asyncio.to_thread(own.kill)
+            await asyncio.to_thread(own.start)
+            rounds += 1
+
+    disturbing = asyncio.create_task(disturb())
+    acknowledged, refused = await _write_until(url, disturbing.done)
+    await disturbing
+    assert rounds == 3
+    assert refused
+    store = PostgresStore(Postgres(url))
+    assert acknowledged <= {memory.id for memory in await store.list(Scope(), limit=100_000)}
+    await store.aclose()
+    own.remove()
+
+
+async def test_a_standby_that_takes_over_has_every_acknowledged_memory() -> None:
+    first = Cluster()
+    direct = first.database()
+    standby = Cluster(standby_of=first)
+    first.set("synchronous_standby_names", "*")
+    url = (
+        f"postgresql://{APPLICATION}@127.0.0.1:{first.port},127.0.0.1:{standby.port}/"
+        f"{direct.rpartition('/')[2]}?target_session_attrs=read-write"
+    )
+    over = asyncio.Event()
+
+    async def take_over() -> None:
+        await asyncio.sleep(1.5)
+        await asyncio.to_thread(first.kill)
+        await asyncio.to_thread(standby.promote)
+        await asyncio.sleep(2.5)
+        over.set()
+
+    taking_over = asyncio.create_task(take_over())
+    acknowledged, refused = await _write_until(url, over.is_set)
+    await taking_over
+    store = PostgresStore(Postgres(url))
+    present = {memory.id for memory in await store.list(Scope(), limit=100_000)}
+    assert acknowledged <= present
+    assert refused
+    latest = max(int(id) for id in acknowledged)
+    assert latest > max(int(id) for id in refused)
+    await store.aclose()
+    for each in (first, standby):
+        each.remove()
+
+
+async def _write_until(url: str, is_over: Callable[[], bool]) -> tuple[set[str], set[str]]:
+    """Store memories, one after the other. Returns the ids of those that were acknowledged, and of
+    those that were refused."""
+    store = PostgresStore(Postgres(url))
+    acknowledged, refused, number = set(), set(), 0
+    while not is_over():
+        number += 1
+        try:
+            await store.add([Memory(text=f"kettle number {number}", id=str(number))])
+            acknowledged.add(str(number))
+        except StoreError:
+            refused.add(str(number))
+            await asyncio.sleep(0.02)
+    with suppress(StoreError):
+        await store.aclose()
+    return acknowledged, refused
+
+
+@pytest.fixture
+async def postgres() -> AsyncIterator[Postgres]:
+    opened = Postgres(cluster().database())
+    yield opened
+    await opened.aclose()
+
+
+@pytest.mark.parametrize("ahead", [-60.0, 60.0])
+async def test_a_wrong_clock_loses_no_entry(ahead: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One machine's clock differs from the server's and the other machine's by a minute."""
+    url = cluster().database()
+    right, wrong = Postgres(url), Postgres(url)
+    await right.ask("default")
+    now_here = time.time
+    monkeypatch.setattr("time.time", lambda: now_here() + ahead)
+    await wrong.ask("default")
+    monkeypatch.undo()
+    assert right.clock_offset == 0.0
+    assert abs(wrong.clock_offset + ahead) <= 1.0
+    now = 1_000_000.0
+    here = PostgresTtlStore(right, clock=ManualClock(now), seconds=30)
+    there = PostgresTtlStore(wrong, clock=ManualClock(now + ahead), seconds=30)
+    await here.put("k", {"a": b"1"}, ttl_seconds=30)
+    await there.put("k", {"b": b"2"}, ttl_seconds=30)
+    for store in (here, there):
+        assert sorted(await store.get("k", ["a", "b"])) == ["a", "b"]
+    item = (await there.get("k", ["a"]))["a"]
+    assert abs(item.created_at - (now + ahead)) <= 1.0
+    for each in (right, wrong):
+        await each.aclose()
+
+
+async def test_the_database_separates_what_tenants_share(postgres: Postgres) -> None:
+    for tenant in ("one", "two"):
+        entries = PostgresTtlStore(postgres, tenant=tenant, seconds=30)
+        await entries.put("original", {"key": tenant.encode()}, ttl_seconds=60)
+        await PostgresRatings(postgres, tenant=tenant).shift({"Read": 0.5}, 1.0)
+    for table in ("entry", "threshold", "tenant"):
+        (rows,) = await postgres.ask("one", Statement(f"SELECT tenant FROM upwell.{table}", {}))
+        assert len(rows) == 1, table
+    with psycopg.connect(postgres.url) as connection:
+        assert connection.execute("SELECT count(*) FROM upwell.entry").fetchone() == (0,)
+    foreign = "UPDATE upwell.entry SET value = 'x' RETURNING 1"
+    (changed,) = await postgres.ask("three", Statement(foreign, {}))
+    assert changed == []
