@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,8 @@ FORMATS = ("auto", "markdown", "stm", "jsonl")
 BATCH = 1_000
 """Memories per transaction; an error reports how many memories were stored before it."""
 PAGE = 5_000
+MAX_LINE_BYTES = 16_000_000
+"""More than a memory of a million characters takes as JSON escapes, with all its other fields."""
 _OWN = "upwell"
 _MARKDOWN = (".md", ".markdown")
 _LINES = (".jsonl", ".ndjson")
@@ -274,7 +277,16 @@ def _read(position: str, end: int, read: Callable[[], Memory]) -> _Item:
 def _rows(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as file:
-            yield from file
+            for number in count(1):
+                line = file.readline(MAX_LINE_BYTES + 1)
+                if not line:
+                    return
+                if len(line) > MAX_LINE_BYTES:
+                    raise UsageError(
+                        f"{path}:{number}: the line has over {MAX_LINE_BYTES // 1_000_000} MB",
+                        hint="split it: a memory has at most 1,000,000 characters",
+                    )
+                yield line
     except OSError as error:
         raise UsageError(f"cannot read {path}: {(error.strerror or '').lower()}") from error
 

@@ -18,6 +18,7 @@ from upwell.ground.secrets.mask import masked_address
 from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
+from upwell.wire.inflate import ACCEPTED, pieces_of
 from upwell.wire.lines import MAX_LINE_BYTES, Inbox, Line
 from upwell.wire.logins import REQUIREMENT, LoginNeeded
 from upwell.wire.mirrors import Mirrors
@@ -42,7 +43,7 @@ async def body_of(response: "httpx2.Response", max_bytes: int, identity: bytes) 
     """The body of the response to a request. A body over the cap is not read to its end."""
     parts: list[bytes] = []
     size = 0
-    async for chunk in response.aiter_bytes():
+    async for chunk in pieces_of(response):
         size += len(chunk)
         if size > max_bytes:
             return too_large(identity, size)
@@ -280,7 +281,7 @@ class HttpLink:
     ) -> "_Progress":
         """Pass on the messages of a stream until it ends."""
         progress = _Progress()
-        async for event in read_events(response.aiter_bytes(), self._max_bytes):
+        async for event in read_events(pieces_of(response), self._max_bytes):
             progress.last_event = event.id or progress.last_event
             if event.retry_ms is not None:
                 progress.wait_seconds = min(event.retry_ms / 1000, MAX_WAIT_SECONDS)
@@ -304,14 +305,14 @@ class HttpLink:
                 async with self._client.stream("GET", self._url, headers=headers) as response:
                     if response.status_code != 200:
                         return
-                    async for event in read_events(response.aiter_bytes(), self._max_bytes):
+                    async for event in read_events(pieces_of(response), self._max_bytes):
                         if event.id:
                             headers["last-event-id"] = event.id
                         if event.oversize:
                             LOG.warning("%s: a message is too large", self._address.shown)
                         elif event.data:
                             await self._inbox.put(Line(event.data))
-            except (httpx2.HTTPError, LoginNeeded) as error:
+            except (httpx2.HTTPError, ValueError, LoginNeeded) as error:
                 LOG.debug("%s: its stream ended: %s", self._address.shown, _description(error))
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -326,7 +327,7 @@ class HttpLink:
             stream = self._client.stream("GET", self._address.url, headers=headers)
             async with stream as response:
                 response.raise_for_status()
-                async for event in read_events(response.aiter_bytes(), self._max_bytes):
+                async for event in read_events(pieces_of(response), self._max_bytes):
                     if event.name == "endpoint":
                         self._url = _same_origin(self._address.url, event.data.decode())
                         self._url_known.set()
@@ -370,7 +371,7 @@ def open_link(
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{address.shown!r} is not an http or https address")
     client = httpx2.AsyncClient(
-        headers=dict(address.headers),
+        headers={"accept-encoding": ACCEPTED, **address.headers},
         auth=auth,
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),

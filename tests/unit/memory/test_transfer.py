@@ -1,6 +1,8 @@
 """Import and export: idempotent, complete, with clear errors."""
 
 import json
+import os
+import tracemalloc
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -160,3 +162,23 @@ def test_markdown_shows_the_fields_of_a_memory():
     assert "a.py" in to_markdown(replace(memory, tags=("x",)))
     rule = to_markdown(replace(memory, pinned=True, supersedes="old", expires_at=1_753_012_800.0))
     assert "- pinned: yes\n- supersedes: old\n- until: 2025-07-20 12:00 UTC" in rule
+
+
+async def test_a_line_without_an_end_is_refused_before_it_is_held_in_memory(
+    library: Library, tmp_path: Path
+):
+    path = tmp_path / "m.jsonl"
+    path.write_text('{"text": "one"}\n')
+    os.truncate(path, 300_000_000)
+    tracemalloc.start()
+    with pytest.raises(UsageError, match=r"m.jsonl:2: the line has over 16 MB"):
+        await take(library, path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50_000_000
+
+
+async def test_a_memory_of_the_greatest_size_fits_in_a_line(library: Library, tmp_path: Path):
+    path = tmp_path / "m.jsonl"
+    path.write_text(json.dumps({"text": "\U0001f600" * 999_999}))
+    assert (await take(library, path)).stored == 1

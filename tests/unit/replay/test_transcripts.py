@@ -2,6 +2,7 @@
 
 import json
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from upwell.replay.transcripts import (
     transcripts_at,
     transcripts_of_user,
 )
-from upwell.replay.transcripts.base import Format, arguments, moment, prompt_in
+from upwell.replay.transcripts.base import Format, arguments, moment, prompt_in, records
 
 
 def told(path: Path) -> list[Event]:
@@ -327,3 +328,17 @@ def test_text_that_a_host_inserts_is_not_part_of_the_prompt() -> None:
     assert prompt_in("<system-reminder>x</system-reminder>Go on") == "Go on"
     assert prompt_in("<local-command-stdout>ok</local-command-stdout>") == ""
     assert prompt_in("Caveat: The messages below were generated") == ""
+
+
+def test_a_line_without_an_end_is_skipped_and_not_held_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b'{"n": 1}\n')
+    os.truncate(path, 300_000_000)
+    with path.open("ab") as file:
+        file.write(b'\n{"n": 2}\n')
+    tracemalloc.start()
+    found = list(records(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [{"n": 1}, {"n": 2}]
+    assert peak < 200_000_000

@@ -24,6 +24,9 @@ REPLACED = frozenset({"private-key"})
 """Rules of the files that are replaced by code (`pem.py`), which masks a key to its end, or to the
 point where it was cut.
 """
+MOST_STOPWORDS = 6
+"""A stopword excuses a value of up to six times its length: some 600 of them have four letters, and
+a long random value contains one by chance."""
 _RULE_FILES = ("gitleaks.toml", "upwell.toml")
 _NARROW_END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 _WIDE_END = r"(?:[^0-9A-Za-z]|$)"
@@ -54,7 +57,8 @@ class Allowlist:
         if any(regex.search(subject) for regex in self.regexes):
             return True
         lowered = secret.lower()
-        return any(word in lowered for word in self.stopwords)
+        most = len(secret) // MOST_STOPWORDS
+        return any(len(word) >= most and word in lowered for word in self.stopwords)
 
 
 @dataclass(frozen=True, slots=True)

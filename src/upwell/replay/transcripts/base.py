@@ -165,6 +165,11 @@ def closed(events: Iterable[Event]) -> Iterator[Event]:
 _BLANK: Mapping[str, Any] = {"tool": "", "args": {}, "out": "", "failed": False}
 
 
+MAX_LINE_BYTES = 64_000_000
+"""A longer line of a transcript is ignored: no host writes one, and it would be held in memory."""
+MAX_DOCUMENT_BYTES = 256_000_000
+
+
 def records(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file of lines, from the first line after the byte `start` on. Any other
     line is ignored, such as the incomplete last line of a session in progress."""
@@ -178,21 +183,29 @@ def placed_records(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, 
             file.seek(start - 1)
             file.readline()
         offset = file.tell()
-        for line in file:
+        while line := file.readline(MAX_LINE_BYTES):
+            begin, whole = offset, line.endswith(b"\n") or len(line) < MAX_LINE_BYTES
+            offset += len(line)
+            while not whole:
+                # The rest of an endless line is skipped, in pieces.
+                rest = file.readline(MAX_LINE_BYTES)
+                offset += len(rest)
+                whole, line = not rest or rest.endswith(b"\n"), b""
             try:
                 entry = orjson.loads(line)
             except orjson.JSONDecodeError:
-                entry = None
+                continue
             if isinstance(entry, dict):
-                yield offset, entry
-            offset += len(line)
+                yield begin, entry
 
 
 def document(path: Path) -> dict[str, Any]:
     """The JSON object in a file.
 
-    Raises: Unreadable: the file does not contain one.
+    Raises: Unreadable: the file does not contain one, or is too large.
     """
+    if path.stat().st_size > MAX_DOCUMENT_BYTES:
+        raise Unreadable(f"larger than {MAX_DOCUMENT_BYTES:,} bytes")
     try:
         document = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:

@@ -32,6 +32,43 @@ def test_a_secret_is_masked_in(name: str) -> None:
     assert left == []
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_no_value_of_a_secret_makes_it_pass(seed: int) -> None:
+    """A random value may contain a word, lack a digit, or look like a name."""
+    left = [
+        (format_name, name)
+        for format_name, secret in secrets(seed + 1_000).items()
+        for name, around in SURROUNDINGS.items()
+        if part_of(secret) in redact(around(secret))[0]
+    ]
+    assert left == []
+
+
+AWS_PAIRS = (
+    *("{id},{key}", "{id} {key}", "{id}:{key}", "{id}\n{key}\n", "| {id} | {key} |", "{key},{id}"),
+    *("the key is {id} and the secret is {key}.", 'client("s3", "{id}", "{key}")'),
+    *('{{"AccessKeyId": "{id}", "SecretAccessKey": "{key}"}}', "s3://{id}:{key}@bucket"),
+    *("Secret access key: {key}", "AWS secret: {key}", "<SecretAccessKey>{key}</SecretAccessKey>"),
+)
+
+
+@pytest.mark.parametrize("pair", AWS_PAIRS)
+def test_a_secret_key_of_aws_is_masked_beside_its_id_or_its_name(pair: str) -> None:
+    left = []
+    for seed in range(40):
+        rng = random.Random(seed)
+        key = "".join(rng.choices(string.ascii_letters + string.digits + "/+", k=40))
+        name = "AKIA" + "".join(rng.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", k=16))
+        masked, _ = redact(pair.format(id=name, key=key))
+        left += [key] if key[-12:] in masked or key[:12] in masked else []
+    assert left == []
+
+
+def test_a_hash_beside_a_key_id_stays() -> None:
+    commit = "3f2a1c0d9e8b7a6f5e4d3c2b1a0f9e8d7c6b5a49"
+    assert commit in redact(f"{SECRETS['aws']} in commit {commit}")[0]
+
+
 def test_a_secret_in_base64_is_masked() -> None:
     left = [name for name, secret in SECRETS.items() if _left_encoded(secret)]
     assert left == []

@@ -1,0 +1,53 @@
+"""The body of a response, decompressed in small pieces.
+
+A kilobyte of a compressed body may hold a megabyte. Decompressed at once, it would hold up every
+other call of the process and take its size in memory, before any limit is seen.
+"""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import httpx2
+
+ACCEPTED = "gzip, deflate"
+"""What we ask for, and read."""
+PIECE_BYTES = 65_536
+_EITHER_HEADER = 32 + zlib.MAX_WBITS
+_IDENTITY = ("", "identity")
+
+
+async def pieces_of(response: "httpx2.Response") -> AsyncIterator[bytes]:
+    """The decoded body, in pieces of at most `PIECE_BYTES` if it is compressed. Other tasks get
+    their turn after each of those.
+
+    Raises:
+        ValueError: it is compressed in another way, more than once, or damaged.
+    """
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding in _IDENTITY:
+        async for chunk in response.aiter_raw():
+            yield chunk
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise ValueError(f"content-encoding {encoding[:60]!r} was not asked for")
+    decoder = zlib.decompressobj(_EITHER_HEADER)
+    async for chunk in response.aiter_raw():
+        data = chunk
+        while data or not decoder.eof:
+            piece = _inflated(decoder, data)
+            data = decoder.unconsumed_tail
+            if piece:
+                yield piece
+                await asyncio.sleep(0)
+            if decoder.eof or (not data and len(piece) < PIECE_BYTES):
+                break
+
+
+def _inflated(decoder: "zlib._Decompress", data: bytes) -> bytes:
+    try:
+        return decoder.decompress(data, PIECE_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"the compressed body is damaged: {error}") from error
