@@ -53,8 +53,8 @@ def desk_of(
         return await data(app_now(), fields)
 
     async def follow(fields: Fields) -> AsyncIterator[Sequence[Event]]:
-        async for rows in stream(app_now(), fields):
-            yield rows
+        async for fresh in stream(app_now(), fields):
+            yield fresh
             if is_ending():
                 return
 
