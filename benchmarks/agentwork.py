@@ -9,8 +9,9 @@ FOLDER has `items.jsonl`. Each line is one tool output of a recorded agent sessi
 the names that were new in this output and that the agent's next actions contain; `lines`, the lines
 that the agent edited next; and `tool`, `think` (the agent's thought before the call), `user` (the
 last request of the user) and `sid`. A
-fact is kept if it is in the shortened text. Prints Markdown tables: all outputs, by tool, with 95 %
-intervals (bootstrap over outputs), and the CPU time.
+fact is kept if it is in the shortened text. Prints Markdown tables: all outputs, by tool, by
+kind of text or by source, with 95 % intervals (bootstrap over outputs), the difference to each
+other way for the same outputs, and the CPU time.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compression import Peer
+from upwell.ground.text.kind import detect
 
 BUDGETS = ("50%", "25%", "10%", "4000t", "2000t", "1000t")
 CHARS_PER_TOKEN = 3.5
@@ -123,7 +125,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--headroom", help="python of a venv with headroom-ai 0.42")
     parser.add_argument("--question", choices=("none", "think"), default="none")
     parser.add_argument("--request", action="store_true", help="also with the last request")
-    parser.add_argument("--by", choices=("tool", "src"), default="tool")
+    parser.add_argument("--by", choices=("tool", "src", "kind"), default="tool")
     return parser.parse_args()
 
 
@@ -131,6 +133,8 @@ def main() -> None:
     options = arguments()
     lines = (options.folder / "items.jsonl").read_text(encoding="utf-8").splitlines()
     items = [json.loads(line) for line in lines]
+    for item in items:
+        item["kind"] = str(detect(item["text"]))
     ways: dict[str, Shorten] = {
         "upwell": worker("upwell", sys.executable),
         "head": worker("head", sys.executable),
@@ -160,6 +164,37 @@ def main() -> None:
     report(list(ways), shares, edited, cpu)
 
 
+def differences(
+    ways: list[str], shares: dict[tuple[str, str, str], list[float]], groups: list[str]
+) -> None:
+    """Print how many points the last upwell is ahead of each other way, for the same outputs. A
+    loss whose interval does not contain zero is in bold.
+    """
+    best = [way for way in ways if way.startswith("upwell")][-1]
+    for other in (way for way in ways if not way.startswith("upwell")):
+        print(
+            f"\n{best}, points ahead of {other} (95 % interval)\n\n| | "
+            + " | ".join(BUDGETS)
+            + " |"
+        )
+        print("|---" * (len(BUDGETS) + 1) + "|")
+        for group in groups:
+            cells = []
+            for budget in BUDGETS:
+                pairs = zip(shares[best, budget, group], shares[other, budget, group], strict=True)
+                cells.append(difference([ours - theirs for ours, theirs in pairs]))
+            print(f"| {group} | " + " | ".join(cells) + " |")
+
+
+def difference(values: list[float]) -> str:
+    if not values:
+        return ""
+    source = random.Random(1)
+    means = sorted(mean(source.choices(values, k=len(values))) for _ in range(500))
+    cell = f"{mean(values):+.0f} ({means[12]:+.0f} to {means[487]:+.0f}, n={len(values)})"
+    return f"**{cell}**" if means[487] < 0 else cell
+
+
 def report(
     ways: list[str],
     shares: dict[tuple[str, str, str], list[float]],
@@ -176,6 +211,7 @@ def report(
             group_shares = [shares[way, budget, group] for budget in BUDGETS]
             cells = [f"{mean(values):.1f} (±{interval(values)})" for values in group_shares]
             print(f"| {way} | " + " | ".join(cells) + " |")
+    differences(ways, shares, ["all", *groups])
     print("\nLines that the agent edited next, %\n\n| | " + " | ".join(BUDGETS) + " |")
     print("|---" * (len(BUDGETS) + 1) + "|")
     for way in ways:

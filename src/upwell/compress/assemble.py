@@ -23,9 +23,10 @@ _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
 """The size in characters of a mark between lines and of one inside a line, and the tokens of a
 mark.
 """
-_VAGUE_SHARE, _CLEAR_SHARE = 0.15, 0.9
-"""The share of the budget that the answers to a question get if no unit covers any of it, and if a
-unit covers it completely.
+_MOST_SHARE, _SHARE_PER_COVERAGE = 0.9, 1.3
+"""The share of the budget that the answers to a question get, at most and for the part of the
+question that the best unit covers. A question that the text does not answer takes nothing from what
+would be selected without it.
 """
 _MARGIN = 1.5
 """Units are ordered up to this multiple of the budget, since units that need the same other units
@@ -60,7 +61,7 @@ def assemble(
     costs = [end - start + _GAP_CHARS for start, end in zip(units.starts, units.ends, strict=True)]
     limit = min(remaining.chars, remaining.tokens * 8.0) * _MARGIN
     notable = _notable(units, passage, costs, limit)
-    share = _VAGUE_SHARE + (_CLEAR_SHARE - _VAGUE_SHARE) * coverage
+    share = min(_MOST_SHARE, _SHARE_PER_COVERAGE * coverage)
     ordered = order(relevances, notable, costs, share, limit)
     everything = _omissions(passage, _lines_of(passage)(text), len(text))
     note = _note(everything, passage.key)
@@ -198,8 +199,10 @@ def _buy(
             if counts_tokens:
                 tokens += weigh(text[start:end]) + gap_change * _GAP_TOKENS
             if chars > remaining.chars or tokens > remaining.tokens:
-                # The units that govern this one still fit; a larger budget contains them, too.
-                return [*batches, batch[:index]] if index else batches
+                # The units that govern this one still fit; a larger budget contains them, too. The
+                # other half of a changed line needs this one, so it is left out as well.
+                batch = [member for member in batch[:index] if unit not in units.needs[member]]
+                return [*batches, batch] if batch else batches
             selected.add(member)
         batches.append(batch)
     return batches

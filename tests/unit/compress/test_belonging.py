@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from tests.tables import expand
 
 from upwell.compress import compress
@@ -76,3 +77,17 @@ def test_a_changed_line_has_its_file_also_under_a_commit():
     before = text[: text.index("value_7_3 =")]
     assert before.rpartition("diff --git ")[2].startswith("a/src/f7.py")
     assert "commit 0123456789" in text
+
+
+@pytest.mark.parametrize("max_chars", range(160, 520, 8))
+def test_no_budget_separates_a_removed_line_from_the_line_in_its_place(max_chars: int) -> None:
+    changes = "".join(
+        f" context_{n} stays as it is\n-lift_{n}(crane_{n}, load_{n})\n"
+        f"+lift_{n}(crane_{n}, part_{n})\n"
+        for n in range(12)
+    )
+    diff = f"diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -1,24 +1,24 @@\n{changes}"
+    retained = compress(diff, max_chars=max_chars).text.split("\n")
+    for n in range(12):
+        old, new = f"-lift_{n}(crane_{n}, load_{n})", f"+lift_{n}(crane_{n}, part_{n})"
+        assert (old in retained) == (new in retained)

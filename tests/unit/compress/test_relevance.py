@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 
+from upwell.compress import compress
 from upwell.compress.base import Tools
 from upwell.compress.compressor import Compressor
 from upwell.ground.embed import Vector
@@ -51,3 +52,10 @@ def test_an_embedder_finds_lines() -> None:
 
 def test_a_failing_embedder_changes_nothing() -> None:
     assert kept(Broken(), animals()) == kept(None, animals())
+
+
+def test_a_question_without_an_answer_in_the_text_changes_nothing() -> None:
+    text = "".join(f"def lift_{n}(crane_{n}):\n    return quay_{n}.load\n\n" for n in range(60))
+    plain = compress(text, max_chars=900, name="crane.py").text
+    asked = compress(text, max_chars=900, name="crane.py", query="who painted the zebra?").text
+    assert asked == plain

@@ -7,7 +7,7 @@ a unit is an overestimate; the remainder is spent in further rounds.
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import log2
@@ -272,10 +272,26 @@ def fit(
     notable = sorted(range(len(saliences)), key=saliences.__getitem__, reverse=True)
     ranked = order(relevances, notable, costs, 0.5 + 0.4 * coverage, limit)
     ordered = with_identities(doc, ranked, relevances)
-    ordered = [unit for unit in ordered if unit not in tables.implied or unit in relevances]
+    ordered = list(_with_heads(ordered, relevances, tables.implied))
     basket = Basket(doc, text, style, remaining, tables)
     fitted = _spend(basket, ordered, remaining, lambda: _written(doc, text, style, tables))
     return fitted if remaining.holds(fitted.text) else replace(fitted, text=_empty(root, style))
+
+
+def _with_heads(
+    ordered: Sequence[int], relevances: Mapping[int, float], implied: Mapping[int, int]
+) -> Iterator[int]:
+    """Leave out values that the head of a table shows, except answers. The unit that the head
+    shows comes before such an answer, so that a table need not repeat it.
+    """
+    shown: set[int] = set()
+    for unit in ordered:
+        first = implied.get(unit, unit)
+        if first not in shown and (first == unit or unit in relevances):
+            shown.add(first)
+            yield first
+        if first != unit and unit in relevances:
+            yield unit
 
 
 def _spend(

@@ -45,14 +45,14 @@ _NAMING = 0.5
 class Table:
     """An `array` whose items share key paths.
 
-    `columns`: the dotted key paths, the most telling first. `same`: key path → first node of the
-    values that are equal in all rows. `depth`: the number of rows bought, for each column. `gaps`:
-    whether an item lacks a column.
+    `columns`: the dotted key paths, the most telling first. `same`: key path → the units of a value
+    that is equal in all rows, one for each row. `depth`: the number of rows bought, for each
+    column. `gaps`: whether an item lacks a column.
     """
 
     array: Node
     columns: list[str] = field(default_factory=list)
-    same: dict[str, Node] = field(default_factory=dict)
+    same: dict[str, list[int]] = field(default_factory=dict)
     depth: list[int] = field(default_factory=list)
     gaps: bool = False
 
@@ -77,12 +77,13 @@ class Cell(NamedTuple):
 
 @dataclass(slots=True)
 class Row:
-    """The units of one item by column, with `ABSENT` for a column that the item lacks. The first
-    `filled` units were bought. Of these, `alone` are selected in no container, so only the row
-    shows them.
+    """The units of the item number `index` by column, with `ABSENT` for a column that the item
+    lacks. The first `filled` units were bought. Of these, `alone` are selected in no container, so
+    only the row shows them.
     """
 
     table: Table
+    index: int
     units: list[int] = field(default_factory=list)
     filled: int = 0
     alone: int = 0
@@ -91,11 +92,13 @@ class Row:
 class Tables:
     """The tables of a document, and how many cells of each row have been bought.
 
-    `implied` are the units that the `same` values of a table represent.
+    `implied` maps the units that the `same` values of a table represent to the unit in the first
+    row.
     """
 
     def __init__(self) -> None:
-        self.implied: set[int] = set()
+        self.implied: dict[int, int] = {}
+        self._nodes: Sequence[Node] = ()
         self._cells: dict[int, Cell] = {}
         self._rows: dict[int, Row] = {}
         self._tables: dict[int, Table] = {}
@@ -110,6 +113,7 @@ class Tables:
         """
         if any(sign in text for sign in _OURS):
             return
+        self._nodes = doc.nodes
         end, work = -1, 0
         for array in _arrays(doc):
             if array.start < end:
@@ -133,15 +137,23 @@ class Tables:
 
     def shared(self, table: Table) -> dict[str, Node]:
         """Return the bought values that are equal in all rows, by name."""
-        return {name: node for name, node in table.same.items() if node.units}
+        firsts = ((name, self._nodes[units[0]]) for name, units in table.same.items())
+        return {name: node for name, node in firsts if node.units}
+
+    def repeated(self, record: Node) -> list[Node]:
+        """Return the values of an item that the head of its table shows for all."""
+        row = self._rows.get(id(record))
+        if row is None:
+            return []
+        same = row.table.same
+        return [self._nodes[same[name][row.index]] for name in self.shared(row.table)]
 
     def shown_in_row(self, record: Node) -> int:
         """Count the values of an item that only its row or the head of the table shows."""
         row = self._rows.get(id(record))
         if row is None or not row.table.is_worth_it:
             return 0
-        first = record is row.table.array.items[0]
-        return row.alone + (0 if first else len(self.shared(row.table)))
+        return row.alone + sum(not node.units for node in self.repeated(record))
 
     def take(self, unit: int, nodes: Sequence[Node]) -> Cell | None:
         """Record that `unit` was bought, if it is the next cell of its row.
@@ -204,7 +216,7 @@ class Tables:
         columns: dict[int, dict[int, int]],
     ) -> Table:
         table = Table(array)
-        rows = [Row(table) for _ in array.items]
+        rows = [Row(table, index) for index in range(len(array.items))]
         self._rows.update({id(item): row for item, row in zip(array.items, rows, strict=True)})
         worth = {
             path: fmean([saliences[unit] for unit in units.values()])
@@ -218,8 +230,8 @@ class Tables:
             units = list(columns[path].values())
             if len({_value(doc, text, unit) for unit in units}) == 1:
                 if len(units) == len(rows):
-                    table.same[_name(doc, path, array)] = doc.nodes[units[0]]
-                    self.implied.update(units[1:])
+                    table.same[_name(doc, path, array)] = units
+                    self.implied.update(dict.fromkeys(units[1:], units[0]))
                 continue
             table.gaps |= len(units) < len(rows)
             for index, (item, row) in enumerate(zip(array.items, rows, strict=True)):
@@ -235,15 +247,26 @@ class Tables:
 
 
 def _naming(doc: Outline, text: str, columns: Mapping[int, Mapping[int, int]], rows: int) -> int:
-    """Return the path of the column that distinguishes the rows, or -1."""
-    best, rank = -1, len(IDENTITIES)
+    """Return the path of the column that distinguishes the rows, or -1: the best name in
+    `IDENTITIES`, by itself rather than within another word (`name`, then `generateName`), and at
+    the least depth (`metadata.name`, then `metadata.owner.name`).
+    """
+    best, least = -1, (len(IDENTITIES), False, 0)
     for path, units in columns.items():
-        last = split_identifier(doc.keys[path].strip('"'))[-1:]
-        if len(units) < rows or not last or last[0] not in IDENTITIES[:rank]:
+        words = split_identifier(doc.keys[path].strip('"'))
+        if len(units) < rows or not words or words[-1] not in IDENTITIES:
             continue
-        if len({_value(doc, text, unit) for unit in units.values()}) > 0.9 * rows:
-            best, rank = path, IDENTITIES.index(last[0])
+        rank = (IDENTITIES.index(words[-1]), len(words) > 1, _depth(doc, path))
+        if rank < least and len({_value(doc, text, unit) for unit in units.values()}) > 0.9 * rows:
+            best, least = path, rank
     return best
+
+
+def _depth(doc: Outline, path: int) -> int:
+    depth = 0
+    while (path := doc.parents[path]) >= 0:
+        depth += 1
+    return depth
 
 
 def _value(doc: Outline, text: str, unit: int) -> str:

@@ -46,8 +46,15 @@ _EXPECTED = 1.3
 _NAMES = 3
 _HOLLOW = 0.5
 """The factor for an empty value that matches only by its key path."""
-IDENTITIES = ("name", "id", "key", "title", "number", "slug", "login", "path", "sha", "email")
-"""Keys that identify a record, the best first."""
+IDENTITIES = (
+    "name", "id", "key", "title", "subject", "headline", "identifier", "number", "slug", "login",
+    "path", "sha", "oid", "email",
+)  # fmt: skip
+"""Keys that identify a record, the best first. A key may also end in one: `messageHeadline`."""
+_CODES = frozenset({"sha", "oid", "email"})
+"""Keys that identify a record only if nothing else does."""
+_FEW = 3
+"""The records of an array with at most so many are told apart by their place."""
 _NAMING_DEPTH = 1
 """An object at most this deep in a record may name the record."""
 
@@ -305,30 +312,35 @@ def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
 def with_identities(
     doc: Outline, ordered: Sequence[int], relevances: Mapping[int, float]
 ) -> list[int]:
-    """Insert the values that name the records around an answer before the answer.
+    """Insert the values that name the records around a value before the value.
 
-    An answer without the names of its records would be ambiguous.
+    A value without the names of its records would be ambiguous. Only around an answer, the records
+    of small arrays are named, too.
     """
     names = _identities(doc)
     units: dict[int, None] = {}
     for unit in ordered:
-        if unit in relevances:
-            naming_units = [
-                names[id(record)] for record in _records(doc.nodes[unit]) if id(record) in names
-            ]
-            units.update(dict.fromkeys(reversed(naming_units)))
+        naming_units = [
+            names[id(record)]
+            for record in _records(doc.nodes[unit])
+            if id(record) in names and (unit in relevances or _is_one_of_many(record))
+        ]
+        units.update(dict.fromkeys(reversed(naming_units)))
         units.setdefault(unit)
     return list(units)
+
+
+def _is_one_of_many(record: Node) -> bool:
+    return record.parent is not None and len(record.parent.items) > _FEW
 
 
 def _identities(doc: Outline) -> dict[int, int]:
     """Map each record (by `id`) to the unit that names it: its own, or that of an object in it,
     such as `metadata`."""
     best: dict[int, tuple[int, int, int]] = {}
-    names = [key[1:-1].lower() for key in doc.keys]
-    ranks = {path: IDENTITIES.index(name) for path, name in enumerate(names) if name in IDENTITIES}
+    ranks = {path: _naming_rank(key) for path, key in enumerate(doc.keys)}
     for unit, node in enumerate(doc.nodes):
-        if node.path not in ranks or doc.pieces[unit]:
+        if ranks[node.path] < 0 or doc.pieces[unit]:
             continue
         owner, depth = node.parent, 0
         while owner is not None and depth <= _NAMING_DEPTH:
@@ -340,6 +352,19 @@ def _identities(doc: Outline) -> dict[int, int]:
                 break
             owner, depth = owner.parent, depth + 1
     return {record: unit for record, (_, _, unit) in best.items()}
+
+
+@lru_cache(maxsize=65_536)
+def _naming_rank(key: str) -> int:
+    """Return how well a key identifies a record (0 is best), or -1. A key that only ends in such a
+    word may identify another thing (`gravatar_id`), so it comes after all others.
+    """
+    words = split_identifier(key[1:-1])
+    if not words or words[-1] not in IDENTITIES:
+        return -1
+    if words[-1] in _CODES:
+        return 2 * len(IDENTITIES) if len(words) == 1 else -1
+    return IDENTITIES.index(words[-1]) + (len(IDENTITIES) if len(words) > 1 else 0)
 
 
 def _records(node: Node) -> Iterator[Node]:

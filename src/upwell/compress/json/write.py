@@ -134,9 +134,9 @@ class Writer:
 
     def _mark_shown(self, table: Table, selected: list[Node]) -> None:
         """Record the values that need no name, because a row or the head shows them."""
-        for node in self._tables.shared(table).values():
-            self._note_shown(node, table.array.items[0])
         for record in selected:
+            for node in self._tables.repeated(record):
+                self._note_shown(node, record)
             for unit in self._tables.row(record):
                 if unit != ABSENT:
                     self._note_shown(self._doc.nodes[unit], record)

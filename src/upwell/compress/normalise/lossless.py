@@ -17,6 +17,10 @@ from upwell.ground.types.compression import Compressed, Kind, Passage
 _MAX_CHARS = 8_000_000
 
 
+_DRAWING = re.compile(r"!\[[^\[\]\n]*+\]\(data:[^()\s]*+\)")
+"""A drawing within the page, which the converter encodes."""
+
+
 def to_markdown(html: str) -> str:
     """Convert a page to Markdown. Returns the input when it is too large or has no content."""
     from html_to_markdown import ConversionOptions, convert
@@ -25,7 +29,7 @@ def to_markdown(html: str) -> str:
         return html
     options = ConversionOptions(expand_abbreviations=False)
     result = convert(html, options)
-    return str(result.content or html)
+    return _DRAWING.sub("", str(result.content or html))
 
 
 _RUNS = frozenset({Kind.LOG, Kind.TEST_OUTPUT, Kind.STACK_TRACE})

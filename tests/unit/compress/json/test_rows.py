@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.tables import expand
@@ -113,3 +114,72 @@ def _within(part: Any, whole: Any) -> bool:
         left = iter(whole)
         return all(any(_within(inner, other) for other in left) for inner in part)
     return (type(part) is type(whole) and part == whole) or "…" in str(part)
+
+
+def pods(count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "metadata": {
+                "generateName": f"api-{n % 7}-",
+                "labels": {"app": "api"},
+                "name": f"api-{n % 7}-{n:03}",
+                "owner": {"name": f"set-{n}"},
+            },
+            "status": {"phase": "Running", "ready": n % 20 != 5, "restarts": n % 3},
+        }
+        | ({"error": {"reason": f"crash {n}", "message": "back-off 5m"}} if n % 20 == 5 else {})
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("query", ["", "which pods crash?"])
+@pytest.mark.parametrize("max_chars", [900, 1_500, 3_000])
+def test_a_record_keeps_its_name_whatever_is_kept_of_it(max_chars: int, query: str) -> None:
+    text = compress(json.dumps(pods(60)), max_chars=max_chars, query=query).text
+    retained = json.loads(text)
+    assert "crash 5" in text
+    columns = retained[0].get("columns") if retained[0].get("…") == "table" else None
+    assert columns is None or columns[0] == "metadata.name"
+    for row in retained:
+        if isinstance(row, dict) and "…" not in row:
+            assert "name" in row["metadata"]
+
+
+def test_the_name_of_a_row_is_its_own_and_not_its_owners() -> None:
+    retained = fitted(pods(60), 4_000)
+    assert retained[0]["columns"][0] == "metadata.name"
+
+
+def test_a_record_without_a_plain_name_keeps_the_key_that_ends_in_one() -> None:
+    commits = [
+        {
+            "authoredDate": f"2026-02-{n:02}",
+            "messageBody": "words " * 40,
+            "messageHeadline": f"Lift crane {n}",
+            "oid": f"{n:040x}",
+        }
+        for n in range(1, 9)
+    ]
+    text = compress(json.dumps({"commits": commits, "title": "Cranes"}), max_chars=1_100).text
+    assert all(f"Lift crane {n}" in text for n in range(1, 9))
+
+
+@pytest.mark.parametrize("query", ["which record has value 74 in prod?", "what is the region?"])
+def test_with_a_question_too_a_value_of_all_rows_is_written_once(query: str) -> None:
+    records = [
+        {
+            "env": "prod",
+            "n": n,
+            "name": f"item-{n}",
+            "note": f"value {n * 37 % 101}",
+            "region": "eu",
+        }
+        for n in range(400)
+    ]
+    text = compress(json.dumps(records), max_chars=900, query=query).text
+    retained = json.loads(text)
+    assert retained[0]["…"] == "table"
+    assert text.count('"prod"') <= 1
+    assert text.count('"eu"') <= 1
+    assert retained[0]["same"]["region"] == "eu"
+    assert sum(item.get("region") == "eu" for item in expand(retained)) >= 4

@@ -11,6 +11,7 @@ from upwell.compress import compress
 from upwell.compress.json.tree import compact, parse
 from upwell.compress.normalise.json_table import as_tables
 from upwell.compress.normalise.logs import HEAD, fold
+from upwell.compress.normalise.lossless import to_markdown
 
 records = st.fixed_dictionaries(
     {
@@ -129,3 +130,14 @@ def test_similar_lines_are_folded_and_their_differences_listed() -> None:
     assert "[30 lines like: test {} ... ignored, needs a database]" in result.text
     assert "suite::case_29" in result.text
     assert result.lossless
+
+
+def test_an_inline_drawing_is_left_out_and_an_image_with_an_address_stays() -> None:
+    page = (
+        "<html><body><h1>Harbour</h1><svg width='9'><polygon points='0,7 7,7'/></svg>"
+        "<p>Ships <img src='https://example.org/ship.png' alt='a ship'> call.</p></body></html>"
+    )
+    markdown = to_markdown(page)
+    assert "data:" not in markdown
+    assert "https://example.org/ship.png" in markdown
+    assert "Harbour" in markdown
