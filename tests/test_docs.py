@@ -113,6 +113,7 @@ def test_every_documented_key_exists():
         "offer.json",
         "inbox.json",
         "setup.json",
+        "audit.jsonl",
         "lexicon.toml",
     }
     assert set(documented) - files == set(keys())

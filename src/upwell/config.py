@@ -42,6 +42,7 @@ from upwell.surface.options import (
     SurfaceOptions,
     scaled_to,
 )
+from upwell.web.options import LimitOptions, OidcOptions
 
 SECTIONS: Mapping[str, type] = {
     "surface": SurfaceOptions,
@@ -49,6 +50,8 @@ SECTIONS: Mapping[str, type] = {
     "memory_context": ContextOptions,
     "memory": MemoryOptions,
     "store": StoreOptions,
+    "oidc": OidcOptions,
+    "limits": LimitOptions,
     "stm": NotesOptions,
     "ltm": LtmOptions,
     "compress": CompressOptions,
@@ -87,6 +90,8 @@ class Config:
     memory_context: ContextOptions = field(default_factory=ContextOptions)
     memory: MemoryOptions = field(default_factory=MemoryOptions)
     store: StoreOptions = field(default_factory=StoreOptions)
+    oidc: OidcOptions = field(default_factory=OidcOptions)
+    limits: LimitOptions = field(default_factory=LimitOptions)
     stm: NotesOptions = field(default_factory=NotesOptions)
     ltm: LtmOptions = field(default_factory=LtmOptions)
     compress: CompressOptions = field(default_factory=CompressOptions)

@@ -15,7 +15,7 @@ from upwell.memory.recall import StoreRecall
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 
 TRICKY = [
-    *("team", "Team", "team ", " team", "team%", "te_m", "t%", "%", "_", "*", "?", "[a-z]*", "tea"),
+    *("team", "Team", "team ", " team", "team%", "te_m", "t%", "%", "_", "?", "[a-z]", "tea"),
     *("../team", "team/..", "./team", "team/", "/", "\\", "team\\", "'", "''", '"', "team'--"),
     *("caf\u00e9", "cafe\u0301", "CAF\u00c9", "\ufb01le", "file", "\uff54eam", "tеam", "İ", "i̇"),
     *("team\u200b", "team\n", "team\0", "team\0b", "null", "NULL", "0", "00", "0.0", "ß", "ss"),
@@ -23,7 +23,10 @@ TRICKY = [
 NAMES = st.lists(
     st.one_of(
         st.sampled_from(TRICKY),
-        st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12),
+        # A name that ends with an asterisk is a pattern.
+        st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).filter(
+            lambda name: not name.endswith("*")
+        ),
     ),
     min_size=2,
     max_size=8,

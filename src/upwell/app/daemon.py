@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from upwell import __version__
 from upwell.app import shortening
+from upwell.app.learning import forget_notes
 from upwell.app.wiring import App, Settings, build
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
@@ -145,7 +146,7 @@ class Warm:
         while True:
             try:
                 await self.app.documents.refresh()
-                await self.app.forget_notes()
+                await forget_notes(self.app.notes)
                 await self.app.run_housekeeping()
             except UpwellError as error:
                 LOG.warning("housekeeping: %s", error)
@@ -226,11 +227,12 @@ async def _serve_hooks(warm: Warm, port: int) -> None:
     """Serve hooks over HTTP on loopback. If the port is in use, only these hooks are
     unavailable.
     """
+    from upwell.web.admission import Admission
     from upwell.web.routes import http_app
     from upwell.web.server import http_server, listen
 
     try:
-        app = http_app(_routes(warm), _tokens(warm).principal_of)
+        app = http_app(_routes(warm), Admission(_tokens(warm).principal_of))
         server = http_server(app)
         with contextlib.closing(listen("127.0.0.1", port)) as listening:
             await server.serve(sockets=[listening])

@@ -29,6 +29,7 @@ from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, MemoryTtlStore, SqliteTtlStore, TtlStore
+from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import LearningStore, Ratings
 from upwell.memory.base import Store, UnavailableStore
@@ -50,10 +51,13 @@ from upwell.memory.sqlite.sources import SqliteSources
 from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.store import SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
+from upwell.memory.tenancy import TenantStore
 from upwell.memory.transfer import Imports
+from upwell.usage.audit import FileLog, Log, PostgresLog
 from upwell.wire.logins import Logins
 
 if TYPE_CHECKING:
+    from upwell.ground.postgres.connection import Postgres
     from upwell.memory.external.ltm import LtmRecall
     from upwell.memory.postgres.store import PostgresStore
 
@@ -94,22 +98,24 @@ class Files:
             await database.aclose()
 
 
-def open_files(config: Config, *, tolerant: bool = False) -> Files:
-    """The collection of a home's databases, with the one of its team. A tolerant app goes without a
-    team's database that it cannot use.
+def open_files(
+    config: Config, *, tolerant: bool = False, postgres: "Postgres | None" = None
+) -> Files:
+    """The collection of a home's databases, with the one of its team, which may be connected to
+    already. A tolerant app goes without a team's database that it cannot use.
 
     Raises:
         ConfigError: the driver is not installed.
     """
     try:
-        team = open_team(config)
+        team = open_team(config, postgres)
     except ConfigError as error:
         if not tolerant:
             raise
         LOG.error("running without memory: %s", error)
         return Files()
     files = Files(team=team)
-    if team:
+    if team and postgres is None:
         files.closing.append(team.postgres.aclose)
     return files
 
@@ -153,7 +159,9 @@ def _open_team_store(
     from upwell.learn.postgres import PostgresRatings
     from upwell.memory.postgres.store import PostgresStore
 
-    store = PostgresStore(team.postgres, clock=clock)
+    store: Store = PostgresStore(team.postgres, tenant=team.tenant, clock=clock)
+    if team.tenant != DEFAULT_TENANT:
+        store = TenantStore(store, team.tenant)
     files.indexed.append(store)
     files.chores.append(store.purge)
     sources = FileSources(config.home.sources_file, files.locking)
@@ -170,8 +178,8 @@ def open_memory_db(home: Home) -> Database:
     return open_database(home.memory_db, owners, synchronous="FULL")
 
 
-def postgres_store(url: str, clock: Clock = SYSTEM_CLOCK) -> "PostgresStore":
-    """The memories in this database, which is connected to at the first use.
+def postgres_store(url: str, tenant: str, clock: Clock = SYSTEM_CLOCK) -> "PostgresStore":
+    """The memories of a tenant in this database, which is connected to at the first use.
 
     Raises:
         ConfigError: the driver is not installed.
@@ -185,7 +193,7 @@ def postgres_store(url: str, clock: Clock = SYSTEM_CLOCK) -> "PostgresStore":
             key="store.url",
             hint="pip install 'upwell[postgres]'",
         ) from error
-    return PostgresStore(Postgres(url), clock=clock)
+    return PostgresStore(Postgres(url), tenant=tenant, clock=clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +243,7 @@ def open_memory(
         places=places,
         clock=clock,
     )
+    library.most_memories = config.limits.tenant_memories
     imports = Imports(library, documents, sources, notes)
     return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
 
@@ -364,6 +373,13 @@ def connecting(config: Config) -> Connecting:
     """The way to reach servers, with the logins of this home."""
     logins = Logins(config.home.logins_file)
     return partial(connect, environment=config.environment, logins=logins)
+
+
+def open_audit_log(config: Config, files: Files) -> Log:
+    """The audit log of the home's tenant."""
+    if files.team:
+        return PostgresLog(files.team.postgres, files.team.tenant)
+    return FileLog(config.home.audit_file)
 
 
 def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:

@@ -87,18 +87,18 @@ class FollowUp:
         self._budgets.on_follow_up(original.key)
         self._reading.start(self.read_again(original.key, text))
 
-    async def read_again(self, key: str, text: str) -> None:
-        """Count the tokens of an original that were read after all."""
+    async def read_again(self, key: str, text: str) -> str:
+        """Count the tokens of a text of an original that is read after all, and return the text."""
         try:
             row = await self._cuts.call_of(key)
         except StoreError as error:
             LOG.warning("a reading of an original was not counted: %s", error)
-            return
-        if row is None:
-            return
-        tokens = await asyncio.to_thread(count, text)
-        place = Place(row["host"], row["project"], row["tool"])
-        self._learning.breakdown.add(place, read_again=tokens)
+            return text
+        if row is not None:
+            tokens = await asyncio.to_thread(count, text)
+            place = Place(row["host"], row["project"], row["tool"])
+            self._learning.breakdown.add(place, read_again=tokens)
+        return text
 
     def traced(self, tool: Tool) -> Tool:
         """A tool that reads originals, with a span in the trace of the call that was shortened."""

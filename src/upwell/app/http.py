@@ -14,14 +14,17 @@ from upwell import __version__
 from upwell.app.dashboard.desk import desk_of
 from upwell.app.principals import team_token
 from upwell.app.running import housekeeping, tell_mistakes
+from upwell.app.tenants import Tenants
 from upwell.app.wiring import Settings, build
 from upwell.gateway.front.http import PATH
 from upwell.gateway.server import Gateway
 from upwell.gateway.upstreams.supervisor import State
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG, export_spans
+from upwell.web.admission import Admission, Rates
 from upwell.web.dashboard.routes import dashboard_routes
 from upwell.web.metrics import Metric, gauge
+from upwell.web.oidc import open_oidc
 from upwell.web.routes import health_routes, hook_routes, http_app
 from upwell.web.server import address_of, http_server, is_loopback, listen, url_of
 from upwell.web.tokens import Tokens, token_of
@@ -39,7 +42,8 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     app = await build(Settings(tolerant=True, cwd=cwd, is_replica=True))
     tell_mistakes(app, say)
     export_spans(app.config.environment, __version__)
-    gateway = app.gateway()
+    tenants = Tenants(app)
+    gateway = app.gateway(tenants=tenants)
     limits = app.config.gateway
     until = time.monotonic() + limits.connect_timeout_seconds
     front = gateway.http()
@@ -55,7 +59,16 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     shared = team_token(app.config)
     tokens = Tokens(token_of(home.token_file), home.tokens_file, shared)
     hosts = [host, *app.config.gateway.hosts]
-    server = http_server(http_app(routes, tokens.principal_of, hosts))
+    oidc = open_oidc(app.config.oidc)
+    admission = Admission(
+        tokens.principal_of,
+        oidc.verify if oidc else None,
+        tenant=app.config.store.tenant,
+        own_only=False,
+        rates=Rates(app.config.limits),
+        denied=app.audit.denied,
+    )
+    server = http_server(http_app(routes, admission, hosts))
     draining = BackgroundTasks("draining")
 
     def drain(listening: socket.socket) -> None:
@@ -83,8 +96,12 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
                 )
                 if not is_loopback(host):
                     say("upwell: other machines can reach this address unencrypted; add TLS")
-                async with gateway.running():
-                    await server.serve(sockets=[listening])
+                house = asyncio.create_task(tenants.keep_house())
+                try:
+                    async with gateway.running():
+                        await server.serve(sockets=[listening])
+                finally:
+                    house.cancel()
         finally:
             await draining.aclose()
             await front.aclose()

@@ -4,9 +4,10 @@ answer to the event and never delay one.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from upwell.app.files import Files, Memories
 from upwell.capture.transcript import has_lost_marks, written_in
@@ -69,6 +70,15 @@ async def tidy(config: Config, ttl_store: TtlStore, journal: Journal, learned: L
         await learned.tune()
 
 
+async def forget_notes(notes: ShortTerm) -> None:
+    """Move notes that nobody has read for `stm.retention_days` to the trash."""
+    try:
+        if removed := await asyncio.to_thread(notes.clear):
+            LOG.info("%d notes expired", removed)
+    except StoreError as error:
+        LOG.warning("expired notes cannot be cleared: %s", error)
+
+
 async def _is_due(ttl_store: TtlStore, chore: str, seconds: float) -> bool:
     """True if no process has done this chore within the last `seconds`; then the caller does it."""
     if await ttl_store.get(Kind.CHORE, [chore]):
@@ -122,3 +132,12 @@ def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:
     last_message = [(now, event.text)] if event.text else []
     earlier = written_in(event.transcript, since) if event.transcript else []
     return [*last_message, *earlier]
+
+
+def answered_elsewhere(hooks_file: Path, host: str, payload: Mapping[str, Any]) -> bool:
+    """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those answer."""
+    if host != "claude" or "cursor_version" not in payload:
+        return False
+    from upwell.hosts.install import installed_entries
+
+    return "cursor" in installed_entries(hooks_file)

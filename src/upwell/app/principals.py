@@ -1,51 +1,104 @@
 """upwell's own tools and resources, as each principal may use them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
 
 from upwell.app.files import secret_of
 from upwell.config import Config
+from upwell.gateway.calls.pipeline import Calls
 from upwell.gateway.clients import Client
+from upwell.gateway.routing.definitions import Definitions
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Reply
 from upwell.tools.base import Toolbox
 from upwell.tools.resources import Resources
 from upwell.web.tokens import shared_token
 
+MAX_TOOLBOXES = 500
+NameOf = Callable[[str, str], tuple[str, Sequence[str]]]
+"""Returns a server's own name for a tool, and the names of all its tools that are known."""
+
+
+class ToolsAndResources(Protocol):
+    """The part of an app that makes the tools and resources of a principal."""
+
+    def toolbox(
+        self, principal: Principal, definitions: Definitions | None, name_of: NameOf | None
+    ) -> Toolbox: ...
+
+    def resources(self, principal: Principal) -> Resources: ...
+
+
+class OfTenant(Protocol):
+    """An app that stays open while it is used."""
+
+    @property
+    def app(self) -> ToolsAndResources: ...
+
+
+class ManyTenants(Calls, Protocol):
+    """The apps of the tenants of a gateway, and the path of their calls."""
+
+    def of(self, tenant: str) -> AbstractAsyncContextManager[OfTenant]:
+        """Open the app of a tenant, "" for the home's own."""
+        ...
+
 
 class Toolboxes:
-    """The same list of tools for all principals; each call runs in its caller's toolbox."""
+    """The same list of tools for all principals; each call runs in its caller's toolbox, in the app
+    of the caller's tenant."""
 
-    def __init__(self, make: Callable[[Principal], Toolbox]) -> None:
-        self._make = make
+    def __init__(
+        self,
+        own: ToolsAndResources,
+        definitions: Definitions,
+        name_of: NameOf,
+        tenants: ManyTenants | None = None,
+    ) -> None:
+        self._own = own
+        self._more = (definitions, name_of)
+        self._tenants = tenants
         self._made: dict[Principal, Toolbox] = {}
 
     def listed(self) -> Sequence[Mapping[str, Any]]:
         return self._of(OWNER).listed()
 
     async def call(self, name: str, args: Mapping[str, Any], client: Client) -> Reply:
-        return await self._of(client.principal).call(name, args, client.session)
+        principal = client.principal
+        if self._tenants is None or not principal.tenant:
+            return await self._of(principal).call(name, args, client.session)
+        async with self._tenants.of(principal.tenant) as opened:
+            toolbox = opened.app.toolbox(principal, *self._more)
+            return await toolbox.call(name, args, client.session)
 
     def _of(self, principal: Principal) -> Toolbox:
         if principal not in self._made:
-            self._made[principal] = self._make(principal)
+            if len(self._made) >= MAX_TOOLBOXES:
+                self._made.clear()
+            self._made[principal] = self._own.toolbox(principal, *self._more)
         return self._made[principal]
 
 
 class SeenResources:
     """The same URIs for all principals; each read returns the content that its reader may see."""
 
-    def __init__(self, make: Callable[[Principal], Resources]) -> None:
-        self._make = make
+    def __init__(self, own: ToolsAndResources, tenants: ManyTenants | None = None) -> None:
+        self._own = own
+        self._tenants = tenants
 
     def listed(self) -> Sequence[Mapping[str, Any]]:
-        return self._make(OWNER).listed()
+        return self._own.resources(OWNER).listed()
 
     def templates(self) -> Sequence[Mapping[str, Any]]:
-        return self._make(OWNER).templates()
+        return self._own.resources(OWNER).templates()
 
     async def read(self, uri: str, client: Client) -> Sequence[Mapping[str, Any]]:
-        return await self._make(client.principal).read(uri)
+        principal = client.principal
+        if self._tenants is None or not principal.tenant:
+            return await self._own.resources(principal).read(uri)
+        async with self._tenants.of(principal.tenant) as opened:
+            return await opened.app.resources(principal).read(uri)
 
 
 def team_token(config: Config) -> str:

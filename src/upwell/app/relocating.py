@@ -66,15 +66,18 @@ async def migrate(to: str, origin: str, *, apply: bool, notes: bool, progress: P
 async def _relocation(config: Config, home_is_target: bool) -> AsyncIterator[Relocation]:
     home = config.home.prepare()
     direction = "to" if home_is_target else "from"
-    digest = hashlib.sha256(f"{direction} {config.store.url}".encode()).hexdigest()[:16]
+    other = f"{direction} {config.store.url} {config.store.tenant}"
+    digest = hashlib.sha256(other.encode()).hexdigest()[:16]
     home.moves.mkdir(mode=0o700, exist_ok=True)
     path = home.moves / f"{digest}.jsonl"
     with exclusively(path):
-        database, team = open_memory_db(home), postgres_store(config.store.url)
+        database = open_memory_db(home)
+        team = postgres_store(config.store.url, config.store.tenant)
         try:
             own = SqliteStore(database)
             source, target = (team, own) if home_is_target else (own, team)
-            yield Relocation(source, target, DEFAULT_TENANT, Journal(path))
+            tenant = DEFAULT_TENANT if home_is_target else config.store.tenant
+            yield Relocation(source, target, tenant, Journal(path))
         finally:
             await team.aclose()
             await database.aclose()

@@ -9,7 +9,6 @@ from upwell.config import Config
 from upwell.ground.errors import ConfigError, StoreError
 from upwell.ground.files import Locking, exclusively
 from upwell.ground.trace import LOG, contained
-from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.learn.learned import Learned
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class Team:
 
     postgres: "Postgres"
     files: "HomeFiles"
-    tenant: str = DEFAULT_TENANT
+    tenant: str
 
     async def pull(self) -> None:
         """Bring the copies of shared files up to date. Without the database, the last copies are
@@ -42,8 +41,9 @@ class Team:
             LOG.warning("the files that the team shares may be out of date: %s", error)
 
 
-def open_team(config: Config) -> Team | None:
-    """The team's database, which is connected to at the first use; None without `store.url`.
+def open_team(config: Config, postgres: "Postgres | None" = None) -> Team | None:
+    """The team's database, which is connected to at the first use, or by the connections of another
+    tenant; None without `store.url`.
 
     Raises:
         ConfigError: the driver is not installed.
@@ -61,8 +61,9 @@ def open_team(config: Config) -> Team | None:
         ) from error
     home = config.home.prepare()
     shared = (home.tokens_file, home.inbox_file, home.pause_file, home.sources_file)
-    files = HomeFiles(config.store.url, DEFAULT_TENANT, shared, home.secret_file)
-    return Team(Postgres(config.store.url), files)
+    tenant = config.store.tenant
+    files = HomeFiles(config.store.url, tenant, shared, home.secret_file)
+    return Team(postgres or Postgres(config.store.url), files, tenant)
 
 
 def current_files(config: Config) -> Locking:

@@ -24,7 +24,7 @@ from upwell.memory.notes.stm import ShortTerm
 from upwell.surface.learning import Learning
 from upwell.surface.pipeline import Surfacer
 from upwell.tools import notes as note_tools
-from upwell.tools.base import Toolbox
+from upwell.tools.base import Record, Toolbox
 from upwell.tools.describe import describe_tool
 from upwell.tools.feedback import Served, compression_feedback_tool, feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
@@ -37,7 +37,7 @@ _TOOL_NAME = re.compile(r"[\w.:/-]{1,128}")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """The parts of an app that its tools use. `sessions` searches past sessions, `cited_lines`
-    reads what the owner's citations name."""
+    reads what the owner's citations name, `record` writes the audit log."""
 
     config: Config
     cwd: str | None
@@ -51,6 +51,7 @@ class Parts:
     follow_up: FollowUp
     sessions: Sessions
     cited_lines: Document
+    record: Record
 
 
 def toolbox_of(
@@ -63,10 +64,11 @@ def toolbox_of(
     originals, follow_up = app.originals.of(principal.name), app.follow_up
     own = (app.notes, project, principal)
     alike = partial(note_tools.alike, app.memory, project, principal)
+    read_only, most = config.store.read_only, config.limits.tenant_notes
     noting = (
-        note_tools.add_tool(*own, status=status, alike=alike),
+        note_tools.add_tool(*own, status=status, alike=alike, read_only=read_only, most=most),
         note_tools.search_tool(*own, status=status),
-        note_tools.delete_tool(*own, status=status),
+        note_tools.delete_tool(*own, status=status, read_only=read_only),
     )
     is_owner = principal == OWNER
     report = partial(report_of, app.learning, app.budgets, app.memory)
@@ -102,7 +104,9 @@ def toolbox_of(
             *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
             *([stats_tool(report)] if is_owner else []),
             *([describe_tool(definitions)] if definitions else []),
-        ]
+        ],
+        principal,
+        app.record,
     )
 
 

@@ -1,7 +1,7 @@
 """Builds every part of upwell and connects them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from upwell.app.files import (
     Files,
     Memories,
     connecting,
+    open_audit_log,
     open_cache,
     open_files,
     open_memory,
@@ -23,8 +24,8 @@ from upwell.app.files import (
     tools_of,
 )
 from upwell.app.follow_up import FollowUp
-from upwell.app.learning import end_turn, open_learning, tidy
-from upwell.app.principals import SeenResources, Toolboxes
+from upwell.app.learning import answered_elsewhere, end_turn, open_learning, tidy
+from upwell.app.principals import ManyTenants, NameOf, SeenResources, Toolboxes
 from upwell.app.shortening import Shortening, read_command
 from upwell.app.team import follow
 from upwell.app.toolbox import Parts, known_tool, toolbox_of
@@ -67,15 +68,14 @@ from upwell.surface.pipeline import Surfacer
 from upwell.tools.base import Toolbox
 from upwell.tools.recall import LINES_CITED, get_tool
 from upwell.tools.resources import Resources
-
-NameOf = Callable[[str, str], tuple[str, Sequence[str]]]
-"""Returns a server's own name for a tool, and the names of all its tools that are known."""
+from upwell.usage.audit import Audit
 
 if TYPE_CHECKING:
     from upwell.app.capture import Accepts, SessionCapture
     from upwell.app.past_sessions import PastSessions, SeenSessions
     from upwell.app.review import Review
     from upwell.capture.inbox import Inbox
+    from upwell.ground.postgres.connection import Postgres
     from upwell.migration.moving import MovingIn
 
 
@@ -122,6 +122,8 @@ class App:
         self._ttl_store = ttl_store
         self._private = private
         self._tools = tools
+        self.audit = Audit(open_audit_log(config, files), settings.clock)
+        files.chores.append(self.audit.expire)
         self.pause = Pause(config.home.pause_file, files.locking)
         self._add_memory(memory)
         self._add_surfacing(memory, settings)
@@ -250,8 +252,7 @@ class App:
                 raise
             return await self._cited(memory_uri(memory_id(key)))
         text = f"{lines_of(text, *line_range(lines))}\n" if lines else text
-        await self._follow_up.read_again(key, text)
-        return text
+        return await self._follow_up.read_again(key, text)
 
     async def _is_memory(self, memory_id: str) -> bool:
         """Whether there is a memory with this id, also one that the index does not have yet."""
@@ -297,13 +298,23 @@ class App:
             follow_up=self._follow_up,
             sessions=self._search_sessions,
             cited_lines=self._cited_lines,
+            record=self.audit.record,
         )
         return toolbox_of(parts, principal, definitions, served)
 
-    def gateway(self, parent: int | None = None) -> Gateway:
-        """The MCP gateway over this app. A gateway that an agent's process `parent` started joins
-        the session that the hooks of that process report."""
-        config, project = self.config, project_of(self._cwd)
+    @property
+    def postgres(self) -> "Postgres | None":
+        """The connections to the team's database."""
+        return self._files.team.postgres if self._files.team else None
+
+    def resources(self, principal: Principal = OWNER) -> Resources:
+        """upwell's own MCP resources, as a principal may see them."""
+        project, viewed = project_of(self._cwd), self.learning.viewed
+        return Resources(self.memory, self.topics, project, principal, viewed=viewed)
+
+    def pipeline(self, parent: int | None = None) -> Pipeline:
+        """The path of calls through this app. Calls of an agent whose process `parent` started the
+        gateway join the session that the hooks of that process report."""
         joined = Joined(HostSessions(self._ttl_store), parent, self._cwd) if parent else None
         surfacing = CallSurfacing(
             self.surfacer,
@@ -313,13 +324,17 @@ class App:
             guards=self.guards,
             progressive=lambda server, tool: self._strategy_of(server, tool) == "progressive",
         )
-        pipeline = Pipeline(
+        return Pipeline(
             Fitting(self.fitter, self.worker_pool),
             surfacing,
             paused=self.pause.holds,
             cache=self._cache,
         )
-        definitions = Definitions(config.gateway.lazy_tools_tokens)
+
+    def gateway(self, parent: int | None = None, tenants: ManyTenants | None = None) -> Gateway:
+        """The MCP gateway over this app, for the agent whose process `parent` started it, or for
+        the principals of `tenants`."""
+        config, definitions = self.config, Definitions(self.config.gateway.lazy_tools_tokens)
 
         # The gateway lists our tools while it is being made.
         def name_of(server: str, tool: str) -> tuple[str, Sequence[str]]:
@@ -330,18 +345,10 @@ class App:
             config.gateway,
             connecting(config),
             OwnServer(
-                tools=Toolboxes(lambda principal: self.toolbox(principal, definitions, name_of)),
-                resources=SeenResources(
-                    partial(
-                        Resources,
-                        self.memory,
-                        self.topics,
-                        project,
-                        viewed=self.learning.viewed,
-                    )
-                ),
+                tools=Toolboxes(self, definitions, name_of, tenants),
+                resources=SeenResources(self, tenants),
             ),
-            pipeline,
+            tenants or self.pipeline(parent),
             ToolListing(
                 may_compress=lambda server, tool: self._strategy_of(server, tool) != "none",
                 definitions=definitions,
@@ -363,7 +370,7 @@ class App:
             sessions,
             self.config.hook,
             turn_end=partial(end_turn, self.surfacer, self.learning, capture),
-            answered_elsewhere=self._answered_elsewhere,
+            answered_elsewhere=partial(answered_elsewhere, self.config.home.hooks_file),
             opt_ins=OptIns(
                 shorten=self._shortening(),
                 ask=self._asking(),
@@ -458,16 +465,6 @@ class App:
 
         return inbox_at(self.config.home.inbox_file, self._files.locking)
 
-    def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
-        """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those
-        answer.
-        """
-        if host != "claude" or "cursor_version" not in payload:
-            return False
-        from upwell.hosts.install import installed_entries
-
-        return "cursor" in installed_entries(self.config.home.hooks_file)
-
     async def decisions(self) -> list[dict[str, Any]]:
         """The stored decisions of surfacing, oldest first."""
         return await self.surfacer.journal.recent()
@@ -516,14 +513,6 @@ class App:
             except StoreError as error:
                 LOG.warning("housekeeping: %s", error)
 
-    async def forget_notes(self) -> None:
-        """Move notes that nobody has read for `stm.retention_days` to the trash."""
-        try:
-            if removed := await asyncio.to_thread(self.notes.clear):
-                LOG.info("%d notes expired", removed)
-        except StoreError as error:
-            LOG.warning("expired notes cannot be cleared: %s", error)
-
     async def follow_team(self) -> None:
         """Adopt what other machines of the team change, until cancelled."""
         if team := self._files.team:
@@ -560,6 +549,7 @@ class App:
         await self.documents.aclose()
         if self._past_sessions:
             await self._past_sessions.aclose()
+        await self.audit.aclose()
         await self._files.aclose()
 
 
@@ -577,7 +567,18 @@ async def build(settings: Settings | None = None) -> App:
     log_to(config.home.logs)
     for mistake in mistakes:
         LOG.error("running without a setting: %s", mistake)
-    files = open_files(config, tolerant=settings.tolerant)
+    app = await assemble(config, settings)
+    app.mistakes = tuple(mistakes)
+    return app
+
+
+async def assemble(config: Config, settings: Settings, postgres: "Postgres | None" = None) -> App:
+    """Build the app of a configuration, with these connections to the database if there are any.
+
+    Raises:
+        StoreError: a file cannot be used.
+    """
+    files = open_files(config, tolerant=settings.tolerant, postgres=postgres)
     if files.team:
         await files.team.pull()
     clock = settings.clock
@@ -595,6 +596,5 @@ async def build(settings: Settings | None = None) -> App:
     )
     tools = tools_of(config, embedder)
     app = App(config, settings, files, ttl_store, private_ttl_store(), memory, tools)
-    app.mistakes = tuple(mistakes)
     await app.learning.learned.load_learned()
     return app

@@ -28,6 +28,7 @@ from upwell.cli import (
     servers,
     setup,
     stats,
+    tenant,
     tokens,
     transfer,
     upkeep,
@@ -75,6 +76,7 @@ for verbs in (
     review,
     capturing,
     tokens,
+    tenant,
     logins,
 ):
     verbs.register(app)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upwell.cli.output import Json, note, say, say_json, table
+from upwell.ground.types.principal import Role
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,17 +34,26 @@ def add(
     namespace: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAMESPACE", help="Namespace the user may see; repeatable. All if omitted."
+            metavar="NAMESPACE",
+            help="Namespace the user may see, or NAME/* for all below; repeatable. All if omitted.",
         ),
     ] = None,
+    role: Annotated[
+        Role,
+        typer.Option(help="A reader changes nothing; an admin also changes read-only ones."),
+    ] = Role.WRITER,
+    tenant: Annotated[
+        str, typer.Option(metavar="TENANT", help="The user's tenant. The home's if omitted.")
+    ] = "",
 ) -> None:
     """Create a token for another user and print it. It is shown only once."""
     from upwell.web.tokens import issue
 
     path, locking = _tokens_file()
-    say(issue(path, name, namespace or (), locking))
+    say(issue(path, name, namespace or (), locking, tenant=tenant, role=role))
     seen = ", ".join(namespace) if namespace else "every namespace"
-    note(f"upwell: {name} sees {seen}; `upwell token remove {name}` revokes the token")
+    note(f"upwell: {name} is a {role} of {tenant or 'this home'} and sees {seen}")
+    note(f"upwell: `upwell token remove {name}` revokes the token")
 
 
 @token.command("list")
@@ -57,6 +67,8 @@ def list_tokens(as_json: Json = False) -> None:
         {
             "name": issued.principal.name,
             "namespaces": list(issued.principal.namespaces),
+            "role": str(issued.principal.role),
+            "tenant": issued.principal.tenant,
             "made_at": issued.made_at,
         }
         for issued in tokens
@@ -66,7 +78,7 @@ def list_tokens(as_json: Json = False) -> None:
         return
     shown = [{**row, "namespaces": " ".join(row["namespaces"]) or "all"} for row in rows]
     table(
-        ("name", "namespaces", "made_at"),
+        ("name", "namespaces", "role", "tenant", "made_at"),
         shown,
         "Only the owner has access. Add a user: upwell token add NAME",
     )

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from upwell.gateway.calls.pipeline import Pipeline
+from upwell.gateway.calls.pipeline import Calls
 from upwell.gateway.clients import Audience
 from upwell.gateway.eras import EVERY_CLIENT, Offer, offer_of
 from upwell.gateway.front.handshake import Hello
@@ -68,7 +68,7 @@ class Gateway:
         options: GatewayOptions,
         connecting: Connecting,
         own: OwnServer,
-        pipeline: Pipeline,
+        pipeline: Calls,
         listing: ToolListing,
         records: Records,
     ) -> None:

@@ -4,6 +4,7 @@ Every entry point uses this module to find the home, so that all of them share t
 the standard library, unless platformdirs is needed.
 """
 
+import hashlib
 import os
 import stat
 import sys
@@ -91,9 +92,16 @@ class Home:
     setup_file = Inside("setup.json")
     pause_file = Shared("paused")
     moves = Inside("moves")
+    audit_file = Inside("audit.jsonl")
     team = Inside("team")
     sources_file = Inside("team/sources.json")
     team_token_file = Inside("team/token")
+
+    def of_tenant(self, tenant: str) -> "Home":
+        """Return the home of another tenant. Its name is a digest, since a tenant's name may hold
+        any characters."""
+        digest = hashlib.sha256(tenant.encode()).hexdigest()[:32]
+        return Home(self.root / "tenants" / digest, is_shared=self.is_shared)
 
     def _is_ours(self) -> bool:
         """Tell whether the folder is empty or has files of ours.

@@ -19,7 +19,7 @@ from upwell.memory.base import Added, Recall, Store
 from upwell.memory.documents.recall import Documents
 from upwell.memory.embedding.questions import VectorIndex
 from upwell.memory.recall import Passages, Reader, Recalls, StoreRecall
-from upwell.memory.records import memory_of, namespace
+from upwell.memory.records import memory_of, namespace_pattern
 
 SEARCH_SECONDS = 10.0
 """The deadline of an explicit search; automatic doors set a shorter one."""
@@ -44,6 +44,8 @@ class Library:
         tenant: str = DEFAULT_TENANT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self.most_memories = 0
+        """The limit of memories in the store; 0 for none."""
         self.store = store
         self.recall = recall or Recalls([StoreRecall(store)])
         self.reader = Reader(store, self.recall, places, documents, passages)
@@ -79,6 +81,7 @@ class Library:
                 raise UsageError(f"memory {number}: {error.message}", hint=error.hint) from error
             memories.append(memory)
             fired_rules.append(fired)
+        await self._check_room(len(memories))
         added = await self.store.add(memories)
         return [
             replace(result, redacted=fired)
@@ -100,6 +103,7 @@ class Library:
             raise UsageError(
                 f"no memory {superseded_id!r} to supersede", hint="`upwell recall` shows ids"
             )
+        await self._check_room(1)
         return replace((await self.store.add([prepared]))[0], redacted=fired)
 
     async def search(
@@ -233,11 +237,26 @@ class Library:
             hint="edit that file; the next search reads it again",
         )
 
+    async def _check_room(self, added: int) -> None:
+        """Refuse to exceed the tenant's number of memories.
+
+        Raises:
+            UsageError: there would be more.
+        """
+        if not self.most_memories:
+            return
+        stored = (await self.store.word_counts([])).memories
+        if stored + added > self.most_memories:
+            raise UsageError(
+                f"the memory has {stored:,} of at most {self.most_memories:,} memories",
+                hint="`upwell forget` makes room; limits.tenant_memories is the limit",
+            )
+
     def _scope(self, project: str | None, namespaces: Sequence[str]) -> Scope:
         return Scope(
             tenant=self._tenant,
             project=project,
-            namespaces=tuple(dict.fromkeys(namespace(name) for name in namespaces)),
+            namespaces=tuple(dict.fromkeys(map(namespace_pattern, namespaces))),
         )
 
     def _prepare(

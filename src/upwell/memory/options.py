@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from upwell.ground.types.memory import DEFAULT_TENANT
+
 
 class Backend(StrEnum):
     """The search engine for the user's documents."""
@@ -33,11 +35,15 @@ class MemoryOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
     """`store.*`: the database of a team; without an address, the home has databases of its own.
-    `secret` replaces the random secret from which keys and the owner's token are made.
+    `secret` replaces the random secret from which keys and the owner's token are made. `tenant` is
+    the one that the home belongs to in the database. Only the owner and admins change the
+    namespaces in `read_only`.
     """
 
     url: str = ""
     secret: str = ""
+    tenant: str = DEFAULT_TENANT
+    read_only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

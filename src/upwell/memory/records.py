@@ -15,6 +15,7 @@ from typing import Any
 from upwell.ground.errors import UsageError
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Trust
+from upwell.ground.types.principal import EVERY
 
 KNOWN = (
     "decisions",
@@ -67,6 +68,35 @@ def namespace(name: str) -> str:
             hint=f"use letters, digits, . / : _ and -, at most {MAX_NAMESPACE_CHARS} characters",
         )
     return ALIASES.get(bare, bare)
+
+
+def namespace_pattern(pattern: str) -> str:
+    """The normal form of a namespace, of `NAME/*` or of `*`.
+
+    Raises:
+        UsageError: as `namespace`.
+    """
+    if pattern == EVERY:
+        return pattern
+    if pattern.endswith("/*"):
+        return f"{namespace(pattern.removesuffix('/*'))}/*"
+    return namespace(pattern)
+
+
+MAX_TENANT_CHARS = 200
+
+
+def check_tenant(tenant: str) -> None:
+    """Refuse a name that cannot be a tenant's.
+
+    Raises:
+        UsageError: the name is empty, too long, or has control characters or lone surrogates.
+    """
+    if not 0 < len(tenant) <= MAX_TENANT_CHARS or not tenant.isprintable() or not is_text(tenant):
+        raise UsageError(
+            f"{tenant[:MAX_NAMESPACE_CHARS]!a} is not the name of a tenant",
+            hint=f"1 to {MAX_TENANT_CHARS} printable characters",
+        )
 
 
 MAX_TEXT_CHARS = 1_000_000

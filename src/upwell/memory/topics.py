@@ -16,6 +16,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.project import is_seen
 from upwell.ground.text.words import STOP_WORDS, fold
 from upwell.ground.types.memory import Memory
+from upwell.ground.types.principal import is_visible
 from upwell.memory.base import IndexSource
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, sound, word_list
 
@@ -61,7 +62,7 @@ class _Entry:
     def is_seen(self, project: str | None, namespaces: Sequence[str], now: float) -> bool:
         if self.expires_at is not None and self.expires_at <= now:
             return False
-        if namespaces and self.namespace not in namespaces:
+        if not is_visible(self.namespace, namespaces):
             return False
         return is_seen(self.project, project)
 

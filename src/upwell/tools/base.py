@@ -6,6 +6,7 @@ from typing import Any
 
 from upwell.ground.errors import UpwellError, UsageError
 from upwell.ground.trace import conclude, span
+from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Reply
 from upwell.wire.rawjson import dumps
 
@@ -27,6 +28,10 @@ class Tool:
     required: Sequence[str] = ()
     annotations: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_read_only(self) -> bool:
+        return self.annotations.get("readOnlyHint") is True
+
     def listed(self) -> dict[str, Any]:
         """The MCP tool object."""
         return {
@@ -41,26 +46,56 @@ class Tool:
         }
 
 
+Record = Callable[[str, str, str, str], None]
+"""Records who changed, or wanted to change, what, with what, and the outcome."""
+
+
+def unrecorded(actor: str, action: str, subject: str, outcome: str) -> None:
+    """Record nothing."""
+
+
+def _subject(args: Mapping[str, Any]) -> str:
+    """The names in a tool's arguments, without its texts."""
+    named = (args.get(key) for key in ("id", "surfacing_id", "memory_id", "namespace", "tool"))
+    return " ".join(value for value in named if isinstance(value, str))
+
+
 class Toolbox:
     """Tools by name. An error of a tool becomes an error result with its hint."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
+    def __init__(
+        self, tools: Sequence[Tool], principal: Principal = OWNER, record: Record = unrecorded
+    ) -> None:
         self._tools = {tool.name: tool for tool in tools}
+        self._principal = principal
+        self._record = record
 
     def listed(self) -> list[dict[str, Any]]:
         return [tool.listed() for tool in self._tools.values()]
 
     async def call(self, name: str, args: Mapping[str, Any], session: str) -> Reply:
+        outcome = "done"
         with span("upwell.tool", tool=name) as current:
             try:
                 tool = self._tool(name)
+                self._check_role(tool)
                 _check(tool, args)
                 result = await tool.run(args, session)
             except UpwellError as error:
+                outcome = f"refused: {error.message}"
                 result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
             failed = bool(result.get("isError"))
             conclude(current, "tool error" if failed else "ok", failed=failed)
+        if name in self._tools and not self._tools[name].is_read_only:
+            self._record(self._principal.name, name, _subject(args), outcome)
         return Reply(result=dumps(result))
+
+    def _check_role(self, tool: Tool) -> None:
+        if not (tool.is_read_only or self._principal.may_write):
+            raise UsageError(
+                f"{tool.name} changes the memory, and you may only read it",
+                hint="the owner of this home grants the role of a writer",
+            )
 
     def _tool(self, name: str) -> Tool:
         tool = self._tools.get(name)

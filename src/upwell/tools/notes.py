@@ -6,6 +6,7 @@ Status lines ("STM entry added") appear only if the user asked for them; data an
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from upwell.ground.types.principal import OWNER, Principal
 from upwell.memory.notes.file import Origin
 from upwell.memory.notes.labels import GENERAL, KINDS, checked_labels
 from upwell.memory.notes.stm import Entry, ShortTerm
+from upwell.memory.records import namespace as checked_namespace
 from upwell.surface.render import preview
 from upwell.tools.base import READ_ONLY, WRITES, Result, Tool, text_result
 from upwell.tools.recall import Memories
@@ -72,6 +74,8 @@ def add_tool(
     *,
     status: bool,
     alike: Alike = none_alike,
+    read_only: Sequence[str] = (),
+    most: int = 0,
 ) -> Tool:
     """`add_memory(content, namespace?, paths?, tags?, kind?)`: store a note. It belongs to the
     project, and is labelled as an agent's note wherever it appears.
@@ -79,8 +83,13 @@ def add_tool(
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         labels, label_rules = checked_labels(args)
-        if not principal.sees(labels.place):
-            raise UsageError(f"the namespace {labels.place!r} is not available to you")
+        if (stored := principal.stored(labels.place)) != labels.place:
+            labels = replace(labels, namespace=checked_namespace(stored))
+        _check_writable(labels.place, principal, read_only)
+        if most and len(await asyncio.to_thread(notes.entries)) >= most:
+            raise UsageError(
+                f"there are {most} notes, which is the limit", hint="delete_memory makes room"
+            )
         origin = Origin(project=project, trust=Trust.AGENT, session=session)
         content = args["content"]
         near = await alike(content)
@@ -147,14 +156,37 @@ def search_tool(
     )
 
 
+def _check_writable(namespace: str, principal: Principal, read_only: Sequence[str]) -> None:
+    """Refuse a namespace that the principal may not change.
+
+    Raises:
+        UsageError: it does not see the namespace, or may only read it.
+    """
+    if not principal.sees(namespace):
+        raise UsageError(f"the namespace {namespace!r} is not available to you")
+    if not principal.may_write_to(namespace, read_only):
+        raise UsageError(
+            f"the namespace {namespace!r} is read-only", hint="an admin of this memory changes it"
+        )
+
+
 def delete_tool(
-    notes: ShortTerm, project: str | None, principal: Principal = OWNER, *, status: bool
+    notes: ShortTerm,
+    project: str | None,
+    principal: Principal = OWNER,
+    *,
+    status: bool,
+    read_only: Sequence[str] = (),
 ) -> Tool:
     """`delete_memory(id)`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         note_id = args["id"].strip()
         delete = partial(notes.delete, project=project, namespaces=principal.namespaces)
+        found = partial(notes.place_of, project=project, namespaces=principal.namespaces)
+        place = await asyncio.to_thread(found, note_id)
+        if place is not None:
+            _check_writable(place, principal, read_only)
         if not await asyncio.to_thread(delete, note_id):
             raise UsageError(f"no note has the id {note_id!r}", hint="search_memory finds ids")
         return _result(notes, [note_id], DELETED if status else "")

@@ -14,8 +14,9 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from upwell.ground.types.principal import IN_SCOPE
-from upwell.web.tokens import PrincipalOf
+from upwell.ground.types.principal import IN_SCOPE, Principal
+from upwell.web.admission import Admission, TooMany
+from upwell.web.oidc import InvalidToken
 
 MAX_BODY_BYTES = 4_194_304
 _MAX_DIGITS = 16
@@ -35,20 +36,20 @@ class TooLarge(Exception):
 class Guard:
     """ASGI middleware.
 
-    `hosts` are our own names and addresses, `principal_of` looks up a token, `open_paths` can be
-    read without one.
+    `hosts` are our own names and addresses, `admission` looks up tokens, `open_paths` can be read
+    without one.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        principal_of: PrincipalOf,
+        admission: Admission,
         hosts: Iterable[str],
         max_body_bytes: int = MAX_BODY_BYTES,
         open_paths: Collection[str] = (),
     ) -> None:
         self._app = app
-        self._principal_of = principal_of
+        self._admission = admission
         self._hosts = frozenset(host.lower() for host in hosts)
         self._max_body_bytes = max_body_bytes
         self._open_paths = OPEN_PATHS.union(open_paths)
@@ -60,7 +61,7 @@ class Guard:
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
-        refusal = self._refusal(scope, headers)
+        refusal = await self._refusal(scope, headers)
         await self._capped(refusal or self._app, scope, receive, send)
 
     async def _capped(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,8 +93,35 @@ class Guard:
             if not started:
                 await _refused(413, "the body is too large")(scope, receive, send)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _principal(self, headers: Headers) -> Principal | InvalidToken | None:
+        """Whose token the request has; None for an unknown one."""
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return await self._admission.find(token.strip()) if scheme.lower() == "bearer" else None
+
+    async def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         """The response that refuses the request; None lets it pass."""
+        if refusal := self._malformed(headers):
+            return refusal
+        path = scope["path"]
+        if path in self._open_paths and scope["method"] in ("GET", "HEAD"):
+            return None
+        principal = await self._principal(headers)
+        if isinstance(principal, InvalidToken):
+            return _refused(principal.status, principal.reason, ask=principal.status == 401)
+        if principal is None:
+            return _refused(401, "needs the token from UPWELL_HOME/token", ask=True)
+        if principal.name and path not in SHARED_PATHS:
+            why = "only the owner of the home may use this path"
+            self._admission.denied(_shown(principal), why)
+            return _refused(403, why)
+        scope[IN_SCOPE] = principal
+        if excess := self._admission.count(principal):
+            self._admission.denied(_shown(principal), excess.reason)
+            return _too_many(excess)
+        return None
+
+    def _malformed(self, headers: Headers) -> Response | None:
+        """The response to a request that nobody may send."""
         if _name_of(headers.get("host", "")) not in self._hosts:
             return _refused(421, "unknown host name")
         origin = headers.get("origin")
@@ -104,16 +132,17 @@ class Guard:
             return _refused(400, "content-length is not a number")
         if int(length) > self._max_body_bytes:
             return _refused(413, "the body is too large")
-        if scope["path"] in self._open_paths and scope["method"] in ("GET", "HEAD"):
-            return None
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        principal = self._principal_of(token.strip()) if scheme.lower() == "bearer" else None
-        if principal is None:
-            return _refused(401, "needs the token from UPWELL_HOME/token", ask=True)
-        if principal.name and scope["path"] not in SHARED_PATHS:
-            return _refused(403, "only the owner of the home may use this path")
-        scope[IN_SCOPE] = principal
         return None
+
+
+def _shown(principal: Principal) -> str:
+    """The name of a principal, with its tenant if that is not the home's."""
+    return f"{principal.name} of {principal.tenant}" if principal.tenant else principal.name
+
+
+def _too_many(refusal: TooMany) -> JSONResponse:
+    headers = {"retry-after": str(refusal.retry_after)}
+    return JSONResponse({"error": refusal.reason}, status_code=429, headers=headers)
 
 
 def _refused(status: int, why: str, *, ask: bool = False) -> JSONResponse:

@@ -11,10 +11,10 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from upwell.ground.receipt import Receipt
+from upwell.web.admission import Admission
 from upwell.web.dashboard.routes import OPEN_PATHS as DASHBOARD_PATHS
 from upwell.web.guard import Guard
 from upwell.web.metrics import Metric, exposition
-from upwell.web.tokens import PrincipalOf
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -29,13 +29,13 @@ class AnswerHook(Protocol):
 
 
 def http_app(
-    routes: Sequence[BaseRoute], principal_of: PrincipalOf, hosts: Iterable[str] = ()
+    routes: Sequence[BaseRoute], admission: Admission, hosts: Iterable[str] = ()
 ) -> ASGIApp:
     """All routes behind one guard. `hosts` are names that are accepted in addition to loopback
     names.
     """
     application = Starlette(routes=list(routes))
-    return Guard(application, principal_of, {*LOOPBACK, *hosts}, open_paths=DASHBOARD_PATHS)
+    return Guard(application, admission, {*LOOPBACK, *hosts}, open_paths=DASHBOARD_PATHS)
 
 
 def hook_routes(answer: AnswerHook) -> list[BaseRoute]:

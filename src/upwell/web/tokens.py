@@ -27,8 +27,8 @@ from upwell.ground.files import (
 )
 from upwell.ground.names import check_name
 from upwell.ground.trace import LOG
-from upwell.ground.types.principal import OWNER, Principal
-from upwell.memory.records import namespace
+from upwell.ground.types.principal import OWNER, Principal, Role, granted
+from upwell.memory.records import check_tenant, namespace_pattern
 
 PrincipalOf = Callable[[str], Principal | None]
 """The principal of a token; None for an unknown token."""
@@ -76,8 +76,14 @@ class AccessToken:
     """A token for another user. `made_at` is ISO 8601 in UTC."""
 
     principal: Principal
+    """As the owner named it; the token admits `admitted`."""
     digest: str
     made_at: str
+
+    @property
+    def admitted(self) -> Principal:
+        own = self.principal
+        return granted(own.name, own.namespaces, own.tenant, own.role)
 
 
 class Tokens:
@@ -97,7 +103,7 @@ class Tokens:
         digest, owner = _digest(token), None
         for known, principal in (
             *((digest, OWNER) for digest in self._owner),
-            *((issued.digest, issued.principal) for issued in self._issued),
+            *((issued.digest, issued.admitted) for issued in self._issued),
         ):
             if secrets.compare_digest(digest, known):
                 owner = principal
@@ -119,17 +125,27 @@ class Tokens:
 
 
 def issue(
-    path: Path, name: str, namespaces: Sequence[str] = (), locking: Locking = exclusively
+    path: Path,
+    name: str,
+    namespaces: Sequence[str] = (),
+    locking: Locking = exclusively,
+    *,
+    tenant: str = "",
+    role: Role = Role.WRITER,
 ) -> str:
-    """Create a token for `name`, who may see these namespaces (all of them by default).
+    """Create a token for `name`, who may see these namespaces (all of them by default) of a tenant
+    (by default the home's).
 
     Raises:
-        UsageError: the name is invalid or has a token, or a namespace is invalid.
+        UsageError: the name is invalid or has a token, or a namespace or the tenant is invalid.
         StoreUnwritable: the file cannot be written.
     """
     check_name(name, "token name")
     secret = secrets.token_urlsafe(32)
-    principal = Principal(name, tuple(dict.fromkeys(map(namespace, namespaces))))
+    if tenant:
+        check_tenant(tenant)
+    patterns = tuple(dict.fromkeys(map(namespace_pattern, namespaces)))
+    principal = Principal(name, patterns, tenant, role)
     with locking(path):
         issued = tokens_in(path)
         if any(token.principal.name == name for token in issued):
@@ -167,7 +183,12 @@ def tokens_in(path: Path) -> list[AccessToken]:
         rows = json.loads(read_regular_file(path))["tokens"]
         return [
             AccessToken(
-                Principal(str(row["name"]), tuple(map(str, row["namespaces"]))),
+                Principal(
+                    str(row["name"]),
+                    tuple(map(str, row["namespaces"])),
+                    str(row.get("tenant", "")),
+                    Role(row.get("role", Role.WRITER)),
+                ),
                 str(row["sha256"]),
                 str(row["made_at"]),
             )
@@ -190,6 +211,8 @@ def _write(path: Path, issued: Sequence[AccessToken]) -> None:
         {
             "name": token.principal.name,
             "namespaces": list(token.principal.namespaces),
+            "tenant": token.principal.tenant,
+            "role": str(token.principal.role),
             "sha256": token.digest,
             "made_at": token.made_at,
         }

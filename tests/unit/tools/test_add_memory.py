@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from upwell.app import App, Settings, build
-from upwell.ground.types.principal import Principal
+from upwell.ground.types.principal import Principal, Role, granted, private_of
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -129,3 +129,58 @@ async def test_a_client_writes_and_finds_only_in_its_namespaces(app: App) -> Non
     assert found["content"][0]["text"] == "[]"
     gone = json.loads((await box.call("delete_memory", {"id": hidden}, "s")).result)
     assert gone["isError"]
+
+
+async def test_a_private_note_is_seen_by_its_principal_only(app: App) -> None:
+    ada, bob = granted("ada"), granted("bob")
+    await added(app, ada, content="Refunds need an idempotency key.", namespace="me/ideas")
+    (note,) = app.notes.memories()
+    assert note.namespace == f"{private_of('ada')}ideas"
+    for principal, found in ((ada, 1), (bob, 0)):
+        hits = await app.memory.search("refunds idempotency", namespaces=principal.namespaces)
+        assert len(hits) == found
+        reply = await app.toolbox(principal).call("search_memory", {"query": "refunds"}, "s")
+        assert (b"idempotency" in reply.result) == bool(found)
+        again = await app.toolbox(principal).call("delete_memory", {"id": note.id}, "s")
+        assert (b"isError" in again.result) != bool(found) or principal is bob
+
+
+async def test_private_namespaces_cannot_be_forged(app: App) -> None:
+    bob, target = granted("bob"), f"{private_of('ada')}ideas"
+    await added(app, bob, content="The harbour opens at six.", namespace=target)
+    (note,) = app.notes.memories()
+    assert note.namespace.startswith(private_of("bob"))
+    assert not granted("ada").sees(note.namespace)
+
+
+async def test_a_reader_changes_nothing(app: App) -> None:
+    note_id = (await added(app, content="The harbour opens at six."))[0]
+    before = app.notes.path.read_bytes()
+    box = app.toolbox(granted("ada", role=Role.READER))
+    writes = [tool["name"] for tool in box.listed() if not tool["annotations"]["readOnlyHint"]]
+    assert {"add_memory", "delete_memory", "feedback", "compression_feedback"} <= {*writes}
+    for name in writes:
+        reply = json.loads((await box.call(name, {"id": note_id}, "s")).result)
+        assert reply["isError"]
+        assert "may only read" in reply["content"][0]["text"]
+    assert app.notes.path.read_bytes() == before
+    assert b"harbour" in (await box.call("memory_search", {"query": "harbour"}, "s")).result
+
+
+async def test_read_only_namespaces_are_changed_by_admins_only(tmp_path: Path) -> None:
+    flags = {"store.read_only": ["standards", "team/*"]}
+    app = await build(Settings(home=tmp_path / "home", flags=flags, cwd=str(tmp_path)))
+    admin = granted("root", role=Role.ADMIN)
+    try:
+        for name in ("standards", "team/style"):
+            refused = await added(app, granted("ada"), content="Tabs.", namespace=name)
+            assert "read-only" in refused[1]
+            note_id = (await added(app, admin, content=f"Spaces in {name}.", namespace=name))[0]
+            gone = await app.toolbox(granted("ada")).call("delete_memory", {"id": note_id}, "s")
+            assert b"read-only" in gone.result
+            gone = await app.toolbox(admin).call("delete_memory", {"id": note_id}, "s")
+            assert b"isError" not in gone.result
+        others = await added(app, granted("ada"), content="Else.", namespace="other")
+        assert others[0] != "refused"
+    finally:
+        await app.aclose()

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.web.test_guard import GOOD, TOKEN, asked
 
 from upwell.ground.errors import StoreUnwritable, UsageError
+from upwell.web.admission import Admission
 from upwell.web.dashboard.desk import Desk, Fields, Rows
 from upwell.web.dashboard.routes import OPEN_PATHS, PAGES, dashboard_routes
 from upwell.web.dashboard.templating import FOLDER, ago, rendered
@@ -59,7 +60,7 @@ def application(changes: Changes | None = None) -> Any:
         stream=no_events,
     )
     tokens = Tokens(TOKEN, Path("/nonexistent/tokens.json"))
-    return http_app(dashboard_routes(desk), tokens.principal_of)
+    return http_app(dashboard_routes(desk), Admission(tokens.principal_of))
 
 
 async def got(path: str, headers: Mapping[str, str] = GOOD) -> tuple[int, str, dict[str, str]]:

@@ -10,7 +10,8 @@ from starlette.routing import Route
 
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.receipt import Receipt
-from upwell.ground.types.principal import IN_SCOPE, OWNER, Principal
+from upwell.ground.types.principal import IN_SCOPE, OWNER, granted
+from upwell.web.admission import Admission
 from upwell.web.guard import Guard
 from upwell.web.metrics import exposition, gauge, hook_metric
 from upwell.web.routes import health_routes, hook_routes, http_app
@@ -31,7 +32,7 @@ async def metrics() -> list[Any]:
 
 def application() -> Any:
     routes = [*hook_routes(answer), *health_routes(lambda: {"version": "1"}, metrics)]
-    return http_app(routes, Tokens(TOKEN, NOWHERE).principal_of, ["gateway.lan"])
+    return http_app(routes, Admission(Tokens(TOKEN, NOWHERE).principal_of), ["gateway.lan"])
 
 
 async def asked(
@@ -149,13 +150,13 @@ async def test_a_given_token_opens_only_mcp(tmp_path: Path) -> None:
         return PlainTextResponse("in")
 
     routes = [Route("/mcp", mcp, methods=["POST"]), *hook_routes(answer)]
-    app = http_app(routes, Tokens(TOKEN, path).principal_of)
+    app = http_app(routes, Admission(Tokens(TOKEN, path).principal_of))
     ada = {**GOOD, "authorization": f"Bearer {token}"}
     assert (await asked("/mcp", ada, app=app))[0] == 200
     assert (await asked("/hook/claude", ada, app=app))[0] == 403
     assert (await asked("/mcp", GOOD, app=app))[0] == 200
     assert (await asked("/hook/claude", GOOD, app=app))[0] == 200
-    assert came == [Principal("ada", ("decisions",)), OWNER]
+    assert came == [granted("ada", ["decisions"]), OWNER]
 
 
 async def test_unknown_paths_and_methods() -> None:
@@ -168,7 +169,9 @@ async def test_websockets_are_refused() -> None:
         raise AssertionError("let in")
 
     tokens = Tokens(TOKEN, NOWHERE)
-    await Guard(never, tokens.principal_of, ["localhost"])({"type": "websocket"}, never, never)
+    await Guard(never, Admission(tokens.principal_of), ["localhost"])(
+        {"type": "websocket"}, never, never
+    )
 
 
 def test_labels_are_escaped() -> None:

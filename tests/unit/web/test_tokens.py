@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.errors import StoreCorrupt, UsageError
-from upwell.ground.types.principal import OWNER, Principal
+from upwell.ground.types.principal import OWNER, Role, granted
 from upwell.web.tokens import Tokens, issue, revoke, tokens_in
 
 OWN = "o" * 43
@@ -22,8 +22,8 @@ def test_a_token_identifies_its_user_and_their_namespaces(path: Path) -> None:
     tokens = Tokens(OWN, path)
     ada, bob = issue(path, "ada", ["Decisions", "decision"]), issue(path, "bob")
     assert tokens.principal_of(OWN) == OWNER
-    assert tokens.principal_of(ada) == Principal("ada", ("decisions",))
-    assert tokens.principal_of(bob) == Principal("bob")
+    assert tokens.principal_of(ada) == granted("ada", ["decisions"])
+    assert tokens.principal_of(bob) == granted("bob")
     assert [tokens.principal_of(wrong) for wrong in ("", "x", OWN[:-1], f"{ada} ", "é\ud800")] == [
         None
     ] * 5
@@ -75,3 +75,21 @@ def test_a_name_has_one_token(path: Path) -> None:
     with pytest.raises(UsageError, match="namespace"):
         issue(path, "bob", ["not a name"])
     assert [entry.principal.name for entry in tokens_in(path)] == ["ada"]
+
+
+def test_a_token_has_a_role_and_a_tenant(path: Path) -> None:
+    tokens = Tokens(OWN, path)
+    ada = issue(path, "ada", ["team/*"], tenant="acme", role=Role.READER)
+    assert tokens.principal_of(ada) == granted("ada", ["team/*"], "acme", Role.READER)
+    for tenant in ("a\nb", "x" * 201, "\ud800", "a\0"):
+        with pytest.raises(UsageError, match="tenant"):
+            issue(path, "bob", tenant=tenant)
+
+
+def test_a_token_of_an_earlier_version_is_a_writers(path: Path) -> None:
+    token = issue(path, "ada", ["decisions"])
+    rows = json.loads(path.read_text())
+    for row in rows["tokens"]:
+        del row["role"], row["tenant"]
+    path.write_text(json.dumps(rows))
+    assert Tokens(OWN, path).principal_of(token) == granted("ada", ["decisions"])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from upwell.app.dashboard.desk import desk_of
 from upwell.app.principals import team_token
 from upwell.app.wiring import Settings, build
+from upwell.web.admission import Admission
 from upwell.web.dashboard.routes import PATH, dashboard_routes
 from upwell.web.routes import http_app
 from upwell.web.server import http_server, listen
@@ -27,7 +28,8 @@ async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
         home = app.config.home
         token = token_of(home.token_file)
         tokens = Tokens(token, home.tokens_file, team_token(app.config))
-        server = http_server(http_app(dashboard_routes(desk_of(lambda: app)), tokens.principal_of))
+        routes = dashboard_routes(desk_of(lambda: app))
+        server = http_server(http_app(routes, Admission(tokens.principal_of)))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, setattr, server, "should_exit", True)

@@ -282,6 +282,14 @@ class CallSurfacing:
             await self._surfacer.take_back(outcome, cue, late=late)
 
 
+class Calls(Protocol):
+    """The path of calls between clients and upstreams: one pipeline, or one for each tenant."""
+
+    async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply: ...
+
+    async def aclose(self) -> None: ...
+
+
 class Pipeline:
     """Everything that happens to a call between the client and the upstream."""
 

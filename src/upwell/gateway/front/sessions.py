@@ -79,7 +79,7 @@ class HttpSessions:
         session = http_session.session
         value = orjson.dumps(
             {
-                "principal": [session.principal.name, list(session.principal.namespaces)],
+                "principal": _identity(session.principal),
                 "capabilities": session.capabilities.decode(),
                 "log_level": session.log_level,
             }
@@ -134,8 +134,7 @@ class HttpSessions:
         if value is None:
             return None
         record: dict[str, Any] = orjson.loads(value)
-        owner, namespaces = record["principal"]
-        if Principal(owner, tuple(namespaces)) != principal:
+        if record["principal"] != _identity(principal):
             return None
         await self._make_room(principal)
         # Another request may have restored the session in the meantime.
@@ -191,3 +190,9 @@ class _OwnStream:
 
     async def notify(self, method: str, params: bytes = b"") -> None:
         self._outbox.put(line_of(method, params))
+
+
+def _identity(principal: Principal) -> list[Any]:
+    """A principal and its rights as JSON."""
+    rights = [list(principal.namespaces), principal.tenant, str(principal.role)]
+    return [principal.name, *rights]

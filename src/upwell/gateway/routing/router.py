@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from upwell.gateway.calls.pipeline import Pipeline
+from upwell.gateway.calls.pipeline import Calls
 from upwell.gateway.clients import Audience, Method, Refused, RequestContext
 from upwell.gateway.eras import (
     MODERN_VERSIONS,
@@ -60,7 +60,7 @@ class Router:
         catalog: Catalog,
         upstreams: Callable[[], Sequence[Upstream]],
         own: LocalTools,
-        pipeline: Pipeline,
+        pipeline: Calls,
         audience: Audience,
         resources: UpstreamResources,
         session_state: SessionState,

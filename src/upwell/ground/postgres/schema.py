@@ -12,6 +12,7 @@ Everything else that the machines of a team share:
     entry                   what expires: originals, the seen log, cached responses, sessions
     feedback, threshold     ratings, and the thresholds that follow from them
     home_file               files of the home: tokens, the pause, the inbox, the secret, sources
+    audit                   who stored and removed memories, and who was denied something
 
 Every key begins with the tenant, so the tables can be partitioned or distributed by it. No table
 has a sequence: a tenant's number is the hash of its name, and a memory's number counts within its
@@ -47,7 +48,7 @@ _OF_MEMORIES = (
     "trash",
 )
 _SHARED = ("entry", "feedback", "threshold", "home_file")
-TABLES_OF_A_TENANT = (*_OF_MEMORIES, *_SHARED)
+TABLES_OF_A_TENANT = (*_OF_MEMORIES, *_SHARED, "audit")
 
 
 def _walls(tables: Sequence[str]) -> Iterator[str]:
@@ -147,7 +148,29 @@ _SHARE = (
         FOR EACH ROW EXECUTE FUNCTION upwell.announce('files')""",
 )
 
-MIGRATIONS = (_CREATE, _SHARE)
+_ACTOR = """coalesce(nullif(current_setting('upwell.actor', true), ''),
+    session_user || '@' || coalesce(host(inet_client_addr()), 'local'))"""
+
+_AUDIT = (
+    """CREATE TABLE upwell.audit (
+        tenant bigint, at double precision, id uuid DEFAULT gen_random_uuid(),
+        actor text NOT NULL, action text NOT NULL, subject text NOT NULL, outcome text NOT NULL,
+        PRIMARY KEY (tenant, at, id))""",
+    *_walls(["audit"]),
+    # One entry for each statement, however many memories it changes.
+    f"""CREATE FUNCTION upwell.audit_memories() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO upwell.audit (tenant, at, actor, action, subject, outcome)
+        SELECT tenant, extract(epoch FROM clock_timestamp())::float8, {_ACTOR}, TG_ARGV[0],
+            array_to_string((array_agg(id ORDER BY n))[1:20], ' '), 'done: ' || count(*)
+        FROM changed GROUP BY tenant;
+        RETURN NULL; END $$""",
+    """CREATE TRIGGER audit_added AFTER INSERT ON upwell.memory REFERENCING NEW TABLE AS changed
+        FOR EACH STATEMENT EXECUTE FUNCTION upwell.audit_memories('store')""",
+    """CREATE TRIGGER audit_removed AFTER DELETE ON upwell.memory REFERENCING OLD TABLE AS changed
+        FOR EACH STATEMENT EXECUTE FUNCTION upwell.audit_memories('remove')""",
+)
+
+MIGRATIONS = (_CREATE, _SHARE, _AUDIT)
 """The migrations of the tables, oldest first; each is a list of statements."""
 
 

@@ -13,7 +13,8 @@ class Scope:
     """The memories that a query may see.
 
     `tenant`: the tenant of the memories. `project`: an absolute repository root, which sees its own
-    and global memories; None sees all. `namespaces`: the namespaces to search, empty for all.
+    and global memories; None sees all. `namespaces`: the patterns of the namespaces to search
+    (`ground/types/principal.py: is_visible`), empty for all.
     """
 
     tenant: str = DEFAULT_TENANT

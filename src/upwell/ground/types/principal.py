@@ -1,24 +1,95 @@
-"""The principal: the user or client that makes a request."""
+"""The principal: the user or client that makes a request, and what it may see and change."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+
+EVERY = "*"
+"""The pattern of every namespace that is not private."""
+PRIVATE = "me/"
+"""Namespaces below it belong to one principal each: `me/ideas` of ada is stored as `me/KEY/ideas`,
+with the key of ada."""
+
+
+class Role(StrEnum):
+    """What a principal may change: nothing; its own notes and ratings; read-only namespaces too."""
+
+    READER = "reader"
+    WRITER = "writer"
+    ADMIN = "admin"
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The owner of the home, or a client to whom the owner gave a token.
+    """The owner of the home, or a client to whom the owner or an issuer gave a token.
 
-    `name`: the name of the token, "" for the owner (also on stdio). `namespaces`: the namespaces
-    that the client may see, empty for all.
+    `name`: the name of the token, "" for the owner (also on stdio). `namespaces`: the patterns of
+    the namespaces that the client may see, empty for all (`is_visible`). `tenant`: "" for the
+    tenant of the home. `role`: what it may change.
     """
 
     name: str = ""
     namespaces: tuple[str, ...] = ()
+    tenant: str = ""
+    role: Role = Role.WRITER
 
     def sees(self, namespace: str) -> bool:
         """Tell whether this principal may see a namespace."""
-        return not self.namespaces or namespace in self.namespaces
+        return is_visible(namespace, self.namespaces)
+
+    @property
+    def may_write(self) -> bool:
+        return self.role is not Role.READER
+
+    def may_write_to(self, namespace: str, read_only: Sequence[str] = ()) -> bool:
+        """Tell whether this principal may add to a namespace and delete from it, given the patterns
+        of the read-only ones."""
+        if not self.may_write or not self.sees(namespace):
+            return False
+        return self.role is Role.ADMIN or not read_only or not is_visible(namespace, read_only)
+
+    def stored(self, namespace: str) -> str:
+        """The name under which a namespace is stored: private ones contain the principal's key."""
+        own = private_of(self.name)
+        if not self.name or not namespace.startswith(PRIVATE) or namespace.startswith(own):
+            return namespace
+        return own + namespace.removeprefix(PRIVATE)
 
 
-OWNER = Principal()
+OWNER = Principal(role=Role.ADMIN)
 IN_SCOPE = "upwell.principal"
 """The key of the ASGI scope under which the guard of the HTTP doors stores the principal."""
+
+
+def granted(
+    name: str, namespaces: Sequence[str] = (), tenant: str = "", role: Role = Role.WRITER
+) -> Principal:
+    """A principal that sees these namespaces (by default every one) and its private ones, but no
+    others' private ones: nobody can grant those."""
+    shared = [pattern for pattern in namespaces if not f"{pattern}/".startswith(PRIVATE)]
+    patterns = shared if namespaces else [EVERY]
+    own = f"{private_of(name)}*"
+    return Principal(name, (*dict.fromkeys(patterns), own), tenant, role)
+
+
+def private_of(name: str) -> str:
+    """The start of the private namespaces of a principal."""
+    return f"{PRIVATE}{hashlib.sha256(name.encode()).hexdigest()[:12]}/"
+
+
+def is_visible(namespace: str, patterns: Sequence[str]) -> bool:
+    """Whether a namespace is among the patterns: exact names; `team/*` for everything below
+    `team/`; `*` for everything that is not private. Without patterns, every namespace is."""
+    if not patterns or namespace in patterns:
+        return True
+    if any(pattern.endswith("/*") and namespace.startswith(pattern[:-1]) for pattern in patterns):
+        return True
+    return EVERY in patterns and not namespace.startswith(PRIVATE)
+
+
+def shared_only(patterns: Sequence[str]) -> tuple[str, ...]:
+    """The patterns without those of private namespaces; all of them if there are no others, because
+    no pattern at all would mean every namespace."""
+    shared = tuple(pattern for pattern in patterns if not pattern.startswith(PRIVATE))
+    return shared or tuple(patterns)

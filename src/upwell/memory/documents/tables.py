@@ -19,7 +19,7 @@ from upwell.memory.documents.scan import FoundFile, Known
 from upwell.memory.documents.sections import rows
 from upwell.memory.documents.sections.memories import FilePlace, section_memory
 from upwell.memory.documents.sections.rows import Row
-from upwell.memory.sqlite.rows import by_number, number_of
+from upwell.memory.sqlite.rows import by_number, number_of, within
 from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
 from upwell.memory.sqlite.writing import insert, remove
@@ -88,18 +88,20 @@ def file_cited(
     """Return the path and source path of the file with this citation; a project's own file
     precedes a global one. With `namespaces`, everything in the file must be in one of them."""
     visible = "" if project is None else "AND project IN ('', ?)"
+    names: tuple[str, ...] = ()
     if namespaces:
-        marks = ",".join("?" * len(namespaces))
+        among, names = within("namespace", namespaces)
+        part_among, _ = within("memory.namespace", namespaces)
         visible += (
-            f" AND ((namespace IN ({marks}) AND no IN (SELECT file FROM section)) OR "
+            f" AND (({among} AND no IN (SELECT file FROM section)) OR "
             "(namespace = '' AND no IN (SELECT file FROM part) AND NOT EXISTS (SELECT 1 FROM part "
             "JOIN memory ON memory.id = part.id "
-            f"WHERE part.file = no AND memory.namespace NOT IN ({marks}))))"
+            f"WHERE part.file = no AND NOT {part_among})))"
         )
     row = db.execute(
         f"SELECT path, source FROM file WHERE cited = ? {visible} "
         "ORDER BY project DESC, no LIMIT 1",
-        (cited, *(() if project is None else (project,)), *namespaces, *namespaces),
+        (cited, *(() if project is None else (project,)), *names, *names),
     ).fetchone()
     return (row[0], row[1]) if row else None
 

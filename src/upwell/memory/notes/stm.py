@@ -21,6 +21,7 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.text.words import fold
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Memory, Provenance, Trust
+from upwell.ground.types.principal import is_visible
 from upwell.ground.types.rpc import Ping
 from upwell.memory.notes.file import NotesFile, Origin, Origins, Raw, is_note
 from upwell.memory.notes.labels import Labels, labels_of
@@ -192,6 +193,15 @@ class ShortTerm:
             self.viewed({raw["id"] for raw in best})
         return [_entry(raw) for raw in best]
 
+    def place_of(
+        self, entry_id: str, *, project: str | None = None, namespaces: Sequence[str] = ()
+    ) -> str | None:
+        """The namespace of a note that may be seen here; None if there is no such note."""
+        for raw in self._seen_by(project, namespaces):
+            if raw["id"] == entry_id:
+                return labels_of(raw).place
+        return None
+
     def delete(
         self, entry_id: str, *, project: str | None = None, namespaces: Sequence[str] = ()
     ) -> bool:
@@ -241,8 +251,7 @@ class ShortTerm:
         return [
             raw
             for raw, origin in self._with_origins()
-            if is_seen(origin.project, project)
-            and (not namespaces or labels_of(raw).place in namespaces)
+            if is_seen(origin.project, project) and is_visible(labels_of(raw).place, namespaces)
         ]
 
     def viewed(self, ids: set[str]) -> None:

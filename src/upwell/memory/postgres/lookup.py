@@ -10,6 +10,7 @@ from typing import Any
 
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.types.memory import Query, Scope
+from upwell.ground.types.principal import EVERY, PRIVATE, is_visible
 from upwell.memory.lookups import (
     FEW_CLAUSES,
     MAX_JOINED,
@@ -89,7 +90,7 @@ class Filter:
 
     @property
     def values(self) -> dict[str, object]:
-        return {"namespaces": list(self.namespaces), "now": self.now}
+        return {**namespace_values(self.namespaces), "now": self.now}
 
     def joined(self, other: str) -> str:
         """Return the SQL that joins the memories of a table and keeps those that pass."""
@@ -102,9 +103,29 @@ class Filter:
 
     def passes(self, row: Sequence[Any]) -> bool:
         """Return whether a row of `COLUMNS` meets the condition."""
-        if row[PINNED] or (self.namespaces and row[NAMESPACE] not in self.namespaces):
+        if row[PINNED] or not is_visible(row[NAMESPACE], self.namespaces):
             return False
         return row[EXPIRES] is None or row[EXPIRES] > self.now
+
+
+def within(column: str, patterns: Sequence[str]) -> str:
+    """Return the SQL for "this namespace is among the patterns" (`is_visible`), which has
+    `namespace_values`."""
+    parts = [f"{column} = ANY(%(namespaces)s)"]
+    if any(pattern.endswith("/*") for pattern in patterns):
+        parts.append(
+            f"EXISTS (SELECT FROM unnest(%(below)s::text[]) AS start WHERE "
+            f"starts_with({column}, start))"
+        )
+    if EVERY in patterns:
+        parts.append(f"NOT starts_with({column}, '{PRIVATE}')")
+    return f"({' OR '.join(parts)})"
+
+
+def namespace_values(patterns: Sequence[str]) -> dict[str, object]:
+    """Return the values for `within`."""
+    below = [pattern[:-1] for pattern in patterns if pattern.endswith("/*")]
+    return {"namespaces": list(patterns), "below": below}
 
 
 def filter_of(
@@ -113,7 +134,7 @@ def filter_of(
     """Return the filter of a search. `expired` and `pinned` tell whether the store has such
     memories.
     """
-    conditions = ["m.namespace = ANY(%(namespaces)s)"] if namespaces else []
+    conditions = [within("m.namespace", namespaces)] if namespaces else []
     conditions += ["(m.expires_at IS NULL OR m.expires_at > %(now)s)"] if expired else []
     conditions += ["NOT m.pinned"] if pinned else []
     return Filter(namespaces, now, " AND ".join(conditions))

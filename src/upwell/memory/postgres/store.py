@@ -16,7 +16,14 @@ from upwell.memory.base import Added, WordCounts
 from upwell.memory.embedding.questions import VectorIndex
 from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.postgres.duplicates import find_duplicates
-from upwell.memory.postgres.lookup import HOLDING, last_of, pool_of, successors_sql
+from upwell.memory.postgres.lookup import (
+    HOLDING,
+    last_of,
+    namespace_values,
+    pool_of,
+    successors_sql,
+    within,
+)
 from upwell.memory.postgres.null_scores import measure_if_due
 from upwell.memory.postgres.rows import COLUMNS, from_row
 from upwell.memory.postgres.writing import insert, remove
@@ -265,10 +272,10 @@ class PostgresStore:
         self, scope: Scope, condition: str, limit: int, offset: int
     ) -> Sequence[Memory]:
         if scope.namespaces:
-            condition += " AND namespace = ANY(%(namespaces)s)"
+            condition += f" AND {within('namespace', scope.namespaces)}"
         values = {
             "project": scope.project,
-            "namespaces": list(scope.namespaces),
+            **namespace_values(scope.namespaces),
             "now": self._clock.now(),
             "bits": SEQUENCE_BITS,
             "limit": limit,

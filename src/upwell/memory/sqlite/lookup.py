@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from upwell.ground.types.memory import Scope
+from upwell.ground.types.principal import is_visible
 from upwell.memory.lookups import (
     FEW_CLAUSES,
     MAX_JOINED,
@@ -35,6 +36,7 @@ from upwell.memory.sqlite.rows import (
     marks,
     text_of,
     visible_scopes,
+    within,
 )
 
 _ID, _NAMESPACE, _TEXT, _EXPIRES, _PINNED = (
@@ -66,7 +68,7 @@ class Filter:
 
     def passes(self, row: Sequence[Any]) -> bool:
         """Return whether a row of `COLUMNS` meets the condition."""
-        if row[_PINNED] or (self.namespaces and row[_NAMESPACE] not in self.namespaces):
+        if row[_PINNED] or not is_visible(row[_NAMESPACE], self.namespaces):
             return False
         return row[_EXPIRES] is None or row[_EXPIRES] > self.now
 
@@ -77,8 +79,9 @@ def filter_of(db: sqlite3.Connection, namespaces: tuple[str, ...] = (), now: flo
     conditions: list[str] = []
     values: list[object] = []
     if namespaces:
-        conditions.append(f"m.namespace IN ({marks(namespaces)})")
-        values += namespaces
+        condition, names = within("m.namespace", namespaces)
+        conditions.append(condition)
+        values += names
     expired = "SELECT 1 FROM memory WHERE expires_at <= ? LIMIT 1"
     if db.execute(expired, (now,)).fetchone():
         conditions.append("(m.expires_at IS NULL OR m.expires_at > ?)")

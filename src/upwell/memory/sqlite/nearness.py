@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from upwell.ground.embed import Vector
+from upwell.ground.types.principal import is_visible
 from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import chunks, marks
@@ -132,7 +133,7 @@ class Nearness:
     ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         visible = np.isin(self._scopes, np.asarray(scopes, np.int64))
         if namespaces:
-            numbers = [self._names[name] for name in namespaces if name in self._names]
+            numbers = [no for name, no in self._names.items() if is_visible(name, namespaces)]
             visible &= np.isin(self._namespaces, np.asarray(numbers, np.int64))
         return visible
 

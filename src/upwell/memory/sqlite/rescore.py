@@ -12,6 +12,7 @@ from dataclasses import replace
 from upwell.ground.clock import Deadline
 from upwell.ground.project import is_seen
 from upwell.ground.types.memory import Hit, Memory, Query
+from upwell.ground.types.principal import is_visible
 from upwell.memory.ranking.scoring import rank
 from upwell.memory.records import stamped
 from upwell.memory.sqlite import schema
@@ -64,6 +65,6 @@ def _with_own_score(hit: Hit, own_scores: Mapping[str, float]) -> Hit:
 
 def _is_seen(memory: Memory, query: Query) -> bool:
     scope = query.scope
-    if scope.namespaces and memory.namespace not in scope.namespaces:
+    if not is_visible(memory.namespace, scope.namespaces):
         return False
     return is_seen(memory.project, scope.project)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from upwell.ground.types.memory import Memory, Scope
+from upwell.ground.types.principal import EVERY, PRIVATE
 from upwell.memory.lookups import ranges
 from upwell.memory.records import DETAILS, from_details, is_text
 from upwell.memory.sqlite.schema import PROJECT_BITS
@@ -105,6 +106,17 @@ CHUNK = 500
 def marks(values: Sequence[object]) -> str:
     """Return question marks for the values of an `IN (…)`."""
     return ",".join("?" * len(values))
+
+
+def within(column: str, patterns: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the SQL for "this namespace is among the patterns" (`is_visible`), and its values."""
+    exact = list(patterns)
+    below = [pattern[:-1] for pattern in patterns if pattern.endswith("/*")]
+    parts = [f"{column} IN ({marks(exact)})"]
+    parts += [f"instr({column}, ?) = 1"] * len(below)
+    if EVERY in patterns:
+        parts.append(f"{column} NOT GLOB '{PRIVATE}*'")
+    return f"({' OR '.join(parts)})", (*exact, *below)
 
 
 def chunks[T](values: Iterable[T]) -> Iterator[list[T]]:

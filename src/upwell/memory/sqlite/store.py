@@ -46,6 +46,7 @@ from upwell.memory.sqlite.rows import (
     number_of,
     snapshot,
     visible_scopes,
+    within,
 )
 from upwell.memory.sqlite.vectors import VectorTable
 from upwell.memory.sqlite.writing import insert, remove
@@ -356,11 +357,13 @@ class SqliteStore:
         """The read of the newest memories of a scope that meet a condition."""
         now = self._clock.now()
         condition = f"{condition} AND (expires_at IS NULL OR expires_at > ?)"
+        names: tuple[str, ...] = ()
         if scope.namespaces:
-            condition += f" AND namespace IN ({','.join('?' * len(scope.namespaces))})"
+            among, names = within("namespace", scope.namespaces)
+            condition += f" AND {among}"
 
         def look(db: sqlite3.Connection) -> Sequence[Memory]:
-            values = (now, *scope.namespaces)
+            values = (now, *names)
             with snapshot(db):
                 scopes = visible_scopes(db, scope)
                 return newest(db, scopes, condition, values, limit=limit, offset=offset)

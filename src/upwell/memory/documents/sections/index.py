@@ -23,6 +23,7 @@ from upwell.memory.documents.sections.rows import (
     scopes,
 )
 from upwell.memory.documents.sections.vocabulary import UNKNOWN_BURST, Vocabulary, vocabulary
+from upwell.memory.sqlite.rows import within
 
 WEIGHTS = {
     "prose": 1.0, "code": 0.45, "table": 0.8, "heading": 2.5, "trail": 1.0, "path": 0.5,
@@ -302,9 +303,9 @@ their postings."""
 
 
 def _files(db: sqlite3.Connection, namespaces: Sequence[str]) -> dict[int, FilePlace]:
-    within = f"WHERE namespace IN ({','.join('?' * len(namespaces))})" if namespaces else ""
+    among, names = within("namespace", namespaces) if namespaces else ("true", ())
     rows = db.execute(
-        f"SELECT no, cited, project, namespace, tags, changed_at FROM file {within}", namespaces
+        f"SELECT no, cited, project, namespace, tags, changed_at FROM file WHERE {among}", names
     )
     return {row[0]: FilePlace(row[1], row[2] or None, *row[3:]) for row in rows}
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from upwell.ground.clock import Deadline
 from upwell.ground.types.memory import Hit, Memory, Query, QuerySource
+from upwell.ground.types.principal import shared_only
 from upwell.memory.documents.sections import question
 from upwell.memory.documents.sections.index import Index
 from upwell.memory.documents.sections.memories import section_memory
@@ -66,7 +67,7 @@ class SectionSearch:
         if query.scope.tenant != self._tenant:
             return []
         with snapshot(db):
-            index = self._index(db, query.scope.project, query.scope.namespaces)
+            index = self._index(db, query.scope.project, shared_only(query.scope.namespaces))
             if not len(index) or deadline.passed():
                 return []
             return hits(index, query, self._tenant)
@@ -75,7 +76,7 @@ class SectionSearch:
         """Cut each section of `hits`, which other searches returned, to the passage that bears on
         the query. Hits that are not sections stay unchanged."""
         with snapshot(db):
-            index = self._index(db, query.scope.project, query.scope.namespaces)
+            index = self._index(db, query.scope.project, shared_only(query.scope.namespaces))
             reading = read(index, question_of(query))
             passages = []
             for hit in hits:

@@ -1,0 +1,143 @@
+"""The tenants that one gateway serves. Each has an app of its own, with its own memory, ledger,
+originals, learning and topics, so that nothing of one tenant can reach another. They share the
+servers behind the gateway and the connections to the database.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from upwell.app.wiring import App, Settings, assemble
+from upwell.gateway.calls.pipeline import Pipeline
+from upwell.gateway.clients import Client
+from upwell.gateway.upstreams.supervisor import Upstream
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.trace import LOG, contained
+from upwell.ground.types.rpc import Reply, ToolCall
+
+MAX_OPEN = 64
+"""Beyond this number, the app of the tenant that was idle for longest is closed."""
+IDLE_SECONDS = 600.0
+_MINUTE = 60.0
+_MINUTES_OF_HOUSEKEEPING = 60
+
+
+@dataclass(slots=True)
+class Opened:
+    """The app of a tenant, and the number of requests that use it now."""
+
+    app: App
+    pipeline: Pipeline
+    users: int = 0
+    used_at: float = 0.0
+
+
+class Tenants:
+    """The apps of tenants: the home's `own`, and one for each other tenant, which its first request
+    opens."""
+
+    def __init__(self, own: App, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._own = Opened(own, own.pipeline())
+        self._others: OrderedDict[str, Opened] = OrderedDict()
+        self._opening = asyncio.Lock()
+        self._clock = clock
+
+    @asynccontextmanager
+    async def of(self, tenant: str) -> AsyncIterator[Opened]:
+        """The app of a tenant, "" for the home's own. It stays open within the block.
+
+        Raises:
+            StoreError: it cannot be opened.
+        """
+        is_own = tenant in ("", self._own.app.config.store.tenant)
+        opened = self._own if is_own else await self._find(tenant)
+        opened.users += 1
+        try:
+            yield opened
+        finally:
+            opened.users -= 1
+            opened.used_at = self._clock.monotonic()
+
+    async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
+        """Send a call through the pipeline of its caller's tenant."""
+        async with self.of(client.principal.tenant) as opened:
+            return await opened.pipeline.call(call, upstream, client)
+
+    async def keep_house(self) -> None:
+        """Close idle apps, and do the periodic work of the others, until cancelled."""
+        minute = 0
+        while True:
+            await asyncio.sleep(_MINUTE)
+            minute += 1
+            await self.close_idle()
+            for opened in list(self._others.values()):
+                with contained("adopting learned values"):
+                    await opened.app.budgets.load_learned_if_requested()
+                    await opened.app.learning.learned.load_learned()
+                if minute % _MINUTES_OF_HOUSEKEEPING == 0:
+                    with contained("housekeeping"):
+                        await opened.app.run_housekeeping()
+
+    async def close_idle(self, seconds: float = IDLE_SECONDS) -> None:
+        """Close the apps that nobody has used for that long."""
+        before = self._clock.monotonic() - seconds
+        async with self._opening:
+            for tenant, opened in list(self._others.items()):
+                if not opened.users and opened.used_at <= before:
+                    await self._close(tenant)
+
+    async def aclose(self) -> None:
+        """End the searches that still run, and close all apps but the home's own."""
+        await self._own.pipeline.aclose()
+        async with self._opening:
+            for tenant in list(self._others):
+                await self._close(tenant)
+
+    async def _find(self, tenant: str) -> Opened:
+        async with self._opening:
+            opened = self._others.get(tenant)
+            if opened is None:
+                await self._make_room()
+                app = await open_tenant(self._own.app, tenant)
+                opened = self._others[tenant] = Opened(app, app.pipeline())
+            self._others.move_to_end(tenant)
+            return opened
+
+    async def _make_room(self) -> None:
+        idle = [tenant for tenant, opened in self._others.items() if not opened.users]
+        if len(self._others) >= MAX_OPEN and idle:
+            await self._close(idle[0])
+
+    async def _close(self, tenant: str) -> None:
+        opened = self._others.pop(tenant)
+        with contained("closing the app of a tenant"):
+            await opened.pipeline.aclose()
+            await opened.app.aclose()
+
+
+async def open_tenant(own: App, tenant: str) -> App:
+    """The app of another tenant, in a folder below the home, with the home's configuration.
+
+    Raises:
+        StoreError: a file cannot be used.
+    """
+    config = own.config
+    home = config.home.of_tenant(tenant).prepare()
+    # The worker processes read the configuration by themselves.
+    for name in ("config.toml", "lexicon.toml"):
+        source, link = config.home.root / name, home.root / name
+        if source.exists() and not link.is_symlink():
+            link.symlink_to(source)
+    environment = {**config.environment, "UPWELL_STORE__TENANT": tenant}
+    tenants = replace(
+        config,
+        home=home,
+        store=replace(config.store, tenant=tenant),
+        servers=(),
+        environment=environment,
+    )
+    LOG.info("a tenant's memory opens in %s", home.root.name)
+    settings = Settings(tolerant=True, is_replica=True)
+    return await assemble(tenants, settings, own.postgres)

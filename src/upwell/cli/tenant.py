@@ -1,0 +1,83 @@
+"""tenant export|delete|audit"""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.session import run
+from upwell.ground.errors import UsageError
+from upwell.ground.text.format import counted, iso
+
+tenant = typer.Typer(
+    help="The data of a tenant: export it, delete it, read its audit log.", no_args_is_help=True
+)
+Name = Annotated[str, typer.Argument(metavar="TENANT", help="The name of the tenant.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(tenant, name="tenant")
+
+
+@tenant.command("export")
+def export(name: Name) -> None:
+    """Print everything stored for a tenant as lines of JSON."""
+    import json
+
+    from upwell.app.tenant_data import exported
+
+    async def work() -> int:
+        count = 0
+        async for line in exported(name):
+            say(json.dumps(line))
+            count += 1
+        return count
+
+    note(f"upwell: {counted(run(work()), 'line')}")
+
+
+@tenant.command("delete")
+def delete(
+    name: Name,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Delete. Without it, nothing happens.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete everything stored for a tenant, for good: its tokens, its rows in every table of the
+    database, and its files in this home."""
+    from upwell.app import tenant_data
+
+    if not yes:
+        raise UsageError(
+            f"this deletes everything of {name!r} for good",
+            hint=f"upwell tenant export first, then upwell tenant delete {name} --yes",
+        )
+    deleted = run(tenant_data.delete(name))
+    if as_json:
+        say_json({"tenant": name, "deleted": deleted})
+        return
+    rows = sum(count for place, count in deleted.items() if place not in ("files", "tokens"))
+    tokens, files = (deleted.get(place, 0) for place in ("tokens", "files"))
+    parts = (counted(tokens, "token"), counted(rows, "row"), counted(files, "file"))
+    say(f"deleted {', '.join(parts)} of {name}")
+
+
+@tenant.command("audit")
+def audit(
+    name: Annotated[
+        str, typer.Argument(metavar="[TENANT]", help="The home's own tenant if omitted.")
+    ] = "",
+    limit: Annotated[int, typer.Option("-n", metavar="N", help="How many entries.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """List who changed the memory and who was denied something, newest first."""
+    from upwell.app import tenant_data
+
+    events = run(tenant_data.audit(name, limit))
+    if as_json:
+        say_json({"events": [{**asdict(event), "at": iso(event.at)} for event in events]})
+        return
+    rows = [{**asdict(event), "at": iso(event.at)} for event in events]
+    table(("at", "actor", "action", "subject", "outcome"), rows, "No entries.")

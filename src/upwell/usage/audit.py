@@ -1,0 +1,170 @@
+"""The audit log: who changed the memory over MCP, and who was denied something. It holds names and
+ids, never a text.
+
+A home writes lines of JSON. With a team's database it writes rows, beside those that the database
+itself adds for every stored and removed memory, whichever door wrote it.
+"""
+
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.trace import LOG, contained
+
+if TYPE_CHECKING:
+    from upwell.ground.postgres.connection import Postgres
+
+MAX_FILE_BYTES = 5_000_000
+RETENTION_SECONDS = 365 * 86_400.0
+REPEAT_SECONDS = 60.0
+"""The same denial of the same principal is recorded once within this time."""
+MAX_REMEMBERED = 2_000
+MAX_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry: at which time (epoch seconds), who ("" for the owner), did or wanted what, with
+    what, and how it ended: `done`, or the reason why not."""
+
+    at: float
+    actor: str
+    action: str
+    subject: str
+    outcome: str
+
+
+class Log(Protocol):
+    """A place to write events to."""
+
+    async def write(self, event: Event) -> None: ...
+
+    async def latest(self, limit: int) -> Sequence[Event]:
+        """The latest events, newest first."""
+        ...
+
+    async def expire(self, now: float) -> None: ...
+
+
+class FileLog:
+    """Events in a file of the home; one older file is kept."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def write(self, event: Event) -> None:
+        with suppress(FileNotFoundError):
+            if self._path.stat().st_size > MAX_FILE_BYTES:
+                self._path.replace(self._older)
+        line = f"{json.dumps(asdict(event))}\n".encode()
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+
+    async def latest(self, limit: int) -> Sequence[Event]:
+        events: list[Event] = []
+        for path in (self._older, self._path):
+            with suppress(FileNotFoundError):
+                lines = path.read_text(encoding="utf-8").splitlines()
+                events += [Event(**json.loads(line)) for line in lines[-limit:]]
+        return events[::-1][:limit]
+
+    async def expire(self, now: float) -> None:
+        """Nothing: the size of the files is limited."""
+
+    @property
+    def _older(self) -> Path:
+        return self._path.with_suffix(".1.jsonl")
+
+
+class PostgresLog:
+    """Events in a team's database."""
+
+    def __init__(self, postgres: "Postgres", tenant: str) -> None:
+        self._postgres = postgres
+        self._tenant = tenant
+
+    async def write(self, event: Event) -> None:
+        from upwell.ground.postgres.connection import Statement
+
+        sql = """INSERT INTO upwell.audit (tenant, at, actor, action, subject, outcome) VALUES
+                 (%(tenant)s, %(at)s, %(actor)s, %(action)s, %(subject)s, %(outcome)s)"""
+        await self._postgres.ask(self._tenant, Statement(sql, asdict(event)))
+
+    async def latest(self, limit: int) -> Sequence[Event]:
+        from upwell.ground.postgres.connection import Statement
+
+        sql = """SELECT at, actor, action, subject, outcome FROM upwell.audit
+                 WHERE tenant = %(tenant)s ORDER BY at DESC, id LIMIT %(limit)s"""
+        (rows,) = await self._postgres.ask(self._tenant, Statement(sql, {"limit": limit}))
+        return [Event(*row) for row in rows]
+
+    async def expire(self, now: float) -> None:
+        from upwell.ground.postgres.connection import Statement
+
+        sql = "DELETE FROM upwell.audit WHERE tenant = %(tenant)s AND at < %(before)s"
+        values = {"before": now - RETENTION_SECONDS}
+        await self._postgres.ask(self._tenant, Statement(sql, values))
+
+
+class Audit:
+    """Writes events without holding up a request, and without failing one."""
+
+    def __init__(self, log: Log, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._log = log
+        self._clock = clock
+        self._denials: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._tasks = BackgroundTasks("audit log")
+
+    def record(self, actor: str, action: str, subject: str, outcome: str) -> None:
+        """Record a change, or an attempt to make one."""
+        parts = (_plain(part) for part in (actor, action, subject, outcome))
+        self._tasks.start(self._write(Event(self._clock.now(), *parts)))
+
+    def denied(self, actor: str, why: str) -> None:
+        """Record a denial at the door."""
+        now, key = self._clock.monotonic(), (actor, why)
+        if now - self._denials.get(key, now - 2 * REPEAT_SECONDS) < REPEAT_SECONDS:
+            return
+        self._denials[key] = now
+        if len(self._denials) > MAX_REMEMBERED:
+            self._denials.popitem(last=False)
+        self.record(actor, "request", "", f"denied: {why}")
+
+    async def latest(self, limit: int = 100) -> Sequence[Event]:
+        """The latest events, newest first.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        return await self._log.latest(limit)
+
+    async def expire(self) -> None:
+        """Remove events that are older than a year."""
+        await self._log.expire(self._clock.now())
+
+    async def aclose(self) -> None:
+        """Finish writing."""
+        await self._tasks.drain()
+
+    async def _write(self, event: Event) -> None:
+        with contained("writing the audit log"):
+            try:
+                await self._log.write(event)
+            except OSError as error:
+                LOG.error("the audit log cannot be written: %s", error)
+
+
+def _plain(text: str) -> str:
+    """A text that every log can hold on one line."""
+    printable = "".join(char if char.isprintable() else " " for char in text[:MAX_CHARS])
+    return printable.encode("utf-8", "replace").decode()

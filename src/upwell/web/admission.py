@@ -1,0 +1,131 @@
+"""Who is admitted, and how often: the principal of a token, and the rates of principals and
+tenants."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.types.principal import Principal
+from upwell.web.oidc import InvalidToken, Verify
+from upwell.web.options import LimitOptions
+from upwell.web.tokens import PrincipalOf
+
+_DOTS = 2
+"""The dots of a signed JSON web token."""
+_MINUTE = 60.0
+MAX_TRACKED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class TooMany:
+    """A request beyond a rate, and the seconds after which the next one is admitted."""
+
+    reason: str
+    retry_after: int
+
+
+class Bucket:
+    """A token bucket: `per_minute` requests on average, and as many at once."""
+
+    def __init__(self, per_minute: int, now: float) -> None:
+        self._per_minute = per_minute
+        self._left = float(per_minute)
+        self._at = now
+
+    def wait(self, now: float) -> float:
+        """The seconds until one more request is admitted; 0 if that is now."""
+        rate = self._per_minute / _MINUTE
+        self._left = min(float(self._per_minute), self._left + (now - self._at) * rate)
+        self._at = now
+        return 0.0 if self._left >= 1.0 else (1.0 - self._left) / rate
+
+    def take(self) -> None:
+        self._left -= 1.0
+
+
+class Rates:
+    """The rates of this process. Principals and tenants that it has not seen for long are
+    forgotten, with full buckets."""
+
+    def __init__(self, options: LimitOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._options = options
+        self._clock = clock
+        self._buckets: OrderedDict[tuple[str, str | None], Bucket] = OrderedDict()
+
+    def take(self, principal: Principal) -> TooMany | None:
+        """Count a request, or refuse it. The owner of the home has no limit."""
+        if not principal.name:
+            return None
+        now, limits = self._clock.monotonic(), self._options
+        taken = []
+        for what, name, most in (
+            ("you may make", principal.name, limits.requests_per_minute),
+            ("your tenant may make", None, limits.tenant_requests_per_minute),
+        ):
+            if most:
+                bucket = self._bucket((principal.tenant, name), most, now)
+                if wait := bucket.wait(now):
+                    return TooMany(f"{what} {most} requests a minute", ceil(wait))
+                taken.append(bucket)
+        for bucket in taken:
+            bucket.take()
+        return None
+
+    def _bucket(self, key: tuple[str, str | None], most: int, now: float) -> Bucket:
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            if len(self._buckets) >= MAX_TRACKED:
+                self._buckets.popitem(last=False)
+            bucket = self._buckets[key] = Bucket(most, now)
+        self._buckets.move_to_end(key)
+        return bucket
+
+
+Denied = Callable[[str, str], None]
+"""Records that a principal, by its name, was denied something, and why."""
+
+
+def nobody(principal: str, why: str) -> None:
+    """Record nothing."""
+
+
+class Admission:
+    """Finds principals: `principal_of` looks up a token of ours, `verify` one that an issuer
+    signed. A principal of the home's own `tenant` has the tenant ""; with `own_only` no other
+    tenant is admitted. `denied` hears of denials."""
+
+    def __init__(
+        self,
+        principal_of: PrincipalOf,
+        verify: Verify | None = None,
+        *,
+        tenant: str = "",
+        own_only: bool = True,
+        rates: Rates | None = None,
+        denied: Denied = nobody,
+    ) -> None:
+        self._principal_of = principal_of
+        self._verify = verify
+        self._tenant = tenant
+        self._own_only = own_only
+        self._rates = rates
+        self.denied = denied
+
+    async def find(self, token: str) -> Principal | InvalidToken | None:
+        """The principal of a token; None for an unknown one."""
+        found: Principal | InvalidToken | None = self._principal_of(token)
+        if found is None and self._verify and token.count(".") == _DOTS:
+            found = await self._verify(token)
+        if not isinstance(found, Principal):
+            return found
+        if found.tenant == self._tenant:
+            return replace(found, tenant="")
+        if found.tenant and self._own_only:
+            return InvalidToken("this gateway does not serve your tenant", 403)
+        return found
+
+    def count(self, principal: Principal) -> TooMany | None:
+        """Count a request of a principal, or refuse it."""
+        return self._rates.take(principal) if self._rates else None

@@ -1,0 +1,31 @@
+"""The options of the HTTP doors."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcOptions:
+    """`oidc.*`: the issuer and audience of the tokens, the address of its keys (found by discovery
+    if it is empty), and the claims that hold the tenant, the role and the namespaces.
+    """
+
+    issuer: str = ""
+    audience: str = ""
+    keys_url: str = ""
+    tenant_claim: str = ""
+    role_claim: str = "role"
+    namespaces_claim: str = "namespaces"
+    leeway_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitOptions:
+    """`limits.*`: requests over HTTP, of one token or subject and of a whole tenant, in each
+    replica; memories and short notes of a tenant. 0 means no limit. The owner's requests are not
+    limited.
+    """
+
+    requests_per_minute: int = 0
+    tenant_requests_per_minute: int = 0
+    tenant_memories: int = 0
+    tenant_notes: int = 0
