@@ -2,8 +2,11 @@
 
 import gc
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +33,20 @@ CASES = {
     "frames": lambda n: (
         "Traceback (most recent call last):\n" + '  File "x.py", line 3\n' * (n // 22)
     ),
+    "numbers": lambda n: "[" + ",".join(["1"] * (n // 2)) + "]",
+    "one object": lambda n: "{" + ",".join(f'"{i}":{i % 7}' for i in range(n // 12)) + "}",
+    "equal keys": lambda n: "{" + ",".join('"a":1' for _ in range(n // 6)) + "}",
+    "entities": lambda n: "<html><body><p>" + "&amp;" * (n // 5),
+    "unclosed tags": lambda n: "<!doctype html><html><body>" + "<p><b><i>" * (n // 9),
+    "formatting tags": lambda n: (
+        "<html><body>" + "".join(f"<a><b><i><font color={i}>" for i in range(n // 25))
+    ),
+    "open brackets": lambda n: "[" * n,
+    "settings": lambda n: "[s]\na=b\n" * (n // 8),
+    "hunks": lambda n: (
+        "diff --git a/x b/x\n--- a/x\n+++ b/x\n" + "@@ -1,1 +1,1 @@\n-a\n+b\n" * (n // 22)
+    ),
+    "short fields": lambda n: "a:" * (n // 2),
     "combining marks": lambda n: "e" + "\u0301" * n,
 }
 SMALL, FACTOR = 16_000, 4
@@ -66,3 +83,31 @@ def test_four_times_the_text_takes_at_most_about_eight_times_the_work(
 @pytest.mark.parametrize("case", CASES)
 def test_the_result_is_within_budget(case: str) -> None:
     assert len(compress(CASES[case](SMALL), max_chars=900).text) <= 900
+
+
+MEGABYTES = 4
+MEASURE = """
+import resource, sys, time
+sys.path[:0] = [sys.argv[1]]
+from test_compress_hostile import CASES
+from upwell.compress import compress
+compress("warm up " * 2_000, max_tokens=100)
+text = CASES[sys.argv[2]](int(sys.argv[3]))
+begun = time.process_time()
+compress(text, max_tokens=2_000, query="where is the error")
+print(time.process_time() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["deep arrays", "deep objects", "numbers", "one object", "equal keys", "entities", "settings",
+     "unclosed tags", "formatting tags", "open brackets", "headings", "newlines", "hunks"],
+)  # fmt: skip
+def test_megabytes_take_bounded_time_and_memory(case: str) -> None:
+    arguments = [str(Path(__file__).parent), case, str(MEGABYTES * 1_000_000)]
+    run = [sys.executable, "-c", MEASURE, *arguments]
+    output = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    seconds, megabytes = map(float, output.split())
+    assert megabytes <= 200
+    assert seconds <= 2.0 * MEGABYTES, "1 s a megabyte on an idle machine"

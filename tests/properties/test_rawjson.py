@@ -1,6 +1,8 @@
 """Foreign JSON comes out as it went in."""
 
 import json
+import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -82,3 +84,39 @@ def test_a_value_that_is_not_an_object_is_refused(raw):
 def test_a_lone_surrogate_is_written_as_an_escape():
     assert dumps("\ud83d") == b'"\\ud83d"'
     assert dumps("ñ") == '"ñ"'.encode()
+
+
+STRINGS = [
+    b"a" * 20_000,
+    b'\\"' * 9_000,
+    b"\\\\" * 9_000,
+    b"a" * 5_000 + b'\\"' + b"b" * 9_000,
+    b"",
+]
+
+
+@pytest.mark.parametrize("text", STRINGS)
+def test_a_long_string_ends_at_its_own_quote(text: bytes) -> None:
+    value = b'"' + text + b'"'
+    raw = b'{"a":' + value + b',"b":[' + value + b',{"c":' + value + b'}],"d":"}"}'
+    members = dict(RawObject.parse(raw).members)
+    assert members[b'"a"'] == value
+    assert RawArray.parse(members[b'"b"']).items == (value, b'{"c":' + value + b"}")
+    assert members[b'"d"'] == b'"}"'
+    for cut in (len(raw) - 1, len(raw) - 4, 5 + len(text)):
+        with pytest.raises(NotJson):
+            RawObject.parse(raw[:cut])
+
+
+def test_an_image_of_megabytes_is_searched_and_not_matched() -> None:
+    image = b'"' + b"QUJD" * 2_500_000 + b'"'
+    raw = b'{"content":[{"type":"image","data":' + image + b"}]}"
+    searched = min(cpu_of(lambda: RawObject.parse(raw)) for _ in range(3))
+    copied = min(cpu_of(lambda: b"".join((raw, b"x"))) for _ in range(3))
+    assert searched <= 10 * copied + 0.01
+
+
+def cpu_of(action: Callable[[], object]) -> float:
+    begun = time.thread_time()
+    action()
+    return time.thread_time() - begun

@@ -10,6 +10,11 @@ from upwell.ground.llm import Chat
 from upwell.ground.text.tokens import count, exceeds
 from upwell.ground.types.compression import Budget, Compressed, Omission, Passage
 
+MOST_LINES = 40_000
+"""A text with more lines is neither folded nor split into lines, so that time and memory are
+bounded.
+"""
+
 
 class Strategy(Protocol):
     """One way to shorten a text. Implementations are stateless and safe to call from any thread."""

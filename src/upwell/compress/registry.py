@@ -1,5 +1,6 @@
 """The list of strategies. Importing it is cheap: a strategy is imported when it is first used."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,12 +27,17 @@ def load(name: str, tools: "Tools | None" = None) -> "Strategy":
     Raises:
         UsageError: no strategy has this name; the hint suggests the nearest one.
     """
-    from pkgutil import resolve_name
-
     check(name)
     from upwell.compress.base import NO_TOOLS
 
-    strategy: Strategy = resolve_name(STRATEGIES[name])(tools or NO_TOOLS)
+    return _class_of(name)(tools or NO_TOOLS)
+
+
+@lru_cache
+def _class_of(name: str) -> "type[Strategy]":
+    from pkgutil import resolve_name
+
+    strategy: type[Strategy] = resolve_name(STRATEGIES[name])
     return strategy
 
 

@@ -64,11 +64,14 @@ class Question:
         return bool(self.terms)
 
 
+NO_QUESTION = Question(())
+
+
 @lru_cache(maxsize=64)
 def ask(query: str) -> Question:
     """Parse `query` into its words, its identifiers as written, and synonyms."""
     if not query.strip():
-        return Question(())
+        return NO_QUESTION
     by_text: dict[str, Term] = {}
     for token in _exact_chunks(query):
         by_text.setdefault(token, Term(token, _EXACT_WEIGHT, exact=True))

@@ -94,13 +94,14 @@ def trace_id_in(traceparent: str) -> str:
     return match[1] if match else ""
 
 
-@contextmanager
-def requested(traceparent: str) -> Iterator[None]:
+def requested(traceparent: str) -> AbstractContextManager[None]:
     """Let the spans of this block belong to the trace of a client's request, or link to it. An
     invalid `traceparent` changes nothing."""
-    if not trace_id_in(traceparent):
-        yield
-        return
+    return _requested(traceparent) if trace_id_in(traceparent) else nullcontext()
+
+
+@contextmanager
+def _requested(traceparent: str) -> Iterator[None]:
     token = _REQUEST.set(traceparent)
     try:
         yield

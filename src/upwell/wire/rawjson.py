@@ -20,19 +20,22 @@ _SPACE = re.compile(rb"[ \t\r\n]*+")
 _KEY = re.compile(rb"[ \t\r\n]*+(" + _STRING + rb")[ \t\r\n]*+:[ \t\r\n]*+", re.DOTALL)
 _SCALAR = re.compile(rb"(?:" + _STRING + rb"|[^\s,\[\]{}\":]++)", re.DOTALL)
 _MARK = re.compile(rb'[\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
-_PLAIN = rb'[^\[\]{}"]++|' + _STRING
+_SHORT_STRING = rb'"[^"\\]{0,4096}+(?:\\.[^"\\]{0,4096}+){0,256}+"'
+_PLAIN = rb'[^\[\]{}"]++|' + _SHORT_STRING
 _FLAT = rb"[\[{](?:" + _PLAIN + rb")*+[\]}]"
 _BRACKET = re.compile(
-    rb"[\[{](?:" + _PLAIN + rb"|" + _FLAT + rb')*+[\]}]|[\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?+',
+    rb"[\[{](?:" + _PLAIN + rb"|" + _FLAT + rb")*+[\]}]|[\[\]{}]|" + _SHORT_STRING + rb'|"',
     re.DOTALL,
 )
-"""A container of two levels at most as a whole, else one bracket or a string. Each match is short,
-so another thread can run between two of them."""
-_VALUE = _STRING + rb'|[^\s,\[\]{}":]++|[\[{](?:' + _PLAIN + rb"|" + _FLAT + rb")*+[\]}]"
+"""A container of two levels at most as a whole, else one bracket or a string, or the quote that
+begins a long string. Each match is short, so another thread can run between two of them."""
+_ESCAPES = re.compile(rb'(?:\\.[^"\\]{0,4096}+){1,4096}+', re.DOTALL)
+_VALUE = _SHORT_STRING + rb'|[^\s,\[\]{}":]++|[\[{](?:' + _PLAIN + rb"|" + _FLAT + rb")*+[\]}]"
 _REST = rb"[ \t\r\n]*+("
 _MEMBER = re.compile(_KEY.pattern + rb"(" + _VALUE + rb")" + _REST + rb"[,}])", re.DOTALL)
 _ITEM = re.compile(_REST[:-1] + rb"(" + _VALUE + rb")" + _REST + rb"[,\]])", re.DOTALL)
-"""A member or an item whose value has two levels at most, with the mark behind it."""
+"""A member or an item whose value has two levels at most and no long string, with the mark behind
+it."""
 _QUOTE = ord('"')
 _NOT_QUOTES = bytes(set(range(256)) - set(b'"\r\n'))
 _OPENING = frozenset(b"[{")
@@ -273,16 +276,47 @@ def _comma(raw: bytes, offset: int) -> int:
 
 def _skip(raw: bytes, offset: int) -> int:
     """The position after the value at `offset`. Brackets are counted, not matched by kind."""
-    if raw[offset : offset + 1] not in (b"[", b"{"):
+    first = raw[offset : offset + 1]
+    if first == b'"':
+        return _string_end(raw, offset)
+    if first not in (b"[", b"{"):
         scalar = _SCALAR.match(raw, offset)
         if scalar is None:
             raise NotJson(f"expected a value at byte {offset}")
         return scalar.end()
-    depth = 0
-    for mark in _BRACKET.finditer(raw, offset):
-        char = raw[mark.start()]
-        is_whole = mark.end() - mark.start() > 1
-        depth += 0 if is_whole or char == _QUOTE else 1 if char in _OPENING else -1
-        if depth == 0 and char != _QUOTE:
-            return mark.end()
+    depth, place = 0, offset
+    while place >= 0:
+        marks, place = _BRACKET.finditer(raw, place), -1
+        for mark in marks:
+            char, is_whole = raw[mark.start()], mark.end() - mark.start() > 1
+            if char == _QUOTE:
+                if is_whole:
+                    continue
+                place = _string_end(raw, mark.start())
+                break
+            depth += 0 if is_whole else 1 if char in _OPENING else -1
+            if depth == 0:
+                return mark.end()
     raise NotJson(f"the value at byte {offset} does not end")
+
+
+def _string_end(raw: bytes, start: int) -> int:
+    """The position after the string at `start`. A string of megabytes, such as an image, is
+    searched for its end and not matched: a match would keep all other threads waiting.
+
+    Raises:
+        NotJson: the string does not end.
+    """
+    place = start + 1
+    quote = raw.find(b'"', place)
+    while quote >= 0:
+        escape = raw.find(b"\\", place, quote)
+        if escape < 0:
+            return quote + 1
+        escapes = _ESCAPES.match(raw, escape)
+        if escapes is None:
+            break
+        place = escapes.end()
+        if place > quote:
+            quote = raw.find(b'"', place)
+    raise NotJson(f"the string at byte {start} does not end")

@@ -1,6 +1,7 @@
 """Fitting a result: it stays within its budget, and the figures are those of the delivery."""
 
 import json
+import time
 
 import pytest
 
@@ -57,4 +58,20 @@ async def test_the_notice_counts_the_contents(tmp_path) -> None:
 async def test_less_than_a_quarter_is_not_worth_shortening(tmp_path) -> None:
     app = await app_with(tmp_path, max_result_tokens=int(count(GUIDE) * 0.8))
     assert await fitted(app, GUIDE) == [GUIDE]
+    await app.aclose()
+
+
+async def test_a_hundred_thousand_texts_are_shortened_as_one(tmp_path) -> None:
+    app = await app_with(tmp_path, max_result_tokens=2_000)
+    blocks = [{"type": "text", "text": f"crane {n} is idle"} for n in range(100_000)]
+    blocks.insert(3, {"type": "image", "data": "aGFyYm91cg==", "mimeType": "image/png"})
+    result = RawObject.parse(dumps({"content": blocks}))
+    begun = time.process_time()
+    reply = json.loads((await app.fitter.fit(CALL, result)).encode())
+    assert time.process_time() - begun <= 20, "about 3 on an idle machine, minutes one by one"
+    assert [block["type"] for block in reply["content"]] == ["text", "image", "text"]
+    texts = [block["text"] for block in reply["content"] if block["type"] == "text"]
+    assert sum(map(count, texts)) <= 2_000
+    assert "crane 0 is idle" in texts[0]
+    assert 'key="' in texts[-1]
     await app.aclose()

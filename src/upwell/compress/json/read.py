@@ -10,13 +10,16 @@ import re
 from bisect import bisect_right
 
 from upwell.compress.json.tree import ARRAY, CLOSE, ITEM, KEY, OBJECT, OPEN, SCALAR, Node, parse
-from upwell.compress.relevance import Question, ask, lowered, places, rarity
+from upwell.compress.relevance import NO_QUESTION, Question, ask, lowered, places, rarity
 from upwell.ground.types.compression import Kind, Passage
 
 LARGE_CHARS = 2_000_000
 _READ_CHARS = 800_000
 """The size of the records that are read in full."""
 _FROM_EVERYWHERE = 0.5
+_CHARS_PER_ITEM = 8
+"""Of a document with shorter items on average, such as an array of numbers, only the beginning is
+read."""
 
 
 JSON_KINDS = frozenset(
@@ -27,14 +30,15 @@ JSON_KINDS = frozenset(
 def read_json(passage: Passage) -> Node | None:
     """Parse a passage. Returns None when its kind is not a JSON kind or the text is not JSON."""
     if passage.kind == Kind.JSON_LINES:
-        return parse_lines(passage.text)
+        return parse_lines(passage.text, ask(passage.query))
     if passage.kind not in JSON_KINDS:
         return None
-    if len(passage.text) > LARGE_CHARS:
-        thinned = thin(passage.text, ask(passage.query))
+    text = passage.text
+    if len(text) > LARGE_CHARS and text.count(",") * _CHARS_PER_ITEM < len(text):
+        thinned = thin(text, ask(passage.query))
         if thinned is not None:
             return thinned
-    return parse(passage.text)
+    return parse(text)
 
 
 def thin(text: str, question: Question) -> Node | None:
@@ -162,17 +166,33 @@ def shift(node: Node, by: int) -> None:
         stack.extend(current.items)
 
 
-def parse_lines(text: str) -> Node | None:
-    """Parse JSON Lines as one array, without blank lines. Returns None if a line is not JSON."""
+def parse_lines(text: str, question: Question = NO_QUESTION) -> Node | None:
+    """Parse JSON Lines as one array, without blank lines. Returns None if a line is not JSON.
+
+    Of a very large text, only the lines that matter are read.
+    """
     root = Node(ARRAY, "", 0, len(text), None)
+    records = _lines(text)
+    selection = records
+    if len(text) > LARGE_CHARS:
+        selection = _chosen(records, text, question)
+        root.beyond = len(records) - len(selection)
+    for record in selection:
+        node = parse(text[record.start : record.end])
+        if node is None:
+            return None
+        shift(node, record.start)
+        node.parent = root
+        root.items.append(node)
+    return root if root.items else None
+
+
+def _lines(text: str) -> list[Node]:
+    """Return the lines of a text that are not blank, as nodes without children."""
+    records: list[Node] = []
     offset = 0
     for line in text.split("\n"):
         if line.strip():
-            node = parse(line)
-            if node is None:
-                return None
-            shift(node, offset)
-            node.parent = root
-            root.items.append(node)
+            records.append(Node(SCALAR, "", offset, offset + len(line), None))
         offset += len(line) + 1
-    return root if root.items else None
+    return records

@@ -62,17 +62,37 @@ class Node:
     def lexeme(self, text: str) -> str:
         """Return the scalar as written; NaN and Infinity, which JSON lacks, become `null`."""
         raw = text[self.start : self.end]
-        return "null" if raw in _NOT_JSON else raw
+        if raw in _NOT_JSON:
+            return "null"
+        return compact(raw) if raw[0] in "[{" else raw
 
 
-def parse(text: str) -> Node | None:
+_MOST_DEPTH = 400
+_LEAST_NODES, _MOST_NODES, _CHARS_PER_NODE = 20_000, 120_000, 16
+"""A document has at most one node for each `_CHARS_PER_NODE` characters, and never more than
+`_MOST_NODES`. Documents of tool responses have 25 to 40 characters for each node.
+"""
+
+
+def most_nodes(text: str) -> int:
+    """Return how many nodes are made for a text."""
+    return max(_LEAST_NODES, min(_MOST_NODES, len(text) // _CHARS_PER_NODE))
+
+
+def parse(text: str, limit: int | None = None) -> Node | None:  # noqa: C901, PLR0915 — one hot loop
     """Parse `text`. Returns None when it is not JSON; NaN and Infinity are accepted.
 
-    Time and space are linear in the length of `text`.
+    Time and space are linear in the length of `text`. Beyond `limit` nodes (`most_nodes` by
+    default), further items of a container are only counted, in `beyond`, and a container below
+    `_MOST_DEPTH` levels becomes a single value.
     """
     offset = 1 if text.startswith("\ufeff") else 0
     root = current = Node(ARRAY, "", offset, len(text), None)
     items, is_object, expect = root.items, False, _ITEM
+    left = most_nodes(text) if limit is None else limit
+    depth = 0
+    hidden = bytearray()  # the kinds of the open containers that have no nodes
+    hidden_node: Node | None = None
     for match in ITEM.finditer(text, offset):
         offset = match.end()
         token = match.lastindex
@@ -82,25 +102,50 @@ def parse(text: str) -> Node | None:
                 return None
             start, end = match.span(token)
             if token == VALUE:
-                items.append(Node(SCALAR, key or "", start, end, current))
+                if not hidden and (left > 0 or not items):
+                    items.append(Node(SCALAR, key or "", start, end, current))
+                    left -= 1
+                elif not hidden:
+                    current.beyond += 1
                 expect = _ITEM if text[offset - 1] == "," else _END
                 continue
             is_object, expect = text[start] == "{", _ITEM_OR_END
+            if hidden:
+                hidden.append(is_object)
+                continue
+            if left <= 0 and items:
+                current.beyond += 1
+                hidden.append(is_object)
+                continue
+            left -= 1
+            if depth >= _MOST_DEPTH or left < 0:
+                hidden_node = Node(SCALAR, key or "", start, end, current)
+                items.append(hidden_node)
+                hidden.append(is_object)
+                continue
             current = Node(OBJECT if is_object else ARRAY, key or "", start, end, current)
             items.append(current)
             items = current.items
+            depth += 1
         elif token == CLOSE:
             end = match.end(CLOSE)
-            closed_kind = OBJECT if text[end - 1] == "}" else ARRAY
-            if expect == _ITEM or current.kind != closed_kind or current.parent is None:
+            closes_object = text[end - 1] == "}"
+            if expect == _ITEM or closes_object != is_object or current.parent is None:
                 return None
-            current.end = end
-            current = current.parent
-            items, is_object = current.items, current.kind == OBJECT
+            if hidden:
+                hidden.pop()
+                if hidden_node is not None and not hidden:
+                    hidden_node.end, hidden_node = end, None
+                is_object = bool(hidden[-1]) if hidden else current.kind == OBJECT
+            else:
+                current.end = end
+                current = current.parent
+                items, is_object = current.items, current.kind == OBJECT
+                depth -= 1
             expect = _ITEM if end < offset else _END
         else:
             break
-    if current is not root or expect != _END or len(items) != 1 or offset != len(text):
+    if current is not root or hidden or expect != _END or len(items) != 1 or offset != len(text):
         return None
     items[0].parent = None
     return items[0]

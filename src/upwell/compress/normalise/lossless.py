@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from upwell.compress.base import Fitted, RemainingBudget, outcome
+from upwell.compress.base import MOST_LINES, Fitted, RemainingBudget, outcome
 from upwell.compress.json.read import JSON_KINDS, read_json
 from upwell.compress.json.tree import Node, compact
 from upwell.compress.normalise.embedded import as_lists
@@ -15,21 +15,37 @@ from upwell.ground.text.kind import detect_plain
 from upwell.ground.types.compression import Compressed, Kind, Passage
 
 _MAX_CHARS = 8_000_000
-
-
+_MOST_TAGS, _MOST_ENTITIES = 60_000, 100_000
+"""The time and memory of the converter grow faster than the number of unclosed tags and entities. A
+page with more of them becomes plain text."""
+_TAG = re.compile(
+    r"<(?:(/?(?:p|div|br|li|tr|h[1-6]|table|ul|ol|section|pre)\b)|[a-z/!?])[^<>]*>?", re.I
+)
+_BLANKS = re.compile(r"[ \t]{2,}+")
+_LINE_ENDS = re.compile(r"\n\s++")
 _DRAWING = re.compile(r"!\[[^\[\]\n]*+\]\(data:[^()\s]*+\)")
 """A drawing within the page, which the converter encodes."""
 
 
 def to_markdown(html: str) -> str:
     """Convert a page to Markdown. Returns the input when it is too large or has no content."""
-    from html_to_markdown import ConversionOptions, convert
-
     if len(html) > _MAX_CHARS:
         return html
+    if html.count("<") > _MOST_TAGS or html.count("&") > _MOST_ENTITIES:
+        return _without_tags(html)
+    from html_to_markdown import ConversionOptions, convert
+
     options = ConversionOptions(expand_abbreviations=False)
     result = convert(html, options)
     return _DRAWING.sub("", str(result.content or html))
+
+
+def _without_tags(html: str) -> str:
+    """Return the text of a page, with a line for each block."""
+    from html import unescape
+
+    text = unescape(_TAG.sub(lambda tag: "\n" if tag[1] else " ", html))
+    return _LINE_ENDS.sub("\n", _BLANKS.sub(" ", text))
 
 
 _RUNS = frozenset({Kind.LOG, Kind.TEST_OUTPUT, Kind.STACK_TRACE})
@@ -70,6 +86,8 @@ def normalise(
     if passage.kind == Kind.HTML:
         return _replaced(passage, to_markdown(passage.text), remaining, strategy, Kind.MARKDOWN)
     plain = _ANSI.sub("", passage.text) if "\x1b" in passage.text else passage.text
+    if plain.count("\n") > MOST_LINES:
+        return _replaced(passage, plain, remaining, strategy, passage.kind)
     if passage.kind in _RUNS:
         from upwell.compress.normalise.logs import fold
 

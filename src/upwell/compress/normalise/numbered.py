@@ -30,7 +30,7 @@ def without_numbers(passage: Passage) -> Passage:
     plain = rows[:begin]
     for number, row in enumerate(rows[begin:], first):
         head, _, rest = row.partition(sign)
-        if head.strip() != str(number):
+        if head.lstrip() != str(number) and head.strip() != str(number):
             break
         plain.append(rest)
     count = len(plain) - begin

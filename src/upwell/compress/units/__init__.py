@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from upwell.compress.base import MOST_LINES
 from upwell.compress.units import changes, markdown, outline, records, runs
-from upwell.compress.units.base import Units, split_lines
+from upwell.compress.units.base import Units, split_groups, split_lines
 from upwell.ground.types.compression import Kind
 
 SPLITTERS: dict[Kind, Callable[[str, str], Units]] = {
@@ -22,5 +23,9 @@ SPLITTERS: dict[Kind, Callable[[str, str], Units]] = {
 
 
 def split(text: str, kind: Kind, name: str = "") -> Units:
-    """Split `text` of a `kind` into units; kinds without a splitter of their own become lines."""
+    """Split `text` of a `kind` into units; kinds without a splitter of their own become lines, and
+    texts of very many lines become groups of lines.
+    """
+    if text.count("\n") > MOST_LINES:
+        return split_groups(text)
     return SPLITTERS.get(kind, split_lines)(text, name)

@@ -22,6 +22,7 @@ SIGNATURE = 5.0
 """The salience of the signature of a function or a type."""
 LONG_LINE = 480
 PIECE = 240
+_MOST_GROUPS = 16_000
 """A line longer than `LONG_LINE` characters is split into pieces of about `PIECE`."""
 
 
@@ -209,6 +210,25 @@ def split_lines(text: str, name: str = "") -> Units:
         counts[shape] = count = counts.get(shape, 0) + 1
         rarity = 1.5 if count == 1 else -min(3.0, 0.5 * math.log2(count))
         units.add(start, end, marks.worth(start, end) + rarity)
+    lift_edges(units)
+    return units
+
+
+def split_groups(text: str) -> Units:
+    """Split a text of very many lines into at most `_MOST_GROUPS` groups of whole lines, so that
+    time and memory stay bounded. The first line is raised: it may be the head of a table.
+    """
+    units = Units(reach=1)
+    marks = Marks(text)
+    size = len(text) // _MOST_GROUPS
+    first_line = text.find("\n") + 1
+    offset = 0
+    while offset < len(text):
+        end = text.find("\n", offset + size) + 1 if offset else first_line
+        for start, stop in pieces(text, offset, end or len(text)):
+            units.add(start, stop, marks.worth(start, stop) if text[start:stop].strip() else BLANK)
+        offset = units.ends[-1]
+    units.salience[0] = FIRST
     lift_edges(units)
     return units
 

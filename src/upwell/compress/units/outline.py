@@ -45,6 +45,8 @@ _DEFINES = re.compile(
 )
 """The beginning of a line that defines something in most languages: a keyword, a constant. The
 first group is the keyword of a function or a type. It also matches headings."""
+_DEFINING = frozenset("#abcdefilmnoprstuvABCDEFGHIJKLMNOPQRSTUVWXYZ")
+"""The first characters of such lines."""
 _SIGNATURE = re.compile(
     rf"(?!{_STATEMENT})[\w~$#*][^\n;={{(]{{0,160}}+\([^\n;]{{0,300}}\)[^\n;=(){{]*+\{{\s*+$"
 )
@@ -81,30 +83,33 @@ def split(text: str, name: str = "") -> Units:
     units = Units(by_names=True, early=_EARLY)
     starts, ends, saliences, all_needs = units.starts, units.ends, units.salience, units.needs
     defines = _DEFINES.match
+    spans = list(lines(text))
+    bare_lines = [text[start:end].lstrip() for start, end in spans]
     open_blocks: list[tuple[int, int, tuple[int, ...]]] = []
-    for start, end in lines(text):
-        bare = text[start:end].lstrip()
-        salience = BLANK
-        needs: tuple[int, ...] | None = None
+    for (start, end), bare in zip(spans, bare_lines, strict=True):
+        needs: tuple[int, ...] = ()
         if bare:
             depth = end - start - len(bare)
+            is_below = True
             while open_blocks and open_blocks[-1][0] >= depth:
-                depth_of_open, _, above = open_blocks.pop()
-                needs = above if depth_of_open == depth else None
-            if needs is None:
+                depth_of_open, _, needs = open_blocks.pop()
+                is_below = depth_of_open != depth
+            if is_below:
                 needs = _governing(open_blocks[-1]) if open_blocks else ()
             if bare == "{\n" and saliences and _ends_signature(text, starts[-1], ends[-1]):
                 saliences[-1] = SIGNATURE
-            if bare[0] not in _CLOSING:
+            first = bare[0]
+            if first not in _CLOSING:
                 open_blocks.append((depth, len(starts), needs))
-            salience = _salience(bare, defines(bare))
+            saliences.append(_salience(bare, defines(bare) if first in _DEFINING else None))
         elif saliences and saliences[-1] == BLANK:
             ends[-1] = end
             continue
+        else:
+            saliences.append(BLANK)
         starts.append(start)
         ends.append(end)
-        saliences.append(salience)
-        all_needs.append(needs or ())
+        all_needs.append(needs)
     return units
 
 
@@ -113,8 +118,9 @@ def _salience(bare: str, definition: re.Match[str] | None) -> float:
         return SIGNATURE if definition[1] else 1.0
     if "(" not in bare:
         return 0.0
-    pattern = _SIGNATURE if "{" in bare else _PROTOTYPE
-    return SIGNATURE if pattern.match(bare) else 0.0
+    if "{" in bare:
+        return SIGNATURE if _SIGNATURE.match(bare) else 0.0
+    return SIGNATURE if ";" in bare and _PROTOTYPE.match(bare) else 0.0
 
 
 def _ends_signature(text: str, start: int, end: int) -> bool:

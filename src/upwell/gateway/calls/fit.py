@@ -20,7 +20,7 @@ from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.types.compression import Budget, Compressed, Passage
 from upwell.ground.types.rpc import ToolCall
-from upwell.wire.rawjson import NotJson, RawObject, dumps
+from upwell.wire.rawjson import LARGE_BYTES, NotJson, RawObject, dumps
 
 DEFAULT_RESULT_TOKENS = 4000
 NOTICE_TOKENS, NOTICE_CHARS = 120, 320
@@ -30,6 +30,8 @@ WORTH_SHORTENING = 0.75
 """A result that would keep more than this part of its tokens is delivered as it is: an incomplete
 document costs the agent more than a quarter of the tokens saves."""
 SHORT_BYTES = 4096
+MOST_TEXTS = 100
+"""The texts of a result with more text blocks are shortened as one."""
 TAIL_CHARS = 200
 """The end of a shortened text, where a strategy may state the omissions itself."""
 READ_MORE = "upwell__read_more"
@@ -175,7 +177,7 @@ class Fitter:
         """`result` within the budget of its tool. `ratio` overrides the learned ratio, `strategy`
         the configured strategy unless that is `none`."""
         options = self._options(call.server, call.tool)
-        blocks = content_of(result)
+        blocks = await _blocks_of(result)
         if not blocks or options.strategy == "none":
             return result
         learned = self._ratios.get(f"{call.server}__{call.tool}", 1.0)
@@ -186,6 +188,8 @@ class Fitter:
         texts = await asyncio.to_thread(_texts, blocks)
         if not _is_worth_shortening(texts, budget):
             return result
+        if len(texts) > MOST_TEXTS:
+            blocks, texts = _joined(blocks, texts)
         options = replace(options, strategy=strategy or options.strategy)
         fitted = await self._shorten(call, texts, budget, options)
         if any(fitted):
@@ -306,6 +310,22 @@ def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
 
 def _scaled(limit: int | None, ratio: float) -> int | None:
     return None if limit is None else max(1, round(limit * ratio))
+
+
+async def _blocks_of(result: RawObject) -> list[bytes] | None:
+    """The content blocks of a result; megabytes are split on a thread."""
+    if len(result.get("content") or b"") > LARGE_BYTES:
+        return await asyncio.to_thread(content_of, result)
+    return content_of(result)
+
+
+def _joined(blocks: Sequence[bytes], texts: Sequence[_Text]) -> tuple[list[bytes], list[_Text]]:
+    """The blocks with all texts in the first text block, and that text. Very many texts would get
+    no share of the budget that is worth a key of its own."""
+    text = "\n".join(text.text for text in texts)
+    dropped = {other.place for other in texts[1:]}
+    rest = [block for place, block in enumerate(blocks) if place not in dropped]
+    return rest, [replace(texts[0], text=text, tokens=sum(other.tokens for other in texts))]
 
 
 def _texts(blocks: Sequence[bytes]) -> list[_Text]:

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from upwell.ground.text.language import LANGUAGE_CHARS, language_of, likeness
+from upwell.ground.text.language import is_like_code, language_of
 from upwell.ground.types.compression import Kind
 
 _SAMPLE_CHARS = 24_576
@@ -13,6 +13,7 @@ _LINE_CHARS = 400
 """How many characters of a line are matched: the beginning shows the shape of the line, and the
 patterns take quadratic time.
 """
+_LANGUAGE_CHARS, _LITERALS_PER_LINE = 12_000, 0.05
 _SOME_CODE = 0.15
 """A text with a smaller share of code-like lines is not code, so its language is not detected."""
 
@@ -112,7 +113,8 @@ def detect_plain(text: str, name: str = "") -> Kind:
     sample = _ANSI.sub("", text[:_SAMPLE_CHARS])
     if _is_html(sample):
         return Kind.HTML
-    lines = sample.splitlines()[:_SAMPLE_LINES]
+    rows = sample.split("\n", _SAMPLE_LINES)[:_SAMPLE_LINES]
+    lines = "\n".join(rows).splitlines()[:_SAMPLE_LINES]
     filled = [line for line in lines if line.strip()]
     if not filled:
         return Kind.TEXT
@@ -190,17 +192,17 @@ def _by_shape(sample: str, lines: list[str], end: str) -> Kind:
 def _prose_or_code(sample: str, rows: str) -> Kind:
     fences = len(_FENCE.findall(rows))
     code, markup = _share(_CODE, rows), _share(_MD_LINE, rows)
-    if not fences and code > max(_SOME_CODE, markup) and _likeness(sample)[1] > 0.05:
+    if not fences and code > max(_SOME_CODE, markup) and _is_like_code(sample, _LITERALS_PER_LINE):
         return Kind.CODE
     headings = len(_HEADING.findall(rows))
     setext = len(_SETEXT.findall(rows))
     if headings >= 2 or setext >= 2 or fences >= 2 or markup > 0.3 or (headings and markup > 0.1):
         return Kind.API_DOCS if headings >= 2 and _describes_calls(sample) else Kind.MARKDOWN
-    return Kind.CODE if code > 0.5 and _likeness(sample)[0] else Kind.TEXT
+    return Kind.CODE if code > 0.5 and _is_like_code(sample) else Kind.TEXT
 
 
-def _likeness(sample: str) -> tuple[str, float]:
-    return likeness(sample[:LANGUAGE_CHARS])
+def _is_like_code(sample: str, per_line: float = 0.0) -> bool:
+    return is_like_code(sample[:_LANGUAGE_CHARS], per_line)
 
 
 def _describes_calls(sample: str) -> bool:

@@ -24,6 +24,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable, UsageError
 from upwell.ground.project import is_seen, repository_of
 from upwell.ground.secrets.redact import redact, redacted_start
+from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types.memory import Found, Memory, Query, Trust
 from upwell.ground.types.rpc import Ping
 from upwell.ground.uris import QMD_SCHEME as SCHEME
@@ -190,9 +191,12 @@ class QmdRecall:
     async def _passage(
         self, path: str, first: int, count: int, text: str, deadline: Deadline
     ) -> Memory:
+        masked = redact(text)[0]
         return Memory(
             id=f"{ID}{path}:{first}:{count}",
-            text=redact(text)[0],
+            text=masked,
+            paths=paths_in(masked),
+            symbols=symbols_in(masked),
             source=f"{SCHEME}{path}",
             lines=(first, first + max(1, count) - 1),
             project=await self._project(path.partition("/")[0], deadline),
@@ -287,6 +291,8 @@ def _one(group: Sequence[Memory]) -> Memory:
         group[0],
         id=f"{ID}{path}:{first}:{last - first + 1}",
         text="\n".join(lines[number] for number in sorted(lines)),
+        paths=tuple(dict.fromkeys(name for passage in group for name in passage.paths)),
+        symbols=tuple(dict.fromkeys(name for passage in group for name in passage.symbols)),
         lines=(first, last),
     )
 

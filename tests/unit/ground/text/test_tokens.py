@@ -1,9 +1,17 @@
 """The token estimate: additive, zero only for "", close to real tokenizers."""
 
+from pathlib import Path
+
 import pytest
 
 from upwell.ground.text.tokens import count, exceeds, weigh
 
+RUSSIAN = (
+    "Порт открывается в шесть часов утра, и первые суда заходят на разгрузку. Диспетчер проверяет "
+    "список грузов и сообщает крановщикам номера причалов. Если погода портится, работа "
+    "останавливается до особого распоряжения. Вечером начальник смены записывает в журнал, сколько "
+    "контейнеров отправлено и какие повреждения обнаружены. "
+)
 REAL = {
     # counted once with tiktoken, the larger of o200k_base and cl100k_base
     "def parse(text: str) -> Node | None:\n    return Node(text)\n" * 20: 320,
@@ -13,9 +21,45 @@ REAL = {
 }
 
 
+LISTED = {
+    # the same; the estimate must not be too low, and the last column says how much it may exceed
+    "paths": (
+        "src/upwell/compress/units/base.py\nsrc/upwell/wire/http.py\n" * 30,
+        630,
+        1.2,
+    ),
+    "padded": ("name        | state   |   12 |\nharbor-0    | running | 4096 |\n" * 20, 440, 1.15),
+    "box": ("┌────────┬──────┐\n│ crane  │   12 │\n└────────┴──────┘\n" * 20, 580, 1.2),
+    "tree": ("├── harbor\n│   ├── crane.py\n│   └── quay.py\n└── README.md\n" * 20, 520, 1.2),
+    "newlines": ("\n" * 4_000, 250, 1.1),
+    "line ends": ("\r\n" * 4_000, 1000, 1.1),
+    "blanks": (" " * 4_000, 32, 2.0),
+    "short fields": ("a:" * 2_000, 2001, 2.0),
+    "ticks": ("`a" * 2_000, 4000, 1.1),
+    "dashes": ("-" * 4_000, 62, 1.1),
+    "hashes": ("d41d8cd98f00b204e9800998ecf8427e  quay.tar\n" * 20, 480, 1.15),
+    "russian": (RUSSIAN, 134, 1.15),
+}
+CORPUS = Path(__file__).parents[4] / "benchmarks" / "corpus"
+SOURCES = {"source-typescript.palette.ts": 1635, "source-java.LanternService.java": 1598}
+"""The tokens of whole files, counted in the same way."""
+
+
 @pytest.mark.parametrize("text", REAL)
 def test_the_estimate_is_close_and_rarely_too_low(text: str) -> None:
-    assert 0.95 * REAL[text] <= count(text) <= 1.5 * REAL[text]
+    assert 0.99 * REAL[text] <= count(text) <= 1.25 * REAL[text]
+
+
+@pytest.mark.parametrize("kind", LISTED)
+def test_lists_tables_and_runs_are_not_underestimated(kind: str) -> None:
+    text, real, most = LISTED[kind]
+    assert 0.99 * real <= count(text) <= most * real
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_source_code_is_estimated_closely(name: str) -> None:
+    real = SOURCES[name]
+    assert 0.99 * real <= count((CORPUS / name).read_text(encoding="utf-8")) <= 1.15 * real
 
 
 def test_nothing_has_no_tokens() -> None:
@@ -37,8 +81,8 @@ def test_a_long_text_is_known_to_exceed_without_reading_it_all() -> None:
     "unit", ["\r\n", "\n\r", "\r", "\n", " \t", "\t ", " \n", "\t\n", " ", "\t"]
 )
 def test_no_mix_of_blanks_is_free(unit: str) -> None:
-    """The longest tokens for blanks hold 128 characters of one kind, and four of two kinds."""
-    assert count(unit * 40_000) >= len(unit) * 40_000 / (32 if len(unit) == 1 else 6)
+    """The longest tokens for blanks hold 128 characters of one kind, and eight of line ends."""
+    assert count(unit * 40_000) >= len(unit) * 40_000 / (128 if len(unit) == 1 else 8)
 
 
 @pytest.mark.parametrize("unit", [a + b for a in "{a0Z/\x01-\n" for b in "(eb9Q._ \r"])

@@ -252,3 +252,11 @@ async def test_a_citation_is_read_by_its_lines(make: Make, root: Path) -> None:
         await recall.lines("qmd://notes/absent.md", None)
     with pytest.raises(UsageError, match="no document"):
         await recall.lines("qmd://notes/memory/2026-04-09.md", "/another/project")
+
+
+async def test_a_passage_that_names_a_file_is_found_by_the_file(make: Make, root: Path) -> None:
+    (root / "settle.md").write_text("# Notes\n\nsrc/settle.py rounds to cents.\n")
+    query = Query(texts=("settle",), paths=("src/settle.py",), awaited=False)
+    best, *_ = (await make().search(query, Deadline.after(20.0))).hits
+    assert best.memory.paths == ("src/settle.py",)
+    assert best.score > 0.5
