@@ -25,6 +25,7 @@ _ENTITIES = {b"lt": b"<", b"gt": b">", b"amp": b"&", b"quot": b'"', b"apos": b"'
 _CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b" ", b"f": b" "}
 _SIGNS = (b"\\", b"%", b"&", b"\x1b", b"\xe2", b"\xef\xbb\xbf", b"\xc2\xad", b"\xcd\x8f")
 _WRAPPED = rb"(?m)^[ \t>+-]{0,8}[A-Za-z0-9+/=_.:-]{16,200}(\r?\n[ \t>+-]{0,8})[A-Za-z0-9+/=_-]"
+MAX_PASSES = 5
 LEAST_BASE64 = 24
 _BASE64 = rb"[A-Za-z0-9+/_-]{%d,}={0,2}" % LEAST_BASE64
 MAX_BASE64 = 262_144
@@ -51,14 +52,16 @@ class View:
 
 
 def plain(data: bytes) -> View | None:
-    """`data` without escapes, or None if it has none. Escapes inside escapes are undone twice."""
-    first = _unescaped(data)
-    if first is None:
-        return None
-    second = _unescaped(first.data)
-    if second is None:
-        return first
-    return View(second.data, second.at, tuple(first.start(place) for place in second.origin))
+    """`data` without escapes, or None if it has none. Escapes inside escapes are undone, too: the
+    colour of a log in JSON in the JSON of a result takes three passes."""
+    view: View | None = None
+    for _ in range(MAX_PASSES):
+        inner = _unescaped(view.data if view else data)
+        if inner is None:
+            break
+        origin = tuple(map(view.start, inner.origin)) if view else inner.origin
+        view = View(inner.data, inner.at, origin)
+    return view
 
 
 def unwrapped(data: bytes) -> View | None:

@@ -163,6 +163,8 @@ SURROUNDINGS: Mapping[str, Callable[[str], str]] = {
     "a tag": lambda s: f"<td>{s}</td>",
     "JSON": lambda s: json.dumps({"value": s, "n": 1}),
     "JSON in JSON": lambda s: json.dumps({"log": json.dumps({"value": s})}),
+    "colours in JSON in JSON": lambda s: json.dumps(json.dumps({"log": f"\x1b[31m{s}\x1b[0m"})),
+    "zero-width characters in JSON": lambda s: json.dumps(json.dumps(f"{s[:8]}\u200b{s[8:]}")),
     "colours": lambda s: f"\x1b[31m{s}\x1b[0m",
     "zero-width characters": lambda s: f"{s[:8]}\u200b{s[8:]}",
     "percent encoding": lambda s: quote(s, safe=""),
