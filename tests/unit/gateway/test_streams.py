@@ -67,7 +67,7 @@ def test_an_event_is_found_on_its_own_stream_only() -> None:
 
 
 def test_events_of_another_process_are_told_apart() -> None:
-    here, there = Streams(), Streams()
+    here, there = Streams("one"), Streams("two")
     answer, other = here.begin(), there.begin()
     said(other, b"a")
     said(there.own, b"b")

@@ -26,6 +26,10 @@ MAX_UNSENT_BYTES = 8 * 1024 * 1024
 """The size of unsent messages on one stream. Beyond it the oldest are dropped, but never the
 last."""
 MAX_STREAMS = 32
+PROCESS = secrets.token_hex(4)
+"""Begins the names of this process's streams: another one that serves the same session numbers its
+streams likewise.
+"""
 OWN_STREAM = "0"
 """The stream that a client opens with GET, for messages that belong to no request."""
 
@@ -94,9 +98,8 @@ class Outbox:
 class Streams:
     """The streams of one session that a client can resume."""
 
-    def __init__(self) -> None:
-        # Another process that serves the session numbers its streams likewise.
-        self._process = secrets.token_hex(4)
+    def __init__(self, process: str = PROCESS) -> None:
+        self._process = process
         self.own = Outbox(self._name(OWN_STREAM))
         self._streams: dict[str, Outbox] = {}
         self._last = 0

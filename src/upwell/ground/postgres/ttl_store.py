@@ -12,6 +12,7 @@ from upwell.ground.ttl_store import (
     LOCAL_KINDS,
     Entries,
     Item,
+    Kind,
     Options,
     TtlStore,
     file_bytes,
@@ -23,6 +24,8 @@ from upwell.ground.types.rpc import Ping
 MAX_KEY_BYTES = 1_000
 """A longer key is cut and ends with its hash: an index entry of PostgreSQL has 2 700 bytes at most.
 `scan` returns it cut."""
+READ_SECONDS = 3.0
+"""An agent that asks for an original waits longer for it than a call waits."""
 _AT = "tenant = %(tenant)s AND kind = %(kind)s"
 _ALIVE = f"{_AT} AND expires_at > %(now)s"
 _COLUMNS = "key, value, number, created_at, expires_at"
@@ -78,7 +81,9 @@ class PostgresTtlStore:
             return {}
         names = {encoded(key): key for key in keys}
         sql = f"SELECT {_COLUMNS} FROM upwell.entry WHERE {_ALIVE} AND key = ANY(%(keys)b)"
-        rows = await self._run(kind, sql, {"keys": list(names)})
+        statement = self._statement(kind, sql, {"keys": list(names)}, 0.0)
+        seconds = max(READ_SECONDS, self._seconds) if kind == Kind.ORIGINAL else self._seconds
+        (rows,) = await self._postgres.ask(self._tenant, statement, seconds=seconds)
         return {names[row[0]]: self._item(row, names[row[0]]) for row in rows}
 
     async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
