@@ -36,7 +36,7 @@ PEAK = 4.0
 @dataclass(frozen=True, slots=True)
 class Measured:
     """CPU milliseconds of a decision in the gateway and in the database, of storing a memory, and
-    the round trips of a decision, in a store of `memories`."""
+    the messages of a decision to the database, in a store of `memories`."""
 
     memories: int
     gateway_ms: float
@@ -111,7 +111,7 @@ def report(base: Measured, steps: Sequence[tuple[float, float, int]]) -> None:
     print(
         f"measured in a store of {base.memories:,}: {base.gateway_ms:.1f} ms of CPU in the gateway,"
     )
-    print(f"{base.database_ms:.1f} in the database, {base.trips:.0f} round trips a decision;")
+    print(f"{base.database_ms:.1f} in the database, {base.trips:.0f} messages to it a decision;")
     print(f"storing a memory {base.store_ms:.1f} ms in the database")
     print(f"assumed: replicas {BUSY:.0%} busy; {DECISIONS_PER_DEVELOPER_DAY} decisions a developer")
     print(

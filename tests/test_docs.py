@@ -161,3 +161,12 @@ def test_local_links_resolve():
 def test_the_keys_that_cannot_differ_by_tool_are_named() -> None:
     paragraph = REFERENCE.split("Some keys of `surface.*`")[1].split("\n\n")[0]
     assert set(re.findall(r"`([a-z_]+)`", paragraph)) == NOT_PER_TOOL
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    named = set(re.findall(r": ([a-z-]+\.md)$", navigation, re.MULTILINE))
+    generated = {"commands.md", "changes.md", "contributing.md"}
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert pages - named == set(), "name them in mkdocs.yml, nav"
+    assert named - pages == generated
