@@ -8,10 +8,10 @@ PYTEST := $(BIN)/python -m pytest
 demo: .venv/.ready                      # the main job, no network and no keys
 	@$(BIN)/upwell demo
 
-test: .venv/.ready .tools/npm/.ready .tools/postgres/.ready    # everything but the long suites
+test: .venv/.ready .tools/npm/.ready .tools/postgres/.ready .tools/chromium/.ready    # everything but the long suites
 	@$(PYTEST) -q -n 2 --dist worksteal -m "not slow and not live"
 
-test-slow: .venv/.ready .tools/npm/.ready .tools/postgres/.ready
+test-slow: .venv/.ready .tools/npm/.ready .tools/postgres/.ready .tools/chromium/.ready
 	@$(PYTEST) -q -n 2 --dist worksteal -m "slow and not live"
 
 live: .venv/.ready                      # real agents from npm with our hooks, before a model that plays a part
@@ -27,8 +27,9 @@ types: .venv/.ready
 docs: .venv/.ready                      # the documentation site, in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-pictures: .venv/.ready                  # the animated picture of the demo
+pictures: .venv/.ready .tools/chromium/.ready    # of the docs: the animated demo, and the dashboard in a browser
 	@$(BIN)/python dev/demo_picture.py
+	@UPWELL_PICTURES=1 $(PYTEST) -q -n 0 tests/browser/test_pictures.py
 
 release: .venv/.ready                   # wheel, sdist and bill of materials in dist/, checked and tried
 	@dev/release
@@ -55,6 +56,9 @@ clean:
 
 .tools/postgres/.ready: dev/postgres .venv/.ready
 	@dev/postgres
+
+.tools/chromium/.ready: dev/chromium
+	@dev/chromium
 
 .tools/npm/.ready: tests/doors/npm/package-lock.json .venv/.ready
 	@$(BIN)/python tests/doors/npm/install.py

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from upwell import __version__
 from upwell.app import shortening
+from upwell.app.learning import forget_notes
 from upwell.app.wiring import App, Settings, build
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
@@ -145,7 +146,7 @@ class Warm:
         while True:
             try:
                 await self.app.documents.refresh()
-                await self.app.forget_notes()
+                await forget_notes(self.app.notes)
                 await self.app.run_housekeeping()
             except UpwellError as error:
                 LOG.warning("housekeeping: %s", error)
@@ -240,8 +241,14 @@ async def _serve_hooks(warm: Warm, port: int) -> None:
 
 
 def _routes(warm: Warm) -> list[Any]:
+    from upwell.app.dashboard.desk import desk_of
+    from upwell.web.dashboard.routes import dashboard_routes
     from upwell.web.metrics import gauge, hook_metric
     from upwell.web.routes import health_routes, hook_routes
+
+    def app_now() -> App:
+        warm.on_request()
+        return warm.app
 
     async def metrics() -> Iterable[Any]:
         return [
@@ -255,6 +262,7 @@ def _routes(warm: Warm) -> list[Any]:
 
     return [
         *hook_routes(answer),
+        *dashboard_routes(desk_of(app_now)),
         *health_routes(lambda: {"version": __version__}, metrics),
     ]
 

@@ -62,7 +62,10 @@ if TYPE_CHECKING:
     from upwell.memory.postgres.store import PostgresStore
 
 PROJECT_FOLDER = ".upwell"
-_JOURNAL_BYTES = 16_000_000
+_JOURNAL_BYTES = 64_000_000
+"""About a hundred thousand events."""
+_STEPS_BYTES = 32_000_000
+_CUTS_BYTES = 16_000_000
 _QUERIES_BYTES = 8_000_000
 _USES_BYTES = 4_000_000
 _REMARKS_BYTES = 1_000_000
@@ -309,6 +312,8 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
             Kind.DECISION: _JOURNAL_BYTES,
             Kind.RESPONSE: config.cache.max_bytes,
             Kind.QUERY: _QUERIES_BYTES,
+            Kind.STEP: _STEPS_BYTES,
+            Kind.CUT: _CUTS_BYTES,
             Kind.PLACE: _PLACES_BYTES,
             Kind.USE: _USES_BYTES,
             Kind.COMPRESSION_REMARK: _REMARKS_BYTES,

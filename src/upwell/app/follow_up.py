@@ -1,19 +1,25 @@
 """Follows what agents do with shortened results: for learning, and in the trace of their call."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from upwell.app.cuts import Cuts
 from upwell.compress.originals import StoredOriginal
 from upwell.gateway.calls.fit import Cut
 from upwell.ground.background import BackgroundTasks
-from upwell.ground.trace import conclude, contained, is_tracing, span
+from upwell.ground.errors import StoreError
+from upwell.ground.text.tokens import count
+from upwell.ground.trace import LOG, conclude, contained, is_tracing, span
 from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.rpc import ToolCall
 from upwell.learn.budgets import Budgets
+from upwell.surface.journal import shown_project
 from upwell.surface.learning import Learning
 from upwell.tools.base import Result, Tool
+from upwell.usage.breakdown import Place
 
 _DAY_SECONDS = 86_400.0
 _MAX_TRACES = 2_000
@@ -48,10 +54,14 @@ class FollowUp:
     process may have shortened it (a hook) or shown it before a restart.
     """
 
-    def __init__(self, budgets: Budgets, learning: Learning, ttl_store: TtlStore) -> None:
+    def __init__(
+        self, budgets: Budgets, learning: Learning, cuts: Cuts, ttl_store: TtlStore
+    ) -> None:
         self._budgets = budgets
         self._learning = learning
+        self._cuts = cuts
         self._ttl_store = ttl_store
+        self._reading = BackgroundTasks("counting what is read again")
         self._traces = Traces()
         self._writes = BackgroundTasks("keeping the trace of a result")
 
@@ -63,11 +73,32 @@ class FollowUp:
         self._traces.note(cut.keys, call.trace_id)
         if cut.keys and is_tracing():
             self._writes.start(self._keep(cut.keys, call.trace_id))
-        self._learning.shortened(tool, cut.tokens_before, cut.tokens_after)
+        self.shortened_by_hook(call, cut)
 
-    def on_follow_up(self, original: StoredOriginal) -> None:
-        """Count that an agent reads an original."""
+    def shortened_by_hook(self, call: ToolCall, cut: Cut) -> None:
+        """Count a shortened result of an agent's own tool, whose originals the agent reads with the
+        command line, in another process.
+        """
+        self._learning.shortened(_place_of(call), cut.tokens_before, cut.tokens_after)
+        self._cuts.note(call, cut)
+
+    def on_follow_up(self, original: StoredOriginal, text: str) -> None:
+        """Count that an agent reads this text of an original."""
         self._budgets.on_follow_up(original.key)
+        self._reading.start(self.read_again(original.key, text))
+
+    async def read_again(self, key: str, text: str) -> str:
+        """Count the tokens of a text of an original that is read after all, and return the text."""
+        try:
+            row = await self._cuts.call_of(key)
+        except StoreError as error:
+            LOG.warning("a reading of an original was not counted: %s", error)
+            return text
+        if row is not None:
+            tokens = await asyncio.to_thread(count, text)
+            place = Place(row["host"], row["project"], row["tool"])
+            self._learning.breakdown.add(place, read_again=tokens)
+        return text
 
     def traced(self, tool: Tool) -> Tool:
         """A tool that reads originals, with a span in the trace of the call that was shortened."""
@@ -83,6 +114,7 @@ class FollowUp:
         return replace(tool, run=run)
 
     async def aclose(self) -> None:
+        await self._reading.drain()
         await self._writes.drain()
 
     async def _keep(self, keys: Sequence[str], trace_id: str) -> None:
@@ -97,3 +129,7 @@ class FollowUp:
             item = (await self._ttl_store.get(Kind.TRACE, [key])).get(key)
             return item.value.decode() if item else ""
         return ""
+
+
+def _place_of(call: ToolCall) -> Place:
+    return Place(call.host, shown_project(call.cwd), f"{call.server}__{call.tool}")

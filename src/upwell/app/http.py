@@ -11,7 +11,7 @@ from typing import Any
 from starlette.routing import BaseRoute, Route
 
 from upwell import __version__
-from upwell.app.dashboard import page_data
+from upwell.app.dashboard.desk import desk_of
 from upwell.app.principals import team_token
 from upwell.app.running import housekeeping, tell_mistakes
 from upwell.app.tenants import Tenants
@@ -22,7 +22,7 @@ from upwell.gateway.upstreams.supervisor import State
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG, export_spans
 from upwell.web.admission import Admission, Rates
-from upwell.web.dashboard import dashboard_routes
+from upwell.web.dashboard.routes import dashboard_routes
 from upwell.web.metrics import Metric, gauge
 from upwell.web.oidc import open_oidc
 from upwell.web.routes import health_routes, hook_routes, http_app
@@ -48,11 +48,11 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     until = time.monotonic() + limits.connect_timeout_seconds
     front = gateway.http()
     door = app.hooks()
-    data = page_data(app, partial(_servers, gateway))
+    desk = desk_of(lambda: app, partial(_servers, gateway), lambda: server.is_draining)
     routes: list[BaseRoute] = [
         Route(PATH, front),
         *hook_routes(door.answer),
-        *dashboard_routes(data),
+        *dashboard_routes(desk),
         *_health(gateway, lambda: "ending" if server.is_draining else _starting(gateway, until)),
     ]
     home = app.config.home

@@ -70,6 +70,15 @@ async def tidy(config: Config, ttl_store: TtlStore, journal: Journal, learned: L
         await learned.tune()
 
 
+async def forget_notes(notes: ShortTerm) -> None:
+    """Move notes that nobody has read for `stm.retention_days` to the trash."""
+    try:
+        if removed := await asyncio.to_thread(notes.clear):
+            LOG.info("%d notes expired", removed)
+    except StoreError as error:
+        LOG.warning("expired notes cannot be cleared: %s", error)
+
+
 async def _is_due(ttl_store: TtlStore, chore: str, seconds: float) -> bool:
     """True if no process has done this chore within the last `seconds`; then the caller does it."""
     if await ttl_store.get(Kind.CHORE, [chore]):

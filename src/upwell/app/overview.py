@@ -6,7 +6,8 @@ from typing import Any
 from upwell.app.reporting import demoted_memories, texts_by_id
 from upwell.app.wiring import App
 from upwell.ground.types.memory import Hit
-from upwell.surface.explain import account_of_past
+from upwell.ground.types.surfacing import SkipReason
+from upwell.surface.explain import REASONS, account_of_past
 from upwell.tools.recall import entry
 from upwell.usage.stats import described, stats_of
 
@@ -43,6 +44,11 @@ async def memories(app: App, query: str, limit: int) -> list[dict[str, Any]]:
     if query.strip():
         return [entry(hit) for hit in await app.memory.search(query, limit=limit)]
     return [entry(Hit(memory=memory, score=0.0)) for memory in await app.memory.list(limit=limit)]
+
+
+def in_words(code: str) -> str:
+    """A reason for silence as people read it."""
+    return REASONS[SkipReason(code)] if code in list(SkipReason) else code.replace("_", " ")
 
 
 async def texts_of(app: App, ids: Sequence[str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from upwell.app.files import (
     private_ttl_store,
     tools_of,
 )
+from upwell.app.learning import forget_notes
 from upwell.app.reload import follow_config
 from upwell.app.team import current_files
 from upwell.app.wiring import App, Settings, build
@@ -61,7 +62,7 @@ def tell_mistakes(app: App, say: Callable[[str], None]) -> None:
 async def housekeeping(app: App, gateway: Gateway) -> AsyncIterator[None]:
     """Run housekeeping and apply configuration changes while a gateway runs; then close the app."""
     await app.budgets.load_learned()
-    await app.forget_notes()
+    await forget_notes(app.notes)
     # Not a TaskGroup: a task that fails must not end the gateway.
     tasks = [
         asyncio.create_task(run_housekeeping(app)),
@@ -90,7 +91,7 @@ async def run_housekeeping(app: App) -> None:
             await app.learning.learned.load_learned()
         if minute % HOUSEKEEPING_MINUTES == 0:
             with contained("housekeeping"):
-                await app.forget_notes()
+                await forget_notes(app.notes)
                 await app.run_housekeeping()
         await asyncio.sleep(60.0)
 

@@ -9,16 +9,13 @@ from upwell.compress import compress
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
-from upwell.gateway.calls.fit import Cut, Fitter
+from upwell.gateway.calls.fit import Fitter, OnShortened
 from upwell.ground.home import Home, usual_home
 from upwell.ground.secrets.redact import redact
 from upwell.ground.trace import present_trace_id
 from upwell.ground.types.rpc import ToolCall
 from upwell.hosts.events import Event
 from upwell.surface.render import READ_COMMAND
-
-Count = Callable[[str, int, int], None]
-"""Called with the tool whose result was shortened, and the tokens before and after."""
 
 
 class Shortening:
@@ -34,12 +31,9 @@ class Shortening:
         originals: Originals,
         tools: Tools,
         paused: Callable[[str], bool],
-        count: Count,
+        shortened: OnShortened,
         last_request: Callable[[str], str] = lambda session: "",
     ) -> None:
-        def count_cut(call: ToolCall, cut: Cut) -> None:
-            count(f"{call.server}__{call.tool}", cut.tokens_before, cut.tokens_after)
-
         self._paused = paused
         self._last_request = last_request
         self._command = read_command(config.home)
@@ -48,7 +42,7 @@ class Shortening:
             config.compress_for,
             tools=tools,
             result_tokens=config.result_tokens(),
-            shortened=count_cut,
+            shortened=shortened,
         )
 
     async def __call__(
@@ -65,6 +59,9 @@ class Shortening:
             args=event.args,
             request=self._last_request(event.session),
             trace_id=present_trace_id(),
+            host=host,
+            session=event.session,
+            cwd=event.cwd,
         )
         return await self._fitter.fit_texts(call, texts, self._how_to_read, max_tokens)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upwell.app.carried_commands import commands_in
+from upwell.app.cuts import Cuts
 from upwell.app.files import (
     Chore,
     Files,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from upwell.app.capture import Accepts, SessionCapture
     from upwell.app.past_sessions import PastSessions, SeenSessions
     from upwell.app.review import Review
+    from upwell.capture.inbox import Inbox
     from upwell.ground.postgres.connection import Postgres
     from upwell.migration.moving import MovingIn
 
@@ -179,7 +181,8 @@ class App:
         config, private = self.config, self._private
         self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune)
-        self._follow_up = FollowUp(self.budgets, self.learning, self._ttl_store)
+        self.cuts = Cuts(self._ttl_store, self._originals)
+        self._follow_up = FollowUp(self.budgets, self.learning, self.cuts, self._ttl_store)
         self.fitter = Fitter(
             self._originals,
             self._compress_for,
@@ -248,7 +251,8 @@ class App:
             if not await self._is_memory(memory_id(key)):
                 raise
             return await self._cited(memory_uri(memory_id(key)))
-        return f"{lines_of(text, *line_range(lines))}\n" if lines else text
+        text = f"{lines_of(text, *line_range(lines))}\n" if lines else text
+        return await self._follow_up.read_again(key, text)
 
     async def _is_memory(self, memory_id: str) -> bool:
         """Whether there is a memory with this id, also one that the index does not have yet."""
@@ -381,7 +385,7 @@ class App:
             self._originals,
             self._tools,
             self.pause.holds,
-            self.learning.shortened,
+            self._follow_up.shortened_by_hook,
             self.surfacer.last_request,
         )
 
@@ -404,13 +408,12 @@ class App:
         accepts."""
         # The readers of transcripts take a while to load, and most processes do not need them.
         from upwell.app.capture import SessionCapture, measured_episodes, no_proposal
-        from upwell.capture.inbox import inbox_at
 
         asks = self.config.capture.accept == "nothing"
         return SessionCapture(
             self.memory,
             self._places,
-            inbox_at(self.config.home.inbox_file, self._files.locking),
+            self.inbox(),
             self._ttl_store,
             accepts=accepts or (no_proposal if asks else measured_episodes),
         )
@@ -453,10 +456,14 @@ class App:
     def review(self) -> "Review":
         """Offers memories for removal."""
         from upwell.app.review import Review
+
+        return Review(self.memory, self.learning, self._ttl_store, self.inbox())
+
+    def inbox(self) -> "Inbox":
+        """The proposals that wait for a decision."""
         from upwell.capture.inbox import inbox_at
 
-        inbox = inbox_at(self.config.home.inbox_file, self._files.locking)
-        return Review(self.memory, self.learning, self._ttl_store, inbox)
+        return inbox_at(self.config.home.inbox_file, self._files.locking)
 
     async def decisions(self) -> list[dict[str, Any]]:
         """The stored decisions of surfacing, oldest first."""
@@ -506,14 +513,6 @@ class App:
             except StoreError as error:
                 LOG.warning("housekeeping: %s", error)
 
-    async def forget_notes(self) -> None:
-        """Move notes that nobody has read for `stm.retention_days` to the trash."""
-        try:
-            if removed := await asyncio.to_thread(self.notes.clear):
-                LOG.info("%d notes expired", removed)
-        except StoreError as error:
-            LOG.warning("expired notes cannot be cleared: %s", error)
-
     async def follow_team(self) -> None:
         """Adopt what other machines of the team change, until cancelled."""
         if team := self._files.team:
@@ -540,6 +539,7 @@ class App:
             await self._cache.aclose()
         await self._follow_up.aclose()
         await self.budgets.flush()
+        await self.cuts.aclose()
         await self.surfacer.aclose()
         if self._qmd:
             await self._qmd.aclose()

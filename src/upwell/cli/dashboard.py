@@ -19,7 +19,7 @@ def dashboard(
     ] = True,
 ) -> None:
     """Show decisions, memories and savings in a browser. Ctrl-C ends it."""
-    from upwell.app.dashboard import serve_dashboard
+    from upwell.app.dashboard.serve import serve_dashboard
 
     def opened(address: str) -> None:
         say(address)

@@ -3,7 +3,7 @@
 import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -189,24 +189,12 @@ async def _store(
     """Store the proposals as memories, with the edited texts if there are any. A rule becomes a
     standing rule, since a person vouches for it now. Returns the number of memories.
     """
-    memories = [
-        replace(_memory_of(proposal), text=text)
-        for proposal, text in zip(
-            proposals, texts or [item.text for item in proposals], strict=True
-        )
-    ]
-    results = await app.memory.add_many(memories)
+    from upwell.app.proposals import accept
+
+    memories, added = await accept(app, box, proposals, texts)
     _note_rules([memory for memory in memories if memory.pinned])
-    note_masked(sorted({rule for result in results for rule in result.redacted}))
-    box.take([item.id for item in proposals])
-    return len(results)
-
-
-def _memory_of(proposal: "Proposal") -> "Memory":
-    from upwell.surface.scopes import standing
-
-    memory = proposal.memory()
-    return standing(memory) if proposal.kind == "rule" else memory
+    note_masked(sorted({rule for result in added for rule in result.redacted}))
+    return len(added)
 
 
 def _note_rules(rules: "Sequence[Memory]") -> None:

@@ -114,38 +114,14 @@ async def _reset(app: "App", memory: str | None) -> int:
 
 async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
     """Thresholds and budgets in use, and those that the evidence suggests, by tool."""
-    from upwell.app.overview import demoted
+    from upwell.app.learned import learned
 
     if apply:
         await app.budgets.ask()
         await app.learning.learned.apply()
     if not app.config.learn.auto_tune:
         note("upwell: learn.auto_tune is off: none of this is in use")
-    thresholds = {
-        threshold.tool: threshold for threshold in await app.learning.learned.thresholds()
-    }
-    budgets = {threshold.tool: threshold for threshold in await app.budgets.learned()}
-    missed = await app.budgets.missed()
-    tools: list[dict[str, Any]] = []
-    for tool in sorted({*thresholds, *budgets, *missed}):
-        known, budget = thresholds.get(tool), budgets.get(tool)
-        base = app.learning.learned.min_score(tool)
-        tools.append(
-            {
-                "tool": tool,
-                "min_score": round(known.min_score if known else base, 4),
-                "suggested": round(known.suggested if known else base, 4),
-                "samples": known.samples if known else 0,
-                "why": known.why if known else "no ratings yet",
-                "budget_ratio": budget.ratio if budget else 1.0,
-                "budget_samples": budget.samples if budget else 0,
-                "missing": [
-                    {"at": iso(threshold.at), "kind": threshold.kind, "text": threshold.text}
-                    for threshold in missed.get(tool, ())
-                ],
-            }
-        )
-    return {"tools": tools, "demoted": await demoted(app)}
+    return await learned(app)
 
 
 def explain(

@@ -1,7 +1,6 @@
 """review: memories that are offered for removal."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -88,13 +87,9 @@ async def _carry_out(app: "App", session: "Review", decision: "Decision[Offer]")
 
 
 async def _reword(app: "App", offer: "Offer", text: str) -> None:
-    """Change the text of a memory. Its files and names are extracted again from the text, unless it
-    is an episode.
-    """
-    memory = replace(offer.memory, text=text, updated_at=None)
-    if not memory.triggers:
-        memory = replace(memory, paths=(), symbols=())
-    note_masked((await app.memory.update(memory)).redacted)
+    from upwell.app.proposals import reword
+
+    note_masked((await reword(app, offer.memory, text)).redacted)
 
 
 def _evidence(offer: "Offer") -> "Sequence[str]":

@@ -162,20 +162,17 @@ def scope(rule: Id, path: Paths = None, tool: Tools = None, everywhere: Everywhe
 @rules.command("pause")
 def pause(rule: Id) -> None:
     """Stop giving a rule until `resume`."""
-    from upwell.surface.scopes import PAUSED
+    from upwell.app.proposals import paused
 
-    _change(rule, lambda memory: replace(memory, tags=tuple({*memory.tags, PAUSED})))
+    _change(rule, paused)
 
 
 @rules.command("resume")
 def resume(rule: Id) -> None:
     """Give a paused rule again."""
-    from upwell.surface.scopes import PAUSED
+    from upwell.app.proposals import resumed
 
-    _change(
-        rule,
-        lambda memory: replace(memory, tags=tuple(tag for tag in memory.tags if tag != PAUSED)),
-    )
+    _change(rule, resumed)
 
 
 @rules.command("remove")
@@ -190,10 +187,10 @@ def remove(rule: Id) -> None:
 
 
 def _change(rule: str, change: Callable[[Memory], Memory]) -> None:
+    from upwell.app.proposals import change_rule
+
     async def work(app: "App") -> Memory:
-        updated = change(await _standing_rule(app, rule))
-        await app.memory.update(updated)
-        return updated
+        return await change_rule(app, id_in(rule), change)
 
     _report(_row(with_app(work)))
 
@@ -211,16 +208,6 @@ async def _standing_rule(app: "App", rule: str) -> Memory:
 
 
 def _row(rule: Memory) -> dict[str, Any]:
-    from upwell.surface.guards import is_guard
-    from upwell.surface.scopes import PAUSED, scope_of
+    from upwell.app.proposals import described_rule
 
-    scope = scope_of(rule)
-    return {
-        "id": rule.id,
-        "text": rule.text,
-        "project": rule.project,
-        "paths": list(scope.paths),
-        "tools": list(scope.tools),
-        "guard": is_guard(rule),
-        "paused": PAUSED in rule.tags,
-    }
+    return described_rule(rule)

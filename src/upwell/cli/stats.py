@@ -1,15 +1,20 @@
 """stats"""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upwell.cli.output import Json, say, say_json
+from upwell.cli.output import Json, say, say_json, table
 from upwell.cli.session import with_app
+from upwell.cli.times import epoch_of
+from upwell.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from upwell.app import App
     from upwell.usage.stats import Stats
+
+MOST_DAYS = 90
 
 
 def register(app: typer.Typer) -> None:
@@ -18,18 +23,55 @@ def register(app: typer.Typer) -> None:
 
 def stats(
     days: Annotated[int, typer.Option(min=1, max=90, help="Number of days, today included.")] = 7,
+    since: Annotated[
+        str | None, typer.Option(help="Instead of --days: for example 30d, 12h or a date.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="A row for each project, tool, host or day.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show what upwell said and saved, and why it stayed silent."""
     from upwell.usage.report import report
     from upwell.usage.stats import described
 
+    days = days if since is None else _days_since(since)
+    if by is not None:
+        _by(by, days, as_json=as_json)
+        return
     stats, against = with_app(lambda app: _counted(app, days))
     if as_json:
         say_json({**described(stats, days), "demoted": against})
         return
     for line in report(stats, against, days):
         say(line)
+
+
+def _days_since(since: str) -> int:
+    began = epoch_of(since) or 0.0
+    today = datetime.now(UTC).date()
+    days = (today - datetime.fromtimestamp(began, UTC).date()).days + 1
+    if not 1 <= days <= MOST_DAYS:
+        raise UsageError(f"--since goes back at most {MOST_DAYS} days")
+    return days
+
+
+def _by(dimension: str, days: int, *, as_json: bool) -> None:
+    from upwell.app.gain import rows
+    from upwell.usage.breakdown import Dimension
+
+    if dimension not in list(Dimension):
+        raise UsageError(f"--by {dimension!r} does not exist", hint=", ".join(Dimension))
+    found = with_app(lambda app: rows(app, days, Dimension(dimension)))
+    if as_json:
+        say_json({"days": days, "by": dimension, "rows": found})
+        return
+    columns = ("name", "events", "spoke", "memories", "results", "saved", "net")
+    shown = [
+        {name: f"{row[name]:,}" if name != "name" else row[name] or "unknown" for name in columns}
+        for row in found
+    ]
+    table(columns, shown, "Nothing counted yet.")
 
 
 async def _counted(app: "App", days: int) -> "tuple[Stats, list[dict[str, Any]]]":

@@ -8,6 +8,9 @@ Unknown models get the default size.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 SMALL_WINDOW = 32_768
 LARGE_WINDOW = 200_000
@@ -223,11 +226,13 @@ _SHORT = {"sonnet": "claude-sonnet-5", "opus": "claude-opus-5", "haiku": "claude
 class AgentOptions:
     """`agent.*`: the agent behind the gateway.
 
-    `context_window`: its window in tokens. `model`: its model, to look up the window.
+    `context_window`: its window in tokens. `model`: its model, to look up the window and the price.
+    `input_price`: US dollars per million input tokens; 0 takes the price from a table.
     """
 
     context_window: int | None = None
     model: str = ""
+    input_price: Annotated[float, Meta(ge=0)] = 0.0
 
 
 def window_in(options: AgentOptions) -> int | None:

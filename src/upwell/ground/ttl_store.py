@@ -6,6 +6,7 @@ a tenant, a kind and a time to live. A kind may have a cap in bytes; beyond it t
 oldest entries first.
 """
 
+import math
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ class Kind(StrEnum):
     COMPRESSION_REMARK = "compression_missing"
     COMPRESSION_REPORT = "compression_feedback"
     COUNT = "count"
+    CUT = "cut"
     DECISION = "decision"
     HOST_SESSION = "host_session"
     LEARNED = "learned"
@@ -44,8 +46,10 @@ class Kind(StrEnum):
     REVIEWED = "reviewed"
     RULES = "rules"
     SEEN = "seen"
+    STEP = "step"
     TRACE = "trace"
     TUNE = "tune"
+    USAGE = "usage"
     USE = "use"
     WATCHED = "watched"
 
@@ -126,6 +130,13 @@ class TtlStore(Protocol):
 
     async def scan(self, kind: str, prefix: str = "") -> list[Item]:
         """Return the entries whose key begins with `prefix`, oldest first."""
+        ...
+
+    async def newest(
+        self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
+    ) -> list[Item]:
+        """Return the latest entries written before `before` (epoch seconds) whose values contain
+        each of `holding`, newest first. The time to live of the kind must always be the same."""
         ...
 
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
@@ -318,6 +329,25 @@ class SqliteTtlStore:
         # A prefix names one session or memory, which has a few entries.
         return await (self._database.inline_read if prefix else self._database.read)(look)
 
+    async def newest(
+        self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
+    ) -> list[Item]:
+        now = self._clock.now()
+        contained = "AND instr(value, ?) " * len(holding)
+
+        def look(db: sqlite3.Connection) -> list[Item]:
+            # With one time to live, the order of expiry is the order of writing, which has an
+            # index. The signs keep SQLite from sorting the whole kind instead.
+            rows = db.execute(
+                f"SELECT {_COLUMNS} FROM shelf WHERE +tenant = ? "
+                "AND +kind = ? AND expires_at > ? AND created_at < ? "
+                f"{contained}ORDER BY expires_at DESC LIMIT ?",
+                (self._tenant, kind, now, before, *holding, limit),
+            )
+            return list(_items(rows))
+
+        return await self._database.read(look)
+
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
         if not keys:
             return 0
@@ -450,6 +480,17 @@ class MemoryTtlStore:
     async def scan(self, kind: str, prefix: str = "") -> list[Item]:
         matches = [item for key, item in self._alive(kind).items() if key.startswith(prefix)]
         return sorted(matches, key=lambda item: item.created_at)
+
+    async def newest(
+        self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
+    ) -> list[Item]:
+        matches = [
+            item
+            for item in self._alive(kind).values()
+            if item.created_at < before and all(part in item.value for part in holding)
+        ]
+        matches.sort(key=lambda item: item.created_at, reverse=True)
+        return matches[:limit]
 
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
         present = self._alive(kind).keys() & set(keys)

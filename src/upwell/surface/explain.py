@@ -87,16 +87,22 @@ def account_of_past(decision: Mapping[str, Any], texts: Mapping[str, str]) -> li
     return [*lines, *_queries(readable), *_missing(decision["missing"])]
 
 
+def reason_of(decision: Mapping[str, Any]) -> str:
+    """The reason for silence of a decision of the journal, in words."""
+    if decision["late"]:
+        return "not delivered: too late for this event; offered at the session's next one"
+    if decision["outcome"] == SkipReason.REFUSED:
+        return f"refused by a guard of yours, once in this session ({decision['detail']})"
+    return _reason(decision["outcome"], decision["missing"])
+
+
 def _past_headline(decision: Mapping[str, Any]) -> str:
     if decision["memories"]:
         return f"spoke, {_memories(len(decision['memories']))} ({decision['id']})"
-    if decision["late"]:
-        return "not delivered: too late for this event; offered at the session's next one"
     code = decision["outcome"]
-    if code == SkipReason.REFUSED:
-        return f"refused by a guard of yours, once in this session ({decision['detail']})"
-    reason = _reason(code, decision["missing"])
-    return f"silent: {reason} ({_code(code, decision['detail'])})"
+    if decision["late"] or code == SkipReason.REFUSED:
+        return reason_of(decision)
+    return f"silent: {reason_of(decision)} ({_code(code, decision['detail'])})"
 
 
 def _reason(code: str, missing: Sequence[str]) -> str:

@@ -1,11 +1,15 @@
-"""The record of decisions, for `explain` and for feedback, written off the hot path.
+"""The record of decisions, for `explain`, for feedback and for the dashboard, written off the hot
+path.
 
-Query texts are stored apart from decisions, with secrets masked, and only for
-`query_retention_days`; or as digests if `persist_query_text` is off.
+Query texts and the steps of agents are stored apart from decisions, with secrets masked, and only
+for `query_retention_days`. If `persist_query_text` is off, queries are stored as digests and steps
+not at all.
 """
 
 import asyncio
 import hashlib
+import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +20,9 @@ import orjson
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
+from upwell.ground.project import project_of
 from upwell.ground.secrets.redact import redact, redacted_start
+from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Entries, Item, Kind, TtlStore
 from upwell.ground.types.cue import Cue
@@ -30,6 +36,11 @@ _OWN_TRACE_ID = re.compile(r"[0-9a-f]{32}")
 """A trace id of ours, or of a client that follows W3C Trace Context, holds no secret."""
 _DAY_SECONDS = 86_400.0
 _MAX_HELD_BACK = 5
+STEP_CHARS = 200
+"""How much of a prompt or a command is stored."""
+_FILE_ARGUMENTS = ("file_path", "path", "notebook_path", "filename", "file", "uri")
+_STEP_ARGUMENTS = ("command", "cmd", "query", "pattern", "url", "question", "prompt")
+_MAX_KEYS = 400
 _MAX_INLINE = 3
 """Up to this number, encoding decisions takes less time than a switch to a thread."""
 
@@ -101,13 +112,51 @@ class Journal:
         decisions = [_decoded(item) | queries.get(item.key, {}) for item in items]
         return sorted(decisions, key=lambda decision: decision["at"])
 
+    async def latest(
+        self, limit: int, *, before: float = math.inf, matching: Mapping[str, str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The latest decisions written before `before`, newest first, each with its `step` if that
+        is still stored and the time `written`. `matching` are fields and their exact values.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        await self.flush()
+        holding = [orjson.dumps({name: value})[1:-1] for name, value in (matching or {}).items()]
+        items = await self._ttl_store.newest(
+            Kind.DECISION, limit=limit, before=before, holding=holding
+        )
+        keys = [item.key for item in items]
+        steps: dict[str, Item] = {}
+        for start in range(0, len(keys), _MAX_KEYS):
+            steps |= await self._ttl_store.get(Kind.STEP, keys[start : start + _MAX_KEYS])
+        return [
+            _decoded(item)
+            | {
+                "step": steps[item.key].value.decode() if item.key in steps else "",
+                "written": item.created_at,
+            }
+            for item in items
+        ]
+
     async def clear_queries(self) -> int:
-        """Remove query texts past the present retention, and readable texts if the present
-        configuration allows only digests. Returns the number of removed texts.
+        """Remove query texts and steps past the present retention, and readable texts if the
+        present configuration allows none. Returns the number of removed texts.
 
         Raises:
             StoreError: the store failed.
         """
+        return await self._clear_texts() + await self._clear_steps()
+
+    async def _clear_steps(self) -> int:
+        horizon = self._clock.now() - self._retention_seconds()
+        if not self._options.surface.persist_query_text:
+            return await self._ttl_store.drop(Kind.STEP)
+        items = await self._ttl_store.scan(Kind.STEP)
+        expired = [item.key for item in items if item.created_at <= horizon]
+        return await self._ttl_store.delete(Kind.STEP, expired)
+
+    async def _clear_texts(self) -> int:
         horizon = self._clock.now() - self._retention_seconds()
         items = await self._ttl_store.scan(Kind.QUERY)
         expired = [item.key for item in items if item.created_at <= horizon]
@@ -119,12 +168,13 @@ class Journal:
 
     async def _write(self, pending: Mapping[str, _Decision]) -> None:
         if len(pending) <= _MAX_INLINE:
-            entries, queries = self._encoded(pending)
+            entries, queries, steps = self._encoded(pending)
         else:
-            entries, queries = await asyncio.to_thread(self._encoded, pending)
+            entries, queries, steps = await asyncio.to_thread(self._encoded, pending)
         writes = [Entries(Kind.DECISION, entries, RETENTION_DAYS * _DAY_SECONDS)]
-        if self._options.surface.query_retention_days > 0 and queries:
-            writes.append(Entries(Kind.QUERY, queries, self._retention_seconds()))
+        if self._options.surface.query_retention_days > 0:
+            texts = ((Kind.QUERY, queries), (Kind.STEP, steps))
+            writes += [Entries(kind, t, self._retention_seconds()) for kind, t in texts if t]
         try:
             await self._ttl_store.put_all(*writes)
         except StoreError as error:
@@ -135,10 +185,12 @@ class Journal:
 
     def _encoded(
         self, pending: Mapping[str, _Decision]
-    ) -> tuple[dict[str, bytes], dict[str, bytes]]:
-        """The entries to write by id: the decisions, and their query texts."""
+    ) -> tuple[dict[str, bytes], dict[str, bytes], dict[str, bytes]]:
+        """The entries to write by id: the decisions, their query texts, and the agent's steps."""
         entries = {
-            key: orjson.dumps(_described(key, decision) | self._situation(decision))
+            key: orjson.dumps(
+                _without_defaults(_described(key, decision)) | self._situation(decision)
+            )
             for key, decision in pending.items()
         }
         queries = {
@@ -146,13 +198,22 @@ class Journal:
             for key, decision in pending.items()
             if decision.outcome.queries
         }
-        return entries, queries
+        steps = {
+            key: step.encode(errors="replace")
+            for key, decision in pending.items()
+            if self._may_persist(decision.cue.tool) and (step := _step_of(decision.cue))
+        }
+        return entries, queries, steps
 
     def _situation(self, decision: _Decision) -> dict[str, str]:
         """The situation of an episode, which contains words of the cue."""
         outcome = decision.outcome
-        if isinstance(outcome, Skip) or not self._may_persist(decision.cue.tool):
-            return {"situation": ""}
+        if (
+            isinstance(outcome, Skip)
+            or not outcome.situation
+            or not self._may_persist(decision.cue.tool)
+        ):
+            return {}
         return {"situation": _masked(outcome.situation).encode(errors="replace").decode()}
 
     def _query_texts(self, decision: _Decision) -> list[str]:
@@ -177,6 +238,9 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "tool": cue.tool,
         "moment": outcome.moment,
         "session": _shown_session(cue.session),
+        "host": cue.host,
+        "project": shown_project(cue.cwd),
+        "file": file_of(cue.args, cue.cwd),
         "trace_id": cue.trace_id
         if _OWN_TRACE_ID.fullmatch(cue.trace_id)
         else redacted_start(cue.trace_id, 64),
@@ -189,6 +253,7 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "memories": [_scored(hit) for hit in hits],
         "evidence": {hit.memory.id: dict(hit.signals) for hit in hits},
         "held_back": [_scored(hit) for hit in outcome.held_back[:_MAX_HELD_BACK]],
+        "tokens": count(outcome.text) if isinstance(outcome, Surfacing) else 0,
         "took_ms": round(decision.took_ms, 2),
         "missing": [redacted_start(place, 200) for place in outcome.missing],
     }
@@ -199,20 +264,73 @@ def _shown_session(session: str) -> str:
     return redacted_start(session, 200)
 
 
+@lru_cache(maxsize=256)
+def shown_project(cwd: str | None) -> str:
+    """The project around a folder without secrets, "" if there is none."""
+    return redacted_start(project_of(cwd) or "", 300)
+
+
+def file_of(args: Mapping[str, Any], cwd: str | None) -> str:
+    """The file that a call with these arguments is about, relative to its project; "" if none."""
+    for name in _FILE_ARGUMENTS:
+        value = args.get(name)
+        if isinstance(value, str) and value:
+            path = value.removeprefix("file://")
+            root = project_of(cwd)
+            if root and path.startswith(f"{root}{os.sep}"):
+                path = path[len(root) + 1 :]
+            return redacted_start(path, 300).encode(errors="replace").decode()
+    return ""
+
+
+def _step_of(cue: Cue) -> str:
+    """What the agent or its user did, as the beginning of one masked line."""
+    text = cue.text
+    if cue.tool:
+        values = (cue.args.get(name) for name in _STEP_ARGUMENTS)
+        text = next((value for value in values if isinstance(value, str) and value), "")
+    return redacted_start(" ".join(text[: 4 * STEP_CHARS].split()), STEP_CHARS)
+
+
+_DEFAULTS: Mapping[str, Any] = {
+    "door": "",
+    "tool": None,
+    "session": "",
+    "trace_id": "",
+    "detail": "",
+    "late": False,
+    "moment": "",
+    "principal": "",
+    "host": "",
+    "project": "",
+    "file": "",
+    "confidence": 0.0,
+    "signals": {},
+    "intent": ["none", 0.0, "keyword"],
+    "memories": [],
+    "held_back": [],
+    "queries": [],
+    "evidence": {},
+    "situation": "",
+    "tokens": 0,
+    "took_ms": 0.0,
+    "missing": [],
+}
+"""The fields that are left out when they have these values, since most events are no moment."""
+
+
+def _without_defaults(decision: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in decision.items()
+        if name not in _DEFAULTS or value != _DEFAULTS[name]
+    }
+
+
 def _decoded(item: Item) -> dict[str, Any]:
     # Earlier versions wrote fewer fields.
     decision: dict[str, Any] = orjson.loads(item.value)
-    return {
-        "id": item.key,
-        "late": False,
-        "moment": "",
-        "principal": "",
-        "queries": [],
-        "evidence": {},
-        "situation": "",
-        "missing": [],
-        **decision,
-    }
+    return {"id": item.key, **_DEFAULTS, **decision}
 
 
 def _is_readable(item: Item) -> bool:

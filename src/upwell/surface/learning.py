@@ -20,9 +20,11 @@ from upwell.learn.feedback import Rated, of_rater, without_rater
 from upwell.learn.implicit import Observation, Rare, Sighting, Uses, Watching, Written
 from upwell.learn.learned import Learned, Limits
 from upwell.learn.thresholds import Use
+from upwell.surface.journal import shown_project
 from upwell.surface.moments import case_of
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.render import ENTRY_MARK
+from upwell.usage.breakdown import Breakdown, Place
 from upwell.usage.counts import Counts, Event
 
 
@@ -87,6 +89,11 @@ async def mark_nothing(_: Sequence[str]) -> None:
     """Do nothing: no store keeps track of use."""
 
 
+def place_of(cue: Cue) -> Place:
+    """The host, the project and the tool (or the door) of a cue."""
+    return Place(cue.host, shown_project(cue.cwd), cue.tool or str(cue.door))
+
+
 def _case_of(surfacing: Surfacing, hit: Hit) -> str:
     return case_of(surfacing.moment, hit.memory)
 
@@ -121,6 +128,7 @@ class Learning:
     ) -> None:
         self.learned = learned
         self.counts = Counts(ttl_store, clock)
+        self.breakdown = Breakdown(ttl_store, clock)
         self._uses = Uses(ttl_store)
         self._mark_used = mark_used
         self._clock = clock
@@ -141,7 +149,7 @@ class Learning:
     def jobs(self) -> Sequence[Callable[[], Awaitable[None]]]:
         """The work to do after calls."""
         watching = [self._conclude_uses] if self._watching else []
-        return (*watching, self.counts.flush, self.learned.load_learned)
+        return (*watching, self.counts.flush, self.breakdown.flush, self.learned.load_learned)
 
     def min_score(self, cue: Cue, case: str = "", *, exact: bool = False) -> float:
         """The threshold of the cue's tool (or of its door if there is no tool) for memories of this
@@ -170,8 +178,12 @@ class Learning:
         memories = len(outcome.hits) if isinstance(outcome, Surfacing) else 0
         door, tool = str(cue.door), cue.tool or ""
         self.count_decision(label, door=door, tool=tool, memories=memories)
+        numbers = {"events": 1}
         if isinstance(outcome, Surfacing):
-            self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=count(outcome.text))
+            tokens = count(outcome.text)
+            self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=tokens)
+            numbers |= {"spoke": 1, "memories": memories, "said_tokens": tokens}
+        self.breakdown.add(place_of(cue), **numbers)
         for place in outcome.missing:
             self.counts.add(Event.MISSING, place.partition(":")[0], door=door)
         if cue.session:
@@ -193,13 +205,16 @@ class Learning:
         self.counts.add(Event.DECISION, "surfaced", door=door, tool=tool, by=-1)
         self.counts.add(Event.DECISION, SkipReason.NOT_DELIVERED, door=door, tool=tool)
         self.counts.add(Event.LATE, "missed" if late else "no_reply", door=door, tool=tool)
+        self.breakdown.add(place_of(cue), spoke=-1)
         self.undo_part(surfacing, cue)
 
     def undo_part(self, surfacing: Surfacing, cue: Cue) -> None:
         """Uncount only the memories of this surfacing, since the agent received the other ones."""
         door, tool = str(cue.door), cue.tool or ""
         self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
-        self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=-_tokens_of(surfacing))
+        tokens = _tokens_of(surfacing)
+        self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=-tokens)
+        self.breakdown.add(place_of(cue), memories=-len(surfacing.hits), said_tokens=-tokens)
         if self._watching:
             self._watching.undo(surfacing)
 
@@ -207,8 +222,10 @@ class Learning:
         """Count hits that missed their call and were offered at this cue."""
         self.counts.add(Event.LATE, "offered", door=str(cue.door), tool=cue.tool or "")
 
-    def shortened(self, tool: str, tokens_before: int, tokens_after: int) -> None:
+    def shortened(self, place: Place, tokens_before: int, tokens_after: int) -> None:
         """Count a shortened result of a tool."""
+        tool = place.tool
+        self.breakdown.add(place, results=1, before=tokens_before, after=tokens_after)
         for kind, number in (
             ("results", 1),
             ("tokens_before", tokens_before),

@@ -22,9 +22,9 @@ MAX_LINES_CHARS = 40_000
 """About the size up to which a file is delivered whole."""
 
 
-OnFollowUp = Callable[[StoredOriginal], None]
+OnFollowUp = Callable[[StoredOriginal, str], None]
 """Receives the original that an agent came back for, because the shortened result showed too
-little.
+little, and the text that it gets now.
 """
 
 
@@ -55,9 +55,10 @@ def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
                 f"offset {offset:,} is past the end",
                 hint=f"the text has {original.chars:,} characters",
             )
-        on_follow_up(original)
         ahead = await originals.slice(original.key, offset, offset + limit + _LOOK_AHEAD)
-        return text_result(chunk(ahead, 0, limit))
+        text = chunk(ahead, 0, limit)
+        on_follow_up(original, text)
+        return text_result(text)
 
     return Tool(
         name="read_more",
@@ -90,7 +91,7 @@ async def _lines(originals: Originals, on_follow_up: OnFollowUp, key: str, lines
     text = lines_of(await originals.get(original.key), first, last)
     if not text:
         raise UsageError(f"the text has no lines {lines}", hint="read it by offset")
-    on_follow_up(original)
+    on_follow_up(original, text[:MAX_LINES_CHARS])
     if len(text) <= MAX_LINES_CHARS:
         return text_result(text)
     part = text[: text.rfind("\n", 0, MAX_LINES_CHARS)] if "\n" in text[:MAX_LINES_CHARS] else ""
@@ -121,7 +122,7 @@ def select_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
                 f"no section is called {', '.join(result.unknown[:5]) or '(nothing)'}",
                 hint="sections: " + "; ".join(section.key for section in known[:MOST_KEYS_NAMED]),
             )
-        on_follow_up(original)
+        on_follow_up(original, result.text)
         notices = []
         if result.unknown:
             notices.append(f"[upwell] no section is called {', '.join(result.unknown[:5])}")
@@ -157,7 +158,7 @@ def search_original_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool
         room = RemainingBudget(tokens=SEARCH_TOKENS)
         query = args["query"]
         matches = await asyncio.to_thread(search_original, text, query, room, original.name)
-        on_follow_up(original)
+        on_follow_up(original, matches.text)
         if not matches.total:
             return text_result(f"No passage of the original matches {query!r}.")
         return text_result(

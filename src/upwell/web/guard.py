@@ -2,12 +2,12 @@
 
 Any web page can send requests to 127.0.0.1, and a foreign host name can resolve to it (DNS
 rebinding). `Host` must therefore be one of our names, and so must `Origin` if there is one. Every
-path except `/healthz` and `/readyz` needs a token. The token identifies the principal; tokens that
-the owner gave to others open only `/mcp`. A browser cannot send a token with its first request, so
-some paths answer 401 with a page that asks for it.
+path needs a token, except `/healthz`, `/readyz` and the files of the dashboard, which hold no data:
+a browser cannot send a token with its first request. The token identifies the principal; tokens
+that the owner gave to others open only `/mcp`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -36,8 +36,8 @@ class TooLarge(Exception):
 class Guard:
     """ASGI middleware.
 
-    `hosts` are our own names and addresses, `admission` looks up tokens, `login_pages` maps a path
-    to the page that asks for a token.
+    `hosts` are our own names and addresses, `admission` looks up tokens, `open_paths` can be read
+    without one.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class Guard:
         admission: Admission,
         hosts: Iterable[str],
         max_body_bytes: int = MAX_BODY_BYTES,
-        login_pages: Mapping[str, Callable[[int], Response]] | None = None,
+        open_paths: Collection[str] = (),
     ) -> None:
         self._app = app
         self._admission = admission
         self._hosts = frozenset(host.lower() for host in hosts)
         self._max_body_bytes = max_body_bytes
-        self._login_pages = login_pages or {}
+        self._open_paths = OPEN_PATHS.union(open_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -103,13 +103,11 @@ class Guard:
         if refusal := self._malformed(headers):
             return refusal
         path = scope["path"]
-        if path in OPEN_PATHS:
+        if path in self._open_paths and scope["method"] in ("GET", "HEAD"):
             return None
         principal = await self._principal(headers)
         if isinstance(principal, InvalidToken):
             return _refused(principal.status, principal.reason, ask=principal.status == 401)
-        if principal is None and (page := self._login_pages.get(path)):
-            return page(401)
         if principal is None:
             return _refused(401, "needs the token from UPWELL_HOME/token", ask=True)
         if principal.name and path not in SHARED_PATHS:

@@ -11,8 +11,8 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from upwell.ground.receipt import Receipt
-from upwell.web import dashboard
 from upwell.web.admission import Admission
+from upwell.web.dashboard.routes import OPEN_PATHS as DASHBOARD_PATHS
 from upwell.web.guard import Guard
 from upwell.web.metrics import Metric, exposition
 
@@ -34,14 +34,8 @@ def http_app(
     """All routes behind one guard. `hosts` are names that are accepted in addition to loopback
     names.
     """
-    login_pages = {dashboard.PATH: dashboard.page} if _has(routes, dashboard.PATH) else {}
     application = Starlette(routes=list(routes))
-    own = {*LOOPBACK, *hosts}
-    return Guard(application, admission, own, login_pages=login_pages)
-
-
-def _has(routes: Sequence[BaseRoute], path: str) -> bool:
-    return any(getattr(route, "path", "") == path for route in routes)
+    return Guard(application, admission, {*LOOPBACK, *hosts}, open_paths=DASHBOARD_PATHS)
 
 
 def hook_routes(answer: AnswerHook) -> list[BaseRoute]:

@@ -76,12 +76,13 @@ class _Shortened:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The effect of fitting a result: the keys of the originals that lost content, and the tokens
-    of all texts before and after."""
+    """The effect of fitting a result: the keys of the originals that lost content, the tokens of
+    all texts before and after, and the texts that replaced those originals."""
 
     keys: tuple[str, ...]
     tokens_before: int
     tokens_after: int
+    shown: tuple[str, ...] = ()
 
 
 OnShortened = Callable[[ToolCall, Cut], None]
@@ -297,12 +298,14 @@ def _without(share: Budget, contents: str) -> Budget:
 
 def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
     compressed = [short.compressed for short in fitted if short is not None]
-    keys = tuple(part.key for part in compressed if not part.lossless)
+    lossy = [part for part in compressed if not part.lossless]
+    keys = tuple(part.key for part in lossy)
     tokens_after = sum(
         short.tokens + NOTICE_TOKENS // 2 if short else text.tokens
         for text, short in zip(texts, fitted, strict=True)
     )
-    return Cut(keys, sum(text.tokens for text in texts), tokens_after)
+    shown = tuple(part.text for part in lossy)
+    return Cut(keys, sum(text.tokens for text in texts), tokens_after, shown)
 
 
 def _scaled(limit: int | None, ratio: float) -> int | None:

@@ -205,8 +205,9 @@ class CallSurfacing:
     def with_request(self, call: ToolCall, client: Client) -> ToolCall:
         """The call, completed with the user's last request in the session if that is known."""
         with contained("looking up the last request of a session"):
-            if request := self._surfacer.last_request(self.session_of(client)):
-                return replace(call, request=request)
+            session = self.session_of(client)
+            request = self._surfacer.last_request(session)
+            return replace(call, request=request, session=session, cwd=self._cwd)
         return call
 
     @asynccontextmanager

@@ -150,8 +150,8 @@ class WorkerPool:
             original = {key: base64.b64decode(value)}
             await self._private.put(KIND, original, ttl_seconds=self._ttl_seconds)
         if head["shortened"]:
-            keys, before, after = head["shortened"]
-            self._shortened(call, Cut(tuple(keys), before, after))
+            keys, before, after, shown = head["shortened"]
+            self._shortened(call, Cut(tuple(keys), before, after, tuple(shown)))
         return result if head["same"] else fitted
 
     async def warm(self) -> None:
@@ -213,7 +213,7 @@ async def work(
         cuts.clear()
         head, fitted = await _outcome(fitter, private, job, result)
         head["shortened"] = next(
-            ([cut.keys, cut.tokens_before, cut.tokens_after] for cut in cuts), None
+            ([cut.keys, cut.tokens_before, cut.tokens_after, cut.shown] for cut in cuts), None
         )
         sink.write(_head(head, fitted))
         sink.write(fitted)

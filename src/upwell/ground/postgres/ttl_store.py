@@ -1,6 +1,7 @@
 """The TTL store that a team's machines share: rows of `upwell.entry`."""
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
@@ -136,6 +137,19 @@ class PostgresTtlStore:
         rows = await self._run(kind, sql, values)
         return [self._item(row, row[0].decode("utf-8", "replace")) for row in rows]
 
+    async def newest(
+        self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
+    ) -> list[Item]:
+        conditions = [f"AND position(%(part{n})b IN value) > 0" for n in range(len(holding))]
+        values: dict[str, object] = {f"part{n}": part for n, part in enumerate(holding)}
+        values |= {"limit": limit, "before": before + self._postgres.clock_offset}
+        sql = (
+            f"SELECT {_COLUMNS} FROM upwell.entry WHERE {_ALIVE} AND created_at < %(before)s "
+            f"{' '.join(conditions)} ORDER BY created_at DESC, key LIMIT %(limit)s"
+        )
+        rows = await self._run(kind, sql, values)
+        return [self._item(row, row[0].decode("utf-8", "replace")) for row in rows]
+
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
         if not keys:
             return 0
@@ -237,6 +251,11 @@ class TeamTtlStore:
 
     async def scan(self, kind: str, prefix: str = "") -> list[Item]:
         return await self._of(kind).scan(kind, prefix)
+
+    async def newest(
+        self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
+    ) -> list[Item]:
+        return await self._of(kind).newest(kind, limit=limit, before=before, holding=holding)
 
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
         return await self._of(kind).delete(kind, keys)

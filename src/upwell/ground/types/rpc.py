@@ -14,7 +14,8 @@ class ToolCall:
     only. `query`: the agent's question, "" for none. `request`: the user's last request of the
     session, "" if unknown. `annotations`: the MCP hints of the tool.
     `declared`: a digest of the tool's declaration. `trace_id`: the trace of the call.
-    `principal`: the name of the principal.
+    `principal`: the name of the principal. `host`, `session`, `cwd`: the agent, its session and its
+    folder, if they are known.
     """
 
     server: str
@@ -27,6 +28,9 @@ class ToolCall:
     declared: str = ""
     trace_id: str = ""
     principal: str = ""
+    host: str = ""
+    session: str = ""
+    cwd: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,146 @@
+"""The record of shortened results: for which call, how many tokens before and after, and where the
+original and the text that the agent saw can be read.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from upwell.compress.originals import Originals
+from upwell.gateway.calls.fit import Cut
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.errors import KeyUnknown, StoreError
+from upwell.ground.trace import LOG
+from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.types.rpc import ToolCall
+from upwell.surface.journal import file_of, shown_project
+
+RETENTION_SECONDS = 30 * 86_400.0
+MAX_SHOWN_CHARS = 40_000
+_SEPARATOR = "\t"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    call: ToolCall
+    cut: Cut
+    at: float
+
+
+class Cuts:
+    """The shortened results on their way to the TTL store, and those in it. A text of which the
+    original must not reach the disk is not stored either.
+    """
+
+    def __init__(
+        self, ttl_store: TtlStore, originals: Originals, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._ttl_store = ttl_store
+        self._originals = originals
+        self._clock = clock
+        self._pending: list[_Pending] = []
+        self._tasks = BackgroundTasks("cuts")
+
+    def note(self, call: ToolCall, cut: Cut) -> None:
+        """Queue a shortened result, and write it after the call."""
+        self._pending.append(_Pending(call, cut, self._clock.now()))
+        if len(self._pending) == 1:
+            self._tasks.start(self.flush())
+
+    async def flush(self) -> None:
+        """Write what is pending. A store that fails costs only these records."""
+        pending, self._pending = self._pending, []
+        if not pending:
+            return
+        values = await asyncio.to_thread(self._encoded, pending)
+        try:
+            await self._ttl_store.put(Kind.CUT, values, ttl_seconds=RETENTION_SECONDS)
+        except StoreError as error:
+            LOG.warning("shortened results were not recorded: %s", error)
+
+    async def latest(
+        self, limit: int, *, matching: Mapping[str, str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The latest shortened results without their texts, newest first. `matching` are fields and
+        their exact values.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        await self.flush()
+        holding = [orjson.dumps({name: value})[1:-1] for name, value in (matching or {}).items()]
+        items = await self._ttl_store.newest(Kind.CUT, limit=limit, holding=holding)
+        rows = [
+            {**orjson.loads(item.value), "id": item.key, "written": item.created_at}
+            for item in items
+        ]
+        for row in rows:
+            row["has_text"] = bool(row.pop("shown"))
+            row |= {"kind": "shortened", "memories": []}
+        return rows
+
+    async def texts(self, cut_id: str) -> list[tuple[str, str]]:
+        """The originals of a shortened result, each with the text that the agent saw. Empty if they
+        expired or contain a secret.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        await self.flush()
+        item = (await self._ttl_store.get(Kind.CUT, [cut_id])).get(cut_id)
+        if item is None:
+            return []
+        row = orjson.loads(item.value)
+        pairs = []
+        for key, shown in zip(row["keys"], row["shown"], strict=False):
+            try:
+                original = await self._originals.get(key)
+            except KeyUnknown:
+                continue
+            if not await asyncio.to_thread(self._originals.is_secret, original):
+                pairs.append((original, shown))
+        return pairs
+
+    async def call_of(self, key: str) -> Mapping[str, Any] | None:
+        """The latest shortened result with this original."""
+        items = await self._ttl_store.scan(Kind.CUT, f"{key}{_SEPARATOR}")
+        row: Mapping[str, Any] | None = orjson.loads(items[-1].value) if items else None
+        return row
+
+    def _encoded(self, pending: Sequence[_Pending]) -> dict[str, bytes]:
+        return {
+            _SEPARATOR.join((next(iter(entry.cut.keys), ""), secrets.token_hex(6))): orjson.dumps(
+                self._described(entry)
+            )
+            for entry in pending
+        }
+
+    def _described(self, entry: _Pending) -> dict[str, Any]:
+        call, cut = entry.call, entry.cut
+        own = call.principal == ""
+        shown = [text[:MAX_SHOWN_CHARS] for text in cut.shown] if own else []
+        if any(map(self._originals.is_secret, shown)):
+            shown = []
+        return {
+            "at": entry.at,
+            "tool": f"{call.server}__{call.tool}",
+            "file": file_of(call.args, call.cwd),
+            "host": call.host,
+            "project": shown_project(call.cwd),
+            "session": call.session,
+            "trace_id": call.trace_id,
+            "before": cut.tokens_before,
+            "after": cut.tokens_after,
+            "keys": list(cut.keys),
+            "shown": [text.encode(errors="replace").decode() for text in shown],
+        }
+
+    async def aclose(self) -> None:
+        """Write everything that is pending."""
+        await self._tasks.drain()
+        await self.flush()

@@ -1,0 +1,1 @@
+"""The data of the dashboard's pages, and what its buttons do."""

@@ -1,0 +1,45 @@
+"""Runs our own commands in processes of their own: a replay or a setup would hold up the server."""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+
+from upwell.app.wiring import App
+from upwell.ground.errors import UpwellError, UsageError
+
+
+async def run_command(
+    app: App, *args: str, seconds: float, environment: Mapping[str, str] | None = None
+) -> str:
+    """The output of `upwell ARGS` for the home of this app.
+
+    Raises:
+        UsageError: it took too long.
+        UpwellError: it failed.
+    """
+    own = {"UPWELL_HOME": str(app.config.home.root), "NO_COLOR": "1"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "upwell", *args,
+        env={**app.config.environment, **own, **(environment or {})},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(seconds):
+            output, complaint = await process.communicate()
+    except TimeoutError:
+        raise UsageError(
+            f"this took more than {seconds:.0f} s",
+            hint=f"run `upwell {' '.join(args)}` in a terminal",
+        ) from None
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode:
+        said = complaint.decode(errors="replace").strip()
+        raise UpwellError(said.removeprefix("upwell: ") or "the command failed")
+    return output.decode(errors="replace")

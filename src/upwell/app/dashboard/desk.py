@@ -1,0 +1,68 @@
+"""Connects the pages to the functions that feed them."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from upwell.app.dashboard.changes import CHANGES
+from upwell.app.dashboard.health import Servers, doctor, health, mend, set_up, setup
+from upwell.app.dashboard.memory import detail, inbox, memories, memory, review, rules, trash
+from upwell.app.dashboard.now import now, rows, stream
+from upwell.app.dashboard.savings import savings
+from upwell.app.dashboard.sessions import session, sessions, shortened
+from upwell.app.dashboard.worth import replay, worth
+from upwell.app.events import Event
+from upwell.app.wiring import App
+from upwell.web.dashboard.desk import Desk, Fields
+
+Data = Callable[[App, Fields], Awaitable[Mapping[str, Any]]]
+VIEWS: Mapping[str, Data] = {
+    "now": now,
+    "rows": rows,
+    "sessions": sessions,
+    "session": session,
+    "shortened": shortened,
+    "memory": memory,
+    "memories": memories,
+    "detail": detail,
+    "inbox": inbox,
+    "rules": rules,
+    "review": review,
+    "trash": trash,
+    "worth": worth,
+    "replay": replay,
+    "savings": savings,
+    "health": health,
+    "doctor": doctor,
+    "setup": setup,
+}
+"""Every view, by the name of its template in `web/dashboard/templates/views`."""
+
+
+def desk_of(
+    app_now: Callable[[], App],
+    servers: Servers = list,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> Desk:
+    """The data and the actions of the app, which a changed configuration may replace, and the
+    servers behind a gateway. Streams end soon after `is_ending` has become true."""
+    views: Mapping[str, Data] = {**VIEWS, "health": partial(health, servers=servers)}
+    actions = {**CHANGES, "setup": set_up, "mend": mend}
+
+    async def view(data: Data, fields: Fields) -> Mapping[str, Any]:
+        return await data(app_now(), fields)
+
+    async def follow(fields: Fields) -> AsyncIterator[Sequence[Event]]:
+        async for fresh in stream(app_now(), fields):
+            yield fresh
+            if is_ending():
+                return
+
+    async def act(change: Callable[[App, Fields], Awaitable[str]], fields: Fields) -> str:
+        return await change(app_now(), fields)
+
+    return Desk(
+        views={name: partial(view, data) for name, data in views.items()},
+        actions={name: partial(act, change) for name, change in actions.items()},
+        stream=follow,
+    )

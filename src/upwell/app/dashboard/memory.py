@@ -1,0 +1,203 @@
+"""Memory: search and browse, one memory, the inbox, the rules, the review and the trash."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from upwell.app.proposals import described_rule
+from upwell.app.wiring import App
+from upwell.episodes.triggers import in_words
+from upwell.ground.errors import UsageError
+from upwell.ground.types.memory import Hit, Memory, Scope, Trust
+from upwell.surface.render import citation
+from upwell.web.dashboard.desk import Fields
+
+SHOWN = 40
+MAX_LOOKED_AT = 20_000
+MAX_RULES = 500
+MAX_OFFERS = 100
+_BATCH = 500
+_OPTIONS_FROM = 500
+_MAX_TOPICS = 60
+KINDS = {
+    "rule": "standing rules",
+    "episode": "episodes of sessions",
+    "user": "written by you",
+    "agent": "written by agents",
+    "imported": "imported",
+}
+
+
+async def memory(app: App, fields: Fields) -> Mapping[str, Any]:
+    """The first memories that match, and the values to browse by."""
+    sample = await app.memory.list(limit=_OPTIONS_FROM)
+    topics = await app.topics.all()
+    return {
+        **await memories(app, fields),
+        "kinds": KINDS,
+        "projects": sorted({item.project for item in sample if item.project}),
+        "namespaces": sorted({item.namespace for item in sample}),
+        "topics": [topic.name for topic in topics[:_MAX_TOPICS]],
+        "waiting": len(app.inbox().waiting()),
+        "is_empty": not sample,
+    }
+
+
+async def memories(app: App, fields: Fields) -> Mapping[str, Any]:
+    """One page of the memories that match: hits of a search best first, else the newest."""
+    offset = int(fields["offset"]) if fields.get("offset", "").isdigit() else 0
+    if "q" in fields:
+        hits, following = await _found(app, fields), None
+    else:
+        hits, following = await _listed(app, fields, offset)
+    old = await app.memory.store.superseded([hit.memory.id for hit in hits])
+    return {"rows": [_row(hit, old) for hit in hits], "next": following}
+
+
+async def detail(app: App, fields: Fields) -> Mapping[str, Any]:
+    """One memory: its text, where it comes from, and what became of it.
+
+    Raises:
+        UsageError: there is no such memory.
+    """
+    memory_id = fields.get("id", "")
+    deleted = [m for m in await app.memory.store.trash(limit=MAX_RULES) if m.id == memory_id]
+    found = await app.memory.get(memory_id) or (deleted[0] if deleted else None)
+    if found is None:
+        raise UsageError("this memory no longer exists")
+    uses = [s.sample for s in await app.learning.sightings() if s.sample.memory == found.id]
+    superseded = await app.memory.store.superseded([found.id])
+    is_stored = await app.memory.store.get(found.id) is not None
+    return {
+        "memory": found,
+        "citation": citation(found),
+        "is_stored": is_stored,
+        "in_trash": not is_stored and bool(deleted),
+        "rule": described_rule(found) if found.pinned else None,
+        "triggers": [in_words(trigger) for trigger in found.triggers if not found.pinned],
+        "successor": superseded.get(found.id),
+        "said": len(uses),
+        "used": sum(sample.evidence == "used" for sample in uses),
+        "can_pin": found.trust not in (Trust.AGENT, Trust.TOOL),
+    }
+
+
+async def inbox(app: App, fields: Fields) -> Mapping[str, Any]:
+    """The proposals that wait for a decision, newest first."""
+    waiting = app.inbox().waiting()
+    rows = [
+        {
+            "id": item.id,
+            **asdict(item),
+            "kind": item.kind,
+            "said_when": in_words(item.triggers[0]) if item.triggers else "",
+        }
+        for item in reversed(waiting)
+    ]
+    return {"rows": rows[:SHOWN], "count": len(rows)}
+
+
+async def rules(app: App, fields: Fields) -> Mapping[str, Any]:
+    """The standing rules."""
+    pinned = await app.memory.store.pinned(Scope(), limit=MAX_RULES)
+    return {"rows": [described_rule(rule) for rule in pinned]}
+
+
+async def review(app: App, fields: Fields) -> Mapping[str, Any]:
+    """The memories that are offered for removal, each with its reason."""
+    offers = await app.review().offers(None)
+    rows = [
+        {
+            "id": offer.memory.id,
+            "reason": str(offer.reason),
+            "detail": offer.detail,
+            "text": offer.memory.text,
+            "project": offer.memory.project,
+        }
+        for offer in offers[:MAX_OFFERS]
+    ]
+    return {"rows": rows, "count": len(offers)}
+
+
+async def trash(app: App, fields: Fields) -> Mapping[str, Any]:
+    """The deleted memories that can be restored."""
+    deleted = await app.memory.store.trash(limit=MAX_OFFERS)
+    return {"rows": [_row(Hit(memory=item, score=0.0), {}) for item in deleted]}
+
+
+async def _found(app: App, fields: Fields) -> list[Hit]:
+    hits = await app.memory.search(
+        fields["q"][:2_000],
+        limit=SHOWN,
+        project=fields.get("project"),
+        namespaces=[fields["namespace"]] if "namespace" in fields else (),
+    )
+    return [hit for hit in hits if _matches(hit.memory, fields)]
+
+
+async def _listed(app: App, fields: Fields, offset: int) -> tuple[list[Hit], int | None]:
+    """The newest memories that match from `offset` on, and the offset of the next page."""
+    found: list[Hit] = []
+    names = [fields["namespace"]] if "namespace" in fields else ()
+    end = offset + MAX_LOOKED_AT
+    while offset < end:
+        size = _BATCH if _narrows(fields) else SHOWN
+        batch = await app.memory.list(
+            project=fields.get("project"), namespaces=names, limit=size, offset=offset
+        )
+        for item in batch:
+            offset += 1
+            if _matches(item, fields):
+                found.append(Hit(memory=item, score=0.0))
+            if len(found) == SHOWN:
+                return found, offset
+        if len(batch) < size:
+            return found, None
+    return found, offset
+
+
+def _narrows(fields: Fields) -> bool:
+    return any(name in fields for name in ("kind", "topic", "source", "project"))
+
+
+def _matches(memory: Memory, fields: Fields) -> bool:
+    topic, source = fields.get("topic", "").lower(), fields.get("source", "").lower()
+    project = fields.get("project")
+    origin = f"{memory.source} {memory.provenance.door} {memory.provenance.tool}".lower()
+    return (
+        (not project or memory.project == project)
+        and _is_kind(memory, fields.get("kind", ""))
+        and source in origin
+        and (not topic or topic in memory.text.lower() or topic in map(str.lower, memory.tags))
+    )
+
+
+def _is_kind(memory: Memory, kind: str) -> bool:
+    if not kind:
+        return True
+    if kind == "rule":
+        return memory.pinned
+    if kind == "episode":
+        return bool(memory.triggers) and not memory.pinned
+    return str(memory.trust) == kind and not memory.pinned and not memory.triggers
+
+
+def _row(hit: Hit, superseded: Mapping[str, str]) -> dict[str, Any]:
+    memory = hit.memory
+    marks: Sequence[tuple[str, bool]] = (
+        ("rule", memory.pinned),
+        ("episode", bool(memory.triggers) and not memory.pinned),
+        ("superseded", memory.id in superseded),
+        ("expires", memory.expires_at is not None),
+        (str(memory.trust), memory.trust is not Trust.USER),
+    )
+    return {
+        "id": memory.id,
+        "text": memory.text,
+        "namespace": memory.namespace,
+        "project": memory.project,
+        "source": memory.source,
+        "created_at": memory.created_at,
+        "score": hit.score,
+        "marks": [name for name, is_marked in marks if is_marked],
+    }

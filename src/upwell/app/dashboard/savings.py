@@ -1,0 +1,53 @@
+"""Savings: tokens and money by host, project, tool and day, and a card to share."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from upwell.app.gain import gain, sentence
+from upwell.app.wiring import App
+from upwell.web.dashboard.desk import Fields
+
+SPANS = (1, 7, 30, 90)
+MAX_ROWS = 12
+
+
+def days_in(fields: Fields, usual: int = 30) -> int:
+    """The number of days that the fields ask for."""
+    text = fields.get("days", "")
+    return int(text) if text.isdigit() and int(text) in SPANS else usual
+
+
+def _every_day(rows: Sequence[Mapping[str, Any]], days: int) -> list[Mapping[str, Any]]:
+    """A row for each day, also for those on which nothing happened."""
+    today = datetime.now(UTC).date()
+    known = {row["name"]: row for row in rows}
+    names = [(today - timedelta(days=back)).isoformat() for back in reversed(range(days))]
+    nothing = {"saved": 0, "read_again": 0, "said_tokens": 0}
+    return [known.get(name, {"name": name, **nothing}) for name in names]
+
+
+async def savings(app: App, fields: Fields) -> Mapping[str, Any]:
+    """The gain of some days, with the points of a plot."""
+    days = days_in(fields)
+    figures = await gain(app, days)
+    by_day = _every_day(figures["by_day"], days)
+    return {
+        **figures,
+        "spans": SPANS,
+        "sentence": sentence(figures),
+        "tables": [
+            (title, figures[f"by_{name}"][:MAX_ROWS])
+            for name, title in (("host", "Agent"), ("project", "Project"), ("tool", "Tool"))
+        ],
+        "plot": {
+            "days": [row["name"] for row in by_day],
+            "series": [
+                {"label": "saved", "values": [row["saved"] for row in by_day]},
+                {
+                    "label": "read again and said",
+                    "values": [row["read_again"] + row["said_tokens"] for row in by_day],
+                },
+            ],
+        },
+    }

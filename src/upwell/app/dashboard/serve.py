@@ -1,0 +1,41 @@
+"""The server of `upwell dashboard`."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+
+from upwell.app.dashboard.desk import desk_of
+from upwell.app.principals import team_token
+from upwell.app.wiring import Settings, build
+from upwell.web.admission import Admission
+from upwell.web.dashboard.routes import PATH, dashboard_routes
+from upwell.web.routes import http_app
+from upwell.web.server import http_server, listen
+from upwell.web.tokens import Tokens, token_of
+
+
+async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
+    """Serve the page on loopback until a signal ends the process. `opened` receives its address,
+    with the token after the `#`, where no server and no log sees it.
+
+    Raises:
+        UsageError: the port is in use.
+        UpwellError: the home cannot be used.
+    """
+    app = await build(Settings(tolerant=True))
+    try:
+        home = app.config.home
+        token = token_of(home.token_file)
+        tokens = Tokens(token, home.tokens_file, team_token(app.config))
+        routes = dashboard_routes(desk_of(lambda: app))
+        server = http_server(http_app(routes, Admission(tokens.principal_of)))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, setattr, server, "should_exit", True)
+        with contextlib.closing(listen("127.0.0.1", port)) as listening:
+            port = listening.getsockname()[1]
+            opened(f"http://127.0.0.1:{port}{PATH}#token={token}")
+            await server.serve(sockets=[listening])
+    finally:
+        await app.aclose()

@@ -1,0 +1,116 @@
+"""Worth: how much was said and used, the thresholds, and what another threshold would change."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from upwell.app import overview
+from upwell.app.dashboard.commands import run_command
+from upwell.app.dashboard.savings import SPANS, days_in
+from upwell.app.events import events
+from upwell.app.learned import learned
+from upwell.app.wiring import App
+from upwell.ground.errors import UsageError
+from upwell.ground.types.surfacing import SkipReason
+from upwell.web.dashboard.desk import Fields
+
+LOOKED_AT = 5_000
+LATEST_SAID = 20
+WHAT_IFS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+REPLAY_SECONDS = 120.0
+REPLAY_SPANS = ("7d", "30d")
+MAX_REPLAYED = 20
+
+
+async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
+    """The figures of some days, the thresholds, and what the record says about other ones."""
+    days = days_in(fields)
+    await app.learning.counts.flush()
+    decisions = await app.surfacer.journal.latest(LOOKED_AT)
+    stats = await overview.stats(app, days)
+    skips = sorted(((n, why) for why, n in stats["skips"].items() if n), reverse=True)
+    return {
+        **stats,
+        "spans": SPANS,
+        "reasons": [(overview.in_words(why), n) for n, why in skips],
+        "most": skips[0][0] if skips else 1,
+        "learned": await learned(app),
+        "min_score": app.config.surface.min_score,
+        "auto_tune": app.config.learn.auto_tune,
+        "moments": _moments(decisions),
+        "what_if": _what_if(decisions),
+        "latest": await events(app, {"spoke": "1"}, LATEST_SAID),
+    }
+
+
+async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
+    """What would have been said in past sessions, in a process of its own.
+
+    Raises:
+        UsageError: a field is invalid, or there are no sessions.
+    """
+    since = fields.get("since", REPLAY_SPANS[0])
+    score = fields.get("min_score", str(app.config.surface.min_score))
+    if since not in REPLAY_SPANS or not _is_share(score):
+        raise UsageError("a replay needs a time span and a score between 0 and 1")
+    output = await run_command(
+        app,
+        *("replay", "--since", since, "--json"),
+        seconds=REPLAY_SECONDS,
+        environment={"UPWELL_SURFACE__MIN_SCORE": score},
+    )
+    rows = [json.loads(line) for line in output.splitlines()]
+    said = [row for row in rows if row.get("memories")]
+    summary: Mapping[str, Any] = next((row["summary"] for row in rows if "summary" in row), {})
+    return {"since": since, "score": score, "summary": summary, "said": said[:MAX_REPLAYED]}
+
+
+def _moments(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The moments of the latest events: how often each came and how often something was said."""
+    seen: Counter[str] = Counter()
+    spoke: Counter[str] = Counter()
+    why: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for decision in decisions:
+        moment = decision["moment"] or decision["door"]
+        seen[moment] += 1
+        if decision["memories"]:
+            spoke[moment] += 1
+        else:
+            why[moment][decision["outcome"]] += 1
+    return [
+        {
+            "moment": moment.replace("_", " "),
+            "events": number,
+            "spoke": spoke[moment],
+            "mostly": overview.in_words(why[moment].most_common(1)[0][0]) if why[moment] else "",
+        }
+        for moment, number in seen.most_common()
+    ]
+
+
+def _what_if(decisions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """For each threshold, how many of the recorded events would have brought a memory: those said
+    with such a score, and those held back for their score only."""
+    scores = []
+    for decision in decisions:
+        if decision["memories"]:
+            scores.append(max(score for _, score in decision["memories"]))
+        elif decision["outcome"] == SkipReason.BELOW_MIN_SCORE and decision["held_back"]:
+            scores.append(max(score for _, score in decision["held_back"]))
+    events_count = len(decisions) or 1
+    return {
+        "events": len(decisions),
+        "rows": [
+            (limit, number, 100 * number / events_count)
+            for limit in WHAT_IFS
+            for number in [sum(score >= limit for score in scores)]
+        ],
+    }
+
+
+def _is_share(text: str) -> bool:
+    try:
+        return 0.0 <= float(text) <= 1.0
+    except ValueError:
+        return False

@@ -1,0 +1,140 @@
+"""Events as people read them: decisions and shortened results, newest first. `upwell top` and the
+dashboard show them."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from upwell.app.overview import texts_of
+from upwell.app.wiring import App
+from upwell.ground.types.surfacing import SkipReason
+from upwell.surface.explain import reason_of
+from upwell.surface.render import preview
+
+EXACT = ("host", "project", "session", "tool")
+"""Fields of an event that a filter compares as a whole."""
+POLL_SECONDS = 1.0
+QUIET_POLLS = 5
+MAX_LOOKED_AT = 5_000
+_BATCH = 500
+_TEXT_CHARS = 300
+Event = dict[str, Any]
+
+
+async def events(
+    app: App, filters: Mapping[str, str], limit: int, before: float = math.inf
+) -> list[Event]:
+    """The latest events that match, newest first. `filters` are values of `EXACT`, a part of the
+    `file`, and `spoke`, for events at which something was said or shortened.
+
+    Raises:
+        StoreError: the journal cannot be read.
+    """
+    decisions = await _decisions(app, filters, limit, before)
+    earliest = decisions[-1]["written"] if len(decisions) == limit else 0.0
+    cuts = [
+        cut
+        for cut in await app.cuts.latest(limit, matching=_exact(filters))
+        if earliest <= cut["at"] < before and _matches_file(cut, filters)
+    ]
+    return sorted([*decisions, *cuts], key=lambda event: event["at"], reverse=True)[:limit]
+
+
+async def following(
+    app: App, filters: Mapping[str, str], after: float
+) -> AsyncIterator[Sequence[Event]]:
+    """Events that match and were written `after` this time, oldest first, as they are written; an
+    empty list from time to time if there are none. Never ends.
+
+    Raises:
+        StoreError: the journal cannot be read.
+    """
+    quiet, seen = 0, set[tuple[str, float]]()
+    while True:
+        latest = await events(app, {}, _BATCH)
+        fresh = [
+            event
+            for event in reversed(latest)
+            if event["written"] > after and _version(event) not in seen
+        ]
+        seen = {_version(event) for event in latest}
+        matches = [event for event in fresh if is_match(event, filters)]
+        quiet = 0 if matches else quiet + 1
+        if matches or quiet >= QUIET_POLLS:
+            quiet = 0
+            yield matches
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def is_match(event: Event, filters: Mapping[str, str]) -> bool:
+    """True if an event passes the filters of `events`."""
+    exact = all(event.get(name) == value for name, value in _exact(filters).items())
+    wants_speech = bool(filters.get("spoke"))
+    spoke = event["kind"] == "shortened" or bool(event["memories"])
+    return exact and _matches_file(event, filters) and (spoke or not wants_speech)
+
+
+async def _decisions(
+    app: App, filters: Mapping[str, str], limit: int, before: float
+) -> list[dict[str, Any]]:
+    """Decisions with their reason in words and the texts of their memories."""
+    journal = app.surfacer.journal
+    exact = _exact(filters) | ({"outcome": "surfaced"} if filters.get("spoke") else {})
+    found: list[dict[str, Any]] = []
+    looked_at = 0
+    while len(found) < limit and looked_at < MAX_LOOKED_AT:
+        size = limit if "file" not in filters else _BATCH
+        batch = await journal.latest(size, before=before, matching=exact)
+        found += [decision for decision in batch if _matches_file(decision, filters)]
+        looked_at += len(batch)
+        if len(batch) < size:
+            break
+        before = batch[-1]["written"]
+    found = found[:limit]
+    texts = await texts_of(app, [name for item in found for name, _ in item["memories"]])
+    return [_described(decision, texts) for decision in found]
+
+
+def _described(decision: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    memories = [
+        {
+            "id": memory_id,
+            "score": score,
+            "text": preview(texts[memory_id], (), _TEXT_CHARS) if memory_id in texts else "",
+        }
+        for memory_id, score in decision["memories"]
+    ]
+    return {
+        "kind": "event",
+        "id": decision["id"],
+        "at": decision["at"],
+        "written": decision["written"],
+        "host": decision["host"],
+        "project": decision["project"],
+        "session": decision["session"],
+        "door": decision["door"],
+        "tool": decision["tool"] or decision["door"],
+        "file": decision["file"],
+        "step": decision["step"],
+        "moment": decision["moment"],
+        "code": decision["outcome"],
+        "is_routine": decision["outcome"] == SkipReason.ROUTINE,
+        "reason": "" if memories else reason_of(decision),
+        "memories": memories,
+        "tokens": decision["tokens"],
+        "took_ms": decision["took_ms"],
+    }
+
+
+def _exact(filters: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in filters.items() if name in EXACT}
+
+
+def _matches_file(event: Event, filters: Mapping[str, str]) -> bool:
+    return filters.get("file", "").lower() in str(event.get("file", "")).lower()
+
+
+def _version(event: Event) -> tuple[str, float]:
+    """A decision that is taken back is written again."""
+    return event["id"], event["written"]

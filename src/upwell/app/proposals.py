@@ -1,0 +1,91 @@
+"""Carries out a person's answers to proposals and reviews, for the command line and the
+dashboard."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from upwell.app.wiring import App
+from upwell.capture.inbox import Inbox, Proposal
+from upwell.ground.errors import StoreError
+from upwell.ground.types.memory import Memory
+from upwell.memory.base import Added
+from upwell.surface.guards import is_guard
+from upwell.surface.scopes import PAUSED, scope_of, standing
+
+
+async def accept(
+    app: App, inbox: Inbox, proposals: Sequence[Proposal], texts: Sequence[str] | None = None
+) -> tuple[list[Memory], list[Added]]:
+    """Store proposals as memories, with the edited texts if there are any. A rule becomes a
+    standing rule, since a person vouches for it now.
+
+    Raises:
+        UsageError: a text is empty.
+        StoreError: nothing was stored.
+    """
+    memories = [
+        replace(_memory_of(proposal), text=text)
+        for proposal, text in zip(
+            proposals, texts or [item.text for item in proposals], strict=True
+        )
+    ]
+    added = await app.memory.add_many(memories)
+    inbox.take([item.id for item in proposals])
+    return memories, added
+
+
+async def reword(app: App, memory: Memory, text: str) -> Added:
+    """Change the text of a memory. Its files and names are extracted again from the text, unless it
+    is an episode.
+
+    Raises:
+        UsageError: the text is empty, or the memory comes from a file.
+    """
+    changed = replace(memory, text=text, updated_at=None)
+    if not changed.triggers:
+        changed = replace(changed, paths=(), symbols=())
+    return await app.memory.update(changed)
+
+
+async def change_rule(app: App, rule_id: str, change: Callable[[Memory], Memory]) -> Memory:
+    """Change a standing rule.
+
+    Raises:
+        StoreError: there is no such rule.
+    """
+    rule = await app.memory.get(rule_id)
+    if rule is None or not rule.pinned:
+        raise StoreError(f"no standing rule {rule_id!r}", hint="`upwell rules` lists them")
+    updated = change(rule)
+    await app.memory.update(updated)
+    return updated
+
+
+def paused(rule: Memory) -> Memory:
+    """The rule, not given until it is resumed."""
+    return replace(rule, tags=tuple(dict.fromkeys((*rule.tags, PAUSED))))
+
+
+def resumed(rule: Memory) -> Memory:
+    """The rule, given again."""
+    return replace(rule, tags=tuple(tag for tag in rule.tags if tag != PAUSED))
+
+
+def described_rule(rule: Memory) -> dict[str, Any]:
+    """A rule as JSON: `upwell rules --json`."""
+    scope = scope_of(rule)
+    return {
+        "id": rule.id,
+        "text": rule.text,
+        "project": rule.project,
+        "paths": list(scope.paths),
+        "tools": list(scope.tools),
+        "guard": is_guard(rule),
+        "paused": PAUSED in rule.tags,
+    }
+
+
+def _memory_of(proposal: Proposal) -> Memory:
+    memory = proposal.memory()
+    return standing(memory) if proposal.kind == "rule" else memory

@@ -1,0 +1,138 @@
+"""gain · top"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from upwell.cli.output import Json, note, say, say_json
+from upwell.cli.session import with_app
+
+if TYPE_CHECKING:
+    from upwell.app import App
+
+Days = Annotated[int, typer.Option(min=1, max=90, help="Number of days, today included.")]
+BAR_CHARS = 24
+MAX_ROWS = 5
+SHOWN_EVENTS = 20
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(gain)
+    app.command()(top)
+
+
+def gain(days: Days = 30, as_json: Json = False) -> None:
+    """Show the tokens and the money that upwell saved, net of what it cost."""
+    from upwell.app.gain import gain as figures_of
+    from upwell.app.gain import sentence
+
+    figures = with_app(lambda app: figures_of(app, days))
+    if as_json:
+        say_json(figures)
+        return
+    say(sentence(figures))
+    if figures["total"]["results"]:
+        for line in _card(figures):
+            say(line)
+    if figures["price"] is None:
+        note("upwell: to see money, set agent.model or agent.input_price")
+
+
+def _card(figures: Mapping[str, Any]) -> list[str]:
+    total, price = figures["total"], figures["price"]
+    lines = [
+        "",
+        f"  before       {total['before']:>12,} tokens",
+        f"  after        {total['after']:>12,}",
+        f"  read again   {-total['read_again']:>12,}",
+        f"  said         {-total['said_tokens']:>12,}",
+        f"  net          {total['net']:>12,}",
+    ]
+    if price:
+        listed = f", listed {price['as_of']}" if price["as_of"] else ""
+        model = price["model"] or "your model"
+        lines.append(
+            f"  worth        ${total['money']:>11,.2f}  (${price['per_million']:g} per million "
+            f"input tokens of {model}{listed})"
+        )
+    for dimension in ("host", "project", "tool"):
+        rows = [row for row in figures[f"by_{dimension}"] if row["saved"]][:MAX_ROWS]
+        if rows:
+            most = max(row["saved"] for row in rows)
+            width = max(len(row["name"] or "unknown") for row in rows)
+            lines += ["", f"  By {dimension}"]
+            lines += [
+                f"  {row['name'] or 'unknown':<{width}}  {_bar(row['saved'], most)} "
+                f"{row['saved']:,}"
+                for row in rows
+            ]
+    return lines
+
+
+def _bar(number: int, most: int) -> str:
+    return "▇" * max(1, round(BAR_CHARS * number / most)) if number > 0 else ""
+
+
+def top(
+    host: Annotated[str | None, typer.Option(help="Only this agent.")] = None,
+    session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
+    tool: Annotated[str | None, typer.Option(help="Only this tool.")] = None,
+    file: Annotated[str | None, typer.Option(help="Only files with this in their path.")] = None,
+    spoke: Annotated[bool, typer.Option("--spoke", help="Only when something was said.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the latest events and stop.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Watch calls, prompts and decisions as they happen. Ctrl-C ends it."""
+    given = {"host": host, "session": session, "tool": tool, "file": file}
+    filters = {name: value for name, value in given.items() if value}
+    if spoke:
+        filters["spoke"] = "1"
+    with_app(lambda app: _watch(app, filters, follows=not once, as_json=as_json), tolerant=True)
+
+
+async def _watch(app: "App", filters: Mapping[str, str], *, follows: bool, as_json: bool) -> None:
+    import time
+
+    from upwell.app.events import events, following
+
+    latest = await events(app, filters, SHOWN_EVENTS)
+    _show(reversed(latest), as_json=as_json)
+    if not follows:
+        if not latest and not as_json:
+            note("No events yet.")
+        return
+    after = max((event["written"] for event in latest), default=time.time())
+    async for fresh in following(app, filters, after):
+        _show(fresh, as_json=as_json)
+
+
+def _show(rows: Any, *, as_json: bool) -> None:
+    import json
+    import sys
+
+    for event in rows:
+        if as_json:
+            typer.echo(json.dumps(event))
+        else:
+            for line in _lines(event):
+                say(line)
+    sys.stdout.flush()
+
+
+def _lines(event: Mapping[str, Any]) -> list[str]:
+    import os
+    import time
+
+    clock = time.strftime("%H:%M:%S", time.localtime(event["at"]))
+    about = " ".join(filter(None, (event["file"], event.get("step"))))
+    where = " ".join(filter(None, (event["host"], os.path.basename(event["project"]))))
+    head = f"{clock}  {where:<20.20}  {event['tool']}  {about}".rstrip()
+    if event["kind"] == "shortened":
+        return [f"{head}  {event['before']:,} → {event['after']:,} tokens"]
+    if not event["memories"]:
+        return [f"{head}  · silent: {event['reason']}"]
+    return [
+        head,
+        *(f"          ▸ {memory['text'] or memory['id']}" for memory in event["memories"]),
+    ]

@@ -1,0 +1,163 @@
+"""Durable totals by day, host, project and tool: what was said and what was saved, where.
+
+`counts.py` has the reasons and the doors; these totals answer "how much" for one agent, one
+repository or one tool, and the price of it.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.errors import StoreError
+from upwell.ground.trace import LOG
+from upwell.ground.ttl_store import Kind, TtlStore
+
+RETENTION_DAYS = 90
+_SEPARATOR = "\t"
+_MAX_NAME = 300
+
+
+class Metric(StrEnum):
+    """The totals. Tokens are estimates of `ground.text.tokens`."""
+
+    EVENTS = "events"
+    SPOKE = "spoke"
+    """Events at which something was said."""
+    MEMORIES = "memories"
+    SAID_TOKENS = "said_tokens"
+    RESULTS = "results"
+    """Results that were shortened, and their tokens:"""
+    BEFORE = "before"
+    AFTER = "after"
+    READ_AGAIN = "read_again"
+    """Tokens of originals that an agent came back for."""
+
+
+class Dimension(StrEnum):
+    """A way to divide the totals."""
+
+    DAY = "day"
+    HOST = "host"
+    PROJECT = "project"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something happened: the agent's host, the project and the tool, "" if unknown."""
+
+    host: str = ""
+    project: str = ""
+    tool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A total of one day at one place."""
+
+    day: str
+    place: Place
+    metric: Metric
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The totals of one value of a dimension."""
+
+    name: str
+    totals: Mapping[str, int] = field(default_factory=dict)
+
+    def __getitem__(self, metric: Metric) -> int:
+        return self.totals.get(metric, 0)
+
+    @property
+    def saved(self) -> int:
+        """Tokens that shortening kept out of the context."""
+        return self[Metric.BEFORE] - self[Metric.AFTER]
+
+    @property
+    def net(self) -> int:
+        """`saved` without the tokens that were read again or said by upwell."""
+        return self.saved - self[Metric.READ_AGAIN] - self[Metric.SAID_TOKENS]
+
+    def described(self) -> dict[str, object]:
+        """The totals as JSON."""
+        numbers = {str(metric): self[metric] for metric in Metric}
+        return {"name": self.name, **numbers, "saved": self.saved, "net": self.net}
+
+
+class Breakdown:
+    """The totals of this process, and the stored ones."""
+
+    def __init__(self, ttl_store: TtlStore, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._ttl_store = ttl_store
+        self._clock = clock
+        self._pending: Counter[tuple[Place, Metric]] = Counter()
+
+    def add(self, place: Place, **numbers: int) -> None:
+        """Add to the totals of a place, by the names of the metrics; `flush` writes them."""
+        for name, number in numbers.items():
+            self._pending[(place, Metric(name))] += number
+
+    async def flush(self) -> None:
+        """Write pending totals; a store that fails costs only these."""
+        pending, self._pending = self._pending, Counter()
+        numbers = {_key(self._today(), *key): number for key, number in pending.items() if number}
+        if not numbers:
+            return
+        try:
+            await self._ttl_store.incr(Kind.USAGE, numbers, ttl_seconds=RETENTION_DAYS * 86_400.0)
+        except StoreError as error:
+            LOG.warning("usage was not stored: %s", error)
+
+    async def since(self, days: int) -> list[Total]:
+        """All totals of the last `days` days, including today.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        first = self._today(days - 1)
+        totals = []
+        for item in await self._ttl_store.scan(Kind.USAGE):
+            day, host, project, tool, metric = item.key.split(_SEPARATOR)
+            if day >= first and metric in Metric:
+                totals.append(Total(day, Place(host, project, tool), Metric(metric), item.number))
+        return totals
+
+    def _today(self, back: int = 0) -> str:
+        at = datetime.fromtimestamp(self._clock.now(), UTC) - timedelta(days=back)
+        return at.date().isoformat()
+
+
+def rows_by(totals: Iterable[Total], dimension: Dimension) -> list[Row]:
+    """The totals by the values of a dimension: days in order, otherwise the most used first."""
+    sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for total in totals:
+        name = total.day if dimension is Dimension.DAY else getattr(total.place, dimension)
+        sums[name][total.metric] += total.number
+    rows = [Row(name, numbers) for name, numbers in sums.items()]
+    if dimension is Dimension.DAY:
+        return sorted(rows, key=lambda row: row.name)
+    return sorted(rows, key=lambda row: (-row.saved, -row[Metric.EVENTS], row.name))
+
+
+def whole(totals: Iterable[Total]) -> Row:
+    """The sum of all totals."""
+    numbers: Counter[str] = Counter()
+    for total in totals:
+        numbers[total.metric] += total.number
+    return Row("", numbers)
+
+
+def _key(day: str, place: Place, metric: Metric) -> str:
+    names = (_plain(place.host), _plain(place.project), _plain(place.tool))
+    return _SEPARATOR.join((day, *names, metric))
+
+
+def _plain(name: str) -> str:
+    """A name without separators, cut at 300 characters."""
+    return " ".join(name.split())[:_MAX_NAME].encode(errors="replace").decode()

@@ -1,0 +1,23 @@
+"""What the pages need from the rest of upwell: data for each view, and actions by name."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Fields = Mapping[str, str]
+"""The parameters of a request, without empty ones."""
+View = Callable[[Fields], Awaitable[Mapping[str, Any]]]
+"""Returns the values of one template."""
+Action = Callable[[Fields], Awaitable[str]]
+"""Changes something, and returns a sentence that says what was done."""
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """`views` by the names of their templates, `actions` by the names in their paths, and the
+    `stream` of new events that match the fields."""
+
+    views: Mapping[str, View]
+    actions: Mapping[str, Action]
+    stream: Callable[[Fields], AsyncIterator[Rows]]

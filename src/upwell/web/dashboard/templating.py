@@ -1,0 +1,65 @@
+"""Templates of the dashboard. Everything that is put into a page is escaped, and invisible
+characters are shown as their code."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from upwell.ground.text.invisible import visible
+
+FOLDER = Path(str(files("upwell.web.dashboard")))
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+
+def rendered(name: str, values: Mapping[str, Any]) -> str:
+    """The template `templates/NAME.html` with these values."""
+    return _environment().get_template(f"{name}.html").render(values)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+        auto_reload=False,
+    )
+    environment.filters |= {
+        "number": lambda value: f"{value:,.0f}",
+        "percent": lambda share: "–" if share is None else f"{100 * share:.0f} %",
+        "ago": ago,
+        "day": lambda at: _utc(at).strftime("%Y-%m-%d") if at else "",
+        "clock": lambda at: _utc(at).strftime("%H:%M:%S") if at else "",
+        "iso": lambda at: _utc(at).isoformat(timespec="seconds") if at else "",
+        "base": lambda path: (path or "").rstrip("/").rpartition("/")[2],
+    }
+    return environment
+
+
+def ago(at: float | None, now: float | None = None) -> str:
+    """A time in the past in a few words."""
+    if not at:
+        return ""
+    moment = datetime.now(UTC).timestamp() if now is None else now
+    seconds = max(0.0, moment - at)
+    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit:.0f} {name} ago"
+    return "just now"
+
+
+def _utc(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+def _shown(value: Any) -> Any:
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value

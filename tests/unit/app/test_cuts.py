@@ -1,0 +1,71 @@
+"""The record of shortened results."""
+
+from pathlib import Path
+
+from tests.browser.past import shorten
+
+from upwell.app import App, Settings, build
+from upwell.ground.types.rpc import ToolCall
+from upwell.usage.breakdown import Metric, Total, whole
+from upwell.wire.rawjson import RawObject, dumps
+
+LINES = "\n".join(
+    f"line {number} of the harbour log: ship {number % 13} left" for number in range(3_000)
+)
+SECRET = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE3fG5"
+
+
+async def shortened(app: App, text: str) -> None:
+    call = ToolCall(
+        server="claude", tool="Bash", params=b"{}", args={"command": "cat log"},
+        host="claude", session="s", cwd="/srv/shop",
+    )  # fmt: skip
+    await shorten(app, call, text)
+
+
+async def test_a_shortened_result_is_recorded_with_both_texts(tmp_path: Path) -> None:
+    app = await build(Settings(home=tmp_path, environment={}))
+    try:
+        await shortened(app, LINES)
+        [cut] = await app.cuts.latest(5, matching={"session": "s"})
+        assert (cut["tool"], cut["host"], cut["project"]) == ("claude__Bash", "claude", "/srv/shop")
+        assert cut["before"] > 10 * cut["after"] > 0
+        assert await app.cuts.latest(5, matching={"session": "other"}) == []
+        [(original, seen)] = await app.cuts.texts(cut["id"])
+        assert original == LINES
+        assert 0 < len(seen) < len(LINES) / 4
+    finally:
+        await app.aclose()
+
+
+async def test_reading_the_original_again_lowers_the_gain(tmp_path: Path) -> None:
+    app = await build(Settings(home=tmp_path, environment={}))
+    try:
+        await shortened(app, LINES)
+        [cut] = await app.cuts.latest(5)
+        before = whole(await _totals(app))
+        await app.original(cut["keys"][0], "1-200")
+        after = whole(await _totals(app))
+        assert after[Metric.READ_AGAIN] > 1_000
+        assert after.net == before.net - after[Metric.READ_AGAIN]
+    finally:
+        await app.aclose()
+
+
+async def test_a_result_with_a_secret_leaves_no_text_on_the_disk(tmp_path: Path) -> None:
+    app = await build(Settings(home=tmp_path, environment={}))
+    try:
+        call = ToolCall(server="up", tool="log", params=b"{}", session="s")
+        text = LINES.replace("line 7 ", f"token {SECRET} ")
+        result = RawObject.parse(dumps({"content": [{"type": "text", "text": text}]}))
+        await app.fitter.fit(call, result)
+        [cut] = await app.cuts.latest(5)
+        assert not cut["has_text"] or SECRET not in str(await app.cuts.texts(cut["id"]))
+    finally:
+        await app.aclose()
+    assert SECRET.encode() not in b"".join(path.read_bytes() for path in tmp_path.glob("*.db*"))
+
+
+async def _totals(app: App) -> list[Total]:
+    await app.learning.breakdown.flush()
+    return await app.learning.breakdown.since(1)

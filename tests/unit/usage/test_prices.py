@@ -1,0 +1,29 @@
+"""Prices of models' input."""
+
+import pytest
+
+from upwell.usage.prices import AS_OF, PRICES, price_of
+
+
+@pytest.mark.parametrize(
+    ("model", "per_million"),
+    [
+        ("claude-opus-4-5-20251101", PRICES["claude-opus-4-5"]),
+        ("claude-opus-4-1", PRICES["claude-opus"]),
+        ("anthropic/claude-sonnet-4-5", PRICES["claude-sonnet"]),
+        ("GPT-5-mini", PRICES["gpt-5-mini"]),
+    ],
+)
+def test_the_longest_prefix_applies(model: str, per_million: float) -> None:
+    price = price_of(model)
+    assert price is not None
+    assert (price.per_million, price.as_of) == (per_million, AS_OF)
+    assert price.of(2_000_000) == 2 * per_million
+
+
+def test_an_own_price_wins_and_an_unknown_model_has_none() -> None:
+    own = price_of("claude-sonnet-4-5", 0.5)
+    assert own is not None
+    assert (own.per_million, own.as_of) == (0.5, "")
+    assert price_of("a-model-of-mine") is None
+    assert price_of("") is None
