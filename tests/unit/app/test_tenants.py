@@ -10,7 +10,7 @@ from tests.postgres import cluster
 
 from upwell.app import App, Settings, build
 from upwell.app import tenants as tenants_module
-from upwell.app.dashboard import page_data
+from upwell.app.dashboard.desk import VIEWS
 from upwell.app.tenants import Tenants
 from upwell.ground.clock import Deadline
 from upwell.ground.postgres.connection import Postgres, Statement, Transaction
@@ -80,9 +80,9 @@ async def everything_seen(app: App, principal: Principal, ids: dict[str, str]) -
     shown.append(repr(await app.topics.all()))
     shown.append(repr(await app.decisions()))
     shown.append(repr(await app.learning.learned.thresholds()))
-    data = page_data(app)
-    shown.append(repr(await data.recent(100)) + repr(await data.stats(30)))
-    shown.append(repr(await data.memories("settlement job midnight", 50)))
+    for view in ("now", "rows", "sessions", "memory", "worth", "savings", "inbox", "trash"):
+        shown.append(repr(await VIEWS[view](app, {})))
+    shown.append(repr(await VIEWS["memories"](app, {"q": "settlement job midnight"})))
     shown.append(repr(await app.memory.list(limit=1_000)) + repr(await app.memory.store.trash()))
     return "\n".join(shown)
 
