@@ -181,7 +181,7 @@ class App:
         config, private = self.config, self._private
         self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune)
-        self.cuts = Cuts(self._ttl_store, self._originals)
+        self.cuts = Cuts(self._ttl_store, self._originals, self.surfacer.journal)
         self._follow_up = FollowUp(self.budgets, self.learning, self.cuts, self._ttl_store)
         self.fitter = Fitter(
             self._originals,
