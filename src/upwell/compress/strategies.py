@@ -302,6 +302,7 @@ def choose(passage: Passage, root: Node | None) -> str:
 def _choose_json(kind: Kind, root: Node) -> str:
     if kind == Kind.OPENAPI:
         return Skeleton.name
+    root = _within_wrappers(root)
     if root.kind == ARRAY:
         return SchemaPruning.name if len(root.items) >= LARGE_ARRAY else Truncate.name
     arrays = [len(item.items) for item in root.items if item.kind == ARRAY]
@@ -309,6 +310,16 @@ def _choose_json(kind: Kind, root: Node) -> str:
         return SchemaPruning.name
     nested = sum(1 for item in root.items if item.kind in (OBJECT, ARRAY) and item.items)
     return ExtractFields.name if nested >= _NESTED else Truncate.name
+
+
+def _within_wrappers(root: Node) -> Node:
+    """The first value that is not an object around a single container, such as `{"data": …}`."""
+    while root.kind == OBJECT:
+        containers = [item for item in root.items if item.kind in (OBJECT, ARRAY)]
+        if len(containers) != 1:
+            return root
+        root = containers[0]
+    return root
 
 
 class Auto:

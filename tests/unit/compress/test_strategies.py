@@ -29,6 +29,14 @@ TABLE = {
         json.dumps({f"k{n}": {"a": {"b": "y" * 90}} for n in range(9)}),
         "extract_fields",
     ),
+    "large array in wrappers": (
+        json.dumps({"status": "ok", "data": {"items": ROWS}}),
+        "schema_pruning",
+    ),
+    "nested dict in a wrapper": (
+        json.dumps({"cfg": {f"k{n}": {"a": {"b": "y" * 90}} for n in range(9)}}),
+        "extract_fields",
+    ),
     "simple dict": (json.dumps({f"k{n}": "z" * 60 for n in range(30)}), "truncate"),
     "short array": (json.dumps([{"a": "z" * 200} for _ in range(5)]), "truncate"),
     "api docs": (API, "skeleton"),

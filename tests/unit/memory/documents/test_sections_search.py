@@ -249,3 +249,11 @@ def test_the_shipped_vocabulary_holds_counts_and_synonyms_only():
 
 def _columns(lines: Iterable[str]) -> set[int]:
     return {len(line.split()) for line in lines}
+
+
+def test_a_passage_matches_every_text_with_a_word_in_it() -> None:
+    shelf = Shelf({"guide.md": GUIDE})
+    texts = ("how do I control the pool with ResourceLimits?", "control pool", "lantern")
+    query = Query(texts=texts, scope=Scope(), source=QuerySource.MESSAGE, awaited=True)
+    first, *_ = shelf.search.search(shelf.db, query, Deadline.after(30))
+    assert first.matched == texts[:2]

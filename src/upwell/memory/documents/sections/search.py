@@ -194,10 +194,18 @@ def _hits(
                 memory=_memory(index, quoted, tenant),
                 score=score,
                 signals={**signals, PASSAGE: 1.0},
-                matched=query.texts[:1],
+                matched=_matched(query.texts, quoted),
             ),
         )
     return list(hits_by_section.values())
+
+
+def _matched(texts: Sequence[str], quoted: Passage) -> tuple[str, ...]:
+    """Return the texts of a query with a word in the passage or its headings; if there is none,
+    the first text, which found it."""
+    words = set(terms("\n".join((*quoted.headings, quoted.text))))
+    matched = (text for text in texts if not words.isdisjoint(terms(text)))
+    return tuple(matched) or tuple(texts[:1])
 
 
 def _memory(index: Index, quoted: Passage, tenant: str) -> Memory:
