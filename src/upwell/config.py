@@ -20,7 +20,13 @@ from typing import Any
 from upwell.capture.options import CaptureOptions
 from upwell.compress.options import Options as CompressOptions
 from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
-from upwell.ground.context_windows import RESULT_TOKENS, AgentOptions, size_of, window_in
+from upwell.ground.context_windows import (
+    READ_SHARE,
+    RESULT_TOKENS,
+    AgentOptions,
+    size_of,
+    window_in,
+)
 from upwell.ground.embed import EmbedOptions
 from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.files import read_regular_file
@@ -130,8 +136,14 @@ class Config:
         return self.environment.get("STM_SHOW_STATUS") == "TRUE"
 
     def compress_for(self, server: str, tool: str) -> CompressOptions:
-        """`compress.*` for one tool: with its server's table, then with every matching pattern."""
+        """`compress.*` for one tool: with its server's table, then with every matching pattern.
+        Without a setting, a file that is read gets at most `READ_SHARE` of a known context window.
+        """
         overriding = self._overriding("compress", server, f"{server}__{tool}")
+        window = window_in(self.agent)
+        if window is not None and "compress.read_tokens" not in self.values:
+            fitting = min(self.compress.read_tokens, int(window * READ_SHARE))
+            overriding = {"read_tokens": fitting, **overriding}
         return dataclasses.replace(self.compress, **overriding) if overriding else self.compress
 
     def result_tokens(self) -> int:

@@ -16,9 +16,9 @@ from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import KeyUnknown, StoreError
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import Entries, Kind, TtlStore
 from upwell.ground.types.rpc import ToolCall
-from upwell.surface.journal import file_of, shown_project
+from upwell.surface.journal import Journal, file_key, file_of, shown_project
 
 RETENTION_SECONDS = 30 * 86_400.0
 MAX_SHOWN_CHARS = 40_000
@@ -34,14 +34,20 @@ class _Pending:
 
 class Cuts:
     """The shortened results on their way to the TTL store, and those in it. A text of which the
-    original must not reach the disk is not stored either.
+    original must not reach the disk is not stored either. The file of a call is stored as `journal`
+    stores those of decisions.
     """
 
     def __init__(
-        self, ttl_store: TtlStore, originals: Originals, clock: Clock = SYSTEM_CLOCK
+        self,
+        ttl_store: TtlStore,
+        originals: Originals,
+        journal: Journal,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._ttl_store = ttl_store
         self._originals = originals
+        self._journal = journal
         self._clock = clock
         self._pending: list[_Pending] = []
         self._tasks = BackgroundTasks("cuts")
@@ -58,8 +64,11 @@ class Cuts:
         if not pending:
             return
         values = await asyncio.to_thread(self._encoded, pending)
+        writes = [Entries(Kind.CUT, values, RETENTION_SECONDS)]
+        if files := self._files_of(dict(zip(values, pending, strict=True))):
+            writes.append(Entries(Kind.STEP, files, self._journal.retention_seconds()))
         try:
-            await self._ttl_store.put(Kind.CUT, values, ttl_seconds=RETENTION_SECONDS)
+            await self._ttl_store.put_all(*writes)
         except StoreError as error:
             LOG.warning("shortened results were not recorded: %s", error)
 
@@ -75,9 +84,13 @@ class Cuts:
         await self.flush()
         holding = [orjson.dumps({name: value})[1:-1] for name, value in (matching or {}).items()]
         items = await self._ttl_store.newest(Kind.CUT, limit=limit, holding=holding)
+        names = [file_key(item.key) for item in items]
+        files = await self._ttl_store.get(Kind.STEP, names)
         rows = [
-            {**orjson.loads(item.value), "id": item.key, "written": item.created_at}
-            for item in items
+            {"file": files[name].value.decode() if name in files else ""}
+            | orjson.loads(item.value)
+            | {"id": item.key, "written": item.created_at}
+            for name, item in zip(names, items, strict=True)
         ]
         for row in rows:
             row["has_text"] = bool(row.pop("shown"))
@@ -120,6 +133,17 @@ class Cuts:
             for entry in pending
         }
 
+    def _files_of(self, pending: Mapping[str, _Pending]) -> dict[str, bytes]:
+        if self._journal.retention_seconds() <= 0:
+            return {}
+        calls = {key: entry.call for key, entry in pending.items()}
+        return {
+            file_key(key): file.encode()
+            for key, call in calls.items()
+            if self._journal.may_persist(f"{call.server}__{call.tool}")
+            and (file := file_of(call.args, call.cwd))
+        }
+
     def _described(self, entry: _Pending) -> dict[str, Any]:
         call, cut = entry.call, entry.cut
         own = call.principal == ""
@@ -129,7 +153,6 @@ class Cuts:
         return {
             "at": entry.at,
             "tool": f"{call.server}__{call.tool}",
-            "file": file_of(call.args, call.cwd),
             "host": call.host,
             "project": shown_project(call.cwd),
             "session": call.session,

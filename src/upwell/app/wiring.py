@@ -181,7 +181,7 @@ class App:
         config, private = self.config, self._private
         self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune)
-        self.cuts = Cuts(self._ttl_store, self._originals)
+        self.cuts = Cuts(self._ttl_store, self._originals, self.surfacer.journal)
         self._follow_up = FollowUp(self.budgets, self.learning, self.cuts, self._ttl_store)
         self.fitter = Fitter(
             self._originals,
@@ -195,6 +195,7 @@ class App:
             {**config.environment, "UPWELL_HOME": str(config.home.root)},
             private,
             config.compress.original_ttl_seconds,
+            options=self._compress_for,
             ratios=self.budgets.ratios,
             shortened=self._follow_up.delivered,
             brief=self.fitter.brief,
@@ -224,8 +225,7 @@ class App:
     ) -> Compressed:
         """Fit a text as the gateway would, and store its original. Explicit limits are hard."""
         options = self.config.compress
-        if strategy:
-            options = replace(options, strategy=strategy)
+        options = replace(options, strategy=strategy) if strategy else options
         budget = self.fitter.budget_of(options)
         if max_tokens is not None or max_chars is not None:
             budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)

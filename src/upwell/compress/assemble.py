@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from upwell.compress.base import Fitted, RemainingBudget
+from upwell.compress.base import Fitted, RemainingBudget, note
 from upwell.compress.coverage import by_names
 from upwell.compress.normalise import listings, logs
 from upwell.compress.priority import in_parallel, order
@@ -64,15 +64,15 @@ def assemble(
     share = min(_MOST_SHARE, _SHARE_PER_COVERAGE * coverage)
     ordered = order(relevances, notable, costs, share, limit)
     everything = _omissions(passage, _lines_of(passage)(text), len(text))
-    note = _note(everything, passage.key)
-    allowance = remaining.without(note)
+    full_note = note(everything, passage.key)
+    allowance = remaining.without(full_note)
     batches = _buy(units, text, ordered, allowance, [], 0.0, 0.0)
     result = _write(passage, units, _all(batches))
     for _ in range(_ROUNDS - 1):
         if not remaining.holds(result.text):
             break
-        chars = len(result.text) - len(note)
-        tokens = weigh(result.text) - weigh(note) if remaining.tokens < math.inf else 0.0
+        chars = len(result.text) - len(full_note)
+        tokens = weigh(result.text) - weigh(full_note) if remaining.tokens < math.inf else 0.0
         more_batches = _buy(units, text, ordered, allowance, batches, chars, tokens)
         if len(more_batches) == len(batches):
             break
@@ -237,7 +237,7 @@ def _write(passage: Passage, units: Units, selected: set[int]) -> Fitted:
     if not omitted:
         return Fitted(body, ())
     end = "" if body.endswith("\n") or not body else "\n"
-    return Fitted(body + end + _note(omitted, passage.key), omitted)
+    return Fitted(body + end + note(omitted, passage.key), omitted)
 
 
 class _Gaps:
@@ -316,12 +316,6 @@ def _omissions(passage: Passage, lines: int, chars: int) -> tuple[Omission, ...]
         Omission(what="characters", count=chars, total=len(text)),
     ]
     return tuple([omission for omission in omissions if omission.count])
-
-
-def _note(omitted: Sequence[Omission], key: str) -> str:
-    key_note = f'; all of it: key="{key}"' if key else ""
-    counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in omitted]
-    return f"[{' and '.join(counts)} left out{key_note}]"
 
 
 def _without_marks(

@@ -1,7 +1,7 @@
 """The contract of a strategy, and the values that strategies share: budgets and results."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -91,6 +91,13 @@ class Fitted:
 
     text: str
     omitted: tuple[Omission, ...] = ()
+
+
+def note(omitted: Sequence[Omission], key: str) -> str:
+    """Return the last line of a shortened text: what was left out, and the key of the original."""
+    key_note = f'; all of it: key="{key}"' if key else ""
+    counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in omitted]
+    return f"[{' and '.join(counts)} left out{key_note}]"
 
 
 def whole(passage: Passage) -> Compressed:

@@ -8,7 +8,7 @@ import math
 from dataclasses import replace
 
 from upwell.compress.base import NO_TOOLS, Fitted, RemainingBudget, Tools, outcome, whole
-from upwell.compress.clean import Cleaned, clean
+from upwell.compress.clean import clean
 from upwell.compress.normalise.lossless import Choice, normalise
 from upwell.compress.normalise.numbered import plain_start, without_numbers
 from upwell.compress.options import Options
@@ -16,7 +16,7 @@ from upwell.compress.registry import check, load
 from upwell.ground.errors import CompressionError
 from upwell.ground.text.kind import detect
 from upwell.ground.text.tokens import count
-from upwell.ground.types.compression import Attempt, Budget, Compressed, Kind, Passage
+from upwell.ground.types.compression import Attempt, Budget, Compressed, Kind, Omission, Passage
 
 LADDER = ("progressive", "hybrid", "truncate")
 """Seed 002: the strategies to try, in this order, when an output is below the retention floor."""
@@ -28,6 +28,9 @@ _NUMBERED = frozenset(
 """Kinds of text whose marks name the missing lines. The other kinds, except JSON, have numbers of
 their own: those of matches, hunks and frames.
 """
+_NEARLY = 0.9
+"""A result that has this share of the retention floor satisfies it."""
+_PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
 _MAY_EXCEED = frozenset({"selective", "progressive"})
 """Strategies whose results may exceed a small budget, because a section that they do not list could
 not be fetched.
@@ -63,7 +66,7 @@ class Compressor:
         cleaned = clean(_with_kind(without_numbers(passage)))
         numbered = _with_line_numbers(cleaned.passage, passage.text)
         result = self._fitted(numbered, budget, name)
-        return _against_input(passage, _with_omissions(result, cleaned))
+        return _against_input(passage, _with_omissions(result, cleaned.omitted))
 
     def _fitted(self, passage: Passage, budget: Budget, name: str) -> Compressed:
         """Use a lossless form if one fits, else the strategy."""
@@ -72,9 +75,13 @@ class Compressor:
             strategy = "truncate" if name == "auto" else name
             return outcome(passage, Fitted(passage.text), strategy, lossless=True)
         normal = normalise(passage, remaining, name, _choice_for(name))
-        if normal.whole is not None:
+        if normal.whole is None:
+            result = self._try_ladder(normal.passage, budget, name)
+            return _with_omissions(result, normal.omitted)
+        share = normal.whole.after / max(1, len(passage.text))
+        if not normal.whole.omitted or share >= _floor(passage, budget) * _NEARLY:
             return normal.whole
-        return self._try_ladder(normal.passage, budget, name)
+        return self._try_ladder(passage, budget, name)
 
     def _try_ladder(self, passage: Passage, budget: Budget, name: str) -> Compressed:
         """Try the strategy, then each rung of the ladder until a result keeps the budget and
@@ -100,7 +107,7 @@ class Compressor:
             share = result.after / max(1, result.before)
             if best is None or result.after > best.after:
                 best = result
-            if result.lossless or share >= _floor(passage, budget) * 0.9 or rung == "truncate":
+            if result.lossless or share >= _floor(passage, budget) * _NEARLY or rung == "truncate":
                 tried.append(Attempt(strategy=rung, outcome="kept"))
                 break
             tried.append(Attempt(strategy=rung, outcome=f"delivers {share:.0%}, below the floor"))
@@ -110,13 +117,16 @@ class Compressor:
 
 def _with_kind(passage: Passage) -> Passage:
     """Detect the kind of a passage. A file with line numbers and no recognised kind is treated as
-    code.
+    code, and so is a page that is read from a file, since the agent may edit its lines.
     """
     if passage.kind != Kind.TEXT:
         return passage
     kind = detect(plain_start(passage), passage.name)
     is_file = passage.first_line is not None
-    return replace(passage, kind=Kind.CODE if is_file and kind == Kind.TEXT else kind)
+    if kind == Kind.HTML and "://" not in passage.name:
+        is_file = is_file or passage.name.lower().endswith(_PAGE_FILES)
+    is_code = is_file and kind in (Kind.TEXT, Kind.HTML)
+    return replace(passage, kind=Kind.CODE if is_code else kind)
 
 
 def _with_line_numbers(passage: Passage, original: str) -> Passage:
@@ -128,11 +138,11 @@ def _with_line_numbers(passage: Passage, original: str) -> Passage:
     return passage
 
 
-def _with_omissions(result: Compressed, cleaned: Cleaned) -> Compressed:
-    """Add the omissions of cleaning to the result."""
-    if not cleaned.omitted:
+def _with_omissions(result: Compressed, omitted: tuple[Omission, ...]) -> Compressed:
+    """Add the omissions of cleaning, or of another form of the text, to the result."""
+    if not omitted:
         return result
-    return replace(result, omitted=(*result.omitted, *cleaned.omitted), lossless=False)
+    return replace(result, omitted=(*result.omitted, *omitted), lossless=False)
 
 
 def _floor(passage: Passage, budget: Budget) -> float:

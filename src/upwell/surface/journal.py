@@ -1,9 +1,9 @@
 """The record of decisions, for `explain`, for feedback and for the dashboard, written off the hot
 path.
 
-Query texts and the steps of agents are stored apart from decisions, with secrets masked, and only
-for `query_retention_days`. If `persist_query_text` is off, queries are stored as digests and steps
-not at all.
+Query texts, the steps of agents and the files of their calls are stored apart from decisions, with
+secrets masked, and only for `query_retention_days`. If `persist_query_text` is off, queries are
+stored as digests, steps and files not at all.
 """
 
 import asyncio
@@ -40,6 +40,7 @@ STEP_CHARS = 200
 """How much of a prompt or a command is stored."""
 _FILE_ARGUMENTS = ("file_path", "path", "notebook_path", "filename", "file", "uri")
 _STEP_ARGUMENTS = ("command", "cmd", "query", "pattern", "url", "question", "prompt")
+_FILE = "\tfile"
 _MAX_KEYS = 400
 _MAX_INLINE = 3
 """Up to this number, encoding decisions takes less time than a switch to a thread."""
@@ -129,11 +130,13 @@ class Journal:
         keys = [item.key for item in items]
         steps: dict[str, Item] = {}
         for start in range(0, len(keys), _MAX_KEYS):
-            steps |= await self._ttl_store.get(Kind.STEP, keys[start : start + _MAX_KEYS])
+            part = keys[start : start + _MAX_KEYS]
+            steps |= await self._ttl_store.get(Kind.STEP, [*part, *map(file_key, part)])
         return [
             _decoded(item)
             | {
-                "step": steps[item.key].value.decode() if item.key in steps else "",
+                "step": _text_in(steps, item.key),
+                "file": _text_in(steps, file_key(item.key)),
                 "written": item.created_at,
             }
             for item in items
@@ -149,21 +152,27 @@ class Journal:
         return await self._clear_texts() + await self._clear_steps()
 
     async def _clear_steps(self) -> int:
-        horizon = self._clock.now() - self._retention_seconds()
+        horizon = self._clock.now() - self.retention_seconds()
         if not self._options.surface.persist_query_text:
             return await self._ttl_store.drop(Kind.STEP)
         items = await self._ttl_store.scan(Kind.STEP)
         expired = [item.key for item in items if item.created_at <= horizon]
-        return await self._ttl_store.delete(Kind.STEP, expired)
+        owners = {item.key: item.key.removesuffix(_FILE) for item in items}
+        tools: dict[str, str | None] = {}
+        for kind in (Kind.DECISION, Kind.CUT):
+            rows = await self._ttl_store.get(kind, list(set(owners.values())))
+            tools |= {key: orjson.loads(row.value).get("tool") for key, row in rows.items()}
+        forbidden = [k for k, owner in owners.items() if not self.may_persist(tools.get(owner))]
+        return await self._ttl_store.delete(Kind.STEP, list({*expired, *forbidden}))
 
     async def _clear_texts(self) -> int:
-        horizon = self._clock.now() - self._retention_seconds()
+        horizon = self._clock.now() - self.retention_seconds()
         items = await self._ttl_store.scan(Kind.QUERY)
         expired = [item.key for item in items if item.created_at <= horizon]
         readable = [item.key for item in items if _is_readable(item)]
         decisions = await self._ttl_store.get(Kind.DECISION, readable)
         tools = {key: orjson.loads(item.value).get("tool") for key, item in decisions.items()}
-        forbidden = [key for key in readable if not self._may_persist(tools.get(key))]
+        forbidden = [key for key in readable if not self.may_persist(tools.get(key))]
         return await self._ttl_store.delete(Kind.QUERY, list({*expired, *forbidden}))
 
     async def _write(self, pending: Mapping[str, _Decision]) -> None:
@@ -174,13 +183,14 @@ class Journal:
         writes = [Entries(Kind.DECISION, entries, RETENTION_DAYS * _DAY_SECONDS)]
         if self._options.surface.query_retention_days > 0:
             texts = ((Kind.QUERY, queries), (Kind.STEP, steps))
-            writes += [Entries(kind, t, self._retention_seconds()) for kind, t in texts if t]
+            writes += [Entries(kind, t, self.retention_seconds()) for kind, t in texts if t]
         try:
             await self._ttl_store.put_all(*writes)
         except StoreError as error:
             LOG.warning("decisions were not stored: %s", error)
 
-    def _retention_seconds(self) -> float:
+    def retention_seconds(self) -> float:
+        """How long readable texts are stored; 0 or less means not at all."""
         return self._options.surface.query_retention_days * _DAY_SECONDS
 
     def _encoded(
@@ -201,7 +211,13 @@ class Journal:
         steps = {
             key: step.encode(errors="replace")
             for key, decision in pending.items()
-            if self._may_persist(decision.cue.tool) and (step := _step_of(decision.cue))
+            if self.may_persist(decision.cue.tool) and (step := _step_of(decision.cue))
+        }
+        steps |= {
+            file_key(key): file.encode()
+            for key, decision in pending.items()
+            if self.may_persist(decision.cue.tool)
+            and (file := file_of(decision.cue.args, decision.cue.cwd))
         }
         return entries, queries, steps
 
@@ -211,18 +227,19 @@ class Journal:
         if (
             isinstance(outcome, Skip)
             or not outcome.situation
-            or not self._may_persist(decision.cue.tool)
+            or not self.may_persist(decision.cue.tool)
         ):
             return {}
         return {"situation": _masked(outcome.situation).encode(errors="replace").decode()}
 
     def _query_texts(self, decision: _Decision) -> list[str]:
         texts = decision.outcome.queries
-        if self._may_persist(decision.cue.tool):
+        if self.may_persist(decision.cue.tool):
             return [_masked(text).encode(errors="replace").decode() for text in texts]
         return [_digest(text) for text in texts]
 
-    def _may_persist(self, tool: str | None) -> bool:
+    def may_persist(self, tool: str | None) -> bool:
+        """Tell whether readable texts of this tool, or of messages, may be stored."""
         return self._options.beside(Cue(door="", tool=tool)).surface.persist_query_text
 
 
@@ -240,7 +257,6 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "session": _shown_session(cue.session),
         "host": cue.host,
         "project": shown_project(cue.cwd),
-        "file": file_of(cue.args, cue.cwd),
         "trace_id": cue.trace_id
         if _OWN_TRACE_ID.fullmatch(cue.trace_id)
         else redacted_start(cue.trace_id, 64),
@@ -268,6 +284,15 @@ def _shown_session(session: str) -> str:
 def shown_project(cwd: str | None) -> str:
     """The project around a folder without secrets, "" if there is none."""
     return redacted_start(project_of(cwd) or "", 300)
+
+
+def file_key(key: str) -> str:
+    """The key, among the steps, of the file of a decision or shortened result."""
+    return key + _FILE
+
+
+def _text_in(steps: Mapping[str, Item], key: str) -> str:
+    return steps[key].value.decode() if key in steps else ""
 
 
 def file_of(args: Mapping[str, Any], cwd: str | None) -> str:

@@ -326,19 +326,20 @@ class Surfacer:
         if moment is not None and moment not in self._options.surface.moments:
             detail = "" if moment is Moment.ROUTINE else str(moment)
             return self._gate.silencing(cue) or Skip(reason=SkipReason.ROUTINE, detail=detail)
-        question = await self._question(cue, moment, triggers)
+        deadline = Deadline.after(self._timeout(cue), self._clock)
+        question = await self._question(cue, moment, triggers, deadline)
         if isinstance(question, Skip):
             return question
         late_hits = await self._take_late_hits(question)
         if late_hits:
             return await self._speak(question, late_hits, late_hits)
-        hits, question = await self._search(question)
+        hits, question = await self._search(question, deadline)
         if isinstance(hits, Skip):
             return question.answered(hits)
         choice = await self._post_filter.choose(cue, hits, question.intent, moment)
         if self._judge:
             case = Case(cue, question.query, question.intent, moment, hits, choice)
-            choice = await self._judge.choose(case, self._timeout(cue))
+            choice = await self._judge.choose(case, deadline.remaining())
         if isinstance(choice, Skip):
             return question.answered(choice)
         return await self._speak(question, choice, hits)
@@ -355,7 +356,7 @@ class Surfacer:
         return await self._speak(_Question(cue, query, NO_INTENT, moment), hits, hits)
 
     async def _question(
-        self, cue: Cue, moment: Moment | None, triggers: Sequence[str]
+        self, cue: Cue, moment: Moment | None, triggers: Sequence[str], deadline: Deadline
     ) -> _Question | Skip:
         """The query and the intent of a cue that may start a search, or the reason why it may
         not.
@@ -366,7 +367,7 @@ class Surfacer:
         query = self._triggered_query(cue, intent, moment, triggers)
         refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
-            intent = await self._classifier.refined(cue.text, intent, self._timeout(cue))
+            intent = await self._classifier.refined(cue.text, intent, deadline.remaining())
             refusal = self._gate.refusal(cue, query, intent)
         if refusal is None and query is not None:
             refusal = await self._pace.refusal(cue, query)
@@ -406,56 +407,58 @@ class Surfacer:
         self._learning.offered_late(question.cue)
         return choice
 
-    async def _search(self, question: _Question) -> tuple[list[Hit] | Skip, _Question]:
+    async def _search(
+        self, question: _Question, deadline: Deadline
+    ) -> tuple[list[Hit] | Skip, _Question]:
         """The hits for a question, and the question with its intent, which the model may have
         refined in the meantime.
         """
         cue, intent = question.cue, question.intent
         if not self._classifier.can_refine(cue.text, intent):
-            result = await self._recall(question)
+            result = await self._recall(question, deadline)
         else:
             async with asyncio.TaskGroup() as tasks:
                 refining = tasks.create_task(
-                    self._classifier.refined(cue.text, intent, self._timeout(cue))
+                    self._classifier.refined(cue.text, intent, deadline.remaining())
                 )
-                result = await self._recall(question)
+                result = await self._recall(question, deadline)
                 if isinstance(result, Skip):
                     refining.cancel()
             intent = intent if refining.cancelled() else refining.result()
         asked = () if isinstance(result, Skip) else result.asked
         question = replace(question, intent=intent, missing=result.missing, asked=asked)
         if isinstance(result, Found) and (topics := _new_topics(question)):
-            question, result = await self._recall_topics(question, topics, result)
+            question, result = await self._recall_topics(question, topics, result, deadline)
         if isinstance(result, Skip):
             return result, question
         current = [hit for hit in result.hits if _may_be_said(hit)]
         return current or Skip(reason=SkipReason.NO_CANDIDATES), question
 
     async def _recall_topics(
-        self, question: _Question, topics: str, result: Found
+        self, question: _Question, topics: str, result: Found, deadline: Deadline
     ) -> tuple[_Question, Found]:
-        """Search again, also for the topics that the model found (ADR-001). If that fails, the
-        first result stands.
+        """Search again, also for the topics that the model found (ADR-001). If that fails,
+        or no time is left, the first result stands.
         """
+        if deadline.passed():
+            return question, result
         texts = (*question.query.texts, topics)
         wider = replace(question, query=replace(question.query, texts=texts))
-        more = await self._recall(wider)
+        more = await self._recall(wider, deadline)
         if isinstance(more, Skip):
             return question, result
         return replace(wider, missing=more.missing, asked=more.asked), more
 
-    async def _recall(self, question: _Question) -> Found | Skip:
-        """Search within the deadline, through the breaker."""
+    async def _recall(self, question: _Question, deadline: Deadline) -> Found | Skip:
+        """Search within the deadline of the whole call, through the breaker."""
         if not self._breaker.allow():
             return Skip(reason=SkipReason.BREAKER_OPEN)
-        seconds = self._timeout(question.cue)
         try:
-            async with asyncio.timeout(seconds):
-                deadline = Deadline.after(seconds, self._clock)
+            async with asyncio.timeout(deadline.remaining()):
                 result = await self._reader.search(question.query, deadline)
         except TimeoutError:
             self._breaker.fail()
-            return Skip(reason=SkipReason.DEADLINE, detail=f"{seconds:g} s")
+            return Skip(reason=SkipReason.DEADLINE, detail=f"{self._timeout(question.cue):g} s")
         except Exception as error:
             self._breaker.fail()
             missing = error.missing if isinstance(error, RecallUnavailable) else ()

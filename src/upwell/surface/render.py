@@ -22,6 +22,8 @@ from upwell.memory.documents.sections.passage import GOVERNING
 from upwell.memory.documents.sections.search import PASSAGE
 from upwell.surface.options import InjectionMode, Options
 
+SURE = 0.8
+"""The confidence from which an intent counts as sure (seed 004, ADR-006)."""
 PASSAGE_CHARS = 700
 """A passage and its headings."""
 TAG = "upwell-memories"
@@ -87,7 +89,8 @@ class Profile:
 
 
 def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
-    """The limits of a door. At prompts they depend on the confidence of the intent."""
+    """The limits of a door. At prompts they depend on the confidence of the intent: below
+    `intent.min_confidence` few memories, and all of `surface.max_count` from `SURE` (ADR-006)."""
     surface, context = options.surface, options.memory_context
     if door == Door.ASK:
         return Profile(
@@ -104,7 +107,10 @@ def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
             preview_chars=max(80, surface.max_injection_chars // max(1, surface.tool_count) - 120),
             passage_chars=PASSAGE_CHARS,
         )
-    allowed = 5 if intent.confidence < 0.5 else 10 if intent.confidence < 0.8 else surface.max_count
+    if intent.confidence < options.intent.min_confidence:
+        allowed = 5
+    else:
+        allowed = 10 if intent.confidence < SURE else surface.max_count
     return Profile(
         chars=surface.max_tokens * 4,
         tokens=surface.max_tokens,

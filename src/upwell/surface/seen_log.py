@@ -54,10 +54,11 @@ class SeenLog:
             return list(hits)
         own_keys = [_session_key(hit.memory, session, principal) for hit in hits]
         shared_keys = [_shared_key(hit.memory, principal) for hit in hits]
-        entries = await self._ttl_store.get(Kind.SEEN, [*own_keys, *shared_keys])
+        marks = [_mark(hit.memory.id, principal) for hit in hits]
+        entries = await self._ttl_store.get(Kind.SEEN, [*own_keys, *shared_keys, *marks])
         new, repeated = list[Hit](), list[Hit]()
-        for hit, own_key, shared_key in zip(hits, own_keys, shared_keys, strict=True):
-            shared = entries.get(shared_key)
+        for hit, own_key, shared_key, mark in zip(hits, own_keys, shared_keys, marks, strict=True):
+            shared = entries.get(mark) or entries.get(shared_key)
             if session and own_key in entries:
                 continue
             if shared is None or shared.value == _value(session) or is_subagents(session):
@@ -119,7 +120,8 @@ class SeenLog:
 
     async def known(self, memory_id: str, principal: str = "") -> None:
         """Record that a reader already knew this memory: none of their sessions receives it while
-        the entry lives.
+        the entry lives. Without a recorded delivery, as after an explicit request outside sessions,
+        a mark for the id does the same, whatever becomes of the text.
         """
         if self._ttl_seconds > 0:
             entries = await self._ttl_store.scan(Kind.SEEN, f"{memory_id}:")
@@ -128,6 +130,7 @@ class SeenLog:
                 for entry in entries
                 if _SEPARATOR not in entry.key and entry.key.partition("@")[2] == principal
             }
+            marked = marked or {_mark(memory_id, principal): KNOWN}
             await self._ttl_store.put(Kind.SEEN, marked, ttl_seconds=self._ttl_seconds)
 
     async def _put(
@@ -154,7 +157,14 @@ def _value(session: str) -> bytes:
 
 
 def _shared_key(memory: Memory, principal: str) -> str:
-    key = f"{memory.id}:{memory.content_hash}"
+    return _of(f"{memory.id}:{memory.content_hash}", principal)
+
+
+def _mark(memory_id: str, principal: str) -> str:
+    return _of(f"{memory_id}:", principal)
+
+
+def _of(key: str, principal: str) -> str:
     return f"{key}@{principal}" if principal else key
 
 

@@ -52,6 +52,27 @@ async def test_reading_the_original_again_lowers_the_gain(tmp_path: Path) -> Non
         await app.aclose()
 
 
+async def test_the_file_of_a_shortened_result_is_stored_as_queries_are(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[tool."fs__*".surface]\npersist_query_text = false\n')
+    app = await build(Settings(home=tmp_path, environment={}))
+    try:
+        for server in ("fs", "git"):
+            call = ToolCall(server=server, tool="show", params=b"{}", args={"uri": "file:///a/log"})
+            await shorten(app, call, LINES)
+        files = {cut["tool"]: cut["file"] for cut in await app.cuts.latest(5)}
+        assert files == {"fs__show": "", "git__show": "/a/log"}
+    finally:
+        await app.aclose()
+    config.write_text('[tool."git__*".surface]\npersist_query_text = false\n')
+    app = await build(Settings(home=tmp_path, environment={}))
+    try:
+        assert await app.surfacer.journal.clear_queries() == 1
+        assert [cut["file"] for cut in await app.cuts.latest(5)] == ["", ""]
+    finally:
+        await app.aclose()
+
+
 async def test_a_result_with_a_secret_leaves_no_text_on_the_disk(tmp_path: Path) -> None:
     app = await build(Settings(home=tmp_path, environment={}))
     try:

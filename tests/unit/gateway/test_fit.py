@@ -6,6 +6,7 @@ import time
 import pytest
 
 from upwell.app import Settings, build
+from upwell.compress.progressive import content
 from upwell.ground.text.tokens import count
 from upwell.ground.types.rpc import ToolCall
 from upwell.wire.rawjson import RawObject, dumps
@@ -74,4 +75,20 @@ async def test_a_hundred_thousand_texts_are_shortened_as_one(tmp_path) -> None:
     assert sum(map(count, texts)) <= 2_000
     assert "crane 0 is idle" in texts[0]
     assert 'key="' in texts[-1]
+    await app.aclose()
+
+
+async def test_a_chunk_without_blocks_has_its_contents_above_it_and_ends_with_the_footer(
+    tmp_path,
+) -> None:
+    app = await app_with(tmp_path, strategy="progressive")
+    [text] = await app.fitter.fit_texts(CALL, [GUIDE], lambda key: f"upwell read {key}")
+    assert text is not None
+    notice, contents, chunk = text.split("\n\n", 2)
+    assert "upwell read" in notice
+    assert json.loads(contents)["selection_key"] in notice
+    assert GUIDE.startswith(content(chunk))
+    stated = int(notice.partition(" to ")[2].partition(" tokens")[0].replace(",", ""))
+    assert abs(stated - count(contents) - count(chunk)) <= 2
+    assert count(text) <= 4_000
     await app.aclose()

@@ -10,11 +10,12 @@ from typing import ClassVar
 
 import pytest
 
+from upwell.ground.clock import Deadline
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue
-from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.ground.types.surfacing import Intent, IntentKind, Skip, SkipReason, Surfacing
 from upwell.surface.intent import MAX_PROMPT_CHARS, Classifier, merged, parsed, question
 from upwell.surface.options import IntentOptions, Options, SurfaceOptions
@@ -258,6 +259,32 @@ def surfacer(address: str, mood: str, ttl_store: MemoryTtlStore, **intent: objec
         ),
         chat=chat(address, mood),
     )
+
+
+class _Timed(FakeRecall):
+    """A `FakeRecall` that keeps the deadline of every search."""
+
+    def __init__(self, hits: list[Hit]) -> None:
+        super().__init__(hits)
+        self.deadlines: list[float] = []
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        self.deadlines.append(deadline.at)
+        return await super().search(query, deadline)
+
+
+async def test_the_search_for_topics_has_the_same_deadline(address: str) -> None:
+    memory = Memory(id="m1", text="the cache reloads on SIGHUP", content_hash="h")
+    recall = _Timed([Hit(memory=memory, score=0.9)])
+    options = Options(
+        surface=SurfaceOptions(timeout_seconds=30),
+        intent=IntentOptions(use_llm=True, llm_timeout_ms=30_000),
+    )
+    stage = Surfacer(recall, MemoryTtlStore(), options, chat=chat(address, "good"))
+    await stage.surface(Cue(door="prompt", text=STATEMENT, session="s"))
+    await stage.aclose()
+    assert len(recall.deadlines) == 2
+    assert len(set(recall.deadlines)) == 1
 
 
 async def test_the_decision_records_whose_intent_it_is(address: str) -> None:

@@ -3,7 +3,7 @@ import pytest
 from upwell.ground.types.cue import Door
 from upwell.ground.types.memory import Hit, Memory, Trust
 from upwell.ground.types.surfacing import Intent
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.options import IntentOptions, Options, SurfaceOptions
 from upwell.surface.render import (
     EMPTY_DIGEST,
     FRAME_CHARS,
@@ -129,6 +129,12 @@ def test_budgets_count_frame_and_citations():
 @pytest.mark.parametrize(("confidence", "items"), [(0.0, 5), (0.49, 5), (0.5, 10), (0.8, 15)])
 def test_intent_decides_how_much_may_be_said_at_prompts(confidence, items):
     assert profile_of(Door.PROMPT, Intent(confidence=confidence), Options()).items == items
+
+
+def test_the_confidence_that_counts_as_an_intent_is_configurable():
+    options = Options(intent=IntentOptions(min_confidence=0.7))
+    items = [profile_of(Door.PROMPT, Intent(confidence=c), options).items for c in (0.6, 0.7, 0.8)]
+    assert items == [5, 10, 15]
 
 
 def test_a_documents_matching_item_is_shown_with_its_lines():

@@ -54,6 +54,17 @@ async def test_memories_that_the_reader_knew_stay_silent_in_every_session(
     assert await log.fresh([HIT], "t") == [HIT]
 
 
+async def test_a_memory_that_was_never_recorded_can_be_known(
+    log: SeenLog, clock: ManualClock
+) -> None:
+    await log.known("m1")
+    await log.known("m2", "ann")
+    assert await log.fresh([HIT, OTHER_HIT], "s") == [OTHER_HIT]
+    assert await log.fresh([HIT, OTHER_HIT], "s", "ann") == [HIT]
+    clock.advance(WEEK)
+    assert await log.fresh([HIT], "s") == [HIT]
+
+
 async def test_memories_ignored_repeatedly_stay_silent_in_other_sessions() -> None:
     async def ignored(memory_id: str) -> bool:
         return memory_id == "m1"

@@ -1,4 +1,5 @@
-"""Try lossless forms: JSON without blanks or as tables, logs without colours, HTML as Markdown.
+"""Try lossless forms: JSON without blanks or as tables, logs without colours. HTML becomes
+Markdown, which has all of its text; scripts and styles are left out and counted.
 
 A form that is not shorter is discarded.
 """
@@ -7,12 +8,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from upwell.compress.base import MOST_LINES, Fitted, RemainingBudget, outcome
+from upwell.compress.base import MOST_LINES, Fitted, RemainingBudget, note, outcome
 from upwell.compress.json.read import JSON_KINDS, read_json
 from upwell.compress.json.tree import Node, compact
 from upwell.compress.normalise.embedded import as_lists
+from upwell.compress.relevance import lowered
 from upwell.ground.text.kind import detect_plain
-from upwell.ground.types.compression import Compressed, Kind, Passage
+from upwell.ground.types.compression import Compressed, Kind, Omission, Passage
 
 _MAX_CHARS = 8_000_000
 _MOST_TAGS, _MOST_ENTITIES = 60_000, 100_000
@@ -21,6 +23,7 @@ page with more of them becomes plain text."""
 _TAG = re.compile(
     r"<(?:(/?(?:p|div|br|li|tr|h[1-6]|table|ul|ol|section|pre)\b)|[a-z/!?])[^<>]*>?", re.I
 )
+_UNSEEN = re.compile(r"<(script|style|noscript|template)\b[^<>]*>", re.I)
 _BLANKS = re.compile(r"[ \t]{2,}+")
 _LINE_ENDS = re.compile(r"\n\s++")
 _DRAWING = re.compile(r"!\[[^\[\]\n]*+\]\(data:[^()\s]*+\)")
@@ -31,13 +34,36 @@ def to_markdown(html: str) -> str:
     """Convert a page to Markdown. Returns the input when it is too large or has no content."""
     if len(html) > _MAX_CHARS:
         return html
-    if html.count("<") > _MOST_TAGS or html.count("&") > _MOST_ENTITIES:
+    if not _is_convertible(html):
         return _without_tags(html)
-    from html_to_markdown import ConversionOptions, convert
+    from html_to_markdown import ConversionOptions, PreprocessingOptions, convert
 
-    options = ConversionOptions(expand_abbreviations=False)
+    # Without this the converter drops headers, navigation and forms, with the title among them.
+    everything = PreprocessingOptions(enabled=False, remove_navigation=False, remove_forms=False)
+    options = ConversionOptions(
+        expand_abbreviations=False, preprocessing=everything, hidden_content="all"
+    )
     result = convert(html, options)
     return _DRAWING.sub("", str(result.content or html))
+
+
+def _is_convertible(html: str) -> bool:
+    return html.count("<") <= _MOST_TAGS and html.count("&") <= _MOST_ENTITIES
+
+
+def _unseen(html: str) -> tuple[Omission, ...]:
+    """Count the characters of scripts, styles and templates, which Markdown has no form for."""
+    if len(html) > _MAX_CHARS or not _is_convertible(html):
+        return ()
+    lowercase = lowered(html)
+    chars = offset = 0
+    while (opening := _UNSEEN.search(html, offset)) is not None:
+        end = lowercase.find(f"</{opening[1].lower()}", opening.end())
+        offset = end if end >= 0 else len(html)
+        chars += len(html[opening.end() : offset].strip())
+    if not chars:
+        return ()
+    return (Omission(what="characters of scripts and styles", count=chars, total=len(html)),)
 
 
 def _without_tags(html: str) -> str:
@@ -63,10 +89,14 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """The `passage` to continue with, or the complete result in `whole` if it fits already."""
+    """The `passage` to continue with, or the complete result in `whole` if it fits already.
+
+    `omitted` counts the content that the form of the passage lacks.
+    """
 
     passage: Passage
     whole: Compressed | None = None
+    omitted: tuple[Omission, ...] = ()
 
 
 Choice = Callable[[Passage, Node], str]
@@ -84,7 +114,7 @@ def normalise(
     if passage.kind in JSON_KINDS:
         return _json(passage, remaining, choice)
     if passage.kind == Kind.HTML:
-        return _replaced(passage, to_markdown(passage.text), remaining, strategy, Kind.MARKDOWN)
+        return _page(passage, remaining, strategy)
     plain = _ANSI.sub("", passage.text) if "\x1b" in passage.text else passage.text
     if plain.count("\n") > MOST_LINES:
         return _replaced(passage, plain, remaining, strategy, passage.kind)
@@ -104,6 +134,22 @@ def normalise(
             listed = replace(passage, folded=True)
             return _replaced(listed, folded, remaining, strategy, Kind.GREP)
     return _replaced(passage, plain, remaining, strategy, passage.kind)
+
+
+def _page(passage: Passage, remaining: RemainingBudget, strategy: str) -> Normal:
+    """Write a page as Markdown. A last line counts the scripts and styles and names the key."""
+    markdown = to_markdown(passage.text)
+    omitted = _unseen(passage.text)
+    if not omitted:
+        return _replaced(passage, markdown, remaining, strategy, Kind.MARKDOWN)
+    if len(markdown) >= len(passage.text):
+        return Normal(passage)
+    text = f"{markdown.rstrip()}\n{note(omitted, passage.key)}"
+    shorter = replace(passage, text=markdown, kind=Kind.MARKDOWN, first_line=None)
+    if not remaining.holds(text):
+        return Normal(shorter, omitted=omitted)
+    name = "truncate" if strategy == "auto" else strategy
+    return Normal(shorter, outcome(shorter, Fitted(text, omitted), name))
 
 
 def _json(passage: Passage, remaining: RemainingBudget, choice: Choice) -> Normal:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from upwell.compress.normalise.logs import HEAD
 from upwell.compress.units.base import FIRST, Marks, Units, lift_edges, lines
-from upwell.compress.units.reports import Report
+from upwell.compress.units.reports import DETAIL, ERROR, WARNING, Report
 
 _PUNCTUATION = ".,:;!?()[]{}<>=\"'"
 _TEMPLATE_WORDS, _TEMPLATE_CHARS = 20, 300
@@ -95,21 +95,48 @@ def split_log(text: str, name: str = "") -> Units:
     return units
 
 
+class _Repeats:
+    """Counts the occurrences of a line. The details of a failure are its own: another failure may
+    have an equal line, such as `expected: 0`. A failure that is reported again repeats them.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+        self._details: set[str] = set()
+        self._is_new_failure = False
+
+    def count(self, line: str) -> int:
+        """Count one more occurrence of a line."""
+        self._seen[line] = count = self._seen.get(line, 0) + 1
+        return count
+
+    def is_first(self, line: str, role: float) -> bool:
+        """Tell whether a counted line with a `role` occurs for the first time in its failure."""
+        is_new = self._seen[line] == 1
+        if role >= ERROR or (role > DETAIL and not is_new):
+            self._details, self._is_new_failure = set(), is_new
+        if not WARNING < role < DETAIL:
+            return is_new
+        is_first = is_new or (self._is_new_failure and line not in self._details)
+        self._details.add(line)
+        return is_first
+
+
 def split_tests(text: str, name: str = "") -> Units:
     """Split test output into lines: failures and their details, summaries, the rest, passes."""
     units = Units()
     marks, report = Marks(text), Report(text)
-    seen: dict[str, int] = {}
+    repeats = _Repeats()
     lines_in_failure = 0
     for line in _lines(text):
         words = line.shape if line.needs else text[line.start : line.end]
         if not words.strip():
             units.add(line.start, line.end, -6.0)
             continue
-        seen[words] = count = seen.get(words, 0) + 1
+        count = repeats.count(words)
         worth = _worth(marks, line, units) - _REPEATED * math.log2(count)
         role = report.salience(words, len(units))
-        if role > 0.0 and count == 1:
+        if role > 0.0 and repeats.is_first(words, role):
             worth = FIRST + role
             lines_in_failure = 12
         elif _PACKAGE.match(words):

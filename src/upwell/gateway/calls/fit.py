@@ -69,6 +69,12 @@ class _Shortened:
     contents: str = ""
 
     @property
+    def text(self) -> str:
+        """The text below its table of contents."""
+        parts = (self.contents, self.compressed.text)
+        return "\n\n".join(part for part in parts if part)
+
+    @property
     def tokens(self) -> int:
         """The tokens of everything that replaces the original, except the notice."""
         return self.compressed.tokens + count(self.contents)
@@ -206,7 +212,8 @@ class Fitter:
         """The texts of a reply that is not an MCP result, fitted to the budget of its tool and to
         `hard_tokens` together; None for each unchanged text.
 
-        The notice is appended to the last shortened text. All texts stay unchanged when shortening
+        The notice is appended to the last shortened text, or precedes it if that is a chunk, which
+        ends with its footer (seed 002). All texts stay unchanged when shortening
         saves nothing, or when an original could not be read later because it cannot be kept or
         would exist only in this process.
         """
@@ -266,19 +273,23 @@ def _counted(texts: Sequence[str]) -> list[_Text]:
 def _with_notice(
     texts: Sequence[_Text], fitted: Sequence[_Shortened | None], how_to_read: Reading
 ) -> list[str | None] | None:
-    """The shortened texts, with the notices at the end of the last one; None when an original
-    could not be read later, or when nothing is saved."""
-    replacements = [short.compressed.text if short else None for short in fitted]
+    """The shortened texts, each below its table of contents, with the notices beside the last one;
+    None when an original could not be read later, or when nothing is saved."""
+    replacements = [short.text if short else None for short in fitted]
     notices: list[str] = []
     for text, short in zip(texts, fitted, strict=True):
         if short is None:
             continue
         if short.private or not short.compressed.key:
             return None
-        notices.append(notice(text.tokens, short.compressed, how_to_read=how_to_read))
+        delivered = replace(short.compressed, tokens=short.tokens)
+        notices.append(notice(text.tokens, delivered, how_to_read=how_to_read))
     if notices:
-        last = max(index for index, short in enumerate(fitted) if short)
-        replacements[last] = "\n".join((replacements[last] or "", "", *notices))
+        last, short = next((n, short) for n, short in reversed([*enumerate(fitted)]) if short)
+        parts = [short.text, "\n".join(notices)]
+        if short.compressed.strategy == "progressive":
+            parts.reverse()
+        replacements[last] = "\n\n".join(parts)
     pairs = zip(replacements, texts, strict=True)
     added_chars = sum(len(new) - len(old.text) for new, old in pairs if new)
     return replacements if added_chars < 0 else None

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from upwell.compress.options import Options
 from upwell.compress.originals import KIND
 from upwell.gateway.calls.fit import Cut, Fitter, OnShortened, ignore_cut
 from upwell.ground.errors import CompressionError
@@ -31,8 +32,9 @@ MAX_LOCAL_BYTES = 1_000_000
 """A larger result is never fitted in the gateway's process: it would block every other call."""
 WORKERS = 2
 JOB_SECONDS, MEGABYTE_SECONDS = 20.0, 10.0
-"""The time limit of a job. It is many times longer than any job takes, because a busy machine must
-not change the result. A job that reaches the limit is a bug.
+"""The time limit of a job, apart from its wait for a language model. It is many times longer than
+any job takes, because a busy machine must not change the result. A job that reaches the limit is a
+bug.
 """
 _WORKER_ARGS = ("-P", "-m", "upwell.cli.worker")
 """`-P` keeps Python from importing modules from the agent's working directory."""
@@ -49,16 +51,19 @@ class _Worker:
     def __lt__(self, other: "_Worker") -> bool:
         return self.number < other.number
 
-    async def run(self, job: Mapping[str, Any], result: bytes) -> tuple[dict[str, Any], bytes]:
-        """The outcome of a job.
+    async def run(
+        self, job: Mapping[str, Any], result: bytes, model_seconds: float
+    ) -> tuple[dict[str, Any], bytes]:
+        """The outcome of a job, which may also wait `model_seconds` for a language model.
 
         Raises:
             CannotStart: the child cannot be started.
             OSError, EOFError, TimeoutError: the child died during the job, or took too long.
         """
         child = await self.started()
+        seconds = JOB_SECONDS + len(result) / 1e6 * MEGABYTE_SECONDS + model_seconds
         try:
-            async with asyncio.timeout(JOB_SECONDS + len(result) / 1e6 * MEGABYTE_SECONDS):
+            async with asyncio.timeout(seconds):
                 await child.sink.send(_head(job, result))
                 await child.sink.send(result)
                 return await _read_frame(child.out)
@@ -97,10 +102,10 @@ async def no_brief(call: ToolCall, result: bytes) -> bytes:
 class WorkerPool:
     """The gateway's side: hands large results to the workers.
 
-    `private` takes originals that must not reach the disk, for `ttl_seconds`; `brief` fits a result
-    that killed a worker. Results of one server are fitted one after the other, those of two servers
-    side by side, so that one server's results do not delay the other's. The second worker ends as
-    soon as it is idle.
+    `options` gives the options of a tool. `private` takes originals that must not reach the disk,
+    for `ttl_seconds`; `brief` fits a result that killed a worker. Results of one server are fitted
+    one after the other, those of two servers side by side, so that one server's results do not
+    delay the other's. The second worker ends as soon as it is idle.
     """
 
     def __init__(
@@ -109,11 +114,13 @@ class WorkerPool:
         private: TtlStore,
         ttl_seconds: float,
         *,
+        options: Callable[[str, str], Options],
         ratios: Mapping[str, float] | None = None,
         shortened: OnShortened = ignore_cut,
         brief: Brief = no_brief,
     ) -> None:
         self._private = private
+        self._options = options
         self._ttl_seconds = ttl_seconds
         self._ratios = {} if ratios is None else ratios
         self._shortened = shortened
@@ -134,7 +141,7 @@ class WorkerPool:
         """
         try:
             async with self._turns[call.server], self._worker() as worker:
-                head, fitted = await worker.run(self._job(call), result)
+                head, fitted = await worker.run(self._job(call), result, self._model_seconds(call))
         except CannotStart as error:
             if len(result) > MAX_LOCAL_BYTES:
                 LOG.warning("no worker process: %s", error)
@@ -172,6 +179,10 @@ class WorkerPool:
             for worker in workers:
                 await worker.end()
                 self._idle.put_nowait(worker)
+
+    def _model_seconds(self, call: ToolCall) -> float:
+        options = self._options(call.server, call.tool)
+        return options.llm_timeout_seconds if options.strategy == "llm_summary" else 0.0
 
     def _job(self, call: ToolCall) -> dict[str, Any]:
         return {

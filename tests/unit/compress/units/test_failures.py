@@ -74,3 +74,18 @@ def test_a_summary_that_repeats_makes_room_for_another() -> None:
         f"{empty * 20}running 200 tests\n{runs}test result: ok. 200 passed; 0 failed\n{empty * 20}"
     )
     assert "200 passed" in compress(text, max_chars=400).text
+
+
+def test_each_failure_keeps_its_own_details_even_if_they_are_equal() -> None:
+    warnings = ["cannot reach the pilot", "tide unknown", "berth is silent", "no rope left"]
+    failures = "".join(
+        f"--- FAIL: TestQuay{n} (0.00s)\n    quay_test.go:{n + 40}: berths differ\n"
+        f"    expected: 0\n    actual: {n + 1}\n"
+        + "".join(f"    WARNING: {warning} {'abcd'[n]}\n" for warning in warnings)
+        for n in range(4)
+    )
+    passes = "".join(f"--- PASS: TestCrane{n} (0.00s)\n" for n in range(300))
+    text = f"{passes}{failures}FAIL\nFAIL\texample.org/harbor\t0.12s\n"
+    retained = compress(text, max_chars=600).text
+    assert retained.count("expected: 0") == 4
+    assert retained.count("actual: ") == 4
