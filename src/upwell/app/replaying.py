@@ -34,8 +34,8 @@ COMMITS = 5_000
 """How many of a repository's latest commits are read."""
 COPY_TRIES = 5
 _LEFT_OUT = ("ltm", "llm", "memory", "server", "store")
-"""Sections of the configuration that name other programs, which would know about later events, or
-the database of a team, which would take what the replay writes."""
+"""Sections of the configuration that a replay leaves out: other programs would know later events,
+and the database of a team would receive the replay's writes."""
 _FLAGS: Mapping[str, object] = {"surface.timeout_seconds": 60.0}
 _MAX_SCRATCH = 100
 
@@ -148,7 +148,9 @@ def _scratch() -> Iterator[Path]:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return
-    raise StoreError(f"{base} holds {_MAX_SCRATCH} scratch folders", hint="remove those of replays")
+    raise StoreError(
+        f"{base} holds {_MAX_SCRATCH} scratch folders", hint="delete those that replays left"
+    )
 
 
 def _home_like(home: Home, folder: Path, left_out: Sequence[str]) -> Path:

@@ -35,7 +35,7 @@ def compress(
 ) -> None:
     """Fit a text to a budget. `upwell read KEY` prints the whole text again."""
     if max_tokens and max_chars:
-        raise UsageError("--max-tokens and --max-chars exclude each other", hint="give one")
+        raise UsageError("--max-tokens and --max-chars cannot be combined", hint="give one")
     text = _text_of(file)
 
     async def work(app: "App") -> "Compressed":

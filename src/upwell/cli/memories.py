@@ -130,7 +130,7 @@ def recall(
     if file or project or host or since:
         raise UsageError("--file, --project, --host and --since need --sessions")
     if (query is not None) + pinned + trash > 1:
-        raise UsageError("a query, --pinned and --trash exclude each other", hint="give only one")
+        raise UsageError("a query, --pinned and --trash cannot be combined", hint="give only one")
     names = (namespace,) if namespace else ()
 
     async def work(app: "App") -> list[Hit]:

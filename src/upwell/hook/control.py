@@ -1,4 +1,4 @@
-"""Asks the daemon for its state, and ends it: the code behind `upwell daemon`."""
+"""Queries the daemon's state and stops the daemon: the code behind `upwell daemon`."""
 
 import contextlib
 import fcntl

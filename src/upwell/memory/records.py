@@ -215,7 +215,7 @@ def _count(item: Mapping[str, object], name: str) -> int:
         return 1
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_COUNT:
         return value
-    raise UsageError(f"{name} must be a whole number from 1, not {value!a:.60}")
+    raise UsageError(f"{name} must be a whole number of at least 1, not {value!a:.60}")
 
 
 def _strings(item: Mapping[str, object], name: str) -> tuple[str, ...]:

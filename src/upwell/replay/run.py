@@ -23,7 +23,7 @@ _MAX_TEXTS = 500
 
 
 class SimulatedClock:
-    """Shows the time of the current event. It never runs back."""
+    """Shows the time of the current event. It never runs backwards."""
 
     def __init__(self, at: float = 0.0) -> None:
         self._at = at
@@ -54,7 +54,7 @@ class Product(Protocol):
         self, session: str, written: Sequence[tuple[float, str]], *, over: bool
     ) -> None:
         """Note the end of a turn in which the agent wrote these texts at these times, in seconds
-        since the epoch. `over` tells that the session ended with the turn.
+        since the epoch. `over` is true if the session ended with the turn.
         """
         ...
 

@@ -286,7 +286,10 @@ def test_the_client_stops_no_tool_that_a_host_would_answer() -> None:
                 event = {"hook_event_name": name, "tool_name": tool, "toolName": tool}
                 read = host.events.read(name, event)
                 reply = Cue(door=Door.TOOL, tool=read.tool) if read else None
-                assert reply is None or writes(reply), (host.name, tool)
+                known = (
+                    f"{host.name} reads {tool} as {read and read.tool}: see step 3 in CONTRIBUTING"
+                )
+                assert reply is None or writes(reply), known
 
 
 def test_arguments_get_the_names_that_surfacing_knows() -> None:

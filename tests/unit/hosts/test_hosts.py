@@ -37,6 +37,9 @@ def installation(tmp_path: Path) -> Installation:
     return Installation(user_folder=tmp_path / "me", environment={}, command=client, socket="/s")
 
 
+TABLES = ["Shortening the answers of built-in tools", "Refusing a command", "Asking the agent"]
+
+
 @pytest.mark.parametrize("host", ALL)
 def test_its_name_is_one_word_of_the_command_line(host: Host) -> None:
     assert HOSTS[host.name] is host
@@ -150,6 +153,22 @@ def test_the_docs_describe_its_setup(host: Host) -> None:
     commands = [f"`upwell hook {verb} {host.name} --apply`" for verb in ("install", "uninstall")]
     missing = [text for text in (*commands, file) if text not in section]
     assert missing == [], f"name these in the section `## {host.title}` of docs/hooks.md"
+
+
+@pytest.mark.parametrize("host", ALL)
+@pytest.mark.parametrize("section", TABLES)
+def test_the_tables_of_hosts_have_a_row_for_it(host: Host, section: str) -> None:
+    text = DOCS.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    named = " ".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
+    assert f"`{host.name}`" in named, f"add a row to the table under {section!r} of docs/hooks.md"
+
+
+@pytest.mark.parametrize("host", ALL)
+def test_the_reference_tells_whether_it_refuses_calls(host: Host) -> None:
+    reference = (DOCS.parent / "reference.md").read_text(encoding="utf-8")
+    guards = reference.partition("\n## Guards\n")[2].partition("\n## ")[0]
+    name = host.title.removeprefix("GitHub ")
+    assert name in guards, f"name {name} under Guards in docs/reference.md"
 
 
 @pytest.mark.parametrize("host", ALL)

@@ -22,8 +22,8 @@ SIGNATURE = 5.0
 """The salience of the signature of a function or a type."""
 LONG_LINE = 480
 PIECE = 240
-_MOST_GROUPS = 16_000
 """A line longer than `LONG_LINE` characters is split into pieces of about `PIECE`."""
+_MOST_GROUPS = 16_000
 
 
 @dataclass(slots=True)
