@@ -14,6 +14,7 @@ from upwell.compress.coverage import by_names
 from upwell.compress.normalise import listings, logs
 from upwell.compress.priority import in_parallel, order
 from upwell.compress.relevance import Meaning, Question, lowered, places, rarity
+from upwell.compress.units import changes
 from upwell.compress.units.base import FIRST, Units
 from upwell.ground.text.safe import safe_cut
 from upwell.ground.text.tokens import weigh
@@ -295,7 +296,8 @@ class _Gaps:
         text = self._text
         count = self._count_lines(text[start:end])
         if self._first_line is None:
-            return _Gap(f"[…{count}]\n", lines=count)
+            parts = _parts(self._passage, text[start:end])
+            return _Gap(f"[…{count} lines, {parts}]\n" if parts else f"[…{count}]\n", lines=count)
         self._row += text.count("\n", self._at, start)
         self._at = start
         following = f"→{self._first_line + self._row + count}" if end < len(text) else ""
@@ -307,6 +309,14 @@ def _lines_of(passage: Passage) -> Callable[[str], int]:
     if passage.folded:
         return listings.count_lines if passage.kind == Kind.GREP else logs.count_lines
     return lambda part: part.count("\n") + (not part.endswith("\n"))
+
+
+def _parts(passage: Passage, missing: str) -> str:
+    """Name the commits, files or hunks that begin in a gap, so that nothing after it is read as
+    belonging to those above it."""
+    if passage.kind not in (Kind.DIFF, Kind.GIT_LOG):
+        return ""
+    return changes.parts(missing, passage.kind)
 
 
 def _omissions(passage: Passage, lines: int, chars: int) -> tuple[Omission, ...]:

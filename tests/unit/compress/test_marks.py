@@ -26,7 +26,7 @@ SHIPS = [
 TEXTS["records"] = json.dumps(SHIPS)
 TEXTS["object"] = json.dumps({f"part {n}": {"ships": SHIPS[n : n + 9], "n": n} for n in range(9)})
 
-LINES = re.compile(r"^\[…(\d+)(?:→\d+)?\]$", re.M)
+LINES = re.compile(r"^\[…(\d+)(?:→\d+| lines, \d+ \w+)?\]$", re.M)
 CHARACTERS = re.compile(r" \[…(\d+) chars\] ")
 NOTE = re.compile(
     r"\[(?:([\d,]+) of ([\d,]+) lines)?(?: and )?(?:([\d,]+) of [\d,]+ characters)? left out\]\Z"

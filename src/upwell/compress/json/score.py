@@ -54,7 +54,9 @@ IDENTITIES = (
 _CODES = frozenset({"sha", "oid", "email"})
 """Keys that identify a record only if nothing else does."""
 _FEW = 3
-"""The records of an array with at most so many are told apart by their place."""
+"""The records of an array with at most so many are told apart by their place, unless they have a
+`name`."""
+_NAME_KEY = '"name"'
 _NAMING_DEPTH = 1
 """An object at most this deep in a record may name the record."""
 
@@ -314,8 +316,8 @@ def with_identities(
 ) -> list[int]:
     """Insert the values that name the records around a value before the value.
 
-    A value without the names of its records would be ambiguous. Only around an answer, the records
-    of small arrays are named, too.
+    A value without the names of its records would be ambiguous. In a small array,
+    records are named only around an answer, or by a key `name`.
     """
     names = _identities(doc)
     units: dict[int, None] = {}
@@ -323,7 +325,12 @@ def with_identities(
         naming_units = [
             names[id(record)]
             for record in _records(doc.nodes[unit])
-            if id(record) in names and (unit in relevances or _is_one_of_many(record))
+            if id(record) in names
+            and (
+                unit in relevances
+                or _is_one_of_many(record)
+                or doc.keys[doc.nodes[names[id(record)]].path] == _NAME_KEY
+            )
         ]
         units.update(dict.fromkeys(reversed(naming_units)))
         units.setdefault(unit)

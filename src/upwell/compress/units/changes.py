@@ -5,6 +5,7 @@ import re
 
 from upwell.compress.units.base import BLANK, Marks, Units, lines
 from upwell.compress.units.base import split_lines as split_plain
+from upwell.ground.types.compression import Kind
 
 _FILE = re.compile(r"diff --git |Index: |diff -")
 _FILE_MORE = re.compile(
@@ -12,8 +13,11 @@ _FILE_MORE = re.compile(
     r"|=====|--- |\+\+\+ |Binary )"
 )
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+")
+_FILES = re.compile(rf"^(?:{_FILE.pattern})", re.M)
+_HUNKS = re.compile(rf"^{_HUNK.pattern}", re.M)
 _HASHED = re.compile(r"commit [0-9a-f]{7,40}\b")
 _COMMIT = re.compile(rf"[*|\\/ ]*+{_HASHED.pattern}")
+_COMMITS = re.compile(rf"^{_COMMIT.pattern}", re.M)
 _HEADER = re.compile(r"[*|\\/ ]*(?:Author|AuthorDate|Commit|CommitDate|Date|Merge|Reflog): ?")
 _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? changed")
 
@@ -92,6 +96,16 @@ def _line_worth(line: str) -> float:
     if len(line.strip()) < 3:
         return BLANK
     return 0.5 if line[0] in "+-" else -1.0
+
+
+def parts(text: str, kind: Kind) -> str:
+    """Name the whole commits, files or hunks that begin in a part of a diff or git log, such as
+    `2 files`; "" if none begins there."""
+    for pattern, noun in ((_COMMITS, "commit"), (_FILES, "file"), (_HUNKS, "hunk")):
+        count = 0 if noun == "commit" and kind == Kind.DIFF else len(pattern.findall(text))
+        if count:
+            return f"{count} {noun}{'s' * (count > 1)}"
+    return ""
 
 
 def split_log(text: str, name: str = "") -> Units:

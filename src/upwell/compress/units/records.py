@@ -1,12 +1,18 @@
 """Split tables and search results: each row needs its header, each match is a unit by itself."""
 
 import re
+from bisect import bisect_left, bisect_right
 
 from upwell.compress.normalise.listings import FILE, FOLDER
 from upwell.compress.units.base import BLANK, Marks, Trouble, Units, lines, pieces
 
 _MEMBER = re.compile(r"[ \t]|\d+[:-]")
 """The prefix of an entry in a folder or of a match in a file (`normalise/listings.py`)."""
+_CONTEXT = re.compile(r"(?:[^\s:]+?\.[A-Za-z]\w{0,8}-)?\d+-")
+"""The prefix of a line of context, which a search shows beside its matches (`quay.py-12-`)."""
+_EARLY = 2.0
+"""In a search with context the first lines are worth less than in a list of matches alone: the
+context of the first matches would cost the last matches their place."""
 _MAX_JOINED = 50
 """A quoted cell spans at most this many lines."""
 
@@ -54,18 +60,44 @@ def _rows(text: str) -> list[tuple[int, int]]:
 
 
 def split_grep(text: str, name: str = "") -> Units:
-    """Split into matches. If they are folded, each match needs its folder or file."""
+    """Split into matches. If they are folded, each match needs its folder or file. A line of
+    context ranks below the matches and needs the nearest one."""
     units = Units(reach=1, by_names=True)
     trouble = Trouble(text)
     head: tuple[int, ...] = ()
+    matches: list[int] = []
+    context: list[int] = []
+    groups = [0]
     for start, end in lines(text):
         row = text[start:end]
         if not row.strip() or row.startswith("--"):
-            units.add(start, end, BLANK)
+            groups.append(units.add(start, end, BLANK))
             continue
         salience = 1.0 if trouble.within(start, end) else 0.0
         if row.rstrip().endswith((FOLDER, FILE)) and not _MEMBER.match(row):
             head = (units.add(start, end, BLANK),)
-        else:
-            units.add(start, end, salience, head if _MEMBER.match(row) else ())
+            groups.append(head[0])
+            continue
+        unit = units.add(start, end, salience, head if _MEMBER.match(row) else ())
+        (context if _CONTEXT.match(row) else matches).append(unit)
+    if context:
+        units.early = _EARLY
+        _bind(units, matches, context, groups)
     return units
+
+
+def _bind(units: Units, matches: list[int], context: list[int], groups: list[int]) -> None:
+    """Raise the matches, and let each line of context need the nearest match of its group."""
+    for unit in matches:
+        units.salience[unit] = max(1.0, units.salience[unit])
+    for unit in context:
+        group = bisect_right(groups, unit)
+        place = bisect_left(matches, unit)
+        near = [
+            match
+            for match in matches[max(0, place - 1) : place + 1]
+            if bisect_right(groups, match) == group
+        ]
+        if near:
+            nearest = min(near, key=lambda match: abs(match - unit))
+            units.needs[unit] = (*units.needs[unit], nearest)

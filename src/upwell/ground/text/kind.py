@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from itertools import pairwise
 
 from upwell.ground.text.language import is_like_code, language_of
 from upwell.ground.types.compression import Kind
@@ -26,6 +27,8 @@ def _lines(pattern: str) -> re.Pattern[str]:
 _DIFF = _lines(r"diff --git |@@ -\d+(?:,\d+)? \+\d+|--- \S|\+\+\+ \S|Index: ")
 _COMMIT = _lines(r"(?:\* )?commit [0-9a-f]{7,40}\b|[0-9a-f]{7,12} (?:\([^)]*\) )?\S")
 _GREP = _lines(r"(?:[\w.@+-]*/)*[\w.@+-]+[-:]\d+[-:]|(?:[\w.@+-]+/)+[\w.@+-]+\.\w+:\S?")
+_MATCH = re.compile(r"(\d{1,7})([:-])(?!\d\d[:-]\d)")
+_LEAST_MATCHES, _MOST_MATCHES = 4, 0.6
 _FRAME = _lines(
     r'[^\S\n]++(?:at .+[:(]\S+|File ".+", line \d+|\d+: +(?:0x[0-9a-f]+ - )?[\w:<>]+'
     r"|\S+\.go:\d+ \+0x|from \S+:\d+:in )"
@@ -178,7 +181,7 @@ def _by_shape(sample: str, lines: list[str], end: str) -> Kind:
     kind = _by_lines(rows)
     if kind is not None:
         return Kind.TEST_OUTPUT if _VERDICT.search(sample) or _VERDICT.search(end) else kind
-    if _share(_GREP, rows) > 0.6:
+    if _share(_GREP, rows) > 0.6 or _is_search_of_one_file(lines):
         return Kind.GREP
     if _VERDICT.search(end):
         return Kind.TEST_OUTPUT
@@ -187,6 +190,18 @@ def _by_shape(sample: str, lines: list[str], end: str) -> Kind:
     if delimiter_of(lines):
         return Kind.CSV
     return _prose_or_code(sample, rows)
+
+
+def _is_search_of_one_file(lines: list[str]) -> bool:
+    """Tell whether lines are matches (`216:`) and context (`215-`) of a search in one file. Their
+    numbers rise, but not always by one, as they would in a file with line numbers."""
+    found = [match for match in map(_MATCH.match, lines) if match]
+    if len(found) < _LEAST_MATCHES or len(found) <= _MOST_MATCHES * len(lines):
+        return False
+    numbers = [int(match[1]) for match in found]
+    rises = all(before < after for before, after in pairwise(numbers))
+    has_gap = numbers[-1] - numbers[0] >= len(numbers)
+    return rises and has_gap and any(match[2] == ":" for match in found)
 
 
 def _prose_or_code(sample: str, rows: str) -> Kind:

@@ -18,3 +18,23 @@ def test_a_comment_keeps_what_its_author_wrote() -> None:
     comments = [{**ABOUT, "id": 2781031617, "body": body, "path": "src/crane.py"}]
     shortened = json.loads(compress(json.dumps(comments), max_chars=320).text)
     assert shortened[0]["body"] == body
+
+
+def test_a_record_of_a_short_list_keeps_its_name() -> None:
+    words = ("fail", "panic", "denied", "timeout", "crash")
+    containers = [
+        {
+            "args": [f"--{word}-error={word}" for word in words],
+            "name": f"the-container-with-a-rather-long-name-that-lifts-crane-{number}",
+            "env": {f"BERTH_{key}": f"{number}-{key}" for key in range(30)},
+        }
+        for number in range(2)
+    ]
+    text = json.dumps({"kind": "DaemonSet", "spec": {"containers": containers}})
+    for chars in (330, 510, 700):
+        shortened = json.loads(compress(text, max_chars=chars).text)
+        records = [
+            item for item in shortened["spec"]["containers"] if item.keys() & {"args", "env"}
+        ]
+        assert records
+        assert all("name" in record for record in records)
