@@ -51,3 +51,14 @@ def test_a_reader_is_linear(name: str) -> None:
             if (spent := time.process_time() - began) > 1.0:
                 slow[head + unit + tail] = round(spent, 1)
     assert slow == {}
+
+
+@pytest.mark.parametrize(
+    "unit", ["xoxb-0000000000-0000000000", "password=", "AKIAAAAAAAAAAAAAAAAA "]
+)
+def test_overlapping_matches_of_secrets_take_linear_time(unit: str) -> None:
+    """Each of these is a match that is not random enough, with the next match inside it."""
+    text = unit * (100_000 // len(unit)) + "\x00"
+    began = time.process_time()
+    redact(text)
+    assert time.process_time() - began < 2.0

@@ -35,6 +35,11 @@ PRIVATE_KEY = "private-key"
 FAILED = "[REDACTED:unreadable]"
 """Stands for a text that could not be searched."""
 _MASK = re.compile(r"\[REDACTED:[\w-]*\]")
+_MOST_REJECTED = 32
+"""The length of all rejected matches in a window, in lengths of the window, up to which the search
+goes on inside a rejected match. Beyond it, a match counts as a secret, so that a text of
+overlapping matches takes linear time.
+"""
 SLACK_CHARS = 20_000
 """How far beyond its limit `redacted_start` reads, for a secret that begins before the limit."""
 
@@ -170,11 +175,13 @@ def _match(
     rule: Rule, everywhere: Allowlist, data: bytes, start: int, end: int
 ) -> Iterator[Finding]:
     window = data[start:end]
-    at = 0
+    at = rejected = 0
     while (match := rule.regex.search(window, at)) is not None:
         left, right = _secret_span(match, rule.group)
         secret = window[left:right]
-        if not _is_secret(rule, secret):
+        rejected += right - left
+        is_bounded = rejected <= _MOST_REJECTED * len(window)
+        if not secret or (is_bounded and not _is_secret(rule, secret)):
             # The apparent value may be the name of the next value.
             at = max(left, at + 1)
             continue
