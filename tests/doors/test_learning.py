@@ -107,7 +107,7 @@ def test_an_invalid_rating_is_one_clear_line(gateway: Gateway, upwell: Upwell) -
     for arguments, reply in (
         ({"surfacing_id": "s_0", "rating": "helpful"}, "no surfacing 's_0'"),
         ({"surfacing_id": known, "rating": "great"}, "must be one of helpful"),
-        ({"surfacing_id": known}, "needs 'rating'"),
+        ({"surfacing_id": known}, "needs a rating"),
         ({"surfacing_id": known, "rating": "helpful", "memory_id": "m9"}, "m9"),
     ):
         answer = peer.ask("tools/call", {"name": "upwell__feedback", "arguments": arguments})
