@@ -5,7 +5,7 @@ before a memory is stored.
 """
 
 import builtins
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -285,14 +285,20 @@ def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
         text=text,
         source=clean(memory.source),
         tags=tuple(map(clean, memory.tags)),
-        paths=tuple(map(clean, _outside_secrets(memory.paths, memory.text, text))),
-        symbols=tuple(map(clean, _outside_secrets(memory.symbols, memory.text, text))),
+        paths=tuple(map(clean, _outside_secrets(memory.paths, memory.text, text, paths_in))),
+        symbols=tuple(map(clean, _outside_secrets(memory.symbols, memory.text, text, symbols_in))),
         triggers=tuple(map(clean, memory.triggers)),
     )
     return clean_memory, tuple(sorted(fired))
 
 
-def _outside_secrets(names: Sequence[str], text: str, clean_text: str) -> list[str]:
+def _outside_secrets(
+    names: Sequence[str], text: str, clean_text: str, names_in: Callable[[str], Sequence[str]]
+) -> Sequence[str]:
     """The names without those that were part of a secret: a line of a private key looks like a name
-    in code, and has no format of its own."""
-    return [name for name in names if name not in text or name in clean_text]
+    in code, and has no format of its own. `names_in` reads names from a text, in another notation
+    than the text's if it is a path with backslashes."""
+    if text == clean_text:
+        return names
+    lost = set(names_in(text)) - set(names_in(clean_text))
+    return [name for name in names if name not in lost and (name not in text or name in clean_text)]

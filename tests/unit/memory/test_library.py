@@ -114,6 +114,15 @@ async def test_a_line_of_a_private_key_is_not_indexed_as_a_name(library: Library
     assert stored.symbols == ("load_key",)
 
 
+async def test_a_secret_that_reads_like_a_path_is_not_indexed_as_one(library: Library) -> None:
+    token = "1//0" + "waLyVPyvMICiFow3KvpDcmQ2mRAQV1Bp02W5wHIiXRc3YDC4eBzp7m4MyEPu"
+    (added,) = await library.add_many([{"text": f"see src/net.py: a\\n{token}\\nb"}])
+    stored = await library.get(added.id)
+    assert stored is not None
+    assert added.redacted
+    assert stored.paths == ("src/net.py",)
+
+
 async def test_files_and_symbols_come_from_the_text_where_none_are_given(library: Library) -> None:
     (added,) = await library.add_many(
         [{"text": "retry_policy in src/net/client.py must call `Backoff.reset` first"}]
