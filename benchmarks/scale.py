@@ -48,7 +48,7 @@ def memories(count: int, seed: int = 1) -> Iterator[Memory]:
     words = [word_of(rank) for rank in ranks]
     for number in range(count):
         drawn = rng.choices(words, weights, k=WORDS_EACH)
-        project = f"/work/p{rng.randrange(PROJECTS)}" if rng.random() < 0.5 else None
+        project = f"/srv/p{rng.randrange(PROJECTS)}" if rng.random() < 0.5 else None
         yield Memory(
             text=" ".join(drawn),
             id=f"m{seed}-{number}",

@@ -20,13 +20,13 @@ class CommitHook(BuildHookInterface):
         if not (root / ".git").exists():
             build_data["artifacts"].append(f"src/{FILE}")
             return
-        asked = subprocess.run(
+        revision = subprocess.run(
             ["git", "rev-parse", "--short=9", "HEAD"], cwd=root, capture_output=True, text=True
         )
-        if asked.returncode == 0:
+        if revision.returncode == 0:
             self.folder = tempfile.TemporaryDirectory()
             file = Path(self.folder.name) / "COMMIT"
-            file.write_text(asked.stdout, encoding="ascii")
+            file.write_text(revision.stdout, encoding="ascii")
             place = FILE if self.target_name == "wheel" else f"src/{FILE}"
             build_data["force_include"][str(file)] = place
 

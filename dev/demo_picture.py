@@ -27,7 +27,7 @@ COLOURS = {
 
 
 def style_of(line: str) -> str:
-    """What a line of the demo is: a command, a step, a memory, a notice, or plain text."""
+    """The style of a line of the demo: a command, a step, a memory, a notice, or plain text."""
     if line.startswith("$ "):
         return "$"
     if line[:1].isdigit() or line.startswith(("Why", "Before", "What")):

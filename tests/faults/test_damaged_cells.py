@@ -209,7 +209,7 @@ async def test_a_memory_whose_project_cannot_be_read_belongs_to_none(tmp_path: P
     """Not to all of them: what is one project's own must not be said in another."""
     settings = Settings(home=tmp_path / "home", environment={})
     app = await build(settings)
-    await app.memory.add_many([{"id": "m", "text": "the kettle fact", "project": "/work/secret"}])
+    await app.memory.add_many([{"id": "m", "text": "the kettle fact", "project": "/srv/secret"}])
     await app.aclose()
     with closing(sqlite3.connect(tmp_path / "home" / "memory.db")) as db:
         db.execute("UPDATE memory SET project = x'ff'")

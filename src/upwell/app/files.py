@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from upwell.app.team import Team, open_team
+from upwell.app.team import Team, no_driver, open_team
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
@@ -150,8 +150,8 @@ def open_store(
 def _open_team_store(
     config: Config, files: Files, clock: Clock
 ) -> tuple[Store, Sources, LearningStore | None]:
-    """What a team shares. Without its database there is no memory, because the home's own store
-    would contain other memories."""
+    """The stores that a team shares. Without its database there is no memory, because the home's
+    own store would contain other memories."""
     team = files.team
     if team is None:
         missing = StoreError("the PostgreSQL driver is missing", hint="upwell doctor")
@@ -188,11 +188,7 @@ def postgres_store(url: str, tenant: str, clock: Clock = SYSTEM_CLOCK) -> "Postg
         from upwell.ground.postgres.connection import Postgres
         from upwell.memory.postgres.store import PostgresStore
     except ImportError as error:
-        raise ConfigError(
-            "store.url needs the PostgreSQL driver",
-            key="store.url",
-            hint="pip install 'upwell[postgres]'",
-        ) from error
+        raise no_driver() from error
     return PostgresStore(Postgres(url), tenant=tenant, clock=clock)
 
 

@@ -1,4 +1,4 @@
-"""What upwell saved: tokens and money, net of what it cost. `upwell gain`, `upwell stats --by` and
+"""The savings: tokens and money, net of what it cost. `upwell gain`, `upwell stats --by` and
 the dashboard print these figures."""
 
 from collections.abc import Mapping

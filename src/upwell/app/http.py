@@ -69,17 +69,17 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
         denied=app.audit.denied,
     )
     server = http_server(http_app(routes, admission, hosts))
-    draining = BackgroundTasks("draining")
+    work = BackgroundTasks("HTTP server")
 
     def drain(listening: socket.socket) -> None:
-        work = server.drain(
+        draining = server.drain(
             listening,
             front.end_streams,
             # One gateway alone has nobody to whom it could send its clients.
             notice_seconds=limits.notice_seconds if shared else 0.0,
             drain_seconds=limits.drain_seconds,
         )
-        draining.start(work)
+        work.start(draining)
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, setattr, server, "should_exit", True)
@@ -96,14 +96,11 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
                 )
                 if not is_loopback(host):
                     say("upwell: other machines can reach this address unencrypted; add TLS")
-                house = asyncio.create_task(tenants.keep_house())
-                try:
-                    async with gateway.running():
-                        await server.serve(sockets=[listening])
-                finally:
-                    house.cancel()
+                work.start(tenants.keep_house())
+                async with gateway.running():
+                    await server.serve(sockets=[listening])
         finally:
-            await draining.aclose()
+            await work.aclose()
             await front.aclose()
             await door.aclose()
 

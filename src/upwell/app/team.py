@@ -41,6 +41,15 @@ class Team:
             LOG.warning("the files that the team shares may be out of date: %s", error)
 
 
+def no_driver() -> ConfigError:
+    """The error of a configuration that needs PostgreSQL where its driver is not installed."""
+    return ConfigError(
+        "store.url needs the PostgreSQL driver",
+        key="store.url",
+        hint="pip install 'upwell[postgres]'",
+    )
+
+
 def open_team(config: Config, postgres: "Postgres | None" = None) -> Team | None:
     """The team's database, which is connected to at the first use, or by the connections of another
     tenant; None without `store.url`.
@@ -54,11 +63,7 @@ def open_team(config: Config, postgres: "Postgres | None" = None) -> Team | None
         from upwell.ground.postgres.connection import Postgres
         from upwell.ground.postgres.home_files import HomeFiles
     except ImportError as error:
-        raise ConfigError(
-            "store.url needs the PostgreSQL driver",
-            key="store.url",
-            hint="pip install 'upwell[postgres]'",
-        ) from error
+        raise no_driver() from error
     home = config.home.prepare()
     shared = (home.tokens_file, home.inbox_file, home.pause_file, home.sources_file)
     tenant = config.store.tenant

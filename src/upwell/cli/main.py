@@ -126,7 +126,7 @@ def main(args: Sequence[str]) -> int:
 
 
 def _advice(args: Sequence[str]) -> str:
-    """What to try instead of a command line that was not understood."""
+    """Advice after a command line that was not understood."""
     if args[:1] == ["add"] and "--" not in args and len(args) > 2 and not args[1].startswith("-"):
         name, *line = args[1:]
         return f"did you mean `upwell add {name} -- {shlex.join(line)}`?"

@@ -27,7 +27,7 @@ def _checked_out() -> str:
     if not (checkout / ".git").exists() or not (checkout / "src" / "upwell").is_dir():
         return ""
     try:
-        asked = subprocess.run(
+        result = subprocess.run(
             ["git", "-C", str(checkout), "rev-parse", "--short=9", "HEAD"],
             capture_output=True,
             text=True,
@@ -35,4 +35,4 @@ def _checked_out() -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return asked.stdout.strip() if asked.returncode == 0 else ""
+    return result.stdout.strip() if result.returncode == 0 else ""

@@ -57,6 +57,8 @@ class Transcripts:
 SESSION = "$SESSION"
 FOLDER = "$FOLDER"
 """Placeholders in the payload of a probe."""
+PROBE_SESSIONS = "upwell-setup-"
+"""The beginning of the names of sessions that a probe starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

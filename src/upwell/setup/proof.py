@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from upwell.ground.errors import UpwellError
-from upwell.hosts.base import Host
+from upwell.hosts.base import PROBE_SESSIONS, Host
 
 TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
@@ -71,7 +71,7 @@ def run_once(host: Host, text: str, environment: Mapping[str, str], seconds: flo
 
 
 def _body(host: Host, folder: str) -> bytes:
-    session = f"upwell-setup-{secrets.token_hex(4)}"
+    session = f"{PROBE_SESSIONS}{secrets.token_hex(4)}"
     return json.dumps(host.probe.payload_of(session, folder)).encode()
 
 

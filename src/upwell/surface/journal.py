@@ -309,7 +309,7 @@ def file_of(args: Mapping[str, Any], cwd: str | None) -> str:
 
 
 def _step_of(cue: Cue) -> str:
-    """What the agent or its user did, as the beginning of one masked line."""
+    """The action of the agent or its user, as the beginning of one masked line."""
     text = cue.text
     if cue.tool:
         values = (cue.args.get(name) for name in _STEP_ARGUMENTS)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import httpx2
 
 ACCEPTED = "gzip, deflate"
-"""What we ask for, and read."""
+"""The encodings that we request and read."""
 PIECE_BYTES = 65_536
 _EITHER_HEADER = 32 + zlib.MAX_WBITS
 _IDENTITY = ("", "identity")

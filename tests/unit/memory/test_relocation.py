@@ -25,7 +25,7 @@ FULL = Memory(
     symbols=("Kettle.boil",),
     triggers=("error:1",),
     occurrences=7,
-    project="/work/kitchen",
+    project="/srv/kitchen",
     source="notes/kettle.md",
     lines=(3, 9),
     provenance=Provenance(door="hook", server="s", tool="t", session="x\0y"),

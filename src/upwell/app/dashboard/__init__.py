@@ -1,1 +1,1 @@
-"""The data of the dashboard's pages, and what its buttons do."""
+"""The data of the dashboard's pages, and the actions of its buttons."""

@@ -1,4 +1,4 @@
-"""What the buttons of the dashboard do: each calls what the command line calls."""
+"""The actions of the dashboard's buttons. Each calls the function that the command line calls."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace

@@ -40,6 +40,6 @@ async def run_command(
                 process.kill()
             await process.wait()
     if process.returncode:
-        said = complaint.decode(errors="replace").strip()
-        raise UpwellError(said.removeprefix("upwell: ") or "the command failed")
+        message = complaint.decode(errors="replace").strip()
+        raise UpwellError(message.removeprefix("upwell: ") or "the command failed")
     return output.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Health: what doctor says, the servers, and what setup would do."""
+"""Health: the findings of doctor, the servers, and the plan of setup."""
 
 import re
 import shlex
@@ -40,12 +40,12 @@ async def health(app: App, fields: Fields, *, servers: Servers = list) -> Mappin
 
 
 async def doctor(app: App, fields: Fields) -> Mapping[str, Any]:
-    """What `upwell doctor` says, with the command that mends each fault."""
+    """The findings of `upwell doctor`, with the command that mends each fault."""
     return {"rows": [_part(name, ping) async for name, ping in examine()]}
 
 
 async def setup(app: App, fields: Fields) -> Mapping[str, Any]:
-    """What `upwell setup` would change on this machine."""
+    """The changes that `upwell setup` would make on this machine."""
     plan = await run_command(app, "setup", "--dry-run", seconds=SETUP_SECONDS)
     return {"plan": plan}
 

@@ -7,6 +7,7 @@ from typing import Any
 from upwell.app.events import Event, events
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
+from upwell.hosts.base import PROBE_SESSIONS
 from upwell.learn.thresholds import Use
 from upwell.web.dashboard.desk import Fields
 
@@ -17,10 +18,10 @@ MAX_LINES = 4_000
 
 
 async def sessions(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The sessions of the latest events, newest first."""
+    """The sessions of the latest events, newest first, without those in which setup tried hooks."""
     by_session: defaultdict[str, list[Event]] = defaultdict(list)
     for event in await app.surfacer.journal.latest(LOOKED_AT):
-        if event["session"]:
+        if event["session"] and not event["session"].startswith(PROBE_SESSIONS):
             by_session[event["session"]].append(event)
     used = await _verdicts(app)
     saved: defaultdict[str, int] = defaultdict(int)
@@ -89,7 +90,7 @@ def _session(
     name: str, entries: Sequence[Event], used: Mapping[tuple[str, str], str], saved: int
 ) -> dict[str, Any]:
     newest, oldest = entries[0], entries[-1]
-    said = [(entry["id"], _id_of(memory)) for entry in entries for memory in entry["memories"]]
+    surfaced = [(entry["id"], _id_of(memory)) for entry in entries for memory in entry["memories"]]
     prompts = (entry["step"] for entry in reversed(entries) if entry["door"] == "prompt")
     return {
         "id": name,
@@ -98,8 +99,8 @@ def _session(
         "began": oldest["at"],
         "ended": newest["at"],
         "events": len(entries),
-        "said": len(said),
-        "used": sum(used.get(key) == Use.USED for key in said),
+        "said": len(surfaced),
+        "used": sum(used.get(key) == Use.USED for key in surfaced),
         "saved": saved,
         "first": next(prompts, ""),
     }

@@ -1,4 +1,4 @@
-"""Worth: how much was said and used, the thresholds, and what another threshold would change."""
+"""Worth: how much was said and used, the thresholds, and the effect of another threshold."""
 
 import json
 from collections import Counter, defaultdict
@@ -24,7 +24,7 @@ MAX_REPLAYED = 20
 
 
 async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The figures of some days, the thresholds, and what the record says about other ones."""
+    """The figures of a number of days, the thresholds, and the effect of others on the record."""
     days = days_in(fields)
     await app.learning.counts.flush()
     decisions = await app.surfacer.journal.latest(LOOKED_AT)
@@ -45,7 +45,7 @@ async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
-    """What would have been said in past sessions, in a process of its own.
+    """The memories that past sessions would have been given, from a process of its own.
 
     Raises:
         UsageError: a field is invalid, or there are no sessions.
@@ -61,9 +61,9 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
         environment={"UPWELL_SURFACE__MIN_SCORE": score},
     )
     rows = [json.loads(line) for line in output.splitlines()]
-    said = [row for row in rows if row.get("memories")]
+    surfacings = [row for row in rows if row.get("memories")]
     summary: Mapping[str, Any] = next((row["summary"] for row in rows if "summary" in row), {})
-    return {"since": since, "score": score, "summary": summary, "said": said[:MAX_REPLAYED]}
+    return {"since": since, "score": score, "summary": summary, "said": surfacings[:MAX_REPLAYED]}
 
 
 def _moments(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -383,7 +383,7 @@ _FAILED = ("error", "tool error")
 
 
 def _outcome_of(reply: Reply) -> str:
-    """What a span says about a reply."""
+    """The attributes of a span that describe a reply."""
     if reply.error:
         return "error"
     if wants_input(reply.result):

@@ -13,7 +13,8 @@ with the key of ada."""
 
 
 class Role(StrEnum):
-    """What a principal may change: nothing; its own notes and ratings; read-only namespaces too."""
+    """The changes that a principal may make: none; those of its own notes and ratings; those of
+    read-only namespaces, too."""
 
     READER = "reader"
     WRITER = "writer"

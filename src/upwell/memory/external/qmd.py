@@ -100,7 +100,7 @@ class QmdRecall:
         return Found(tuple(hits), asked=tuple(f"{self.name}: {text}" for text in passages.asked))
 
     async def _request(self, query: Query, deadline: Deadline) -> Passages:
-        """What qmd finds for the query's texts."""
+        """The passages that qmd finds for the query's texts."""
         texts = _requests(query, self._options.qmd_mode)
         answers = await asyncio.gather(*(self._results(text, deadline) for text in texts))
         passages: list[Memory] = []

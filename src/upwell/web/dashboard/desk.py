@@ -1,4 +1,4 @@
-"""What the pages need from the rest of upwell: data for each view, and actions by name."""
+"""The needs of the pages from the rest of upwell: data for each view, and actions by name."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
