@@ -2,12 +2,11 @@
 
 import base64
 import json
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tests.doors.address import serving
 from tests.doors.conftest import Gateway, script, write_config
 from tests.doors.reading import everything, key_in
 from tests.doors.seeds.conftest import upwell_in
+from tests.doors.seeds.model import answering
 from tests.doors.seeds.rows import row
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -75,14 +75,9 @@ def receiving() -> Iterator[Receiver]:
         def log_message(self, format: str, *args: object) -> None:
             del format, args
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    receiver.address = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with answering(Handler) as address:
+        receiver.address = address
         yield receiver
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def home_of(folder: Path) -> Path:

@@ -248,7 +248,7 @@ class PostFilter:
         if not probable:
             best, threshold = max(pairs, key=lambda pair: pair[0].score)
             detail = f"best {best.score:.2f} < {threshold:.2f}"
-            return _held_back(SkipReason.BELOW_MIN_SCORE, detail, hits)
+            return held_back_as(SkipReason.BELOW_MIN_SCORE, detail, hits)
         options, now = self._options.beside(cue), self._clock.now()
         if cue.door not in AUTOMATIC_DOORS:
             return _comparable(ranked(probable, intent, options, now))
@@ -258,10 +258,10 @@ class PostFilter:
         if moment is not None:
             related = suited(cue, moment, related)
         if not related:
-            return _held_back(SkipReason.UNSUITED, str(moment or "no trigger is met"), probable)
+            return held_back_as(SkipReason.UNSUITED, str(moment or "no trigger is met"), probable)
         ordered, lack = await applicable(related, triggers_in(cue), project_of(cue.cwd))
         if not ordered:
-            return _held_back(SkipReason.STALE, lack, related)
+            return held_back_as(SkipReason.STALE, lack, related)
         if moment is not None:
             helpful = self._helpful(cue, moment, ordered)
             if isinstance(helpful, Skip):
@@ -269,14 +269,14 @@ class PostFilter:
             ordered = helpful
         fresh = await self._seen_log.fresh(ordered, cue.session, cue.principal.name)
         if not fresh:
-            return _held_back(
+            return held_back_as(
                 SkipReason.REPEATED,
                 f"{counted(len(ordered), 'memory', 'memories')} given before",
                 ordered,
             )
         welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id, cue)]
         if not welcome:
-            return _held_back(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
+            return held_back_as(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
         return welcome if moment is None else self._with_novelty(cue, welcome[:MAX_SAID])
 
     def _helpful(self, cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit] | Skip:
@@ -285,10 +285,10 @@ class PostFilter:
         lacks = [lack_of(cue.text, moment, sketch.prompts, hit) for hit in hits]
         worthy = [hit for hit, lack in zip(hits, lacks, strict=True) if not lack]
         if not worthy:
-            return _held_back(SkipReason.UNWORTHY, "; ".join(dict.fromkeys(lacks)), hits)
+            return held_back_as(SkipReason.UNWORTHY, "; ".join(dict.fromkeys(lacks)), hits)
         new = [hit for hit in worthy if not sketch.holds(hit.memory, cue)]
         if not new:
-            return _held_back(SkipReason.ALREADY_KNOWN, f"{len(worthy)} known", worthy)
+            return held_back_as(SkipReason.ALREADY_KNOWN, f"{len(worthy)} known", worthy)
         return new
 
     def _with_novelty(self, cue: Cue, hits: Sequence[Hit]) -> list[Hit]:
@@ -328,7 +328,8 @@ def _comparable(hits: Sequence[Hit]) -> list[Hit]:
     return [hit for hit in hits if hit.score >= LEAST_SHARE_ASKED * best]
 
 
-def _held_back(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
+def held_back_as(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
+    """The skip that holds back these hits."""
     best = max(hits, key=lambda hit: hit.score)
     return Skip(
         reason=reason,

@@ -23,7 +23,7 @@ from upwell.ground.types.memory import Hit, Query
 from upwell.ground.types.rpc import Ping
 from upwell.ground.types.surfacing import Intent, Skip, SkipReason
 from upwell.surface.background import LateHits
-from upwell.surface.filters import PostFilter
+from upwell.surface.filters import PostFilter, held_back_as
 from upwell.surface.moments import Moment
 from upwell.surface.options import JudgeOptions
 from upwell.surface.verdict import (
@@ -249,7 +249,8 @@ class Judge:
         if verdict := self._model.remembered(cue, question):
             return _choice(verdict, case)
         if cue.session in self._waiting and cue.door == Door.TOOL:
-            return _silence(SkipReason.JUDGING, "busy with an earlier event", candidates)
+            waiting = candidates[:MAX_CANDIDATES]
+            return held_back_as(SkipReason.JUDGING, "busy with an earlier event", waiting)
         if not self._model.may_ask(cue):
             return chosen
         verdict_task = self._tasks.start(self._model.verdict(cue, question))
@@ -258,7 +259,7 @@ class Judge:
             return _choice(verdict_task.result(), case)
         self._waiting.add(cue.session)
         self._tasks.start(self._offer_later(case, verdict_task))
-        return _silence(SkipReason.JUDGING, "", candidates)
+        return held_back_as(SkipReason.JUDGING, "", candidates[:MAX_CANDIDATES])
 
     async def take_late(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
         """A late verdict that still holds at this call, and its query."""
@@ -302,17 +303,6 @@ def _choice(verdict: Verdict | None, case: Case) -> Choice:
     if verdict is None:
         return case.chosen
     if verdict.hit is None:
-        return _silence(SkipReason.JUDGED, verdict.in_words, case.hits)
+        return held_back_as(SkipReason.JUDGED, verdict.in_words, case.hits[:MAX_CANDIDATES])
     tokens = float(verdict.tokens_in + verdict.tokens_out)
     return [replace(verdict.hit, signals={**verdict.hit.signals, "judge_tokens": tokens})]
-
-
-def _silence(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
-    best = max(hits, key=lambda hit: hit.score)
-    return Skip(
-        reason=reason,
-        detail=detail,
-        confidence=best.score,
-        signals=best.signals,
-        held_back=tuple(hits[:MAX_CANDIDATES]),
-    )

@@ -18,6 +18,18 @@ class Model:
 
 
 @contextmanager
+def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The address of an HTTP server on loopback, in a thread."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
 def serving(answer: str, *, seconds: float = 0.0, status: int = 200) -> Iterator[Model]:
     """A model that answers after `seconds`."""
     model = Model("")
@@ -39,11 +51,6 @@ def serving(answer: str, *, seconds: float = 0.0, status: int = 200) -> Iterator
         def log_message(self, format: str, *args: object) -> None:
             del format, args
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    model.address = f"http://127.0.0.1:{server.server_port}/v1"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with answering(Handler) as address:
+        model.address = f"{address}/v1"
         yield model
-    finally:
-        server.shutdown()
-        server.server_close()
