@@ -45,7 +45,7 @@ _ERROR = re.compile(
     r"|[^\s:(]++(?::\d+(?::\d+)?|\(\d+(?:,\d+)?\)):? ++(?:- )?(?:fatal )?error\b"
     r"|[^\s:(]++:\d+(?::\d+)?: \[?[A-Z]{1,6}\d{2,5}\b"
     r"|\d+:\d+ ++error\b|\[(?:ERROR|FATAL)\] +\w|npm (?:ERR!|error) \S"
-    r"|thread '[^\n]*' [^\n]*panicked|E  ++(?!\+)\S|E: \S|Caused by: \S"
+    r"|thread '[^'\n]*+' [^\n]*panicked|E  ++(?!\+)\S|E: \S|Caused by: \S"
     r"|make(?:\[\d+\])?: \*\*\* |Error from \w"
     r"|[A-Za-z_][\w.:]*(?:Error|Exception|Failure)(?:\b|(?=:)):? ?)"
 )
