@@ -130,7 +130,7 @@ def _replacement(escape: bytes) -> bytes:
     if kind == b"%":
         return _byte(rest.removeprefix(b"25") if len(rest) == 4 else rest)
     if kind == b"&":
-        return _entity(rest.removeprefix(b"amp;").rstrip(b";"))
+        return _entity((rest.removeprefix(b"amp;") or rest).rstrip(b";"))
     if kind != b"\\" or rest[:1] in (b"0", b"3", b"e") or b"[" in rest:
         return b""
     if rest[:1] == b"u":
