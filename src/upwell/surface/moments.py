@@ -4,7 +4,7 @@ fact at a step that went wrong. A moment therefore names the situation of a cue,
 admits only the kinds of memory that help in it.
 
 Documentation and commits were not written for the agent, and a match of words alone is seldom
-useful: of 105 that were said in replayed sessions, two were. A document can answer a question about
+useful: of 105 that surfaced in replayed sessions, two were. A document can answer a question about
 its subject that opens a session, is complete, and does not refer to anything else. In the middle of
 a session a prompt continues the conversation, and the words that it shares with a document are a
 coincidence. `lack_of` names the reason against such a text.
@@ -277,7 +277,7 @@ def found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
 
 
 LEAST_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
-"""The least scores at which a text that was not written for the agent may be said at all."""
+"""The least scores at which a text that was not written for the agent may surface at all."""
 SURE = 0.8
 """The least score at which a document may answer a question in the middle of a session."""
 LEAST_SENTENCE_WORDS = 8

@@ -42,7 +42,7 @@ class SurfaceOptions:
     """`surface.*`. `templates` map a tool pattern to a query with `{argument}` placeholders. An
     intent missing from `namespace_weights` keeps its table of `NAMESPACE_WEIGHTS`. `moments` are
     those at which upwell may speak by itself; with "all", every cue starts a search, whatever its
-    moment, and every kind of memory may be said. With `judge`, the model of `llm.*` chooses, at
+    moment, and every kind of memory may surface. With `judge`, the model of `llm.*` chooses, at
     most `judge_calls` times a session.
     """
 
