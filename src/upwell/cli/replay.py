@@ -310,13 +310,13 @@ def _answer(sampled_hit: "SampledHit", report: "Report", progress: str) -> "Labe
 
 
 def _offer(fit: object, answers: int) -> None:
-    from upwell.replay.labels import LEAST_LABELS, Fit
+    from upwell.replay.labels import MIN_LABELS, Fit
     from upwell.setup.config_file import set_setting
 
     if not isinstance(fit, Fit):
         reason = "above no threshold do useful memories outnumber the others"
-        if answers < LEAST_LABELS:
-            reason = f"it takes {LEAST_LABELS} answers"
+        if answers < MIN_LABELS:
+            reason = f"it takes {MIN_LABELS} answers"
         say(f"No threshold fits: {reason}.")
         return
     say(

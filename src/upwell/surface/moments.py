@@ -280,8 +280,8 @@ LEAST_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
 """The least scores at which a text that was not written for the agent may surface at all."""
 SURE = 0.8
 """The least score at which a document may answer a question in the middle of a session."""
-LEAST_SENTENCE_WORDS = 8
-LEAST_REASON_WORDS = 10
+MIN_SENTENCE_WORDS = 8
+MIN_REASON_WORDS = 10
 """A commit with a shorter body gives no reason that a reader could use."""
 MAX_WORDS = 60
 """A longer prompt brings its own context."""
@@ -394,7 +394,7 @@ def _situation_lack(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
 def gives_reason(message: str) -> bool:
     """True if the body of a commit's message gives a reason."""
     body = message.partition(". ")[2]
-    return len(body.split()) >= LEAST_REASON_WORDS and bool(_REASON.search(body))
+    return len(body.split()) >= MIN_REASON_WORDS and bool(_REASON.search(body))
 
 
 def is_paper(source: str) -> bool:
@@ -415,7 +415,7 @@ def has_sentence(text: str) -> bool:
     """True if `text` contains a whole sentence outside lists, tables, code and headings."""
     prose = " ".join(_prose_lines(text))
     return any(
-        len(sentence.split()) >= LEAST_SENTENCE_WORDS for sentence in _SENTENCE_END.split(prose)
+        len(sentence.split()) >= MIN_SENTENCE_WORDS for sentence in _SENTENCE_END.split(prose)
     )
 
 

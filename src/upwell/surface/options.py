@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from upwell.ground.settings import MOST
+from upwell.ground.settings import MAX_NUMBER
 from upwell.ground.text.lexicon import Lexicon, shipped
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.surfacing import IntentKind
 from upwell.surface.moments import Moment
 
-Weight = Annotated[float, Meta(gt=0, le=MOST)]
+Weight = Annotated[float, Meta(gt=0, le=MAX_NUMBER)]
 Weights = Mapping[IntentKind, Mapping[str, Weight]]
 """Factors on the score in the order of memories, by intent and namespace."""
 

@@ -26,8 +26,8 @@ _CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b" ", b"f": b" "}
 _SIGNS = (b"\\", b"%", b"&", b"\x1b", b"\xe2", b"\xef\xbb\xbf", b"\xc2\xad", b"\xcd\x8f")
 _WRAPPED = rb"(?m)^[ \t>+-]{0,8}[A-Za-z0-9+/=_.:-]{16,200}(\r?\n[ \t>+-]{0,8})[A-Za-z0-9+/=_-]"
 MAX_PASSES = 5
-LEAST_BASE64 = 24
-_BASE64 = rb"[A-Za-z0-9+/_-]{%d,}={0,2}" % LEAST_BASE64
+MIN_BASE64 = 24
+_BASE64 = rb"[A-Za-z0-9+/_-]{%d,}={0,2}" % MIN_BASE64
 MAX_BASE64 = 262_144
 
 
@@ -78,7 +78,7 @@ def unwrapped(data: bytes) -> View | None:
 
 def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Yield the runs of Base64 that decode to text: start, end and the text."""
-    if len(data) < LEAST_BASE64:
+    if len(data) < MIN_BASE64:
         return
     for match in _regex(_BASE64).finditer(data):
         start, end = match.span()

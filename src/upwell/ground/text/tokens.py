@@ -32,7 +32,7 @@ _WORD = re.compile(r"([^A-Za-z]?)([A-Za-z]+)")
 _PART = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 _BLOCK = 16_384
 """Longer texts are read in blocks of this many characters, so that memory is bounded."""
-_MOST_PIECES, _LONGEST_PIECE = 60_000, 48
+_MAX_PIECES, _LONGEST_PIECE = 60_000, 48
 """The size of the cache, and the longest piece in it."""
 
 
@@ -76,7 +76,7 @@ class _Cache(dict[str, float]):
     def __missing__(self, piece: str) -> float:
         tokens = self._estimate(piece)
         if len(piece) <= _LONGEST_PIECE:
-            if len(self) >= _MOST_PIECES:
+            if len(self) >= _MAX_PIECES:
                 self.clear()
             self[piece] = tokens
         return tokens

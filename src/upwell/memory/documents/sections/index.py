@@ -39,13 +39,13 @@ LENGTH_SHARES = {
 """BM25F's b by field."""
 SATURATION = 1.6
 """BM25F's k1."""
-LEAST_SECTIONS = 300
+MIN_SECTIONS = 300
 """A few sections do not show which words are rare, so a small store counts as one of this size."""
 MAX_PREFIXED = 30
 MAX_CACHED_TERMS = 20_000
 
 TALK_BURST, TOPIC_BURST = 1.15, 1.6
-LEAST_TOPICALITY, MOST_TOPICALITY = 0.3, 1.2
+MIN_TOPICALITY, MOST_TOPICALITY = 0.3, 1.2
 PRIOR_SECTIONS = 10
 NUMBER_TOPICALITY, FLAG_TOPICALITY = 0.6, 1.2
 PREFIX_WEIGHT = 0.5
@@ -130,7 +130,7 @@ class Index:
         return self.rarity(len(self.postings(term).frequencies))
 
     def rarity(self, holding: int) -> float:
-        size = max(len(self.places), LEAST_SECTIONS)
+        size = max(len(self.places), MIN_SECTIONS)
         return math.log(1.0 + (size - holding + 0.5) / (holding + 0.5))
 
     def topicality(self, term: str) -> float:
@@ -145,9 +145,9 @@ class Index:
         burst = (postings.occurrences + PRIOR_SECTIONS * prior) / (
             postings.holding + PRIOR_SECTIONS
         )
-        slope = (1.0 - LEAST_TOPICALITY) / (TOPIC_BURST - TALK_BURST)
-        topicality = LEAST_TOPICALITY + slope * (burst - TALK_BURST)
-        return min(MOST_TOPICALITY, max(LEAST_TOPICALITY, topicality))
+        slope = (1.0 - MIN_TOPICALITY) / (TOPIC_BURST - TALK_BURST)
+        topicality = MIN_TOPICALITY + slope * (burst - TALK_BURST)
+        return min(MOST_TOPICALITY, max(MIN_TOPICALITY, topicality))
 
     def variants(self, term: str) -> list[tuple[str, float]]:
         """Return other terms of the index that may mean `term`, with their weights: words that
