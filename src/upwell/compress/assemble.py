@@ -22,14 +22,11 @@ from upwell.ground.text.tokens import chars_per_token, weigh
 from upwell.ground.types.compression import Kind, Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
-"""The size in characters of a mark between lines and of one inside a line, and the tokens of a
-mark.
-"""
+"""The size of an omission mark: characters between lines, characters inside a line, and tokens."""
 _MOST_SHARE, _SHARE_PER_COVERAGE = 0.9, 1.3
-"""The share of the budget that the answers to a question get, at most and for the part of the
-question that the best unit covers. A question that the text does not answer takes nothing from what
-would be selected without it.
-"""
+"""The share of the budget for units that answer the question: `_SHARE_PER_COVERAGE` times the part
+of the question that the best unit covers, at most `_MOST_SHARE`. So a question that the text does
+not answer displaces nothing."""
 _MARGIN = 1.5
 """Units are ordered up to this multiple of the budget, since units that need the same other units
 cost less together than alone.
@@ -42,8 +39,8 @@ _ROUNDS = 3
 """The cost of gaps is overestimated; further rounds spend the remainder."""
 _NEIGHBOUR = 0.45
 _UNDER = 0.35
-"""The share of a match's score that its neighbours get, and that a matching heading passes on to
-its section.
+"""The share of a match's score that its neighbours get, and the share of a matching heading's score
+that the units under it get.
 """
 
 
@@ -56,8 +53,8 @@ def assemble(
 ) -> Fitted:
     """Select the units that matter most within `remaining`.
 
-    Every gap is marked. The last line counts the omissions and names the passage's key, under
-    which the original can be read.
+    Every gap is marked. The last line counts the omissions and names the key under which the
+    original can be read.
     """
     text = passage.text
     relevances, coverage = relevance(units, text, question) if question else ({}, 0.0)
@@ -65,7 +62,7 @@ def assemble(
         starts, ends = units.starts, units.ends
         meaning.add_to(relevances, units.salience, lambda unit: text[starts[unit] : ends[unit]])
     costs = [end - start + _GAP_CHARS for start, end in zip(units.starts, units.ends, strict=True)]
-    limit = _most_chars(text, remaining) * _MARGIN
+    limit = _max_chars(text, remaining) * _MARGIN
     notable = _notable(units, passage, costs, limit)
     share = min(_MOST_SHARE, _SHARE_PER_COVERAGE * coverage)
     ordered = order(relevances, notable, costs, share, limit)
@@ -119,7 +116,7 @@ class _Weights:
         )
 
 
-def _most_chars(text: str, remaining: RemainingBudget) -> float:
+def _max_chars(text: str, remaining: RemainingBudget) -> float:
     """Return more characters than any selection within `remaining` is likely to have."""
     if remaining.tokens == math.inf:
         return remaining.chars
