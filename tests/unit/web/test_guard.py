@@ -47,7 +47,7 @@ async def asked(
     path, _, query = path.partition("?")
     step = max(1, -(-len(body) // chunks))
     parts = [body[at : at + step] for at in range(0, len(body), step)] or [b""]
-    lines: list[dict[str, Any]] = []
+    sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
         if not parts:
@@ -55,7 +55,7 @@ async def asked(
         return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
 
     async def send(message: Any) -> None:
-        lines.append(message)
+        sent.append(message)
 
     scope = {
         "type": "http",
@@ -75,8 +75,8 @@ async def asked(
         "server": ("127.0.0.1", 8765),
     }
     await (app or application())(scope, receive, send)
-    head = {name.decode(): value.decode() for name, value in lines[0]["headers"]}
-    return lines[0]["status"], b"".join(part.get("body", b"") for part in lines[1:]), head
+    head = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], b"".join(part.get("body", b"") for part in sent[1:]), head
 
 
 async def test_a_request_with_the_token_is_answered() -> None:
