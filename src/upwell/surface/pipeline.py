@@ -236,7 +236,7 @@ class Surfacer:
         await together(record, self._journal.flush, self._learning.counts.flush)
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
-        """Undo a surfacing that did not reach the agent, so that it may be said again. With `late`,
+        """Undo a surfacing that did not reach the agent, so that it may surface again. With `late`,
         it missed its call and is offered at the session's next one.
         """
         await self._pending.settled(cue.session)

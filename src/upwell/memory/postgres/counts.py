@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
+from upwell.ground.project import owners_of
 from upwell.ground.types.memory import Query, Scope
 from upwell.ground.types.principal import EVERY, PRIVATE, is_visible
 from upwell.memory.lookups import Lookup, join_of, planned
@@ -26,7 +27,7 @@ WHOLE_TENANT = -1
 MAX_OVERVIEWS = 256
 RECENT_SECONDS = 0.5
 """For this time the version that the database named last counts as the current one."""
-_VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s))"
+_VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s))"
 _VISIBLE_SCOPES = f"SELECT no FROM upwell.scope WHERE tenant = %(tenant)s AND {_VISIBLE}"
 SIZES_OF_SCOPES = f"""
     SELECT no, project, memories, words, tokens, last FROM upwell.scope
@@ -222,7 +223,7 @@ async def counted(
     scope = query.scope
     keys = join_keys(query.paths, query.symbols, scope.project)
     values = {
-        "project": scope.project,
+        **owners(scope.project),
         "stems": sorted(set().union(*words)),
         "keys": [indexable(key) for key in keys],
     }
@@ -264,7 +265,13 @@ def _joins(keys: Mapping[str, JoinKey], counted: Mapping[str, int]) -> dict[str,
 
 def sizes_of(scope: Scope) -> Statement:
     """Return the statement that lists the scopes that a query may see, with their sizes."""
-    return Statement(SIZES_OF_SCOPES, {"project": scope.project})
+    return Statement(SIZES_OF_SCOPES, owners(scope.project))
+
+
+def owners(project: str | None) -> dict[str, object]:
+    """Return the values that name the project of a query, in both of its forms."""
+    path, address = owners_of(project) if project else (project, project)
+    return {"project": path, "address": address}
 
 
 def corpus_of(rows: Rows) -> tuple[Corpus, float]:
@@ -281,7 +288,10 @@ def key_of(scope: Scope, sizes: Rows) -> int | None:
     if not sizes:
         return None
     numbers = {row[1]: int(row[0]) for row in sizes}
-    return WHOLE_TENANT if scope.project is None else numbers.get(scope.project, numbers.get(""))
+    if scope.project is None:
+        return WHOLE_TENANT
+    names = (*owners_of(scope.project), "")
+    return next((numbers[name] for name in names if name in numbers), None)
 
 
 def _null_scores(rows: Rows, key: int | None) -> NullScores | None:
