@@ -8,8 +8,8 @@ from upwell.learn.feedback import IGNORED_WEIGHT, MAX_IGNORED, NEGATIVE, negativ
 from upwell.learn.thresholds import (
     HIGHEST_SHIFT,
     LOWEST_SHIFT,
+    MAX_SCORE,
     MIN_SCORE,
-    MOST_SCORE,
     STEP,
     Sample,
     Use,
@@ -40,7 +40,7 @@ def test_a_thousand_sequences_never_leave_the_bounds(sequence, base):
         assert abs(new_shift - shift) <= STEP + 1e-9
         shift = new_shift
         threshold = shifted(base, shift)
-        assert min(MIN_SCORE, base) <= threshold <= max(MOST_SCORE, base)
+        assert min(MIN_SCORE, base) <= threshold <= max(MAX_SCORE, base)
     assert 0.30 < shifted(0.5, shift) < 0.75, "neither wedged open nor shut"
 
 

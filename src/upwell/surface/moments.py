@@ -276,7 +276,7 @@ def found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
     return not _command(args) and bool(_ABSENT.search(answer.text[:_HEAD_CHARS]))
 
 
-LEAST_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
+MIN_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
 """The least scores at which a text that was not written for the agent may surface at all."""
 SURE = 0.8
 """The least score at which a document may answer a question in the middle of a session."""
@@ -351,7 +351,7 @@ def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
     it.
     """
     kind = kind_of(hit.memory)
-    least = LEAST_SCORES.get(kind)
+    least = MIN_SCORES.get(kind)
     if least is None or moment not in (Moment.QUESTION, Moment.FIRST_REQUEST):
         return ""
     if hit.score < least:

@@ -23,7 +23,7 @@ NEAREST = 40
 COMPARED = 240
 """The `COMPARED` nearest by sign bits are compared exactly, and the best `NEAREST` of them
 become candidates."""
-SAMPLE, LEAST_SAMPLE = 400, 12
+SAMPLE, MIN_SAMPLE = 400, 12
 MIN_SPREAD = 0.03
 BACKGROUND_FROM, BACKGROUND_TO = 5, 15
 _BITS = 64
@@ -141,7 +141,7 @@ class Nearness:
         """Return the mean and spread of the sample's cosines, or of its visible part's if that
         is large enough."""
         visible = np.isin(self._sampled >> SEQUENCE_BITS, np.asarray(scopes, np.int64))
-        sample = self._sample[visible] if visible.sum() >= LEAST_SAMPLE else self._sample
+        sample = self._sample[visible] if visible.sum() >= MIN_SAMPLE else self._sample
         cosines = sample @ question
         return float(cosines.mean()), max(MIN_SPREAD, float(cosines.std()))
 
