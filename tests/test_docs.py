@@ -132,19 +132,19 @@ def test_readme_begins_with_the_two_commands():
     ]
 
 
-def test_every_package_is_listed_in_the_house():
-    house = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The house")[1]
+def test_every_package_is_in_the_layout():
+    layout = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Layout")[1]
     rooms = [path.parent.name for path in (ROOT / "src" / "upwell").glob("*/__init__.py")]
-    assert [room for room in rooms if f"{room}/" not in house.split("```")[1]] == []
+    assert [room for room in rooms if f"{room}/" not in layout.split("```")[1]] == []
 
 
-def test_every_program_to_move_in_from_has_its_row():
+def test_every_program_that_upwell_can_import_from_has_a_row():
     page = (ROOT / "docs" / "moving-in.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE)
     assert rows == list(PROGRAMS)
 
 
-def test_files_that_contributing_names_exist():
+def test_every_file_named_in_contributing_exists():
     pages = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = re.findall(r"[`(\s]((?:[a-z_]+/)+[a-z_]+\.[a-z]+)", pages)
     roots = (ROOT, ROOT / "src" / "upwell")

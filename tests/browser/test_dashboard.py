@@ -16,13 +16,13 @@ from upwell.web.dashboard.routes import PAGES
 SCREENS = ((DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light"), (PHONE, "dark"))
 
 
-def upwell(dashboard: Dashboard, *args: str, said: str = "") -> str:
+def upwell(dashboard: Dashboard, *args: str, stdin: str = "") -> str:
     """The output of a command for this home."""
     home = str(dashboard.home)
     done = subprocess.run(
         [sys.executable, "-m", "upwell", *args],
         env={"UPWELL_HOME": home, "HOME": home, "PATH": "/usr/bin:/bin"},
-        input=said,
+        input=stdin,
         capture_output=True,
         text=True,
         check=True,
@@ -31,11 +31,11 @@ def upwell(dashboard: Dashboard, *args: str, said: str = "") -> str:
 
 
 def recalled(dashboard: Dashboard, *args: str) -> Any:
-    """What the command line says about this home."""
+    """The JSON output of a command for this home."""
     return json.loads(upwell(dashboard, *args, "--json"))
 
 
-def test_the_events_say_what_was_said_and_why_not(open_page: Open) -> None:
+def test_the_events_show_the_memories_or_the_reason_for_silence(open_page: Open) -> None:
     page = open_page("now")
     events = page.locator("#events li.event")
     assert events.count() >= 14
@@ -68,7 +68,7 @@ def test_a_new_event_appears_by_itself_and_waits_while_paused(
     page.get_by_role("button", name="Pause").click()
     event = {"hook_event_name": "UserPromptSubmit", "session_id": "fresh", "cwd": "/tmp"}
     for prompt in ("where does the warehouse keep its clock?", "and the staging database?"):
-        upwell(dashboard, "hook", "claude", said=json.dumps({**event, "prompt": prompt}))
+        upwell(dashboard, "hook", "claude", stdin=json.dumps({**event, "prompt": prompt}))
     expect(page.locator("#waiting")).to_have_text("2 new")
     assert page.locator("#events li.event", has_text="keep its clock").count() == 0
     page.get_by_role("button", name="Resume").click()

@@ -83,7 +83,7 @@ def test_a_past_session_is_found_opened_and_replayed(
     expect(steps.nth(3)).to_contain_text("harbour/pump.py")
     assert TOKEN not in page.content()
     page.get_by_role("button", name="What would upwell have said?").click()
-    expect(page.locator("#hindsight")).to_contain_text("of 4 events", timeout=60_000)
+    expect(page.locator("#hindsight")).to_contain_text("of 5 events", timeout=60_000)
     page.get_by_role("link", name="All sessions").click()
     expect(page.locator("main h1")).to_have_text("Sessions")
     page.get_by_label("Agent").select_option("claude")

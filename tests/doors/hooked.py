@@ -81,10 +81,10 @@ class House:
     def start(self) -> None:
         """Start the daemon as a hook would, and wait until it answers."""
         self.upwell("daemon", "start")
-        assert self.comes(), "no daemon"
+        assert self.daemon_answers(), "no daemon"
 
-    def comes(self) -> bool:
-        """True if the daemon answers soon after its start."""
+    def daemon_answers(self) -> bool:
+        """Wait for the daemon to start; True when it answers, False after `START_SECONDS`."""
         deadline = time.monotonic() + START_SECONDS
         while not ((daemon := daemon_at(str(self.home))) and daemon.answers):
             if time.monotonic() > deadline:

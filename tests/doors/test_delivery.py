@@ -132,7 +132,7 @@ class Drill:
 
 def running(house: House) -> int:
     """The process of the daemon, which may have been replaced."""
-    assert house.comes()
+    assert house.daemon_answers()
     daemon = daemon_at(str(house.home))
     assert daemon is not None
     return daemon.pid

@@ -139,7 +139,7 @@ def test_nothing_is_refused_while_upwell_is_off_or_no_daemon_runs(tmp_path: Path
     house.upwell("rules", "add", "--guard", TEXT, "--tool", "Bash(git push*--force*)")
     assert answer(house, "claude", FORCED) == {}, "no daemon: the call passes"
     try:
-        assert house.comes(), "the hook starts a daemon for the next call"
+        assert house.daemon_answers(), "the hook starts a daemon for the next call"
         house.upwell("off")
         assert answer(house, "claude", FORCED) == {}
         house.upwell("on")

@@ -1,5 +1,5 @@
-"""The first event of a home, while no daemon runs: the hook starts one, and only a session's start
-and a prompt wait for it."""
+"""The first event of a home, while no daemon is running: the hook starts one, and only a session's
+start and a prompt wait for it."""
 
 import os
 import time
@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from tests.doors.hook_events import HOSTS
-from tests.doors.hooked import House
+from tests.doors.hooked import PATIENCE, House
 from upwell.hook.client import COLD_SECONDS
 
 EXPORT = "The nightly invoice export moved to bucket harbour-seven in March"
-IN_TIME = {"UPWELL_HOOK__COLD_MS": None, "UPWELL_HOOK__PROMPT_MS": None}
-"""The deadlines of the configuration and the defaults."""
+REAL_DEADLINES = dict.fromkeys(PATIENCE)
+"""Removes the variables of `PATIENCE`, so that the deadlines of config.toml or the defaults hold.
+"""
 START_OF_PYTHON_SECONDS = 3.0
 """Allowance for starting a process on a busy machine."""
 
@@ -40,14 +41,14 @@ def prompt(house: House, session: str = "s1") -> Mapping[str, Any]:
 
 def test_the_first_prompt_starts_the_daemon_and_gets_its_answer(house: House) -> None:
     assert EXPORT in str(house.hook("claude", event=prompt(house)).json)
-    assert house.comes()
+    assert house.daemon_answers()
     assert EXPORT not in str(house.hook("claude", event=prompt(house)).json), "it was delivered"
 
 
 def test_a_tool_starts_the_daemon_and_does_not_wait_for_it(house: House) -> None:
     read = HOSTS["claude"].tool(str(house.project), house.file("teak.py"))
     assert house.hook("claude", event=read).json == {}
-    assert house.comes()
+    assert house.daemon_answers()
     assert "batches of nine" in str(house.hook("claude", event=read).json)
 
 
@@ -65,7 +66,7 @@ def test_a_prompt_waits_until_its_deadline_at_most(
     starting.parent.mkdir(mode=0o700, exist_ok=True)
     starting.touch()
     try:
-        answer = house.hook("claude", event=prompt(house), env=IN_TIME)
+        answer = house.hook("claude", event=prompt(house), env=REAL_DEADLINES)
     finally:
         starting.unlink()
     assert answer.json == {}

@@ -126,7 +126,7 @@ def test_a_daemon_that_is_killed_is_started_again(house: House) -> None:
     assert daemon is not None
     os.kill(daemon.pid, signal.SIGKILL)
     assert house.hook("claude", event=read_event(house, "elm")).json == {}
-    assert house.comes(), "the hook did not start another daemon"
+    assert house.daemon_answers(), "the hook did not start another daemon"
     assert "pier elm" in str(house.hook("claude", event=read_event(house, "elm")).json)
     again = daemon_at(str(house.home))
     assert again is not None
@@ -217,7 +217,7 @@ def test_many_hooks_at_once_start_one_daemon_and_surface_a_memory_once(house: Ho
     assert {err for _, err in done} == {b""}
     answers = [out for out, _ in done if FERRY.encode() in out]
     assert len(answers) == 1
-    assert house.comes()
+    assert house.daemon_answers()
     assert FERRY not in str(house.hook("claude", event=prompt_event(house, "many")).json)
 
 

@@ -74,7 +74,7 @@ def test_a_user_decides_about_one_proposal_at_a_time(house: House, box: Inbox) -
     assert "1 of 4: rule" in shown
     assert "from session:s1 of 2025-12-29" in shown
     assert "files oven.py" in shown
-    assert "said when `bake` reports this error again" in shown
+    assert "surfaces when `bake` reports this error again" in shown
     assert "found in 3 past sessions" in shown
     assert "Another project" not in shown
     assert "1 proposal of other projects" in shown

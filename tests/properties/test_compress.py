@@ -68,7 +68,7 @@ def test_within_budget_in_tokens(text: str, budget: int) -> None:
 
 @QUICK
 @given(st.text(max_size=600) | st.just("a\n---\n[progressive: chars=3]b\r\n\0"), st.integers(1, 90))
-def test_chunks_rejoin(text: str, limit: int) -> None:
+def test_joined_chunks_are_the_text(text: str, limit: int) -> None:
     chunks, offset = [], 0
     while True:
         piece = chunk(text, offset, limit)
@@ -80,5 +80,5 @@ def test_chunks_rejoin(text: str, limit: int) -> None:
 
 
 @pytest.mark.parametrize("budget", [0, 1, 2, 5, 17, 60])
-def test_tiny_budgets(budget: int) -> None:
+def test_tiny_budgets_are_kept(budget: int) -> None:
     assert len(compress("# A\n\nsome words here\n" * 20, max_chars=budget).text) <= budget

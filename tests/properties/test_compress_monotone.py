@@ -14,7 +14,9 @@ queries = st.sampled_from(["", "value 17", "name of id 5", "error"])
 
 @QUICK
 @given(st.integers(5, 60), st.integers(30, 2_000), st.integers(0, 1_500), queries)
-def test_json_values(rows: int, small: int, more: int, query: str) -> None:
+def test_a_larger_budget_keeps_the_values_of_json(
+    rows: int, small: int, more: int, query: str
+) -> None:
     data = [
         {"id": n, "name": f"name-{n}", "value": {"x": f"v{n * 31}", "note": "word " * (n % 9)}}
         for n in range(rows)
@@ -36,7 +38,7 @@ def values(found: object) -> set[str]:
 
 @QUICK
 @given(st.integers(20, 150), st.integers(30, 2_000), st.integers(0, 1_500), queries)
-def test_lines(rows: int, small: int, more: int, query: str) -> None:
+def test_a_larger_budget_keeps_the_lines(rows: int, small: int, more: int, query: str) -> None:
     lines = [
         f"unique{n} {'value' if n % 7 else 'error'} {n * 17} {'w' * (n % 40)}" for n in range(rows)
     ]
@@ -48,7 +50,7 @@ def test_lines(rows: int, small: int, more: int, query: str) -> None:
 
 @QUICK
 @given(st.integers(3, 30), st.integers(60, 2_500), st.integers(0, 1_500), queries)
-def test_markdown_headings(parts: int, small: int, more: int, query: str) -> None:
+def test_a_larger_budget_keeps_the_headings(parts: int, small: int, more: int, query: str) -> None:
     text = "\n".join(
         f"## Part {n}\n\nvalue {n} of part {n}. " + "More. " * 60 for n in range(parts)
     )

@@ -64,7 +64,7 @@ def test_rubbish_is_read_or_refused_and_never_crashes(raw):
     ],
     ids=lambda raw: raw[:12].decode(),
 )
-def test_lexemes_survive(member):
+def test_values_stay_as_written(member):
     raw = b'{"a":' + member + b',"a":2,"id":1}'
     opened = RawObject.parse(raw)
     assert opened.members[0][1] == member

@@ -4,12 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upwell.ground.types.surfacing import Rating
-from upwell.learn.feedback import IGNORED_WEIGHT, MOST_IGNORED, NEGATIVE, negatives
+from upwell.learn.feedback import IGNORED_WEIGHT, MAX_IGNORED, NEGATIVE, negatives
 from upwell.learn.thresholds import (
     HIGHEST_SHIFT,
-    LEAST_SCORE,
     LOWEST_SHIFT,
-    MOST_SCORE,
+    MAX_SCORE,
+    MIN_SCORE,
     STEP,
     Sample,
     Use,
@@ -40,7 +40,7 @@ def test_a_thousand_sequences_never_leave_the_bounds(sequence, base):
         assert abs(new_shift - shift) <= STEP + 1e-9
         shift = new_shift
         threshold = shifted(base, shift)
-        assert min(LEAST_SCORE, base) <= threshold <= max(MOST_SCORE, base)
+        assert min(MIN_SCORE, base) <= threshold <= max(MAX_SCORE, base)
     assert 0.30 < shifted(0.5, shift) < 0.75, "neither wedged open nor shut"
 
 
@@ -61,6 +61,6 @@ def test_helpful_never_raises_and_not_relevant_never_lowers(sequence, score):
 @given(st.lists(samples, max_size=40))
 def test_being_ignored_alone_demotes_nothing(sequence):
     rated = [sample for sample in sequence if sample.evidence in NEGATIVE]
-    assert 0 <= negatives(sequence) <= len(rated) + MOST_IGNORED
+    assert 0 <= negatives(sequence) <= len(rated) + MAX_IGNORED
     ignored = [sample for sample in sequence if sample.evidence is Use.IGNORED]
-    assert negatives(ignored) == min(MOST_IGNORED, len(ignored) * IGNORED_WEIGHT)
+    assert negatives(ignored) == min(MAX_IGNORED, len(ignored) * IGNORED_WEIGHT)

@@ -105,7 +105,7 @@ def test_parts_of_opencode_of_other_types(data: st.DataObject) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(raw=st.binary(max_size=300), number=st.integers(0, len(FORMATS) - 1))
-def test_any_bytes(raw: bytes, number: int) -> None:
+def test_any_bytes_give_sound_events(raw: bytes, number: int) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "file.jsonl"
         path.write_bytes(raw)

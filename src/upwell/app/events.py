@@ -26,7 +26,7 @@ async def events(
     app: App, filters: Mapping[str, str], limit: int, before: float = math.inf
 ) -> list[Event]:
     """The latest events that match, newest first. `filters` are values of `EXACT`, a part of the
-    `file`, and `spoke`, for events at which something was said or shortened.
+    `file`, and `spoke`, for events at which a memory surfaced or a result was shortened.
 
     Raises:
         StoreError: the journal cannot be read.

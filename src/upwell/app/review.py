@@ -18,7 +18,7 @@ from upwell.surface.episodes import lack_of
 from upwell.surface.learning import Learning
 
 MAX_REVIEWED = 20_000
-LEAST_SAID = 3
+MIN_SAID = 3
 """A memory that agents ignored this often and never used counts as useless."""
 UNMATCHED_SECONDS = 30 * 86_400.0
 NEARLY_THE_SAME = 0.8
@@ -212,7 +212,7 @@ def _overtaken(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
 def _gone(memory: Memory) -> str:
     """The part of a memory that no longer exists; "" if all does. An episode needs all its files
     and names, any other memory one of the files that it names."""
-    if memory.project is None or memory.pinned:
+    if memory.project is None or not os.path.isabs(memory.project) or memory.pinned:
         return ""
     if not os.path.isdir(memory.project):
         return f"the folder {memory.project} is gone"
@@ -228,7 +228,7 @@ def _useless(memory: Memory, evidence: Evidence) -> str:
     if memory.id in evidence.negatives:
         return "rated not relevant or already known, so it is no longer mentioned"
     uses = evidence.uses.get(memory.id, ())
-    if memory.pinned or len(uses) < LEAST_SAID or Use.USED in uses:
+    if memory.pinned or len(uses) < MIN_SAID or Use.USED in uses:
         return ""
     return f"mentioned {counted(len(uses), 'time')} and never used"
 

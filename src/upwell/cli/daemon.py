@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from upwell.cli.output import Json, note, say, say_json, table
-from upwell.ground.errors import StoreUnwritable
+from upwell.ground.errors import UpwellError
 
 START_SECONDS = 15.0
 daemon = typer.Typer(help="The warm process that answers hooks.", no_args_is_help=True)
@@ -23,12 +23,12 @@ def run() -> None:
     from upwell.app.daemon import run_or_replace
 
     if not run_or_replace():
-        note("upwell: a daemon already runs for this home")
+        note("upwell: a daemon is already running for this home")
 
 
 @daemon.command("start")
 def start() -> None:
-    """Start the daemon of this home unless it runs already."""
+    """Start the daemon of this home if it is not running yet."""
     import subprocess
 
     from upwell.hook.control import daemon_at
@@ -48,9 +48,7 @@ def start() -> None:
         time.sleep(0.1)
         running_daemon = daemon_at(default_home())
     if running_daemon is None or not running_daemon.answers:
-        raise StoreUnwritable(
-            "the daemon did not start", hint="see the log, or run `upwell doctor`"
-        )
+        raise UpwellError("the daemon did not start", hint="see the log, or run `upwell doctor`")
     say(f"the daemon of {running_daemon.home} runs as process {running_daemon.pid}")
 
 
@@ -67,12 +65,12 @@ def stop(
     service = daemon_at(default_home())
     daemons = running() if everything else [service] if service else []
     if not daemons:
-        note("upwell: no daemon runs")
+        note("upwell: no daemon is running")
     for each in daemons:
         if not end(each):
-            raise StoreUnwritable(
-                f"the daemon of {each.home} (process {each.pid}) does not stop",
-                hint=f"kill -9 {each.pid}",
+            raise UpwellError(
+                f"the daemon of {each.home} (process {each.pid}) did not stop",
+                hint=f"end it with `kill -9 {each.pid}`",
             )
         say(f"stopped the daemon of {each.home} (process {each.pid})")
 
@@ -98,4 +96,4 @@ def status(as_json: Json = False) -> None:
         say_json({"daemons": rows})
     else:
         columns = ("home", "pid", "version", "answers", "up_seconds", "events", "rss_bytes")
-        table(columns, rows, "No daemon runs.")
+        table(columns, rows, "No daemon is running.")

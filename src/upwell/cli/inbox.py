@@ -254,7 +254,7 @@ def _evidence(proposal: "Proposal", *, names_project: bool) -> "Sequence[str]":
     if proposal.paths:
         lines.append(f"files {', '.join(proposal.paths[:MAX_FILES])}")
     if proposal.triggers:
-        lines.append(f"said when {in_words(proposal.triggers[0])}")
+        lines.append(f"surfaces when {in_words(proposal.triggers[0])}")
     lines.append(_past(proposal.occurrences))
     if proposal.is_habit:
         lines.append(_HABIT.format(id=proposal.id))

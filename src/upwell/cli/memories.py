@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from upwell.memory.documents.recall import Progress
     from upwell.memory.topics import Topic
 
-MOST_FOUND, MOST_LISTED = 10, 100
+MAX_FOUND, MAX_LISTED = 10, 100
 
 
 def register(app: typer.Typer) -> None:
@@ -135,8 +135,8 @@ def recall(
 
     async def work(app: "App") -> list[Hit]:
         if query is None:
-            return await _listed(app, pinned, trash, names, limit or MOST_LISTED)
-        hits = await _recall(app, query, limit or MOST_FOUND, names, show)
+            return await _listed(app, pinned, trash, names, limit or MAX_LISTED)
+        hits = await _recall(app, query, limit or MAX_FOUND, names, show)
         if not hits and not as_json and await app.memory.store.pinned(Scope(), limit=1):
             note("upwell: standing rules are not searched; `upwell rules` lists them")
         return hits

@@ -83,8 +83,8 @@ def _report(outcome: "Outcome") -> None:
     if outcome.notes:
         say(f"{counted(outcome.notes, 'note')} of stm.json")
     for count, what in (
-        (len(plan.newer), "changed there later and stay as they are"),
-        (len(plan.deleted), "were deleted there and stay deleted"),
+        (len(plan.newer), "have a newer version in the target, which stays"),
+        (len(plan.deleted), "were deleted in the target and stay deleted"),
     ):
         if count:
             note(f"upwell: {count:,} {what}")
@@ -93,8 +93,8 @@ def _report(outcome: "Outcome") -> None:
         return
     say(f"verified: {verified.equal:,} equal on both sides, sha256 {verified.digest[:16]}")
     for count, what in (
-        (verified.changed_there, "changed there since they were copied"),
-        (verified.deleted_there, "deleted there since they were copied"),
+        (verified.changed_there, "changed in the target since they were copied"),
+        (verified.deleted_there, "deleted in the target since they were copied"),
     ):
         if count:
             note(f"upwell: {count:,} {what}")

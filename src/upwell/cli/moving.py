@@ -29,7 +29,7 @@ def import_from(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Show what would be taken over from a program and, unless it is a dry run, take it over."""
+    """Count what a program has to import and, unless it is a dry run, import it."""
     from upwell.migration.projects import projects_at
     from upwell.migration.registry import program_named
 
@@ -43,7 +43,7 @@ def import_from(
         )
     for path in paths:
         if not path.exists():
-            raise UsageError(f"cannot import {path}: no such file or folder")
+            raise UsageError(f"cannot import {path}: no such file or folder", hint="check the path")
     with progress(f"importing from {name}") as show:
         plan = with_app(lambda app: _move(app, program, stores, place, known, show, dry_run))
     if as_json:
@@ -59,7 +59,7 @@ def say_stores() -> None:
     place = place_of_user()
     stores = {name: program_named(name).stores(place) for name in PROGRAMS}
     if any(stores.values()):
-        say("upwell can also take over, each with a command of its own (--dry-run counts first):")
+        say("upwell can also import from other programs (--dry-run counts first):")
     for name, paths in stores.items():
         if paths:
             more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
@@ -108,7 +108,8 @@ def _report(plan: "Plan", *, dry_run: bool) -> None:
     for rule, count in plan.redacted.items():
         note(f"upwell: {counted(count, 'secret')} masked ({rule})")
     if plan.changed:
-        note(f"upwell: {counted(plan.changed, 'text')} changed there since the last import")
+        changed = counted(plan.changed, "text")
+        note(f"upwell: {changed} changed in {plan.program} since the last import")
     say(_total(plan, dry_run=dry_run))
 
 

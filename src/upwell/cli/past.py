@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from upwell.app import App
     from upwell.sessions.answer import Answer
 
-MOST_SESSIONS = 5
+MAX_SESSIONS = 5
 PastSessions = Annotated[
     bool,
     typer.Option(
@@ -72,7 +72,7 @@ def recall_sessions(
                 await past.refresh(show)
             except StoreError as error:
                 note(f"upwell: the index of sessions is out of date: {error}")
-            return await _answers(app, question, file, filters, limit or MOST_SESSIONS)
+            return await _answers(app, question, file, filters, limit or MAX_SESSIONS)
 
         answers = with_app(work)
     if as_json:

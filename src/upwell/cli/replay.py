@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +34,19 @@ REPOSITORY = (
 )
 INTERRUPTED = 130
 ANSWERS = {"y": True, "n": False, "?": None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What to replay with, and how to report it. `sample_size` is None without `--label`."""
+
+    kinds: "frozenset[With]"
+    repo: Path | None
+    sample_size: int | None
+    fit: bool
+    judge: bool
+    as_json: bool
+    remark: str
 
 
 def register(app: typer.Typer) -> None:
@@ -79,14 +93,22 @@ def replay(
     if fit and not label:
         raise UsageError("--fit goes with --label", hint="--sample 30 --label --fit")
     if as_json and (label or events):
-        raise UsageError("--json does not go with --label or --events")
+        raise UsageError("--json does not go with --label or --events", hint="leave out --json")
     choices = _kinds(EVERYTHING if kinds is None else kinds)
     timeline = _timeline(paths or [], host, repo, since)
     if events:
         _print_events(timeline)
         return
-    remark = "" if kinds is not None or as_json else ASSUMPTION
-    _replayed(timeline, choices, repo, sample, remark, fit=fit, judged=judge, as_json=as_json)
+    request = _Request(
+        kinds=choices,
+        repo=repo,
+        sample_size=sample,
+        fit=fit,
+        judge=judge,
+        as_json=as_json,
+        remark="" if kinds is not None or as_json else ASSUMPTION,
+    )
+    _report_replay(timeline, request)
 
 
 def _kinds(names: str) -> "frozenset[With]":
@@ -105,9 +127,9 @@ def _timeline(
     from upwell.replay.timeline import Timeline, selecting
     from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
 
-    format, begins = format_named(host) if host else None, epoch_of(since)
+    format, earliest = format_named(host) if host else None, epoch_of(since)
     if repo is not None and not repo.is_dir():
-        raise UsageError(f"--repo {repo} is not a folder")
+        raise UsageError(f"--repo {repo} is not a folder", hint="name the folder of a repository")
     if paths:
         transcripts = transcripts_at(paths, format)
     else:
@@ -118,7 +140,7 @@ def _timeline(
         )
     folder = repo.resolve() if repo and not paths else None
     timeline = Timeline(
-        transcripts, lambda line: note(f"upwell: {line}"), selecting(begins, folder)
+        transcripts, lambda line: note(f"upwell: {line}"), selecting(earliest, folder)
     )
     if timeline.copies:
         copies = counted(timeline.copies, "session is a copy", "sessions are copies")
@@ -126,7 +148,7 @@ def _timeline(
     if not timeline.sessions:
         raise UsageError(
             f"no sessions to replay in {len(transcripts)} files",
-            hint="an earlier --since, or --host",
+            hint="try an earlier --since or another --host",
         )
     return timeline
 
@@ -138,53 +160,40 @@ def _print_events(timeline: "Timeline") -> None:
         say(line_of(event))
 
 
-def _replayed(
-    timeline: "Timeline",
-    kinds: "frozenset[With]",
-    repo: Path | None,
-    sample: int | None,
-    remark: str,
-    *,
-    fit: bool,
-    judged: bool,
-    as_json: bool,
-) -> None:
-    """Replay the sessions and print the report, with `remark` as its last line."""
+def _report_replay(timeline: "Timeline", request: _Request) -> None:
+    """Replay the sessions, print the report, and ask for the labels."""
     from upwell.replay.labels import Sample
 
-    sampled = Sample(sample or 0)
+    sample = Sample(request.sample_size or 0)
     reports: list[Report] = []
     interrupted = False
     with progress("replaying") as show:
         try:
-            run(_run(timeline, kinds, repo, sampled, reports, show, judged=judged, as_json=as_json))
+            run(_run(timeline, request, sample, reports, show))
         except KeyboardInterrupt:
             interrupted = True
     if interrupted:
         note("upwell: interrupted; the figures cover the events so far")
     for report in reports:
-        _show(report, as_json=as_json, brief=sample is not None)
-        if not as_json and not report.summary.memories:
-            say(_silence(report.summary.outcomes) + ("" if repo else REPOSITORY))
-        if remark:
-            say(remark)
-    if sample is not None and not interrupted:
-        _label(sampled, reports[0], fit=fit)
+        _show(report, as_json=request.as_json, brief=request.sample_size is not None)
+        if not request.as_json and not report.summary.memories:
+            say(_silence(report.summary.outcomes) + ("" if request.repo else REPOSITORY))
+        if request.remark:
+            say(request.remark)
+    if request.sample_size is not None and not interrupted:
+        _label(sample, reports[0], fit=request.fit)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
 
 
 async def _run(
     timeline: "Timeline",
-    kinds: "frozenset[With]",
-    repo: Path | None,
-    sampled: "Sample",
+    request: _Request,
+    sample: "Sample",
     reports: "list[Report]",
     show: Callable[[int, int], None],
-    *,
-    judged: bool,
-    as_json: bool,
 ) -> None:
+    """Replay the sessions. `reports` gets the report first, so that it survives an interruption."""
     from upwell.app.replaying import replaying
     from upwell.app.savings import Savings
     from upwell.config import load
@@ -192,15 +201,19 @@ async def _run(
     from upwell.replay.run import described
 
     total = timeline.events
-    async with replaying(timeline, kinds, repo, judged=judged) as (simulation, projects, verdicts):
+    async with replaying(timeline, request.kinds, request.repo, judged=request.judge) as (
+        simulation,
+        projects,
+        verdicts,
+    ):
         report, savings = Report(projects), Savings(load())
         reports.append(report)
         async for decision in simulation.decisions(savings.watch(timeline)):
             report.add(decision)
-            sampled.offer(decision)
+            sample.offer(decision)
             report.verdicts, report.shortening = dict(verdicts()), savings.described()
             show(timeline.done, total)
-            if as_json:
+            if request.as_json:
                 say(json.dumps(described(decision, projects)))
 
 
@@ -252,12 +265,12 @@ def _savings(counts: Mapping[str, int]) -> str:
     )
 
 
-def _label(sampled: "Sample", report: "Report", *, fit: bool) -> None:
+def _label(sample: "Sample", report: "Report", *, fit: bool) -> None:
     """Ask a person about each memory of the sample."""
     from upwell.replay.labels import fitted, share_of
 
     labels: list[Label] = []
-    sampled_hits = sampled.sampled_hits()
+    sampled_hits = sample.sampled_hits()
     say()
     say("Would this have helped the agent at that moment?  y yes · n no · ? cannot tell · q stop")
     for number, sampled_hit in enumerate(sampled_hits, start=1):
@@ -297,13 +310,13 @@ def _answer(sampled_hit: "SampledHit", report: "Report", progress: str) -> "Labe
 
 
 def _offer(fit: object, answers: int) -> None:
-    from upwell.replay.labels import LEAST_LABELS, Fit
+    from upwell.replay.labels import MIN_LABELS, Fit
     from upwell.setup.config_file import set_setting
 
     if not isinstance(fit, Fit):
         reason = "above no threshold do useful memories outnumber the others"
-        if answers < LEAST_LABELS:
-            reason = f"it takes {LEAST_LABELS} answers"
+        if answers < MIN_LABELS:
+            reason = f"it takes {MIN_LABELS} answers"
         say(f"No threshold fits: {reason}.")
         return
     say(

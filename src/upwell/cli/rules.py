@@ -1,4 +1,4 @@
-"""rules: the standing rules, and where each of them is said."""
+"""rules: the standing rules, and where each of them applies."""
 
 import os
 from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 1_000
 rules = typer.Typer(
-    help="Standing rules. One without a scope opens every session; one with a scope is said only "
+    help="Standing rules. One without a scope opens every session; one with a scope surfaces only "
     "beside a matching file or command, once a session."
 )
 Id = Annotated[str, typer.Argument(metavar="ID", help="`upwell rules` lists them.")]

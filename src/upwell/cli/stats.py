@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from upwell.app import App
     from upwell.usage.stats import Stats
 
-MOST_DAYS = 90
+MAX_DAYS = 90
 
 
 def register(app: typer.Typer) -> None:
@@ -51,8 +51,8 @@ def _days_since(since: str) -> int:
     began = epoch_of(since) or 0.0
     today = datetime.now(UTC).date()
     days = (today - datetime.fromtimestamp(began, UTC).date()).days + 1
-    if not 1 <= days <= MOST_DAYS:
-        raise UsageError(f"--since goes back at most {MOST_DAYS} days")
+    if not 1 <= days <= MAX_DAYS:
+        raise UsageError(f"--since goes back at most {MAX_DAYS} days")
     return days
 
 

@@ -100,7 +100,7 @@ def without_redraws(text: str) -> tuple[str, tuple[Omission, ...]]:
     """Reduce each line that was redrawn after a carriage return to its last state.
 
     The number of earlier states is shown. A line was redrawn if its words are the same and only
-    figures or a bar changed. A text that uses carriage returns as line ends is left alone.
+    figures or a bar changed. A text that uses carriage returns as line endings is left alone.
     """
     if "\n" not in text or not re.search(r"\r[^\n]", text):
         return text, ()
@@ -119,7 +119,7 @@ def without_redraws(text: str) -> tuple[str, tuple[Omission, ...]]:
 
 
 def without_extra_blanks(text: str) -> str:
-    """Remove blanks at line ends, and reduce gaps to one empty line."""
+    """Remove blanks at the ends of lines, and reduce gaps to one empty line."""
     if any(end in text for end in _ENDS) or text[-1:] in (" ", "\t"):
         text = _TRAILING.sub("", text)
     if "\n\n\n\n" in text or "\r\n\r\n" in text:

@@ -24,7 +24,7 @@ class Episode:
     """A conclusion of a session, in one or two complete sentences.
 
     `text` is the conclusion with its reason. `triggers` are the keys of the events at which it
-    speaks (`triggers_of`). `paths` and `identifiers` must still exist when it is said; paths are
+    speaks (`triggers_of`). `paths` and `identifiers` must still exist when it surfaces; paths are
     relative to `cwd`, the folder of the session. `tool` is the tool of the last event. `evidence`
     lists the indexes (`Event.i`) of the events in `session` that led to it; `at` is the time of the
     last one, in seconds since the epoch.

@@ -56,7 +56,7 @@ def triggers_of(event: Event) -> tuple[Trigger, ...]:
 
 
 def in_words(trigger: Trigger) -> str:
-    """The situation in which an episode with this trigger is said."""
+    """The situation in which an episode with this trigger surfaces."""
     kind, _, value = trigger.partition(":")
     if kind == "fails":
         program = value.partition(":")[0].partition(" ")[0]

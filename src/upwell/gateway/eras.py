@@ -286,15 +286,15 @@ def listen_filter(params: RawObject) -> ListenFilter:
 
 
 def stamped(params: bytes, subscription: bytes) -> bytes:
-    """The params of a notification on a listen stream; `subscription` is the raw id of the request
-    that opened the stream."""
+    """A notification's params with the mark of its listen stream: `subscription`, the raw id of the
+    request that opened the stream."""
     body = RawObject.parse(params)
     meta = meta_of(body).replaced(SUBSCRIPTION_ID, subscription)
     return body.replaced("_meta", meta.encode()).encode()
 
 
 def unstamped(params: RawObject) -> RawObject:
-    """The params of a notification without the id of its listen stream."""
+    """A notification's params without the mark of its listen stream."""
     return _without_meta(params, SUBSCRIPTION_ID)
 
 

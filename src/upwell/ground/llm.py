@@ -13,7 +13,7 @@ from upwell.ground.endpoint import Answer, Endpoint, post
 from upwell.ground.errors import LlmError
 from upwell.ground.text.tokens import count
 
-MOST_TOKENS = 10**9
+MAX_TOKENS = 10**9
 """The most tokens that an answer can take; a higher figure from an endpoint is ignored."""
 
 
@@ -111,7 +111,7 @@ def _usage_in(answer: Answer) -> dict[str, Any]:
 
 
 def _tokens(reported: object, estimated: int) -> int:
-    if isinstance(reported, int) and not isinstance(reported, bool) and 0 < reported < MOST_TOKENS:
+    if isinstance(reported, int) and not isinstance(reported, bool) and 0 < reported < MAX_TOKENS:
         return reported
     return estimated
 

@@ -16,7 +16,7 @@ from upwell.ground.secrets.mask import masked_address, masked_words, names_secre
 from upwell.ground.type_hints import CHOICES, choices_of, listed_choices_of, shown, type_hint
 
 SHARES = frozenset({"min_score", "cooldown_similarity", "min_confidence", "min_result_retention"})
-MOST = 10**12
+MAX_NUMBER = 10**12
 """The largest number of any setting, in bytes or seconds. Infinity is not a valid size or wait."""
 ADDRESSES = frozenset({"url", "base_url"})
 DATABASE = "store.url"
@@ -104,9 +104,13 @@ def _masked_command(value: Any) -> Any:
 
 def _check_range(key: str, name: str, converted: Any, origin: str) -> None:
     most = 1 if name in SHARES else None
-    if isinstance(converted, int | float) and not 0 <= converted <= (most or MOST):
+    if isinstance(converted, int | float) and not 0 <= converted <= (most or MAX_NUMBER):
         bounds = (
-            "between 0 and 1" if most else f"between 0 and {MOST}" if converted > 0 else "0 or more"
+            "between 0 and 1"
+            if most
+            else f"between 0 and {MAX_NUMBER}"
+            if converted > 0
+            else "0 or more"
         )
         raise ConfigError(
             f"{key} in {origin} is {converted!r}: must be {bounds}", key=key, origin=origin

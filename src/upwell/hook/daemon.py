@@ -1,9 +1,8 @@
 """The warm process behind hooks: one for each home, on a Unix socket that only its user can open.
 
-`Daemon.run` shows its life: startup, main loop, shutdown. The first hook starts it. It holds a lock
-as long as it lives, and ends by itself: when no event arrives any more, when its socket or its home
-is gone, or when a newer upwell connects. A request is one line and the event; `client.ask` sends
-it.
+`Daemon.run` is its startup, main loop and shutdown. The first hook starts the daemon. It holds a
+lock while it runs, and ends by itself: when no event has arrived for a while, when its socket or
+its home is gone, or when a newer upwell connects. A request is a line (`read_head`) and the event.
 """
 
 import asyncio
@@ -32,11 +31,11 @@ RECEIPT_SECONDS = 5.0
 it may have been stopped.
 """
 PROTOCOLS = frozenset({"upwell/1", PROTOCOL})
-"""Clients of `upwell/1`, of version 0.1, send no receipts."""
+"""Clients of upwell 0.1 speak `upwell/1`, which has no receipts."""
 MAX_HEAD_BYTES = 1_024
 MAX_CONNECTIONS = 64
 CONTROL = "daemon"
-"""Stands in place of a host's name in a request to the daemon itself, `status` or `stop`."""
+"""The host in a request to the daemon itself; its event is `status` or `stop`."""
 
 
 class Service(Protocol):
@@ -52,7 +51,9 @@ class Service(Protocol):
         parent: int = 0,
         receipt: Receipt | None = None,
     ) -> bytes:
-        """The answer to an event of a host. `receipt` is settled when its fate is known."""
+        """The answer to the event `name` of a host. The caller waits `left_ms` at most. `parent` is
+        the id of the process that ran the hook. `receipt` is settled once it is known whether the
+        answer arrived."""
         ...
 
     async def refresh(self) -> None:
@@ -66,7 +67,7 @@ class Service(Protocol):
 
 @dataclass(slots=True)
 class Request:
-    """The first line of a request."""
+    """The first line of a request: `name` is that of the event, `length` the bytes that follow."""
 
     protocol: str
     version: str
@@ -122,9 +123,7 @@ class Daemon:
             os.close(self._lock)
 
     def touch(self) -> None:
-        """Restart the idle time, because the service is in use, by this socket or in another
-        way.
-        """
+        """Restart the idle time, because the service was used through this socket or otherwise."""
         self._active_at = self.clock.monotonic()
 
     def stop(self) -> None:

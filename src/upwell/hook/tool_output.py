@@ -19,7 +19,7 @@ UNTOUCHED_TOOLS = frozenset({"Read", "NotebookRead"})
 """Tools that read files: a later edit must match the file byte for byte."""
 _READS_ORIGINAL = re.compile(r"\bupwell\b(?:(?!\bupwell\b)[^\n;&|])*?\sread\s")
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 Shorten = Callable[[str, Event, Sequence[str], int | None], Awaitable[Sequence[str | None]]]
 """Host, event, texts of the tool's result, the host's limit in tokens → the shortened texts, None
 for each unchanged text."""
@@ -54,7 +54,7 @@ async def shortened_output(host: Host, event: Event, shorten: Shorten) -> Mappin
     return host.events.replacement_output(event, reply)
 
 
-def texts_in(reply: Any) -> list[tuple[Path, str]]:
+def texts_in(reply: Any) -> list[tuple[KeyPath, str]]:
     """The texts of a reply with their places: a string itself, the known keys of an object, the
     text blocks of a list (also under `content`). Empty if the texts are too long together.
     """
@@ -62,7 +62,7 @@ def texts_in(reply: Any) -> list[tuple[Path, str]]:
     return located if sum(len(text) for _, text in located) <= MAX_CHARS else []
 
 
-def with_texts(reply: Any, places: Sequence[Path], texts: Sequence[str | None]) -> Any:
+def with_texts(reply: Any, places: Sequence[KeyPath], texts: Sequence[str | None]) -> Any:
     """`reply` with these texts at these places; None leaves a text unchanged."""
     for path, text in zip(places, texts, strict=True):
         if text is not None:
@@ -70,7 +70,7 @@ def with_texts(reply: Any, places: Sequence[Path], texts: Sequence[str | None]) 
     return reply
 
 
-def _texts(reply: Any, path: Path) -> Iterator[tuple[Path, str]]:
+def _texts(reply: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     if isinstance(reply, str):
         yield path, reply
     elif isinstance(reply, Mapping):
@@ -84,7 +84,7 @@ def _texts(reply: Any, path: Path) -> Iterator[tuple[Path, str]]:
         yield from _block_texts(reply, path)
 
 
-def _block_texts(blocks: Sequence[Any], path: Path) -> Iterator[tuple[Path, str]]:
+def _block_texts(blocks: Sequence[Any], path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     for number, block in enumerate(blocks):
         if isinstance(block, Mapping) and block.get("type") == "text":
             text = block.get("text")
@@ -92,7 +92,7 @@ def _block_texts(blocks: Sequence[Any], path: Path) -> Iterator[tuple[Path, str]
                 yield (*path, number, "text"), text
 
 
-def _replaced(value: Any, path: Path, text: str) -> Any:
+def _replaced(value: Any, path: KeyPath, text: str) -> Any:
     if not path:
         return text
     key, rest = path[0], path[1:]

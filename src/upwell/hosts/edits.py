@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from upwell.ground.errors import ConfigError
 from upwell.hosts.jsonc import Node, parse, with_child, without_child
 
-Path = tuple[str, ...]
+KeyPath = tuple[str, ...]
 Hides = Callable[[str, Any], bool]
 """Tells for a dotted key and a value whether the value must be hidden."""
 HIDDEN = "***"
@@ -31,11 +31,11 @@ class Format(Protocol):
         """
         ...
 
-    def without(self, text: str, table: Path, names: Collection[str]) -> str:
+    def without(self, text: str, table: KeyPath, names: Collection[str]) -> str:
         """`text` without these members of `table`."""
         ...
 
-    def put(self, text: str, table: Path, name: str, value: Mapping[str, Any]) -> str:
+    def put(self, text: str, table: KeyPath, name: str, value: Mapping[str, Any]) -> str:
         """`text` with `name` in `table`, which is created if it is missing."""
         ...
 
@@ -50,7 +50,7 @@ class Json:
     def value(self, text: str) -> dict[str, Any]:
         return _table(_parsed(text).value) if text.strip(_BOM + " \t\r\n") else {}
 
-    def without(self, text: str, table: Path, names: Collection[str]) -> str:
+    def without(self, text: str, table: KeyPath, names: Collection[str]) -> str:
         node = _node(text, table)
         part = text[node.start : node.end]
         for name in names:
@@ -58,7 +58,7 @@ class Json:
                 part = without_child(part, (), keys.index(name))
         return text[: node.start] + part + text[node.end :]
 
-    def put(self, text: str, table: Path, name: str, value: Mapping[str, Any]) -> str:
+    def put(self, text: str, table: KeyPath, name: str, value: Mapping[str, Any]) -> str:
         if not text.strip(_BOM + " \t\r\n"):
             text += "{}\n"
         parent: Any = _parsed(text).value
@@ -67,9 +67,9 @@ class Json:
                 branch: Any = {name: value}
                 for missing_key in reversed(table[depth + 1 :]):
                     branch = {missing_key: branch}
-                return same_line_ends(text, with_child(text, table[:depth], branch, key))
+                return same_line_endings(text, with_child(text, table[:depth], branch, key))
             parent = parent[key]
-        return same_line_ends(text, with_child(text, table, value, name))
+        return same_line_endings(text, with_child(text, table, value, name))
 
     def shown(self, text: str, hides: Hides) -> str:
         if not text.strip(_BOM + " \t\r\n"):
@@ -90,12 +90,12 @@ class Toml:
                 f"invalid TOML: {error}", hint="fix the file first; it was not changed"
             ) from error
 
-    def without(self, text: str, table: Path, names: Collection[str]) -> str:
+    def without(self, text: str, table: KeyPath, names: Collection[str]) -> str:
         for name in names:
             text = self._without(text, table, name)
         return text
 
-    def put(self, text: str, table: Path, name: str, value: Mapping[str, Any]) -> str:
+    def put(self, text: str, table: KeyPath, name: str, value: Mapping[str, Any]) -> str:
         import tomlkit
 
         expected = self.value(text)
@@ -105,7 +105,7 @@ class Toml:
         outer[name] = tomlkit.item(dict(value))
         document[table[0]] = outer
         gap = "" if not text.strip(_BOM) else "\n" if text.endswith("\n") else "\n\n"
-        edited = same_line_ends(text, text + gap + tomlkit.dumps(document))
+        edited = same_line_endings(text, text + gap + tomlkit.dumps(document))
         return self._verified(edited, expected, table)
 
     def shown(self, text: str, hides: Hides) -> str:
@@ -115,7 +115,7 @@ class Toml:
         _mask(document, (), hides)
         return tomlkit.dumps(document)
 
-    def _without(self, text: str, table: Path, name: str) -> str:
+    def _without(self, text: str, table: KeyPath, name: str) -> str:
         expected = self.value(text)
         del expected[table[0]][name]
         remaining: list[str] = []
@@ -130,7 +130,7 @@ class Toml:
             remaining.pop()
         return self._verified("".join([*remaining, *comments]), expected, table)
 
-    def _verified(self, edited: str, expected: dict[str, Any], table: Path) -> str:
+    def _verified(self, edited: str, expected: dict[str, Any], table: KeyPath) -> str:
         try:
             actual: Any = self.value(edited)
         except ConfigError:
@@ -146,8 +146,8 @@ class Toml:
 JSON, TOML = Json(), Toml()
 
 
-def same_line_ends(before: str, after: str) -> str:
-    """`after` with CRLF line ends if all lines of `before` have them."""
+def same_line_endings(before: str, after: str) -> str:
+    """`after` with CRLF line endings if all lines of `before` have them."""
     crlf = before.count("\r\n")
     if not crlf or crlf != before.count("\n"):
         return after
@@ -168,7 +168,7 @@ def _table(value: Any) -> dict[str, Any]:
     return value
 
 
-def _node(text: str, table: Path) -> Node:
+def _node(text: str, table: KeyPath) -> Node:
     node = _parsed(text)
     for key in table:
         child = node.under(key)
@@ -177,7 +177,7 @@ def _node(text: str, table: Path) -> Node:
     return node
 
 
-def _hidden_spans(node: Node, path: Path, hides: Hides) -> list[tuple[int, int]]:
+def _hidden_spans(node: Node, path: KeyPath, hides: Hides) -> list[tuple[int, int]]:
     """Start and end of every value that must be hidden."""
     if node.items and node.keys:
         pairs: Sequence[tuple[str, Node]] = list(zip(node.keys, node.items, strict=True))
@@ -187,7 +187,7 @@ def _hidden_spans(node: Node, path: Path, hides: Hides) -> list[tuple[int, int]]
     return [(node.start, node.end)] if _is_hidden(path, node.value, hides) else []
 
 
-def _is_hidden(path: Path, value: Any, hides: Hides) -> bool:
+def _is_hidden(path: KeyPath, value: Any, hides: Hides) -> bool:
     """`hides` receives keys as in `config.toml`: `api_key` for `apiKey`, and our names of
     tables.
     """
@@ -195,7 +195,7 @@ def _is_hidden(path: Path, value: Any, hides: Hides) -> bool:
     return bool(path) and hides(".".join(words).lower(), value)
 
 
-def _mask(table: Any, path: Path, hides: Hides) -> None:
+def _mask(table: Any, path: KeyPath, hides: Hides) -> None:
     for key, value in list(table.items()):
         if isinstance(value, Mapping):
             _mask(value, (*path, key), hides)
@@ -207,7 +207,7 @@ def _mask(table: Any, path: Path, hides: Hides) -> None:
                     _mask(item, (*path, key), hides)
 
 
-def _begins_table(line: str, path: Path) -> bool:
+def _begins_table(line: str, path: KeyPath) -> bool:
     """True if this line is the header of the table at `path`, or of a table inside it."""
     try:
         table: Any = tomllib.loads(line.removeprefix(_BOM))

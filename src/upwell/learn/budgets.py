@@ -20,7 +20,7 @@ from upwell.ground.ttl_store import Kind, TtlStore
 
 RETENTION_SECONDS = 30 * 86_400.0
 
-LEAST, MOST = 0.5, 3.0
+MIN_RATIO, MAX_RATIO = 0.5, 3.0
 _STEP = 0.15
 _FEW = 3
 """With fewer reports nothing changes: a single report does not show a trend."""
@@ -79,7 +79,9 @@ def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     if samples < _FEW:
         return Ratio(tool=tool, ratio=1.0, samples=samples)
     net = little - much + back / 3
-    return Ratio(tool=tool, ratio=min(MOST, max(LEAST, (1.0 + _STEP) ** net)), samples=samples)
+    return Ratio(
+        tool=tool, ratio=min(MAX_RATIO, max(MIN_RATIO, (1.0 + _STEP) ** net)), samples=samples
+    )
 
 
 async def record(ttl_store: TtlStore, tool: str, report: Report) -> None:

@@ -18,7 +18,7 @@ from upwell.learn.thresholds import Sample, Use
 
 NEGATIVE = frozenset({Rating.NOT_RELEVANT, Rating.ALREADY_KNOWN})
 IGNORED_WEIGHT = 0.25
-MOST_IGNORED = 1.0
+MAX_IGNORED = 1.0
 """Four ignored surfacings weigh as much as one rating; further ones add nothing."""
 
 
@@ -31,7 +31,7 @@ def negatives(samples: Iterable[Sample]) -> float:
         elif sample.evidence is Rating.HELPFUL:
             against = max(0.0, against - 1.0)
         elif sample.evidence is Use.IGNORED:
-            ignored = min(MOST_IGNORED, ignored + IGNORED_WEIGHT)
+            ignored = min(MAX_IGNORED, ignored + IGNORED_WEIGHT)
         elif sample.evidence is Use.USED:
             ignored = 0.0
     return against + ignored

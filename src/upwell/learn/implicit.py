@@ -77,9 +77,9 @@ class Uses:
 WATCH_SECONDS = 6 * 3600.0
 LOOKS = 10
 """After this many calls of the session without evidence of use, a memory counts as ignored."""
-LEAST_LOOKS = 3
+MIN_LOOKS = 3
 """After this many calls, it may count as ignored if the session ends."""
-MOST_WORDS = 24
+MAX_WORDS = 24
 MIN_CHARS = 4
 ENOUGH = 2
 """The distinctive words that must appear; one with a digit (a port, a version) suffices."""
@@ -238,7 +238,7 @@ class Watching:
                     watched[name] = entry
                     continue
                 del watched[name]
-                if use is not None or entry.looks <= LOOKS - LEAST_LOOKS:
+                if use is not None or entry.looks <= LOOKS - MIN_LOOKS:
                     observations.append(Observation(entry, use or Use.IGNORED))
             if event.cue and event.surfacing:
                 for entry in await self._to_watch(event.cue, event.surfacing, spoken_words):
@@ -286,7 +286,7 @@ class Watching:
             if len(word) >= MIN_CHARS and word not in spoken_words
         ]
         rare = await self._rare(words) if words else set[str]()
-        return [word for word in words if word in rare][:MOST_WORDS]
+        return [word for word in words if word in rare][:MAX_WORDS]
 
     async def _conclude(self, observations: Sequence[Observation]) -> None:
         if not observations:

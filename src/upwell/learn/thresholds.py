@@ -21,13 +21,13 @@ MIN_SAMPLES = 10
 LOWEST_SHIFT, HIGHEST_SHIFT = -0.5, 1.0
 """Log-odds: 0.50 stays between 0.38 and 0.73. The lower bound is closer, because memories that were
 never shown were never rated."""
-LEAST_SCORE, MOST_SCORE = 0.05, 0.95
+MIN_SCORE, MAX_SCORE = 0.05, 0.95
 STEP = 0.2
 """The largest move of one tuning, in log-odds: 0.05 around 0.50."""
 IMPLICIT_SHIFT = 0.3
 """The most that observed use adds to explicit ratings, in log-odds."""
 HALF_LIFE_SECONDS = 30 * 86_400.0
-MOST_SAMPLES = 300
+MAX_SAMPLES = 300
 """How many of the latest samples of each sort count; older ones have faded."""
 _PRIOR_PRECISION = 1.0
 _NEUTRAL_PRECISION = 0.25
@@ -94,7 +94,7 @@ def shifted(base: float, shift: float) -> float:
     if not 0.0 < base < 1.0:
         return base
     moved = _sigmoid(_logit(base) + min(HIGHEST_SHIFT, max(LOWEST_SHIFT, shift)))
-    return min(max(MOST_SCORE, base), max(min(LEAST_SCORE, base), moved))
+    return min(max(MAX_SCORE, base), max(min(MIN_SCORE, base), moved))
 
 
 def target_shift(samples: Sequence[Sample], now: float) -> float:
@@ -126,7 +126,7 @@ def counted(samples: Iterable[Sample]) -> dict[str, int]:
 
 
 def _latest(samples: Iterable[Sample]) -> list[Sample]:
-    return sorted(samples, key=lambda sample: sample.at)[-MOST_SAMPLES:]
+    return sorted(samples, key=lambda sample: sample.at)[-MAX_SAMPLES:]
 
 
 def _intercept(samples: Sequence[Sample], now: float) -> float:

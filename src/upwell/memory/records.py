@@ -127,7 +127,7 @@ def memory_of(item: object, *, trust: Trust = Trust.USER) -> Memory:
 def _from_mapping(item: Mapping[str, object], trust: Trust) -> Memory:
     text = item.get("text")
     if not isinstance(text, str):
-        raise UsageError("a memory needs a text", hint='the field "text" must be a string')
+        raise UsageError("a memory needs text", hint='put a string into the field "text"')
     return Memory(
         text=text,
         id=_string(item, "id"),
@@ -162,7 +162,7 @@ def validated(memory: Memory) -> Memory:
 
 def _anchored(memory: Memory) -> Memory:
     """Extract files and symbols from the text, unless the memory lists its own, or has triggers:
-    such a memory is said only while its files exist."""
+    such a memory surfaces only while its files exist."""
     if memory.triggers:
         return replace(memory, triggers=memory.triggers[:MAX_TRIGGERS])
     paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)
@@ -252,7 +252,7 @@ def check(memory: Memory) -> None:
         UsageError: the text is empty, the id is too long, or a field is not valid Unicode.
     """
     if not memory.text.strip():
-        raise UsageError("a memory needs a text", hint="the text is empty")
+        raise UsageError("a memory needs text", hint="put the fact to remember into its text")
     if len(memory.id) > MAX_ID_CHARS:
         raise UsageError(f"a memory's id has at most {MAX_ID_CHARS} characters")
     for name in ("id", "namespace", "project", "source", "tenant", "supersedes"):

@@ -29,7 +29,7 @@ MAX_READ_CHARS = 4_000
 MAX_INDEXED = 10_000
 """The index covers this many of the newest memories of each store."""
 RARE_SHARE = 0.01
-LEAST_HOLDING = 2
+MIN_HOLDING = 2
 """A word is rare if at most 1 % of all memories have it, or at most two memories."""
 _BATCH = 500
 _SEPARATORS = re.compile(r"[\s_-]+")
@@ -226,5 +226,5 @@ class Rarity:
             counts = await store.word_counts(uncommon_words)
             memories += counts.memories
             holding.update(counts.holding)
-        most = max(LEAST_HOLDING, int(memories * RARE_SHARE))
+        most = max(MIN_HOLDING, int(memories * RARE_SHARE))
         return {word for word in uncommon_words if holding[word] <= most}

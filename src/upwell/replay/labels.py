@@ -12,7 +12,7 @@ from upwell.replay.run import Decision
 
 Z = 1.96
 """The quantile of the normal distribution that leaves 2.5 % on either side."""
-LEAST_LABELS = 20
+MIN_LABELS = 20
 """Fewer answers would fit a threshold to chance."""
 
 
@@ -96,11 +96,11 @@ def share_of(labels: Sequence[Label]) -> Share:
 
 def fitted(labels: Sequence[Label]) -> Fit | None:
     """The `surface.min_score` above which useful memories outnumber the others by most; None if
-    they never do, or with fewer than `LEAST_LABELS` answers. The result is at least the present
-    threshold, since nobody has judged the memories that were not said.
+    they never do, or with fewer than `MIN_LABELS` answers. The result is at least the present
+    threshold, since nobody has judged the memories that did not surface.
     """
     answers = [label for label in labels if label.useful is not None]
-    if len(answers) < LEAST_LABELS:
+    if len(answers) < MIN_LABELS:
         return None
     best: Fit | None = None
     for score in sorted({label.score for label in answers}):

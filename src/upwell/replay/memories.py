@@ -20,7 +20,7 @@ from upwell.ground.types.memory import Memory
 from upwell.replay.git import Repository
 
 _AFTER_ROOT = r"""(?=[/\s"'`:,;)\]}]|$)"""
-_LEAST_PARTS = 2
+_MIN_PARTS = 2
 """A path reveals the folder of a checkout if at least this many of its last parts name a file of
 the repository. One part is not enough, because every repository has a README.md.
 """
@@ -225,7 +225,7 @@ class Relocation:
         self._pattern = re.compile(f"(?:{'|'.join(map(re.escape, longest))}){_AFTER_ROOT}")
 
     def _learn(self, root: str) -> None:
-        if root.count("/") >= _LEAST_PARTS and len(self._roots) < _MAX_ROOTS:
+        if root.count("/") >= _MIN_PARTS and len(self._roots) < _MAX_ROOTS:
             self._roots.append(root)
 
     def _inside(self, path: str) -> bool:
@@ -240,14 +240,14 @@ class Relocation:
             "/".join(file.split("/")[:n]) for file in files for n in range(1, file.count("/") + 1)
         }
         parts = cwd.rstrip("/").split("/")
-        for length in range(_LEAST_PARTS + 1, len(parts)):
+        for length in range(_MIN_PARTS + 1, len(parts)):
             if "/".join(parts[length:]) in folders:
                 return "/".join(parts[:length])
         return cwd.rstrip("/")
 
     def _root_before(self, path: str) -> str | None:
         parts = path.split("/")
-        for length in range(_LEAST_PARTS, len(parts) - _LEAST_PARTS + 1):
+        for length in range(_MIN_PARTS, len(parts) - _MIN_PARTS + 1):
             if "/".join(parts[length:]) in self._project.checkout.files:
                 return "/".join(parts[:length])
         return None

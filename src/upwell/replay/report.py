@@ -67,7 +67,7 @@ class Report:
         moment.tokens += decision.tokens
 
     def sessions(self) -> Iterator[str]:
-        """Lines on every session in which something would have been said, oldest first."""
+        """Lines on every session in which a memory would have surfaced, oldest first."""
         for name, session in sorted(self._sessions.items(), key=lambda item: item[1].began):
             if not session.spoken:
                 continue

@@ -79,7 +79,7 @@ class Product(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The outcome of an event: the memories that were said, or the reason for silence. `subject` is
+    """The outcome of an event: the memories that surfaced, or the reason for silence. `subject` is
     the event in a line, `detail` says more about a skip."""
 
     session: str

@@ -55,7 +55,7 @@ def _is_notable(step: Step) -> bool:
 
 
 MAX_CARRIED, MAX_CARRIED_TOKENS = 6, 150
-_LEAST_RUNS = 2
+_MIN_RUNS = 2
 _PASSING = re.compile(r"\$\(|`|/tmp/|^git\s|\d{5}|\b[0-9a-f]{7,}\b|\s-(?:f|F|X)\s|--version\b")
 """Signs of a command that is about one object, or that changes something elsewhere."""
 
@@ -101,6 +101,6 @@ def carried(runs: Iterable[Run]) -> Sequence[str]:
     chosen: list[str] = []
     for purpose in ranked[:MAX_CARRIED]:
         tokens = count("\n".join([*chosen, purpose.best]))
-        if purpose.best and purpose.worth >= _LEAST_RUNS and tokens <= MAX_CARRIED_TOKENS:
+        if purpose.best and purpose.worth >= _MIN_RUNS and tokens <= MAX_CARRIED_TOKENS:
             chosen.append(purpose.best)
     return chosen

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 from upwell.ground.errors import UsageError
 
 PATH = "/callback"
-MOST_LINES = 100
+MAX_LINES = 100
 READ_SECONDS = 10.0
 _PAGE = (
     "<!doctype html><meta charset=utf-8><title>upwell</title>"
@@ -97,7 +97,7 @@ async def _target(reader: asyncio.StreamReader) -> str:
         ValueError: not a GET request.
     """
     method, _, rest = (await reader.readline()).decode("latin-1").partition(" ")
-    for _ in range(MOST_LINES):
+    for _ in range(MAX_LINES):
         if not (await reader.readline()).strip():
             break
     if method != "GET":

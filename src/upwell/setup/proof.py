@@ -14,9 +14,9 @@ from upwell.hosts.base import PROBE_SESSIONS, Host
 
 TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
-"""How often an event is tried: the first try may find a daemon that is still starting."""
+"""An event is tried this often, because a daemon may still be starting at the first try."""
 _NOT_INHERITED = frozenset({"UPWELL_HOME", "COPILOT_CLI", "COPILOT_HOOK_DIR"})
-"""Variables of this terminal that an agent's hooks do not have."""
+"""Variables that may be set in this terminal but are not set when an agent runs its hooks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +32,18 @@ class Proof:
 
 def prove(
     host: Host,
-    text: str,
+    hooks_file: str,
     folder: str,
     environment: Mapping[str, str],
     events_answered: Callable[[], int],
 ) -> Proof:
-    """Run the hook for a session's start in `folder`, according to `text`, the content of the
-    host's hook file. `events_answered` counts the events that the daemon has answered.
+    """Run the command that `hooks_file`, the content of the host's hooks file, has for the start of
+    a session, as if the session started in `folder`. `events_answered` returns how many events the
+    daemon has answered so far.
     """
     event = host.probe.event
     try:
-        command = host.hooks.command(text, event)
+        command = host.hooks.command(hooks_file, event)
     except UpwellError as error:
         return Proof(host=host.name, event=event, fault=error.message)
     if not command:
@@ -57,14 +58,14 @@ def prove(
     return Proof(host=host.name, event=event, command=command, fault=fault)
 
 
-def run_once(host: Host, text: str, environment: Mapping[str, str], seconds: float) -> str:
-    """Run the command of an agent's hook file, `text`, for an event that upwell never answers.
-    Returns its fault, "" for a command that works.
+def run_once(host: Host, hooks_file: str, environment: Mapping[str, str], seconds: float) -> str:
+    """Run the command of `hooks_file`, the content of an agent's hooks file, for an event that
+    upwell never answers. Returns its fault, "" for a command that works.
 
     Raises:
         ConfigError: the file does not have the expected structure.
     """
-    command = host.hooks.command(text, host.probe.event)
+    command = host.hooks.command(hooks_file, host.probe.event)
     if not command:
         return "the file has no command for this event"
     return _fault(command, b"{}", environment, seconds)

@@ -57,7 +57,7 @@ def account_of(
     hook_score: float | None = None,
 ) -> list[str]:
     """An outcome as lines for a person: the decision, its evidence, the runners-up. For an explicit
-    question, `hook_score` is the score that a memory would need to be said by a hook.
+    question, `hook_score` is the score that a memory would need to surface at a hook.
     """
     if isinstance(outcome, Skip):
         is_empty_start = door == Door.SESSION and outcome.reason is SkipReason.NO_CANDIDATES

@@ -158,7 +158,7 @@ def _name_words(name: str) -> list[str]:
 PACE = "pace"
 MAX_SAID = 2
 """The most memories at one moment: in real sessions a third one was never useful."""
-LEAST_SHARE_ASKED = 0.2
+MIN_SHARE_ASKED = 0.2
 """Explicit requests get no hit with less than this share of the best score (ours)."""
 RATE_SECONDS = 60.0
 
@@ -236,7 +236,7 @@ class PostFilter:
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit] | Skip:
         """The hits that pass, in the order to say them; or the check that held back the last one.
-        Without a moment, every kind of memory may be said.
+        Without a moment, every kind of memory may surface.
         """
         cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
         thresholds = {
@@ -325,7 +325,7 @@ class PostFilter:
 def _comparable(hits: Sequence[Hit]) -> list[Hit]:
     """The hits that are not far less probable than the best."""
     best = max(hit.score for hit in hits)
-    return [hit for hit in hits if hit.score >= LEAST_SHARE_ASKED * best]
+    return [hit for hit in hits if hit.score >= MIN_SHARE_ASKED * best]
 
 
 def held_back_as(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:

@@ -80,7 +80,9 @@ class JudgeModel:
         self._count("cached", cue)
         number = self._cache[question.digest]
         hits = list(question.hits.values())
-        return Verdict(hit=None if number is None else _chosen(hits[number]), candidates=len(hits))
+        return Verdict(
+            hit=None if number is None else _with_verdict(hits[number]), candidates=len(hits)
+        )
 
     def late(self, cue: Cue) -> None:
         """Count a chosen hit that is offered after its event."""
@@ -117,7 +119,7 @@ class JudgeModel:
         self._count("chosen" if hit else "nothing", cue)
         self._remember(question, hit)
         return Verdict(
-            hit=_chosen(hit) if hit else None,
+            hit=_with_verdict(hit) if hit else None,
             candidates=len(question.hits),
             tokens_in=completion.tokens_in,
             tokens_out=completion.tokens_out,
@@ -182,7 +184,7 @@ def judge_ping(llm: LlmOptions) -> Ping:
     return Ping(ok=True, detail=f"{llm.model or 'the model'} answers in {took_ms:.0f} ms")
 
 
-def _chosen(hit: Hit) -> Hit:
+def _with_verdict(hit: Hit) -> Hit:
     return replace(hit, signals={**hit.signals, JUDGED: 1.0})
 
 

@@ -73,7 +73,7 @@ def ratings_of(
 
 
 _SESSION_DIGEST_CHARS = 12
-MOST_RATINGS = 120
+MAX_RATINGS = 120
 """How many ratings a principal other than the owner may make within an hour."""
 _QUOTA_SECONDS = 3600.0
 MarkUsed = Callable[[Sequence[str]], Awaitable[None]]
@@ -265,8 +265,8 @@ class Learning:
         now, spent = self._clock.monotonic(), self._spent.setdefault(principal, deque())
         while spent and now - spent[0] > _QUOTA_SECONDS:
             spent.popleft()
-        if len(spent) + number > MOST_RATINGS:
-            raise UsageError(f"more than {MOST_RATINGS} ratings in an hour", hint="rate less often")
+        if len(spent) + number > MAX_RATINGS:
+            raise UsageError(f"more than {MAX_RATINGS} ratings in an hour", hint="rate less often")
         spent.extend([now] * number)
 
     async def rate(self, ratings: Sequence[Rated]) -> None:

@@ -4,7 +4,7 @@ fact at a step that went wrong. A moment therefore names the situation of a cue,
 admits only the kinds of memory that help in it.
 
 Documentation and commits were not written for the agent, and a match of words alone is seldom
-useful: of 105 that were said in replayed sessions, two were. A document can answer a question about
+useful: of 105 that surfaced in replayed sessions, two were. A document can answer a question about
 its subject that opens a session, is complete, and does not refer to anything else. In the middle of
 a session a prompt continues the conversation, and the words that it shares with a document are a
 coincidence. `lack_of` names the reason against such a text.
@@ -276,12 +276,12 @@ def found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
     return not _command(args) and bool(_ABSENT.search(answer.text[:_HEAD_CHARS]))
 
 
-LEAST_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
-"""The least scores at which a text that was not written for the agent may be said at all."""
+MIN_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
+"""The least scores at which a text that was not written for the agent may surface at all."""
 SURE = 0.8
 """The least score at which a document may answer a question in the middle of a session."""
-LEAST_SENTENCE_WORDS = 8
-LEAST_REASON_WORDS = 10
+MIN_SENTENCE_WORDS = 8
+MIN_REASON_WORDS = 10
 """A commit with a shorter body gives no reason that a reader could use."""
 MAX_WORDS = 60
 """A longer prompt brings its own context."""
@@ -351,7 +351,7 @@ def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
     it.
     """
     kind = kind_of(hit.memory)
-    least = LEAST_SCORES.get(kind)
+    least = MIN_SCORES.get(kind)
     if least is None or moment not in (Moment.QUESTION, Moment.FIRST_REQUEST):
         return ""
     if hit.score < least:
@@ -394,7 +394,7 @@ def _situation_lack(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
 def gives_reason(message: str) -> bool:
     """True if the body of a commit's message gives a reason."""
     body = message.partition(". ")[2]
-    return len(body.split()) >= LEAST_REASON_WORDS and bool(_REASON.search(body))
+    return len(body.split()) >= MIN_REASON_WORDS and bool(_REASON.search(body))
 
 
 def is_paper(source: str) -> bool:
@@ -415,7 +415,7 @@ def has_sentence(text: str) -> bool:
     """True if `text` contains a whole sentence outside lists, tables, code and headings."""
     prose = " ".join(_prose_lines(text))
     return any(
-        len(sentence.split()) >= LEAST_SENTENCE_WORDS for sentence in _SENTENCE_END.split(prose)
+        len(sentence.split()) >= MIN_SENTENCE_WORDS for sentence in _SENTENCE_END.split(prose)
     )
 
 

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from upwell.ground.settings import MOST
+from upwell.ground.settings import MAX_NUMBER
 from upwell.ground.text.lexicon import Lexicon, shipped
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.surfacing import IntentKind
 from upwell.surface.moments import Moment
 
-Weight = Annotated[float, Meta(gt=0, le=MOST)]
+Weight = Annotated[float, Meta(gt=0, le=MAX_NUMBER)]
 Weights = Mapping[IntentKind, Mapping[str, Weight]]
 """Factors on the score in the order of memories, by intent and namespace."""
 
@@ -42,7 +42,7 @@ class SurfaceOptions:
     """`surface.*`. `templates` map a tool pattern to a query with `{argument}` placeholders. An
     intent missing from `namespace_weights` keeps its table of `NAMESPACE_WEIGHTS`. `moments` are
     those at which upwell may speak by itself; with "all", every cue starts a search, whatever its
-    moment, and every kind of memory may be said. With `judge`, the model of `llm.*` chooses, at
+    moment, and every kind of memory may surface. With `judge`, the model of `llm.*` chooses, at
     most `judge_calls` times a session.
     """
 

@@ -232,7 +232,7 @@ class Surfacer:
         await side_by_side(record, self._journal.flush, self._learning.counts.flush)
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
-        """Undo a surfacing that did not reach the agent, so that it may be said again. With `late`,
+        """Undo a surfacing that did not reach the agent, so that it may surface again. With `late`,
         it missed its call and is offered at the session's next one.
         """
         self._learning.undo(surfacing, cue, late=late)

@@ -66,7 +66,7 @@ DIGEST_HEADING = "## Relevant prior context"
 MAX_READ_CHARS = 20_000
 AGENT_LABEL = "(written by an agent) "
 ASK_PREVIEW_CHARS = 220
-LEAST_PREVIEW_CHARS = 20
+MIN_PREVIEW_CHARS = 20
 """A shorter excerpt would not be understood."""
 _ALIKE_CHARS = 5
 """Words with the same beginning of this length match."""
@@ -115,7 +115,7 @@ def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
         chars=surface.max_tokens * 4,
         tokens=surface.max_tokens,
         items=min(allowed, surface.max_count),
-        preview_chars=max(LEAST_PREVIEW_CHARS, surface.preview_chars),
+        preview_chars=max(MIN_PREVIEW_CHARS, surface.preview_chars),
         passage_chars=PASSAGE_CHARS,
     )
 

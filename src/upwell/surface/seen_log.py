@@ -113,7 +113,7 @@ class SeenLog:
         return list(dict.fromkeys(key.rpartition(":")[0] for key in keys))
 
     async def forget(self, session: str) -> None:
-        """Allow everything that this session received to be said to it again."""
+        """Allow everything that this session received to surface in it again."""
         await self._ttl_store.delete(
             Kind.SEEN, [item.key for item in await self._entries_of(session)]
         )

@@ -22,7 +22,7 @@ Raises:
     UsageError: there is no such tool.
 """
 RATINGS = tuple(str(rating) for rating in Rating)
-MOST_AT_ONCE = 50
+MAX_AT_ONCE = 50
 
 
 def feedback_tool(rate: Rate) -> Tool:
@@ -34,7 +34,7 @@ def feedback_tool(rate: Rate) -> Tool:
         if "ratings" in args:
             if "rating" in args or "memory_id" in args:
                 raise UsageError("feedback takes either rating or ratings, not both")
-            feedback = [_single(surfacing_id, item) for item in args["ratings"][:MOST_AT_ONCE]]
+            feedback = [_single(surfacing_id, item) for item in args["ratings"][:MAX_AT_ONCE]]
         elif "rating" in args:
             feedback = [_single(surfacing_id, args)]
         else:

@@ -15,7 +15,7 @@ from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 MAX_CHUNK_CHARS = 100_000
 SELECT_TOKENS = 4000
 SEARCH_TOKENS = 1500
-MOST_KEYS_NAMED = 60
+MAX_KEYS_NAMED = 60
 
 _LOOK_AHEAD = 256
 MAX_LINES_CHARS = 40_000
@@ -120,7 +120,7 @@ def select_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
             known = await asyncio.to_thread(sections_of, passage)
             raise UsageError(
                 f"no section is called {', '.join(result.unknown[:5]) or '(nothing)'}",
-                hint="sections: " + "; ".join(section.key for section in known[:MOST_KEYS_NAMED]),
+                hint="sections: " + "; ".join(section.key for section in known[:MAX_KEYS_NAMED]),
             )
         on_follow_up(original, result.text)
         notices = []

@@ -75,10 +75,13 @@ def add_tool(
     status: bool,
     alike: Alike = none_alike,
     read_only: Sequence[str] = (),
-    most: int = 0,
+    max_notes: int = 0,
 ) -> Tool:
     """`add_memory(content, namespace?, paths?, tags?, kind?)`: store a note. It belongs to the
     project, and is labelled as an agent's note wherever it appears.
+
+    `status` adds a status line to the answer. `alike` finds the notes that say nearly the same.
+    Namespaces in `read_only` and notes beyond `max_notes` (0 for no limit) are refused.
     """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -86,9 +89,9 @@ def add_tool(
         if (stored := principal.stored(labels.place)) != labels.place:
             labels = replace(labels, namespace=checked_namespace(stored))
         _check_writable(labels.place, principal, read_only)
-        if most and len(await asyncio.to_thread(notes.entries)) >= most:
+        if max_notes and len(await asyncio.to_thread(notes.entries)) >= max_notes:
             raise UsageError(
-                f"there are {most} notes, which is the limit", hint="delete_memory makes room"
+                f"there are {max_notes} notes, which is the limit", hint="delete_memory makes room"
             )
         origin = Origin(project=project, trust=Trust.AGENT, session=session)
         content = args["content"]

@@ -64,8 +64,8 @@ async def view_nothing(memories: Sequence[Memory]) -> None:
 def context_tool(
     surface: Surface, cwd: str | None, *, enabled: bool, principal: Principal = OWNER
 ) -> Tool:
-    """`memory_context(message, format?)`: the memories that bear on a message. The digest follows
-    the seed byte for byte; stores that could not be searched are named in blocks after it.
+    """`memory_context(message, format?)`: the memories that bear on a message. The digest is
+    exactly what seed 003 specifies; stores that could not be searched are named in blocks after it.
     """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:

@@ -22,8 +22,8 @@ from upwell.wire.rawjson import dumps
 SEARCH_URI = "upwell://search/"
 JSON = "application/json"
 SEARCH_LIMIT = 20
-MOST_TOPICS = 200
-MOST_MEMORIES = 200
+MAX_TOPICS = 200
+MAX_MEMORIES = 200
 PREVIEW_CHARS = 200
 
 
@@ -106,14 +106,14 @@ class Resources:
 
     async def _all_topics(self) -> dict[str, Any]:
         topics = await self._topics.all(self._project, self._principal.namespaces)
-        shown = [described(topic) for topic in topics[:MOST_TOPICS]]
+        shown = [described(topic) for topic in topics[:MAX_TOPICS]]
         return {"count": len(topics), "topics": shown}
 
     async def _topic(self, topic: str) -> dict[str, Any]:
         ids = await self._topics.about(topic, self._project, self._principal.namespaces)
         if not ids:
             raise UsageError(f"no topic {topic!r}", hint=f"{TOPICS_URI} lists them")
-        entries = [await self._memories.get(memory_id) for memory_id in ids[:MOST_MEMORIES]]
+        entries = [await self._memories.get(memory_id) for memory_id in ids[:MAX_MEMORIES]]
         memories = [brief(memory) for memory in entries if memory is not None]
         namespaces = sorted({memory["namespace"] for memory in memories})
         return {

@@ -6,7 +6,7 @@ from typing import Any
 from upwell.ground.errors import UsageError
 from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 
-DEFAULT_DAYS, MOST_DAYS = 7, 90
+DEFAULT_DAYS, MAX_DAYS = 7, 90
 Report = Callable[[int], Awaitable[Sequence[str]]]
 """The lines of a report on the last days."""
 
@@ -17,8 +17,8 @@ def stats_tool(report: Report) -> Tool:
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         days = args.get("days", DEFAULT_DAYS)
-        if not 1 <= days <= MOST_DAYS:
-            raise UsageError(f"days is {days}", hint=f"1 to {MOST_DAYS}")
+        if not 1 <= days <= MAX_DAYS:
+            raise UsageError(f"days is {days}", hint=f"1 to {MAX_DAYS}")
         return text_result("\n".join(await report(days)))
 
     return Tool(

@@ -1,4 +1,4 @@
-"""Durable totals by day, host, project and tool: what was said and what was saved, where.
+"""Durable totals by day, host, project and tool: what surfaced and what was saved, where.
 
 `counts.py` has the reasons and the doors; these totals answer "how much" for one agent, one
 repository or one tool, and the price of it.
@@ -25,7 +25,7 @@ class Metric(StrEnum):
 
     EVENTS = "events"
     SPOKE = "spoke"
-    """Events at which something was said."""
+    """Events at which a memory surfaced."""
     MEMORIES = "memories"
     SAID_TOKENS = "said_tokens"
     RESULTS = "results"
@@ -81,7 +81,7 @@ class Row:
 
     @property
     def net(self) -> int:
-        """`saved` without the tokens that were read again or said by upwell."""
+        """`saved` without the tokens that were read again or that upwell added."""
         return self.saved - self[Metric.READ_AGAIN] - self[Metric.SAID_TOKENS]
 
     def described(self) -> dict[str, object]:

@@ -7,7 +7,7 @@ from upwell.ground.text.format import counted
 from upwell.usage.stats import Stats
 
 BAR_CHARS = 24
-MOST_TOOLS = 12
+MAX_TOOLS = 12
 
 
 def report(stats: Stats, against: Sequence[Mapping[str, Any]], days: int) -> list[str]:
@@ -80,7 +80,7 @@ def _silence(stats: Stats) -> list[str]:
 
 
 def _tools(stats: Stats) -> list[str]:
-    shown = stats.beside[:MOST_TOOLS]
+    shown = stats.beside[:MAX_TOOLS]
     if not shown:
         return []
     names = [row.tool or f"({row.door})" for row in shown]

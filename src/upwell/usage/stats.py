@@ -37,7 +37,7 @@ class Saved:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     """The totals of some days. `skips` has every reason and `ratings` every rating, including those
-    with a count of 0; `late` surfacings missed their call, and `offered_late` of them were said at
+    with a count of 0; `late` surfacings missed their call, and `offered_late` of them surfaced at
     the next one. `missing` has the number of searches without a place, by its name. `judge` holds
     the number of questions to the model, its verdicts, its tokens and their cost; `intent_model`
     has the outcomes of `intent.use_llm`.
@@ -63,7 +63,7 @@ class Stats:
 
     @property
     def said_per_100(self) -> float:
-        """Memories said for every hundred events."""
+        """Memories surfaced for every hundred events."""
         return 100.0 * self.memories / self.decisions if self.decisions else 0.0
 
     @property

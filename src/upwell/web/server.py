@@ -139,10 +139,9 @@ class HttpServer(uvicorn.Server):
         drain_seconds: float,
     ) -> None:
         """End without dropping a request. For `notice_seconds` the server goes on accepting, while
-        `is_draining` and `Connection: close` send clients elsewhere. Then it accepts no connection
-        on its `listening` socket, and the open requests have `drain_seconds` to end; `end_streams`
-        ends those that never would.
-        """
+        `is_draining` and `Connection: close` send clients elsewhere. Then it stops listening on the
+        socket `listening`, and the open requests have `drain_seconds` to end; `end_streams` ends
+        the streams, which would otherwise stay open."""
         self.config.timeout_graceful_shutdown = math.ceil(drain_seconds)
         self.is_draining = True
         if notice_seconds:
@@ -154,10 +153,10 @@ class HttpServer(uvicorn.Server):
         self.should_exit = True
 
     async def _stop_accepting(self, listening: socket.socket) -> None:
-        """Close the listening socket, but serve the connections that wait there: closing it resets
-        them."""
+        """Accept and serve the connections that are still queued, then accept no more. Closing the
+        listening socket alone would reset them."""
         waiting = []
-        # No await between the last connection and the end: others would arrive meanwhile.
+        # No await between the last `accept` and `close`: a connection that arrives there is reset.
         with contextlib.suppress(BlockingIOError):
             while True:
                 waiting.append(listening.accept()[0])

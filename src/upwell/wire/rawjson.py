@@ -77,9 +77,9 @@ def check(raw: bytes) -> None:
 
 
 def one_line(raw: bytes) -> bytes:
-    """`raw` with every line end replaced by a space. JSON has line ends only between its tokens,
-    where a space is equivalent. Without them, a reader of lines cannot find one message inside
-    another.
+    """`raw` with every line ending replaced by a space. JSON has line endings only between its
+    tokens, where a space is equivalent. Without them, a reader of lines cannot find one message
+    inside another.
 
     Raises:
         NotJson: a line ends inside a string.

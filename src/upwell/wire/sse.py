@@ -1,4 +1,5 @@
-"""Server-sent events, read as bytes: messages keep every byte except the line ends between parts.
+"""Server-sent events, read as bytes: messages keep every byte except the line endings between
+parts.
 
 WHATWG HTML, section 9.2.6. An event over the size cap is given with its size and its beginning.
 """

@@ -11,7 +11,8 @@ FIXTURES = {
     "Python": {"lab"},
 }
 """Door → the fixtures that go through it: the command line as a process, MCP calls over the
-gateway, an event to its `/hook`, other requests to it, and the app in this process."""
+gateway, an event posted to the gateway's `/hook`, other HTTP requests to the gateway, and the app
+in this process."""
 
 
 def row[Test: Callable[..., Any]](name: str) -> Callable[[Test], Test]:

@@ -115,7 +115,7 @@ def stderr_flood(call: Call) -> str:
 
 
 def no_newline(call: Call) -> str:
-    """Eight megabytes without a line end on stdout, then a line end, then the answer."""
+    """Eight megabytes without a line ending on stdout, then a line ending, then the answer."""
     call.server.write(b"x" * 8_000_000 + b"\n")
     return text("after the long line")
 
@@ -178,7 +178,7 @@ def two_ids(call: Call) -> str:
 
 
 def odd_line_ends(call: Call) -> None:
-    """A byte order mark before the line, a Windows line end after it."""
+    """A byte order mark before the line, a Windows line ending after it."""
     call.server.write(b"\xef\xbb\xbf" + whole(call, text("with a mark")).encode() + b"\r\n")
 
 

@@ -29,7 +29,7 @@ def test_every_chunk_ends_with_the_footer() -> None:
 
 @pytest.mark.parametrize("text", ["", "x", NASTY, NASTY * 40, "e\u0301" * 50, "line\r\n" * 50])
 @pytest.mark.parametrize("limit", [1, 2, 7, 50, 10_000])
-def test_chunks_rejoin(text: str, limit: int) -> None:
+def test_joined_chunks_are_the_text(text: str, limit: int) -> None:
     chunks = []
     offset = 0
     while True:

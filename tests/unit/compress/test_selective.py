@@ -16,7 +16,7 @@ def passage(text: str, kind: Kind = Kind.MARKDOWN, query: str = "") -> Passage:
     return Passage(text=text, kind=kind, query=query, key="k1")
 
 
-def test_the_envelope() -> None:
+def test_a_table_of_contents_names_its_key_size_and_sections() -> None:
     toc = json.loads(table(passage(DOC), RemainingBudget()))
     assert toc["type"] == "toc"
     assert toc["selection_key"] == "k1"

@@ -45,7 +45,7 @@ def test_context_windows_by_model_name(model, window):
         (AgentOptions(model="nobody-knows"), "default"),
     ],
 )
-def test_sizes(options, size):
+def test_the_size_follows_from_the_window(options, size):
     assert size_of(window_in(options)) == size
 
 

@@ -24,7 +24,7 @@ from upwell.ground.types.principal import (
         (("*", "me/k/*"), ("a", "me/k/x"), ("me/x", "me/k", "me/kk/x")),
     ],
 )
-def test_patterns(patterns, seen, unseen) -> None:
+def test_patterns_decide_which_namespaces_are_visible(patterns, seen, unseen) -> None:
     assert all(is_visible(name, patterns) for name in seen)
     assert not any(is_visible(name, patterns) for name in unseen)
 
@@ -47,7 +47,7 @@ def test_the_shared_patterns_never_widen() -> None:
     assert shared_only(()) == ()
 
 
-def test_roles() -> None:
+def test_roles_decide_who_may_write() -> None:
     reader, writer, admin = (granted("x", ["a", "b"], role=role) for role in Role)
     assert [p.may_write for p in (reader, writer, admin, OWNER)] == [False, True, True, True]
     assert [p.may_write_to("a", ["a"]) for p in (reader, writer, admin)] == [False, False, True]

@@ -49,7 +49,7 @@ PROXY: dict[str, Any] = {
         ({}, False),
     ],
 )
-def test_its_commands(table: dict[str, Any], expected: bool) -> None:
+def test_its_servers_are_recognised_by_their_command(table: dict[str, Any], expected: bool) -> None:
     assert is_memtomem(table) is expected
 
 

@@ -1,7 +1,7 @@
 """Budgets learned from feedback: bounded, slow to move, forgettable."""
 
 from upwell.ground.ttl_store import MemoryTtlStore
-from upwell.learn.budgets import LEAST, MOST, Report, forget, ratio_of, ratios, record
+from upwell.learn.budgets import MAX_RATIO, MIN_RATIO, Report, forget, ratio_of, ratios, record
 
 
 def test_few_reports_change_nothing() -> None:
@@ -11,8 +11,8 @@ def test_few_reports_change_nothing() -> None:
 def test_loss_raises_and_length_lowers_within_bounds() -> None:
     assert ratio_of("t", {Report.TRUNCATED: 3}).ratio > 1.0
     assert ratio_of("t", {Report.TOO_LONG: 3}).ratio < 1.0
-    assert ratio_of("t", {Report.MISSING_EXAMPLE: 900}).ratio == MOST
-    assert ratio_of("t", {Report.TOO_LONG: 900}).ratio == LEAST
+    assert ratio_of("t", {Report.MISSING_EXAMPLE: 900}).ratio == MAX_RATIO
+    assert ratio_of("t", {Report.TOO_LONG: 900}).ratio == MIN_RATIO
 
 
 def test_frequent_reading_on_raises_the_budget() -> None:

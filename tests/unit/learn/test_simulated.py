@@ -48,14 +48,16 @@ def lived(bias, *, rated, seeds=range(4), calls=300):
 def test_scores_that_promise_too_much_are_believed_less(rated):
     plain, tuned, end = lived(-2.0, rated=rated)
     assert end > 0.54
-    assert tuned[1] / tuned[0] > plain[1] / plain[0], "more of what is said is relevant"
+    assert tuned[1] / tuned[0] > plain[1] / plain[0], (
+        "a larger share of the surfaced memories is relevant"
+    )
 
 
 @pytest.mark.parametrize("rated", [0.0, 0.3])
 def test_scores_that_promise_too_little_are_believed_more(rated):
     plain, tuned, end = lived(1.5, rated=rated)
     assert end < 0.48
-    assert tuned[1] > plain[1], "more that is relevant is said"
+    assert tuned[1] > plain[1], "more relevant memories surface"
 
 
 @pytest.mark.parametrize("rated", [0.0, 0.3])

@@ -94,8 +94,8 @@ async def test_importing_twice_changes_nothing(library: Library, tmp_path: Path)
     [
         ("{", "not JSON"),
         ("[1]", "object with a text"),
-        ('{"text": 5}', "needs a text"),
-        ('{"text": " "}', "needs a text"),
+        ('{"text": 5}', "needs text"),
+        ('{"text": " "}', "needs text"),
         ('{"text": "x", "created_at": NaN}', "NaN"),
         ('{"text": "x", "created_at": 1e400}', "not a time"),
         ('{"text": "x", "created_at": 1' + "0" * 400 + "}", "not a time"),

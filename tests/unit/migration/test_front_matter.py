@@ -20,7 +20,7 @@ from upwell.migration.front_matter import field, front_and_body, items
         ("Name: x", "name", "x"),
     ],
 )
-def test_a_field(front: str, name: str, value: str) -> None:
+def test_a_field_of_nearly_yaml_is_read(front: str, name: str, value: str) -> None:
     fields, body = front_and_body(f"---\n{front}\n---\nBody\n")
     assert (field(fields, name), body) == (value, "Body")
 
@@ -35,7 +35,7 @@ def test_a_field(front: str, name: str, value: str) -> None:
         ("tags:", []),
     ],
 )
-def test_a_list(front: str, expected: list[str]) -> None:
+def test_a_list_of_nearly_yaml_is_read(front: str, expected: list[str]) -> None:
     assert items(front_and_body(f"---\n{front}\n---\n")[0], "tags") == expected
 
 

@@ -72,7 +72,9 @@ def test_the_type_decides_the_kind(tmp_path: Path, type_: str | None, kind: str)
         ({"metadata": "broken"}, "", None),
     ],
 )
-def test_the_project(tmp_path: Path, changes: dict[str, str], name: str, folder: str) -> None:
+def test_the_project_comes_from_tags_or_metadata(
+    tmp_path: Path, changes: dict[str, str], name: str, folder: str
+) -> None:
     (record,) = items_of("mcp-memory-service", store(tmp_path, **changes))
     assert isinstance(record, Record)
     assert (record.project_name, record.memory.project) == (name, folder)

@@ -55,7 +55,7 @@ def export(folder: Path, value: object, name: str = "export.json") -> Path:
 
 
 @pytest.mark.parametrize("whole", [[RESULT], {"results": [RESULT]}, {"memories": [RESULT]}])
-def test_an_export(tmp_path: Path, whole: object) -> None:
+def test_an_export_is_read_with_its_provenance(tmp_path: Path, whole: object) -> None:
     (memory,) = memories_of("mem0", export(tmp_path, whole))
     assert (memory.text, memory.namespace) == ("Prefers tabs", "patterns")
     assert memory.tags == ("preferences", "style", "coder")

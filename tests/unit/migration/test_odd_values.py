@@ -32,7 +32,9 @@ STORES = {
         if column not in ("id", "content")
     ],
 )
-def test_a_column(tmp_path: Path, program: str, column: str, value: object) -> None:
+def test_an_odd_column_is_read_or_left_out(
+    tmp_path: Path, program: str, column: str, value: object
+) -> None:
     row, write = STORES[program]
     (item,) = items_of(program, write(tmp_path, {**row, column: value}))
     assert isinstance(item, Record | LeftOut)
@@ -45,7 +47,7 @@ def test_a_column(tmp_path: Path, program: str, column: str, value: object) -> N
     "value", [*(odd for odd in ODD if not isinstance(odd, bytes)), [], {}, [[]]]
 )
 @pytest.mark.parametrize("field", test_mem0.RESULT)
-def test_a_field(tmp_path: Path, field: str, value: object) -> None:
+def test_an_odd_field_does_not_fail_the_import(tmp_path: Path, field: str, value: object) -> None:
     path = test_mem0.export(tmp_path, [{**test_mem0.RESULT, field: value}])
     (item,) = items_of("mem0", path)
     assert isinstance(item, Record)

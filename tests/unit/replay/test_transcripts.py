@@ -309,7 +309,7 @@ def test_every_reader_recognises_its_own_sample_and_finds_its_events(
         (float("inf"), 0.0),
     ],
 )
-def test_moments(value: object, expected: float) -> None:
+def test_times_are_read_in_every_notation(value: object, expected: float) -> None:
     assert moment(value) == expected
 
 

@@ -59,13 +59,13 @@ NONSENSE = [
 
 @pytest.mark.parametrize("address", METADATA + NONSENSE)
 @pytest.mark.parametrize("own", [REMOTE, HERE, LAN])
-def test_never(address: str, own: str) -> None:
+def test_a_login_never_contacts(address: str, own: str) -> None:
     with pytest.raises(PermissionError):
         check(address, own)
 
 
 @pytest.mark.parametrize("address", LOOPBACK + PRIVATE)
-def test_not_for_a_remote_server(address: str) -> None:
+def test_a_remote_server_cannot_send_a_login_to(address: str) -> None:
     with pytest.raises(PermissionError):
         check(address, REMOTE)
 

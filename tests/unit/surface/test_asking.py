@@ -1,4 +1,4 @@
-"""Explicit requests are answered: simple questions to daily notes."""
+"""Explicit requests: simple questions about daily notes are answered."""
 
 import pytest
 

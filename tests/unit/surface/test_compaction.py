@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.surface.test_opening import NOW, Stage, note
+from tests.unit.surface.test_session_start import NOW, Stage, note
 
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue

@@ -42,7 +42,7 @@ def tool(name, args, templates=None):
         ("shop__list_orders", {"n": 1}, QuerySource.TOOL_NAME, "list orders"),
     ],
 )
-def test_levels(name, args, source, text):
+def test_each_level_gives_its_query(name, args, source, text):
     query = tool(name, args)
     assert (query.source, query.texts) == (source, (text,))
 

@@ -32,7 +32,7 @@ keywords = detector_of(shipped())
         ("Refactor the parser", IntentKind.NONE),
     ],
 )
-def test_kinds(prompt, kind):
+def test_each_prompt_has_its_kind(prompt, kind):
     assert keywords.intent(prompt).kind is kind
 
 
@@ -45,7 +45,7 @@ def test_kinds(prompt, kind):
         ("Hello, world!", 0.0),
     ],
 )
-def test_confidence(prompt, confidence):
+def test_each_prompt_has_its_confidence(prompt, confidence):
     assert keywords.intent(prompt).confidence == pytest.approx(confidence, abs=0.051)
 
 
@@ -54,7 +54,7 @@ def test_confidence_is_capped():
     assert keywords.intent(asked).confidence <= 0.95
 
 
-def test_topics():
+def test_topics_are_the_words_of_the_prompt():
     assert keywords.intent("How do I implement authentication?").topics == (
         "implement",
         "authentication",

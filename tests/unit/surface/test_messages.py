@@ -22,7 +22,7 @@ READ = messages_of(shipped())
         ("   ", ()),
     ],
 )
-def test_derived_queries(message, queries):
+def test_queries_are_derived_from_a_message(message, queries):
     assert READ.queries(message) == queries
 
 
@@ -36,7 +36,7 @@ def test_derived_queries(message, queries):
         ("tell UNICEF", ["UNICEF"]),
     ],
 )
-def test_names(message, found):
+def test_names_are_found_in_a_message(message, found):
     assert READ.names(message) == found
 
 
@@ -62,7 +62,7 @@ def test_names(message, found):
         "looks good to me",
     ],
 )
-def test_not_applicable(message):
+def test_these_messages_get_no_search(message):
     assert READ.not_applicable(message)
 
 
@@ -78,7 +78,7 @@ def test_not_applicable(message):
         "JC moved to Lima last week",
     ],
 )
-def test_applicable(message):
+def test_these_messages_are_searched_for(message):
     assert READ.not_applicable(message) == ""
 
 

@@ -30,7 +30,7 @@ def call(tool: str, args: Mapping[str, object], answer: ToolAnswer | None = None
         ("what is this? " + "log line\n" * 300, 0, Moment.ROUTINE),
     ],
 )
-def test_prompts(text: str, before: int, moment: Moment) -> None:
+def test_each_prompt_has_its_moment(text: str, before: int, moment: Moment) -> None:
     assert moment_of(prompt(text), before) is moment
 
 
@@ -57,7 +57,7 @@ def test_prompts(text: str, before: int, moment: Moment) -> None:
         ("Bash", {"command": "cat a.py b.py"}, ToolAnswer(text="code"), Moment.ROUTINE),
     ],
 )
-def test_calls(
+def test_each_call_has_its_moment(
     tool: str, args: Mapping[str, object], answer: ToolAnswer | None, moment: Moment
 ) -> None:
     assert moment_of(call(tool, args, answer), 1) is moment

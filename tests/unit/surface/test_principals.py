@@ -1,14 +1,14 @@
 """The ratings of one principal affect nobody else."""
 
 import pytest
-from tests.unit.surface.test_lessons import Stage, hit, read
+from tests.unit.surface.test_learning import Stage, hit, read
 
 from upwell.ground.errors import UsageError
 from upwell.ground.ttl_store import Kind
 from upwell.ground.types.principal import Principal
 from upwell.ground.types.surfacing import Feedback, Rating, Surfacing
 from upwell.learn.budgets import Budgets, Report
-from upwell.surface.learning import MOST_RATINGS
+from upwell.surface.learning import MAX_RATINGS
 
 ADA, BOB = Principal("ada"), Principal("bob")
 DAYS_8 = 8 * 86_400
@@ -35,7 +35,7 @@ async def rated_down(stage, principal, times):
             await stage.surfacer.rate(feedback, principal)
 
 
-async def test_a_memory_that_one_rated_down_is_said_to_the_others(stage):
+async def test_a_memory_that_one_rated_down_still_surfaces_for_the_others(stage):
     stage.recall.hits = [hit("m1", 0.9)]
     await rated_down(stage, BOB, 12)
     assert not isinstance(await said_to(stage, BOB, "last"), Surfacing)
@@ -57,7 +57,7 @@ async def test_a_principal_has_a_quota(stage):
     stage.recall.hits = [hit("m1", 0.9)]
     outcome = await said_to(stage, BOB, "s")
     feedback = Feedback(surfacing_id=outcome.id, rating=Rating.HELPFUL)
-    for _ in range(MOST_RATINGS):
+    for _ in range(MAX_RATINGS):
         await stage.surfacer.rate(feedback, BOB)
     with pytest.raises(UsageError, match="in an hour"):
         await stage.surfacer.rate(feedback, BOB)

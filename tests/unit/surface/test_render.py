@@ -37,7 +37,7 @@ def test_the_digest_of_seed_003_byte_for_byte():
     assert digest([], [], ASK) == EMPTY_DIGEST
 
 
-def test_citations():
+def test_a_citation_is_the_source_or_a_uri():
     assert citation(Memory(id="m1", text="x")) == "upwell://memory/m1"
     assert citation(Memory(id="m1", text="x", source="stm:7")) == "stm:7"
     assert citation(Memory(id="m1", text="x", source="a]b\n.md", lines=(1, 2))) == "a b .md#L1-L2"

@@ -102,7 +102,9 @@ def test_messages_that_need_a_search(number: object, message: str, applicable: b
         ("A3.9", "tell UNICEF", ("tell UNICEF", "tell", "UNICEF")),
     ],
 )
-def test_derived_queries(number: object, message: str, queries: Sequence[str]) -> None:
+def test_queries_are_those_of_the_seed(
+    number: object, message: str, queries: Sequence[str]
+) -> None:
     result = READ.queries(message)
     if len(message.strip()) > 500:
         assert result[0] == queries[0]
@@ -158,7 +160,9 @@ def test_several_queries_weigh_once(number: int, rival: float, first: str) -> No
         (20, "memory/2026-03-10-notes.md", 30.0, 0.5),
     ],
 )
-def test_recency(number: int, source: str, half_life: float, factor: float) -> None:
+def test_recency_is_that_of_the_seed(
+    number: int, source: str, half_life: float, factor: float
+) -> None:
     memory = Memory(text="x", source=source)
     assert recency(memory, NOW, half_life) == pytest.approx(factor, abs=0.02)
 

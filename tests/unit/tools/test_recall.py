@@ -65,7 +65,7 @@ async def test_an_id_gives_the_full_text_of_a_visible_memory():
     assert "no memory 'm3'" in await get(id="m3")
 
 
-async def test_missing_memories_are_reported():
+async def test_a_read_that_finds_nothing_says_why():
     assert "needs a path or an id" in await get()
     assert "has only 200 lines" in await get(path="memory/a.md", **{"from": 201})
     assert "no imported document" in await get(path="memory/b.md")
@@ -85,7 +85,7 @@ def test_control_characters_are_made_harmless():
 
 
 @pytest.mark.parametrize("most", [0, -3])
-async def test_an_empty_search_is_refused(most: int):
+async def test_a_search_for_less_than_one_result_is_refused(most: int):
     box = Toolbox([search_tool(FakeLibrary(), "/mine")])
     reply = await box.call("memory_search", {"query": "x", "max_results": most}, "")
     assert b"pass 1 or more" in reply.result

@@ -71,7 +71,7 @@ async def test_topics_and_one_of_them(resources: Resources) -> None:
 
 
 @pytest.mark.parametrize("query", ["caf%C3%A9+azul", "tide%20noon", "caf%C3%A9/azul"])
-async def test_a_search(resources: Resources, query: str) -> None:
+async def test_a_search_returns_memories_with_scores(resources: Resources, query: str) -> None:
     result = await read(resources, f"upwell://search/{query}")
     assert result["memories"][0]["id"] == "sea"
     assert 0 < result["memories"][0]["score"] <= 1

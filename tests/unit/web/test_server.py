@@ -46,7 +46,7 @@ def test_a_port_in_use_is_reported() -> None:
         ("8765", ("127.0.0.1", 8765)),
     ],
 )
-def test_addresses(text: str, address: tuple[str, int]) -> None:
+def test_an_address_is_a_host_and_a_port(text: str, address: tuple[str, int]) -> None:
     assert address_of(text) == address
 
 

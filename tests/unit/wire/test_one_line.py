@@ -1,4 +1,4 @@
-"""No content of a message can end its line, and only its line ends change."""
+"""No content of a message can end its line, and only its line endings change."""
 
 import json
 

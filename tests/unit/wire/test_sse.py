@@ -22,7 +22,7 @@ async def events(body: bytes, step: int, most: int = 1000) -> list[Event]:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 64, 10_000])
-async def test_events(step: int) -> None:
+async def test_events_are_read_at_any_cut(step: int) -> None:
     first, second, third, fourth = await events(BODY, step)
     assert (first.id, first.retry_ms, first.data) == ("7", 50, b"")
     assert (second.name, second.data) == ("note", b"one\nt wo")

@@ -68,7 +68,7 @@ async def supersede(app: App, fields: Fields) -> str:
         provenance=Provenance(door="dashboard"),
     )
     added = await app.memory.add(newer)
-    return _with_masked("Replaced: only the newer one will be said.", added.redacted)
+    return _with_masked("Replaced: only the newer one will surface.", added.redacted)
 
 
 async def forget(app: App, fields: Fields) -> str:

@@ -1,4 +1,5 @@
-"""Worth: how much was said and used, the thresholds, and the effect of another threshold."""
+"""Worth: how many memories surfaced and were used, the thresholds, and the effect of another
+threshold."""
 
 import json
 from collections import Counter, defaultdict
@@ -67,7 +68,7 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 def _moments(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The moments of the latest events: how often each came and how often something was said."""
+    """The moments of the latest events: how often each came and how often a memory surfaced."""
     seen: Counter[str] = Counter()
     spoke: Counter[str] = Counter()
     why: defaultdict[str, Counter[str]] = defaultdict(Counter)

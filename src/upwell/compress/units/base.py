@@ -72,12 +72,12 @@ class Units:
 
 
 def lines(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """Yield the spans of the lines of `text`, each with its line end; long lines in pieces."""
+    """Yield the spans of the lines of `text`, each with its line ending; long lines in pieces."""
     stop = len(text) if end is None else end
     if start >= stop:
         return iter(())
     sizes = [len(row) + 1 for row in text[start:stop].split("\n")]
-    # The last line has no line end, and after a final line end it is empty.
+    # The last line has no line ending, and after a final line ending it is empty.
     sizes[-1] -= 1
     if not sizes[-1]:
         sizes.pop()

@@ -30,7 +30,7 @@ WORTH_SHORTENING = 0.75
 """A result that would keep more than this part of its tokens is delivered as it is: an incomplete
 document costs the agent more than a quarter of the tokens saves."""
 SHORT_BYTES = 4096
-MOST_TEXTS = 100
+MAX_TEXTS = 100
 """The texts of a result with more text blocks are shortened as one."""
 TAIL_CHARS = 200
 """The end of a shortened text, where a strategy may state the omissions itself."""
@@ -194,7 +194,7 @@ class Fitter:
         texts = await asyncio.to_thread(_texts, blocks)
         if not _is_worth_shortening(texts, budget):
             return result
-        if len(texts) > MOST_TEXTS:
+        if len(texts) > MAX_TEXTS:
             blocks, texts = _joined(blocks, texts)
         options = replace(options, strategy=strategy or options.strategy)
         fitted = await self._shorten(call, texts, budget, options)

@@ -22,7 +22,7 @@ CONNECTION: Mapping[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 5_000,
 }
-LEAST_OFFSET_SECONDS = 2.0
+MIN_OFFSET_SECONDS = 2.0
 """Clocks that differ by less count as equal."""
 
 
@@ -85,4 +85,4 @@ async def _version(connection: AsyncConnection) -> int:
 async def _clock_offset(connection: AsyncConnection) -> float:
     answer = await connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
     offset = cast(TupleRow, await answer.fetchone())[0] - time.time()
-    return float(round(offset)) if abs(offset) >= LEAST_OFFSET_SECONDS else 0.0
+    return float(round(offset)) if abs(offset) >= MIN_OFFSET_SECONDS else 0.0

@@ -2,7 +2,7 @@
 
     tenant ──< scope ──< memory >── posting      words of a memory, by stem
                             ├──< about           exact joins with files and symbols
-                            └──< memory_trigger  the situations at which a memory is said
+                            └──< memory_trigger  the situations at which a memory surfaces
     term, anchor            number of memories of a scope with a stem, with a key
     null_score              null scores of each scope
     trash                   deleted memories, kept for 30 days

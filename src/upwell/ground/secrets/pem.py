@@ -14,7 +14,7 @@ _BEGINNING = (
     rb"(?:" + _GAP + rb"+[A-Za-z0-9+/=-]{16,})*(?:" + _GAP + rb"+[A-Za-z0-9+/=]{1,15})?"
 )
 _ENDING = rb"(?:[A-Za-z0-9+/=]{16,}" + _GAP + rb"+)+(?:[A-Za-z0-9+/=]{1,15}" + _GAP + rb"+)?$"
-LEAST_BODY = 64
+MIN_BODY = 64
 """A text with less between the two lines only mentions keys."""
 MAX_TAIL = 16_384
 
@@ -31,7 +31,7 @@ def private_keys(data: bytes) -> Iterator[tuple[int, int]]:
                 yield from _open(data, *opened)
             opened = start, end
         elif opened:
-            if start - opened[1] >= LEAST_BODY:
+            if start - opened[1] >= MIN_BODY:
                 yield opened[0], end
             opened = None
         else:
@@ -51,7 +51,7 @@ def _tail(data: bytes, mark: int, end: int) -> Iterator[tuple[int, int]]:
     """A key whose beginning was cut off."""
     start = max(0, mark - MAX_TAIL)
     match = _regex(_ENDING).search(data[start:mark])
-    if match and mark - start - match.start() >= LEAST_BODY:
+    if match and mark - start - match.start() >= MIN_BODY:
         yield start + match.start(), end
 
 

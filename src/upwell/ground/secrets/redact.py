@@ -35,7 +35,7 @@ PRIVATE_KEY = "private-key"
 FAILED = "[REDACTED:unreadable]"
 """Stands for a text that could not be searched."""
 _MASK = re.compile(r"\[REDACTED:[\w-]*\]")
-_MOST_REJECTED = 32
+_MAX_REJECTED = 32
 """The length of all rejected matches in a window, in lengths of the window, up to which the search
 goes on inside a rejected match. Beyond it, a match counts as a secret, so that a text of
 overlapping matches takes linear time.
@@ -180,7 +180,7 @@ def _match(
         left, right = _secret_span(match, rule.group)
         secret = window[left:right]
         rejected += right - left
-        is_bounded = rejected <= _MOST_REJECTED * len(window)
+        is_bounded = rejected <= _MAX_REJECTED * len(window)
         if not secret or (is_bounded and not _is_secret(rule, secret)):
             # The apparent value may be the name of the next value.
             at = max(left, at + 1)

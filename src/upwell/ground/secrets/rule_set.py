@@ -24,7 +24,7 @@ REPLACED = frozenset({"private-key"})
 """Rules of the files that are replaced by code (`pem.py`), which masks a key to its end, or to the
 point where it was cut.
 """
-MOST_STOPWORDS = 6
+MAX_STOPWORDS = 6
 """A stopword excuses a value of up to six times its length: some 600 of them have four letters, and
 a long random value contains one by chance."""
 _RULE_FILES = ("gitleaks.toml", "upwell.toml")
@@ -57,7 +57,7 @@ class Allowlist:
         if any(regex.search(subject) for regex in self.regexes):
             return True
         lowered = secret.lower()
-        most = len(secret) // MOST_STOPWORDS
+        most = len(secret) // MAX_STOPWORDS
         return any(len(word) >= most and word in lowered for word in self.stopwords)
 
 

@@ -26,8 +26,8 @@ _CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b" ", b"f": b" "}
 _SIGNS = (b"\\", b"%", b"&", b"\x1b", b"\xe2", b"\xef\xbb\xbf", b"\xc2\xad", b"\xcd\x8f")
 _WRAPPED = rb"(?m)^[ \t>+-]{0,8}[A-Za-z0-9+/=_.:-]{16,200}(\r?\n[ \t>+-]{0,8})[A-Za-z0-9+/=_-]"
 MAX_PASSES = 5
-LEAST_BASE64 = 24
-_BASE64 = rb"[A-Za-z0-9+/_-]{%d,}={0,2}" % LEAST_BASE64
+MIN_BASE64 = 24
+_BASE64 = rb"[A-Za-z0-9+/_-]{%d,}={0,2}" % MIN_BASE64
 MAX_BASE64 = 262_144
 
 
@@ -68,17 +68,17 @@ def unwrapped(data: bytes) -> View | None:
     """`data` with the lines of a wrapped token joined, or None if nothing is wrapped."""
     if b"\n" not in data:
         return None
-    cuts = []
-    at = 0
-    while (match := _regex(_WRAPPED).search(data, at)) is not None:
-        cuts.append((*match.span(1), b""))
-        at = match.end(1)
-    return _cut(data, cuts) if cuts else None
+    line_breaks = []
+    position = 0
+    while (match := _regex(_WRAPPED).search(data, position)) is not None:
+        line_breaks.append((*match.span(1), b""))
+        position = match.end(1)
+    return _substituted(data, line_breaks) if line_breaks else None
 
 
 def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Yield the runs of Base64 that decode to text: start, end and the text."""
-    if len(data) < LEAST_BASE64:
+    if len(data) < MIN_BASE64:
         return
     for match in _regex(_BASE64).finditer(data):
         start, end = match.span()
@@ -118,19 +118,23 @@ _PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
 def _unescaped(data: bytes) -> View | None:
     if not any(sign in data for sign in _SIGNS):
         return None
-    cuts = [
+    escapes = [
         (*match.span(), _replacement(match.group()))
         for match in _regex(b"|".join(_ESCAPES)).finditer(data)
     ]
-    return _cut(data, cuts) if cuts else None
+    return _substituted(data, escapes) if escapes else None
 
 
 def _replacement(escape: bytes) -> bytes:
+    """The text that an escape stands for; empty for colours, other terminal codes and invisible
+    characters.
+    """
     kind, rest = escape[:1], escape[1:]
     if kind == b"%":
         return _byte(rest.removeprefix(b"25") if len(rest) == 4 else rest)
     if kind == b"&":
-        return _entity(rest.removeprefix(b"amp;").rstrip(b";"))
+        return _entity((rest.removeprefix(b"amp;") or rest).rstrip(b";"))
+    # `\033`, `\33` and `\e` are spellings of ESC, and a `[` begins the colour after it.
     if kind != b"\\" or rest[:1] in (b"0", b"3", b"e") or b"[" in rest:
         return b""
     if rest[:1] == b"u":
@@ -150,24 +154,28 @@ def _byte(digits: bytes) -> bytes:
     return b"" if value == 0x1B else bytes([value])
 
 
-def _cut(data: bytes, cuts: list[tuple[int, int, bytes]]) -> View:
-    """A view of `data` in which each cut `start:end` is replaced."""
-    pieces, origin = [], []
-    at = 0
-    for start, end, replacement in cuts:
-        pieces += [data[at:start], replacement]
-        origin += [at, end - len(replacement) if len(replacement) < end - start else start]
-        at = end
-    pieces.append(data[at:])
-    origin.append(at)
-    places = [0, *accumulate(map(len, pieces))][:-1]
-    kept = [
-        (place, begin) for place, begin, piece in zip(places, origin, pieces, strict=True) if piece
+def _substituted(data: bytes, substitutions: list[tuple[int, int, bytes]]) -> View:
+    """A view of `data` with `replacement` for each `data[start:end]`. `substitutions` are (start,
+    end, replacement), in order and without overlaps.
+    """
+    pieces, origins = [], []
+    position = 0
+    for start, end, replacement in substitutions:
+        pieces += [data[position:start], replacement]
+        origins += [position, max(start, end - len(replacement))]
+        position = end
+    pieces.append(data[position:])
+    origins.append(position)
+    starts = accumulate(map(len, pieces), initial=0)
+    placed = [
+        (start, origin)
+        for start, origin, piece in zip(starts, origins, pieces, strict=False)
+        if piece
     ]
     return View(
         b"".join(pieces),
-        tuple(place for place, _ in kept) or (0,),
-        tuple(begin for _, begin in kept) or (0,),
+        tuple(start for start, _ in placed) or (0,),
+        tuple(origin for _, origin in placed) or (0,),
     )
 
 

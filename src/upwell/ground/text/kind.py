@@ -28,7 +28,7 @@ _DIFF = _lines(r"diff --git |@@ -\d+(?:,\d+)? \+\d+|--- \S|\+\+\+ \S|Index: ")
 _COMMIT = _lines(r"(?:\* )?commit [0-9a-f]{7,40}\b|[0-9a-f]{7,12} (?:\([^)]*\) )?\S")
 _GREP = _lines(r"(?:[\w.@+-]*/)*[\w.@+-]+[-:]\d+[-:]|(?:[\w.@+-]+/)+[\w.@+-]+\.\w+:\S?")
 _MATCH = re.compile(r"(\d{1,7})([:-])(?!\d\d[:-]\d)")
-_LEAST_MATCHES, _MOST_MATCHES = 4, 0.6
+_MIN_MATCHES, _MAX_MATCHES = 4, 0.6
 _FRAME = _lines(
     r'[^\S\n]++(?:at .+[:(]\S+|File ".+", line \d+|\d+: +(?:0x[0-9a-f]+ - )?[\w:<>]+'
     r"|\S+\.go:\d+ \+0x|from \S+:\d+:in )"
@@ -196,7 +196,7 @@ def _is_search_of_one_file(lines: list[str]) -> bool:
     """Tell whether lines are matches (`216:`) and context (`215-`) of a search in one file. Their
     numbers rise, but not always by one, as they would in a file with line numbers."""
     found = [match for match in map(_MATCH.match, lines) if match]
-    if len(found) < _LEAST_MATCHES or len(found) <= _MOST_MATCHES * len(lines):
+    if len(found) < _MIN_MATCHES or len(found) <= _MAX_MATCHES * len(lines):
         return False
     numbers = [int(match[1]) for match in found]
     rises = all(before < after for before, after in pairwise(numbers))

@@ -27,7 +27,7 @@ _LOOKS = {
     ),
 }
 _LITERALS = {language: looks.split("|") for language, looks in _LOOKS.items()}
-_LEAST_LITERALS = 3
+_MIN_LITERALS = 3
 
 
 def language_of(name: str) -> str:
@@ -43,7 +43,7 @@ def is_like_code(sample: str, per_line: float = 0.0) -> bool:
     """Tell whether `sample` has at least three literals of one language, and more than `per_line`
     of them per line.
     """
-    enough = max(_LEAST_LITERALS, int(per_line * (1 + sample.count("\n"))) + 1)
+    enough = max(_MIN_LITERALS, int(per_line * (1 + sample.count("\n"))) + 1)
     for literals in _LITERALS.values():
         found = 0
         for literal in literals:

@@ -50,10 +50,10 @@ class Passage:
     `text`: the text itself. `kind`: its kind; TEXT lets the compressor detect it. `query`: the
     agent's question, "" for none. `name`: a path or URL that helps to detect the kind.
     `key`: the key under which the original can be read, "" when it is not stored. `first_line`: the
-    number of the first line if marks should name the missing lines, else None.
+    number of the first line, if omission marks should give line numbers, else None.
     `request`: the user's last request of the session, "" if unknown; a hint, not a question.
-    `folded`: whether `text` is a list of paths, search results or a log with repeated parts written
-    once, so that its lines are not one by one those of the original.
+    `folded`: whether repeated parts of a list of paths, of search results or of a log are written
+    once, so that the lines of `text` do not correspond to those of the original.
     """
 
     text: str

@@ -24,7 +24,7 @@ USUAL_SPREAD = (0.30, 0.22, 0.21, 0.24, 0.28)
 """The usual null scores by number of words, in units of the idf of a word that only one memory has:
 the means over the development stores.
 """
-_LEAST_SPREAD = 0.1
+_MIN_SPREAD = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +59,4 @@ def mean_and_spread(scores: Sequence[float]) -> tuple[float, float]:
     """Return the mean and standard deviation of the scores of one size, the latter at least 0.1."""
     mean = sum(scores) / len(scores)
     variance = sum((score - mean) ** 2 for score in scores) / len(scores)
-    return mean, max(_LEAST_SPREAD, math.sqrt(variance))
+    return mean, max(_MIN_SPREAD, math.sqrt(variance))

@@ -1,6 +1,7 @@
-"""The precision of triggers: the share of useful memories among those said for a met trigger, by
-the kind of the trigger, which is the part before its colon. Two readers judged what `upwell replay`
-said in real sessions (`docs/measurements.md`); the shares are those of both together."""
+"""The precision of triggers: the share of useful memories among those that surfaced for one, by the
+kind of the trigger, which is the part before its colon. Two readers judged the memories that
+`upwell replay` showed for real sessions (`docs/measurements.md`); the shares are those of both
+together."""
 
 from collections.abc import Mapping
 

@@ -25,7 +25,7 @@ SUPERSEDED = "superseded"
 """The signal of a hit that a newer memory replaces; surfacing leaves such hits out."""
 STEP = 1e-6
 """The difference between hits of equal probability, so that their scores show their order."""
-LEAST_ASSESSED = 10
+MIN_ASSESSED = 10
 """At least this many hits are scored, whatever the limit, because a hit raises the scores of those
 above it.
 """
@@ -108,7 +108,7 @@ def scored(assessed: Sequence[Assessed], readings: Sequence[Reading], query: Que
     hits: list[Hit] = []
     score = 0.0
     estimate = asked_probability if query.awaited else probability
-    for entry in reversed(assessed[: max(query.limit, LEAST_ASSESSED)]):
+    for entry in reversed(assessed[: max(query.limit, MIN_ASSESSED)]):
         score = min(1.0, max(score + STEP, estimate(entry.signals)))
         hits.append(_hit(entry, score, readings))
     return hits[::-1][: query.limit]

@@ -23,8 +23,8 @@ NEAREST = 40
 COMPARED = 240
 """The `COMPARED` nearest by sign bits are compared exactly, and the best `NEAREST` of them
 become candidates."""
-SAMPLE, LEAST_SAMPLE = 400, 12
-LEAST_SPREAD = 0.03
+SAMPLE, MIN_SAMPLE = 400, 12
+MIN_SPREAD = 0.03
 BACKGROUND_FROM, BACKGROUND_TO = 5, 15
 _BITS = 64
 _GROWTH = 1.5
@@ -141,9 +141,9 @@ class Nearness:
         """Return the mean and spread of the sample's cosines, or of its visible part's if that
         is large enough."""
         visible = np.isin(self._sampled >> SEQUENCE_BITS, np.asarray(scopes, np.int64))
-        sample = self._sample[visible] if visible.sum() >= LEAST_SAMPLE else self._sample
+        sample = self._sample[visible] if visible.sum() >= MIN_SAMPLE else self._sample
         cosines = sample @ question
-        return float(cosines.mean()), max(LEAST_SPREAD, float(cosines.std()))
+        return float(cosines.mean()), max(MIN_SPREAD, float(cosines.std()))
 
     def _distances(
         self, question: Floats, seen: Numbers

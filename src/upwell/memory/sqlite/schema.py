@@ -3,7 +3,7 @@
     scope ──< memory >── words (FTS5)      a memory's number `n` holds tenant, project and sequence
                 │                          in one integer: the memories of a project are a range
                 ├──< about >── anchor      exact joins with files and symbols
-                ├──< memory_trigger        the situations at which a memory is said
+                ├──< memory_trigger        the situations at which a memory surfaces
                 └── term                   number of memories of a scope with a stem
     background                             null scores of each scope
     trash                                  deleted memories, kept for 30 days

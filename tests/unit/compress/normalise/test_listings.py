@@ -34,7 +34,7 @@ def test_a_text_with_lines_like_entries_stays() -> None:
     assert fold(text) == text
 
 
-def test_prose_stays() -> None:
+def test_prose_is_not_folded() -> None:
     text = "The harbor opens at six.\n" * 20
     assert fold(text) == text
 

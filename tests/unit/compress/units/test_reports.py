@@ -72,7 +72,7 @@ def test_counts_of_failures(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", RESULTS)
-def test_other_counts(line: str) -> None:
+def test_other_counts_rank_below_failures(line: str) -> None:
     assert RESULT - 0.5 < salience(line) < BAD_RESULT
 
 

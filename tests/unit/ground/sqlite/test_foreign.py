@@ -41,7 +41,7 @@ def test_uncheckpointed_writes_of_a_running_program_are_read(path: Path) -> None
         assert len(rows_of(path)) == 2
 
 
-def test_columns(path: Path) -> None:
+def test_the_columns_of_a_missing_table_are_empty(path: Path) -> None:
     with foreign_database(path) as database:
         assert database.columns("note") == {"id", "text"}
         assert database.columns("missing") == set()

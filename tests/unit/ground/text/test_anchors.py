@@ -28,7 +28,7 @@ from upwell.ground.text.anchors import (
         ("", ()),
     ],
 )
-def test_files(text: str, paths: tuple[str, ...]) -> None:
+def test_paths_are_found_in_text(text: str, paths: tuple[str, ...]) -> None:
     assert paths_in(text) == paths
 
 
@@ -42,7 +42,7 @@ def test_files(text: str, paths: tuple[str, ...]) -> None:
         ("plain words, e.g. these. And i.e. those", ()),
     ],
 )
-def test_names(text: str, names: tuple[str, ...]) -> None:
+def test_symbols_are_found_in_text(text: str, names: tuple[str, ...]) -> None:
     result = symbols_in(text)
     assert set(names) <= set(result)
     if not names:

@@ -81,7 +81,7 @@ def test_a_long_text_is_known_to_exceed_without_reading_it_all() -> None:
     "unit", ["\r\n", "\n\r", "\r", "\n", " \t", "\t ", " \n", "\t\n", " ", "\t"]
 )
 def test_no_mix_of_blanks_is_free(unit: str) -> None:
-    """The longest tokens for blanks hold 128 characters of one kind, and eight of line ends."""
+    """The longest tokens for blanks hold 128 characters of one kind, and eight of line endings."""
     assert count(unit * 40_000) >= len(unit) * 40_000 / (128 if len(unit) == 1 else 8)
 
 

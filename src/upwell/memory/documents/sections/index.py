@@ -39,13 +39,13 @@ LENGTH_SHARES = {
 """BM25F's b by field."""
 SATURATION = 1.6
 """BM25F's k1."""
-LEAST_SECTIONS = 300
+MIN_SECTIONS = 300
 """A few sections do not show which words are rare, so a small store counts as one of this size."""
 MAX_PREFIXED = 30
 MAX_CACHED_TERMS = 20_000
 
 TALK_BURST, TOPIC_BURST = 1.15, 1.6
-LEAST_TOPICALITY, MOST_TOPICALITY = 0.3, 1.2
+MIN_TOPICALITY, MAX_TOPICALITY = 0.3, 1.2
 PRIOR_SECTIONS = 10
 NUMBER_TOPICALITY, FLAG_TOPICALITY = 0.6, 1.2
 PREFIX_WEIGHT = 0.5
@@ -76,10 +76,11 @@ class Place:
 @dataclass(slots=True)
 class Postings:
     """The sections that contain a term: weighted, length-normalised, saturated frequency (0 to
-    1) by section. `holding` and `occurrences` count only the sections' own text."""
+    1) by section. `sections` and `occurrences` count the sections that contain it in their own
+    text, and how often."""
 
     frequencies: dict[int, float] = field(default_factory=dict)
-    holding: int = 0
+    sections: int = 0
     occurrences: int = 0
 
 
@@ -125,13 +126,14 @@ class Index:
         return cached
 
     def idf(self, term: str) -> float:
-        """Return the rarity of a term (Robertson, Sparck Jones), never negative; unknown terms
-        get the highest."""
-        return self.rarity(len(self.postings(term).frequencies))
+        """Return the inverse document frequency of a term (Robertson, Sparck Jones), never
+        negative; unknown terms get the highest."""
+        return self.idf_of(len(self.postings(term).frequencies))
 
-    def rarity(self, holding: int) -> float:
-        size = max(len(self.places), LEAST_SECTIONS)
-        return math.log(1.0 + (size - holding + 0.5) / (holding + 0.5))
+    def idf_of(self, sections: int) -> float:
+        """Return the IDF of a term that this many sections contain."""
+        size = max(len(self.places), MIN_SECTIONS)
+        return math.log(1.0 + (size - sections + 0.5) / (sections + 0.5))
 
     def topicality(self, term: str) -> float:
         """Return how strongly a term indicates a subject: its burstiness here, shrunk towards
@@ -143,11 +145,11 @@ class Index:
         postings = self.postings(term)
         prior = self.vocabulary.burst.get(term, UNKNOWN_BURST)
         burst = (postings.occurrences + PRIOR_SECTIONS * prior) / (
-            postings.holding + PRIOR_SECTIONS
+            postings.sections + PRIOR_SECTIONS
         )
-        slope = (1.0 - LEAST_TOPICALITY) / (TOPIC_BURST - TALK_BURST)
-        topicality = LEAST_TOPICALITY + slope * (burst - TALK_BURST)
-        return min(MOST_TOPICALITY, max(LEAST_TOPICALITY, topicality))
+        slope = (1.0 - MIN_TOPICALITY) / (TOPIC_BURST - TALK_BURST)
+        topicality = MIN_TOPICALITY + slope * (burst - TALK_BURST)
+        return min(MAX_TOPICALITY, max(MIN_TOPICALITY, topicality))
 
     def variants(self, term: str) -> list[tuple[str, float]]:
         """Return other terms of the index that may mean `term`, with their weights: words that
@@ -159,8 +161,8 @@ class Index:
 
     def is_subject(self, term: str) -> bool:
         """Return whether the term is a name that a quarter of the sections contain."""
-        holding = len(self.postings(term).frequencies)
-        return holding > SUBJECT_SHARE * len(self.places) and term not in self.vocabulary.burst
+        sections = len(self.postings(term).frequencies)
+        return sections > SUBJECT_SHARE * len(self.places) and term not in self.vocabulary.burst
 
     def load_terms(self, numbers: Iterable[int]) -> None:
         """Read the terms of these sections in one pass."""
@@ -260,7 +262,7 @@ class Index:
             if lengths is None:
                 continue
             if packed <= MAX_COUNT:
-                postings.holding += 1
+                postings.sections += 1
                 postings.occurrences += packed
                 raw[section] = packed * prose.scale(lengths[0])
                 continue
@@ -270,7 +272,7 @@ class Index:
                 if count:
                     raw[section] += count * figures.scale(lengths[number])
                     in_text += count if number < TEXT_FIELDS else 0
-            postings.holding += in_text > 0
+            postings.sections += in_text > 0
             postings.occurrences += in_text
         for section, (link, near) in self._link_terms.get(term, {}).items():
             scales = self._link_fields[section]

@@ -102,7 +102,7 @@ def blocks_of(text: str, first: int, level: int) -> tuple[Block, ...]:
 
 
 def rows_of(text: str) -> list[str]:
-    """Split `text` into lines without line ends."""
+    """Split `text` into lines without line endings."""
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 

@@ -115,7 +115,7 @@ def _contributions(
         frequencies = index.postings(form).frequencies
         if not frequencies:
             continue
-        idf = index.rarity(len(frequencies))
+        idf = index.idf_of(len(frequencies))
         if share < 1.0 and is_known:
             idf = min(idf, own)
         factor = reading.weights[term] * share * idf * (SATURATION + 1.0)

@@ -1,4 +1,4 @@
-"""The opening of a session: the right notes, once, within the cap."""
+"""The start of a session: the right notes, once, within the cap."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Learning as surfacing uses it, and late hits."""
+"""Thresholds that learn from ratings, and hits that come too late."""
 
 import asyncio
 import json

@@ -31,7 +31,7 @@ SPEECH = speech_of(shipped())
         ("/", None, ""),
     ],
 )
-def test_paths(path: str, root: str | None, expected: str) -> None:
+def test_a_path_becomes_words(path: str, root: str | None, expected: str) -> None:
     assert SPEECH.path(path, root) == expected
 
 
@@ -46,7 +46,7 @@ def test_paths(path: str, root: str | None, expected: str) -> None:
         ("https://", ""),
     ],
 )
-def test_addresses(url: str, expected: str) -> None:
+def test_an_address_becomes_words(url: str, expected: str) -> None:
     assert SPEECH.address(url) == expected
 
 
@@ -65,7 +65,7 @@ def test_addresses(url: str, expected: str) -> None:
         ("", ""),
     ],
 )
-def test_commands(line: str, expected: str) -> None:
+def test_a_command_becomes_words(line: str, expected: str) -> None:
     assert SPEECH.command(line) == expected
 
 
@@ -78,7 +78,7 @@ def test_commands(line: str, expected: str) -> None:
         ("see https://github.com/acme/harbour/pull/7 for fees", "see for fees"),
     ],
 )
-def test_searches(text: str, expected: str) -> None:
+def test_a_search_becomes_words(text: str, expected: str) -> None:
     assert SPEECH.value(text) == expected
 
 

@@ -1,4 +1,4 @@
-"""The account of a decision for a person."""
+"""The explanation of a decision for a person."""
 
 import pytest
 
