@@ -10,6 +10,7 @@ from upwell.ground.postgres.connection import Postgres
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.surfacing import Rating
 from upwell.learn.feedback import OWNER, RETENTION_SECONDS, LearningStore, Rated, Ratings
+from upwell.learn.moving import copy_ratings
 from upwell.learn.postgres import PostgresRatings
 
 
@@ -56,6 +57,23 @@ async def test_a_later_rating_of_a_surfacing_replaces_the_earlier(store: Learnin
     await store.add([rated("a", Rating.NOT_RELEVANT)])
     (sample,) = (await store.by_tool(0.0))["Read"]
     assert sample.evidence is Rating.NOT_RELEVANT
+
+
+async def test_ratings_move_to_another_store_once(store: LearningStore, tmp_path: Path) -> None:
+    database = open_database(tmp_path / "other.db", [OWNER], synchronous="FULL")
+    other = Ratings(database)
+    await store.add([rated("a", Rating.HELPFUL, at=2.0), rated("b", Rating.NOT_RELEVANT, at=3.0)])
+    await store.add([rated("c", Rating.HELPFUL, at=4.0)])
+    await store.forget("c")
+    await store.shift({"Read": 0.5, "Grep": -0.25}, 7.0)
+    await other.shift({"Grep": 1.0}, 9.0)
+    assert await copy_ratings(store, other) == 2
+    assert await copy_ratings(store, other) == 0
+    assert await other.valid() == await store.valid()
+    assert await other.shifts() == {"Read": (0.5, 7.0), "Grep": (1.0, 9.0)}
+    assert await copy_ratings(other, store) == 0
+    assert (await store.shifts())["Grep"] == (1.0, 9.0)
+    await database.aclose()
 
 
 async def test_evidence_against_names_only_memories_with_a_bad_rating(store: LearningStore) -> None:

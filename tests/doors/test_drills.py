@@ -197,6 +197,45 @@ async def test_cut_connections_are_replaced(replica: Replica, own_cluster: Clust
     await client.aclose()
 
 
+async def test_a_replica_that_starts_without_the_database_takes_the_shared_secret(
+    tmp_path: Path, own_cluster: Cluster
+) -> None:
+    url = own_cluster.database()
+    with replicas(tmp_path, url, "a") as (first,):
+        shared = first.token
+        await asyncio.to_thread(own_cluster.stop)
+        late = Replica(tmp_path, "b", url)
+        try:
+            late.start()
+            provisional = late.token
+            assert provisional != shared
+            client = Client(late.port, provisional)
+            early = key_in_or_none(await client.modern("up__big_markdown"))
+            await asyncio.to_thread(own_cluster.start)
+            end = time.monotonic() + 30
+            while late.token != shared or late.address.modern("server/discover", {})[0] != 200:
+                assert time.monotonic() < end, late.log
+                await asyncio.sleep(0.1)
+            one, other = Client(late.port, shared), Client(first.port, shared)
+            end = time.monotonic() + 20
+            while (key := key_in_or_none(await one.modern("up__big_markdown"))) is None:
+                assert time.monotonic() < end, late.log
+                await asyncio.sleep(0.2)
+            await recovered(other, key)
+            assert key == key_in_or_none(await other.modern("up__big_markdown"))
+            if early:
+                answer = (await one._http.post("/mcp", **_reading(early))).json()["result"]
+                assert everything(answer)[:20] in big_markdown() or answer["isError"]
+            for each in (client, one, other):
+                await each.aclose()
+        finally:
+            late.stop(signal.SIGKILL)
+
+
+def key_in_or_none(result: dict[str, Any]) -> str | None:
+    return key_in(result) if "key=" in everything(result) else None
+
+
 async def timed_calls(client: Client, seconds: float) -> list[float]:
     """Make calls for some time; none may fail. Returns the seconds that each took."""
     waits = []

@@ -71,7 +71,7 @@ class Warm:
         self._door = self._app.hooks()
         self._stamp = stamp(self.app.config.home.config_file)
         self._tasks.start(self._run_housekeeping())
-        self._tasks.start(self._app.follow_team())
+        self._tasks.start(self._app.team_changes.follow())
 
     async def answer(
         self,

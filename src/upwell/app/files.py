@@ -5,6 +5,7 @@ chores.
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import Embedder
 from upwell.ground.errors import ConfigError, StoreError
-from upwell.ground.files import Locking, create_once, exclusively, read_regular_file
+from upwell.ground.files import Locking, create_once, exclusively, read_regular_file, stamp
 from upwell.ground.home import Home
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.project import project_of, tracks
@@ -39,7 +40,7 @@ from upwell.memory.embedding.questions import Questions
 from upwell.memory.external.qmd import QmdRecall
 from upwell.memory.external.waiting import Patience
 from upwell.memory.library import Library
-from upwell.memory.notes.file import Origins
+from upwell.memory.notes.file import Origins, patiently
 from upwell.memory.notes.stm import ShortTerm, is_untrusted
 from upwell.memory.options import Backend
 from upwell.memory.places import MAX_BYTES as _PLACES_BYTES
@@ -72,6 +73,7 @@ _REMARKS_BYTES = 1_000_000
 _ORIGINALS_BYTES_IN_MEMORY = 64_000_000
 
 Chore = Callable[[], Awaitable[object]]
+Secret = Callable[[], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,7 @@ def open_memory(
 ) -> Memories:
     questions = Questions(embedder) if embedder else None
     store, sources, ratings = open_store(config, files, questions, tolerant=tolerant, clock=clock)
-    notes = open_notes(config, cwd)
+    notes = open_notes(config, cwd, files.locking if files.team else patiently)
     catalog = Catalog(
         config.home.index_db, opened=files.indexed.append, questions=questions, clock=clock
     )
@@ -281,17 +283,27 @@ def _patience_of(config: Config) -> Patience:
     )
 
 
-def open_notes(config: Config, cwd: str | None) -> ShortTerm:
-    """The notes of the folder's project (`.upwell/stm.json`), if it has any, else the home's. A
-    file that came with a repository or an archive is not used, because this user did not write its
-    notes.
+def open_notes(config: Config, cwd: str | None, locking: Locking = patiently) -> ShortTerm:
+    """The notes of the folder's project (`.upwell/stm.json`), if it has any, else those of the home
+    or of its team. A project's file that came with a repository or an archive is not used, because
+    this user did not write its notes.
     """
-    open_at = partial(ShortTerm, options=config.stm, origins=Origins(config.home.origins_file))
-    notes, project = open_at(config.home.notes_file), project_of(cwd)
+    home, project = config.home, project_of(cwd)
+    notes = ShortTerm(
+        home.notes_file,
+        options=config.stm,
+        origins=Origins(home.origins_file, locking),
+        locking=locking,
+    )
     folder = Path(project, PROJECT_FOLDER) if project else None
     if not project or not folder or folder.is_symlink() or not folder.is_dir():
         return notes
-    project_notes = open_at(folder / notes.path.name, root=project)
+    project_notes = ShortTerm(
+        folder / notes.path.name,
+        options=config.stm,
+        origins=Origins(home.project_origins_file),
+        root=project,
+    )
     if not tracks(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not is_untrusted(
         project_notes
     ):
@@ -385,12 +397,26 @@ def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:
     return Cache(ttl_store, secret_of(config), config.cache, has_secret)
 
 
-def secret_of(config: Config) -> bytes:
+def secret_of(config: Config) -> Secret:
     """The secret behind keys: that of the configuration, or else of the home or its team, created
-    once, atomically, mode 0600."""
+    once, atomically, mode 0600. A replica that started without the team's database adopts the
+    team's secret as soon as the copy of it is there."""
     if config.store.secret:
-        return hashlib.sha256(config.store.secret.encode()).digest()
-    path = config.home.secret_file
+        configured = hashlib.sha256(config.store.secret.encode()).digest()
+        return lambda: configured
+    path, now, then = config.home.secret_file, _own_secret(config.home.secret_file), None
+
+    def current() -> bytes:
+        nonlocal now, then
+        if (changed := stamp(path)) not in (None, then):
+            with suppress(OSError):
+                now, then = read_regular_file(path) or now, changed
+        return now
+
+    return current
+
+
+def _own_secret(path: Path) -> bytes:
     try:
         create_once(path, secrets.token_bytes(32))
         return read_regular_file(path)

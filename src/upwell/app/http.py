@@ -57,6 +57,8 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     ]
     home = app.config.home
     shared = team_token(app.config)
+    if shared:
+        app.team_changes.after_pull.append(shared)
     tokens = Tokens(token_of(home.token_file), home.tokens_file, shared)
     hosts = [host, *app.config.gateway.hosts]
     oidc = open_oidc(app.config.oidc)
@@ -97,6 +99,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
                 if not is_loopback(host):
                     say("upwell: other machines can reach this address unencrypted; add TLS")
                 work.start(tenants.keep_house())
+                work.start(tenants.follow())
                 async with gateway.running():
                     await server.serve(sockets=[listening])
         finally:

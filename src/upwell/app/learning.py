@@ -60,6 +60,20 @@ def open_learning(
     return Learning(learned, ttl_store, config.learn, rare=rarity.rare, mark_used=used, clock=clock)
 
 
+async def load_learned(learned: Learned, *, tolerant: bool) -> None:
+    """Adopt what is learned so far. A tolerant app starts without it and adopts it later.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    try:
+        await learned.load_learned()
+    except StoreError as error:
+        if not tolerant:
+            raise
+        LOG.warning("learned values are not known yet: %s", error)
+
+
 async def tidy(config: Config, ttl_store: TtlStore, journal: Journal, learned: Learned) -> None:
     """Clear query texts past their retention once a day; move thresholds once an hour."""
     surface = config.surface

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from upwell.app.files import secret_of
@@ -101,8 +102,12 @@ class SeenResources:
             return await opened.app.resources(principal).read(uri)
 
 
-def team_token(config: Config) -> str:
-    """The owner's token on all machines of a team, "" for a home without a team."""
+def team_token(config: Config) -> Callable[[], str] | None:
+    """The owner's token on all machines of a team, which changes with the secret; None for a home
+    without a team."""
     if not config.home.is_shared:
-        return ""
-    return shared_token(config.home.team_token_file, secret_of(config))
+        return None
+    secret, path = secret_of(config), config.home.team_token_file
+    token = lru_cache(maxsize=1)(partial(shared_token, path))
+    token(secret())
+    return lambda: token(secret())

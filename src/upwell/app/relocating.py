@@ -11,6 +11,8 @@ from upwell.ground.errors import UsageError
 from upwell.ground.files import exclusively
 from upwell.ground.secrets.mask import masked_address
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory
+from upwell.learn.feedback import Ratings
+from upwell.learn.moving import copy_ratings
 from upwell.memory.relocation import Journal, Plan, Progress, Relocation, Verified
 from upwell.memory.sqlite.store import SqliteStore
 
@@ -21,12 +23,13 @@ SQLITE = "sqlite"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The outcome of a move, or of its preview. `notes` counts the notes of `stm.json` to copy, or
-    copied. `verified` is None for a preview."""
+    copied, and `ratings` the copied ratings. `verified` is None for a preview."""
 
     source: str
     target: str
     plan: Plan
     notes: int
+    ratings: int = 0
     verified: Verified | None = None
 
 
@@ -59,7 +62,23 @@ async def migrate(to: str, origin: str, *, apply: bool, notes: bool, progress: P
         if not apply:
             return outcome
         added = await relocation.add_once(copied)
-        return replace(outcome, notes=added, verified=await relocation.run(progress))
+        verified = await relocation.run(progress)
+    ratings = await _move_ratings(config, home_is_target)
+    return replace(outcome, notes=added, ratings=ratings, verified=verified)
+
+
+async def _move_ratings(config: Config, home_is_target: bool) -> int:
+    from upwell.ground.postgres.connection import Postgres
+    from upwell.learn.postgres import PostgresRatings
+
+    database, postgres = open_memory_db(config.home), Postgres(config.store.url)
+    try:
+        own = Ratings(database)
+        team = PostgresRatings(postgres, tenant=config.store.tenant)
+        return await copy_ratings(*((team, own) if home_is_target else (own, team)))
+    finally:
+        await postgres.aclose()
+        await database.aclose()
 
 
 @asynccontextmanager
@@ -85,4 +104,5 @@ async def _relocation(config: Config, home_is_target: bool) -> AsyncIterator[Rel
 
 def _notes_of(config: Config) -> list[Memory]:
     """The home's short notes, each with an id of its own as a memory."""
-    return [replace(note, id=f"note-{note.id}") for note in open_notes(config, None).memories()]
+    own = replace(config, home=replace(config.home, is_shared=False))
+    return [replace(note, id=f"note-{note.id}") for note in open_notes(own, None).memories()]

@@ -61,13 +61,14 @@ def tell_mistakes(app: App, say: Callable[[str], None]) -> None:
 @asynccontextmanager
 async def housekeeping(app: App, gateway: Gateway) -> AsyncIterator[None]:
     """Run housekeeping and apply configuration changes while a gateway runs; then close the app."""
-    await app.budgets.load_learned()
+    with contained("adopting learned ratios"):
+        await app.budgets.load_learned()
     await forget_notes(app.notes)
     # Not a TaskGroup: a task that fails must not end the gateway.
     tasks = [
         asyncio.create_task(run_housekeeping(app)),
         asyncio.create_task(follow_config(app, gateway)),
-        asyncio.create_task(app.follow_team()),
+        asyncio.create_task(app.team_changes.follow()),
     ]
     try:
         yield

@@ -14,6 +14,7 @@ from upwell.learn.learned import Learned
 if TYPE_CHECKING:
     from upwell.ground.postgres.connection import Postgres
     from upwell.ground.postgres.home_files import HomeFiles
+    from upwell.ground.postgres.listening import Versions
 
 PULL_SECONDS = 2.0
 """How long the start of a process waits for a database that does not answer."""
@@ -65,10 +66,20 @@ def open_team(config: Config, postgres: "Postgres | None" = None) -> Team | None
     except ImportError as error:
         raise no_driver() from error
     home = config.home.prepare()
-    shared = (home.tokens_file, home.inbox_file, home.pause_file, home.sources_file)
-    tenant = config.store.tenant
-    files = HomeFiles(config.store.url, tenant, shared, home.secret_file)
-    return Team(postgres or Postgres(config.store.url), files, tenant)
+    shared = (
+        home.tokens_file,
+        home.inbox_file,
+        home.pause_file,
+        home.sources_file,
+        home.notes_file,
+        home.cleared_notes_file,
+        home.origins_file,
+    )
+    tenant, connections = config.store.tenant, postgres or Postgres(config.store.url)
+    files = HomeFiles(
+        config.store.url, tenant, shared, home.secret_file, lost=lambda: connections.is_lost
+    )
+    return Team(connections, files, tenant)
 
 
 def current_files(config: Config) -> Locking:
@@ -85,17 +96,49 @@ def current_files(config: Config) -> Locking:
     return team.files.exclusively
 
 
-async def follow(team: Team, learned: Learned, apply_ratios: Callable[[], Awaitable[None]]) -> None:
-    """Adopt the changes that other machines make to shared files and to learned values, until
-    cancelled."""
-    from upwell.ground.postgres.listening import FILES, LEARNED, listen
+class TeamChanges:
+    """Adopts the changes that other machines make to shared files and to learned values; none
+    without a team."""
 
-    async def changed(parts: frozenset[str]) -> None:
-        if FILES in parts:
-            await team.pull()
+    def __init__(
+        self, team: Team | None, learned: Learned, apply_ratios: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._team = team
+        self._learned = learned
+        self._apply_ratios = apply_ratios
+        self._versions: Versions | None = None
+        self.after_pull: list[Callable[[], object]] = []
+        """What follows from the shared files, such as the file of the owner's token."""
+
+    async def follow(self) -> None:
+        """Adopt changes as they are announced, until cancelled."""
+        if self._team:
+            from upwell.ground.postgres.listening import listen
+
+            await listen(self._team.postgres, self._team.tenant, self._adopt)
+
+    async def check(self) -> None:
+        """Adopt what has changed since the last check.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        if self._team:
+            from upwell.ground.postgres.listening import Versions
+
+            self._versions = self._versions or Versions(
+                self._team.postgres, self._team.tenant, self._adopt
+            )
+            await self._versions.check()
+
+    async def _adopt(self, parts: frozenset[str]) -> None:
+        from upwell.ground.postgres.listening import FILES, LEARNED
+
+        if FILES in parts and self._team:
+            await self._team.pull()
+            for adopted in self.after_pull:
+                adopted()
         if LEARNED in parts:
             with contained("adopting learned values"):
-                await learned.load_learned()
-                await apply_ratios()
-
-    await listen(team.postgres, team.tenant, changed)
+                await self._learned.load_learned()
+                await self._apply_ratios()

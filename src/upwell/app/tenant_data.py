@@ -130,7 +130,11 @@ def _rows(config: Config) -> Iterator[tuple[str, Any]]:
                         [number],
                     )
                     for (text,) in cursor:
-                        yield table, json.loads(text)
+                        row = json.loads(text)
+                        if table == "home_file":
+                            content = bytes.fromhex(row["content"].removeprefix("\\x"))
+                            row["content"] = base64.b64encode(content).decode()
+                        yield table, row
     except psycopg.Error as error:
         raise store_error(error) from error
 

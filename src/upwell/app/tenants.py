@@ -14,12 +14,17 @@ from upwell.gateway.calls.pipeline import Pipeline
 from upwell.gateway.clients import Client
 from upwell.gateway.upstreams.supervisor import Upstream
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.errors import StoreError
 from upwell.ground.trace import LOG, contained
 from upwell.ground.types.rpc import Reply, ToolCall
 
 MAX_OPEN = 64
 """Beyond this number, the app of the tenant that was idle for longest is closed."""
 IDLE_SECONDS = 600.0
+FOLLOW_SECONDS = 0.5
+ACTIVE_SECONDS = 10.0
+"""A tenant in use is asked for changes by other machines this often, and until this long after its
+last request. Its next request asks first."""
 _MINUTE = 60.0
 _MINUTES_OF_HOUSEKEEPING = 60
 
@@ -32,6 +37,9 @@ class Opened:
     pipeline: Pipeline
     users: int = 0
     used_at: float = 0.0
+
+    def is_active(self, now: float) -> bool:
+        return self.users > 0 or now - self.used_at < ACTIVE_SECONDS
 
 
 class Tenants:
@@ -53,6 +61,8 @@ class Tenants:
         """
         is_own = tenant in ("", self._own.app.config.store.tenant)
         opened = self._own if is_own else await self._find(tenant)
+        if not is_own and not opened.is_active(self._clock.monotonic()):
+            await _adopt(opened.app)
         opened.users += 1
         try:
             yield opened
@@ -79,6 +89,14 @@ class Tenants:
                 if minute % _MINUTES_OF_HOUSEKEEPING == 0:
                     with contained("housekeeping"):
                         await opened.app.run_housekeeping()
+
+    async def follow(self) -> None:
+        """Adopt what other machines change of the tenants that are in use, until cancelled."""
+        while True:
+            await asyncio.sleep(FOLLOW_SECONDS)
+            now = self._clock.monotonic()
+            active = [opened for opened in self._others.values() if opened.is_active(now)]
+            await asyncio.gather(*(_adopt(opened.app) for opened in active))
 
     async def close_idle(self, seconds: float = IDLE_SECONDS) -> None:
         """Close the apps that nobody has used for that long."""
@@ -115,6 +133,13 @@ class Tenants:
         with contained("closing the app of a tenant"):
             await opened.pipeline.aclose()
             await opened.app.aclose()
+
+
+async def _adopt(app: App) -> None:
+    try:
+        await app.team_changes.check()
+    except StoreError as error:
+        LOG.debug("changes of a tenant cannot be followed: %s", error)
 
 
 async def open_tenant(own: App, tenant: str) -> App:

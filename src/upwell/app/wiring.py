@@ -24,10 +24,10 @@ from upwell.app.files import (
     tools_of,
 )
 from upwell.app.follow_up import FollowUp
-from upwell.app.learning import answered_elsewhere, end_turn, open_learning, tidy
+from upwell.app.learning import answered_elsewhere, end_turn, load_learned, open_learning, tidy
 from upwell.app.principals import ManyTenants, NameOf, SeenResources, Toolboxes
 from upwell.app.shortening import Shortening, read_command
-from upwell.app.team import follow
+from upwell.app.team import TeamChanges
 from upwell.app.toolbox import Parts, known_tool, toolbox_of
 from upwell.compress.base import Tools
 from upwell.compress.options import Options as CompressOptions
@@ -182,6 +182,9 @@ class App:
         self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune)
         self.cuts = Cuts(self._ttl_store, self._originals, self.surfacer.journal)
+        self.team_changes = TeamChanges(
+            self._files.team, self.learning.learned, self.budgets.load_learned_if_requested
+        )
         self._follow_up = FollowUp(self.budgets, self.learning, self.cuts, self._ttl_store)
         self.fitter = Fitter(
             self._originals,
@@ -513,11 +516,6 @@ class App:
             except StoreError as error:
                 LOG.warning("housekeeping: %s", error)
 
-    async def follow_team(self) -> None:
-        """Adopt what other machines of the team change, until cancelled."""
-        if team := self._files.team:
-            await follow(team, self.learning.learned, self.budgets.load_learned_if_requested)
-
     async def warm(self) -> None:
         """Prepare the workers and indexes; otherwise the first large result or search would wait
         for them.
@@ -596,5 +594,5 @@ async def assemble(config: Config, settings: Settings, postgres: "Postgres | Non
     )
     tools = tools_of(config, embedder)
     app = App(config, settings, files, ttl_store, private_ttl_store(), memory, tools)
-    await app.learning.learned.load_learned()
+    await load_learned(app.learning.learned, tolerant=settings.tolerant)
     return app

@@ -69,6 +69,7 @@ def _as_json(outcome: "Outcome") -> dict[str, object]:
         "newer_there": len(plan.newer),
         "deleted_there": len(plan.deleted),
         "notes": outcome.notes,
+        "ratings": outcome.ratings,
         "verified": asdict(outcome.verified) if outcome.verified else None,
     }
 
@@ -92,6 +93,8 @@ def _report(outcome: "Outcome") -> None:
         say("nothing was copied; --apply copies")
         return
     say(f"verified: {verified.equal:,} equal on both sides, sha256 {verified.digest[:16]}")
+    if outcome.ratings:
+        say(f"{counted(outcome.ratings, 'rating')} copied")
     for count, what in (
         (verified.changed_there, "changed in the target since they were copied"),
         (verified.deleted_there, "deleted in the target since they were copied"),

@@ -59,7 +59,7 @@ class Originals:
         *,
         durable: TtlStore,
         private: TtlStore,
-        secret: bytes,
+        secret: Callable[[], bytes],
         has_secret: Callable[[str], bool],
         options: Options | None = None,
         tenant: str = DEFAULT_TENANT,
@@ -75,7 +75,7 @@ class Originals:
 
     def key_of(self, text: str, name: str = "") -> str:
         """Return the key under which `text` is or would be stored."""
-        digest = hmac.new(self._secret, self._tenant.encode(), hashlib.sha256)
+        digest = hmac.new(self._secret(), self._tenant.encode(), hashlib.sha256)
         principals = (self._principal,) if self._principal else ()
         for part in (*principals, name, text):
             digest.update(b"\0")

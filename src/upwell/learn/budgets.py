@@ -178,7 +178,10 @@ class Budgets:
             self._taken_at = self._clock.now()
 
     async def load_learned_if_requested(self) -> None:
-        """`load_learned`, if any process called `ask` since the last time."""
+        """`load_learned`, if any process called `ask` since the last time, or if it has failed so
+        far."""
+        if not self._taken_at:
+            return await self.load_learned()
         request = (await self._ttl_store.get(Kind.TUNE, [_APPLY])).get(_APPLY)
         if request is not None and request.created_at > self._taken_at:
             await self.load_learned()

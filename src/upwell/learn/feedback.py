@@ -107,6 +107,10 @@ class LearningStore(Protocol):
         """The valid samples by tool, oldest first."""
         ...
 
+    async def valid(self) -> list[Rated]:
+        """Every rating that counts, oldest first."""
+        ...
+
     async def against(self) -> dict[str, list[Sample]]:
         """The valid samples of every memory with a negative one, oldest first."""
         ...
@@ -166,6 +170,16 @@ class Ratings:
             )
 
         await self._database.write(insert)
+
+    async def valid(self) -> list[Rated]:
+        """Every rating that counts, oldest first."""
+        rows = await self._database.read(
+            lambda db: db.execute(
+                f"SELECT {RATED} FROM feedback WHERE tenant = ? AND NOT forgotten ORDER BY at",
+                (self._tenant,),
+            ).fetchall()
+        )
+        return rated(rows)
 
     async def by_tool(self, since: float) -> dict[str, list[Sample]]:
         """The valid samples by tool, oldest first."""
@@ -245,6 +259,28 @@ class Ratings:
 
 
 _RATINGS = frozenset(map(str, Rating))
+
+
+RATED = "surfacing, memory, rating, at, door, tool, score, signals"
+"""The columns of a rating."""
+
+
+def rated(rows: Sequence[Sequence[Any]]) -> list[Rated]:
+    """The ratings in rows of the columns of `RATED`."""
+    return [
+        Rated(
+            surfacing=surfacing,
+            memory=memory,
+            rating=Rating(rating),
+            at=at,
+            door=door,
+            tool=tool,
+            score=score,
+            signals=json.loads(signals),
+        )
+        for surfacing, memory, rating, at, door, tool, score, signals in rows
+        if rating in _RATINGS
+    ]
 
 
 def grouped(rows: Sequence[Sequence[Any]]) -> dict[str, list[Sample]]:

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.postgres.schema import ENSURE_TENANT
 from upwell.ground.types.memory import DEFAULT_TENANT
-from upwell.learn.feedback import NEGATIVE, RETENTION_SECONDS, SAMPLE, Rated, grouped
+from upwell.learn.feedback import (
+    NEGATIVE,
+    RATED,
+    RETENTION_SECONDS,
+    SAMPLE,
+    Rated,
+    grouped,
+    rated,
+)
 from upwell.learn.thresholds import Sample
 
 _ALIVE = "tenant = %(tenant)s AND NOT forgotten"
@@ -51,6 +59,10 @@ class PostgresRatings:
             "signals": [json.dumps(dict(rating.signals)) for rating in rows],
         }
         await self._change(Statement(_ADD, columns))
+
+    async def valid(self) -> list[Rated]:
+        sql = f"SELECT {RATED} FROM upwell.feedback WHERE {_ALIVE} ORDER BY at"
+        return rated(await self._read(sql, {}))
 
     async def by_tool(self, since: float) -> dict[str, list[Sample]]:
         sql = f"""SELECT tool, {SAMPLE} FROM upwell.feedback

@@ -87,12 +87,13 @@ class AccessToken:
 
 
 class Tokens:
-    """Looks up tokens: the `owner`'s, their token on all machines of a team ("" if there is none),
-    and those in the file at `path`, which is read again when it changes.
+    """Looks up tokens: the `owner`'s, their token on all machines of a team (None without one), and
+    those in the file at `path`, which is read again when it changes.
     """
 
-    def __init__(self, owner: str, path: Path, team: str = "") -> None:
-        self._owner = [_digest(token) for token in (owner, team) if token]
+    def __init__(self, owner: str, path: Path, team: Callable[[], str] | None = None) -> None:
+        self._owner = _digest(owner)
+        self._team = team
         self._path = path
         self._stamp: Stamp | None = None
         self._issued: Sequence[AccessToken] = ()
@@ -101,8 +102,10 @@ class Tokens:
         """The principal of a token. Takes the same time for every token, known or not."""
         self._refresh()
         digest, owner = _digest(token), None
+        team = [(_digest(self._team()), OWNER)] if self._team else []
         for known, principal in (
-            *((digest, OWNER) for digest in self._owner),
+            (self._owner, OWNER),
+            *team,
             *((issued.digest, issued.admitted) for issued in self._issued),
         ):
             if secrets.compare_digest(digest, known):

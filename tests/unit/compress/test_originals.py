@@ -54,7 +54,7 @@ async def test_a_key_depends_on_text_tenant_and_home() -> None:
     key = originals(clock).key_of("text")
     assert originals(clock).key_of("text") == key
     assert originals(clock, tenant="b").key_of("text") != key
-    assert originals(clock, secret=b"t" * 32).key_of("text") != key
+    assert originals(clock, secret=lambda: b"t" * 32).key_of("text") != key
 
 
 async def test_a_key_of_one_principal_is_unknown_to_another() -> None:
@@ -87,7 +87,7 @@ async def test_a_text_with_a_secret_is_never_written_to_disk() -> None:
     originals_store = Originals(
         durable=durable,
         private=MemoryTtlStore(clock=clock),
-        secret=b"s" * 32,
+        secret=lambda: b"s" * 32,
         has_secret=lambda text: True,
     )
     key = (await originals_store.keep("token")).key
@@ -106,7 +106,7 @@ async def test_a_locked_database_does_not_delay_a_call(ledger: Database) -> None
     originals_store = Originals(
         durable=SqliteTtlStore(ledger),
         private=MemoryTtlStore(),
-        secret=b"s" * 32,
+        secret=lambda: b"s" * 32,
         has_secret=lambda text: "ghp_" in text,
     )
     before = await originals_store.keep("from before")

@@ -48,7 +48,7 @@ class Cache:
     def __init__(
         self,
         ttl_store: TtlStore,
-        secret: bytes,
+        secret: Callable[[], bytes],
         options: CacheOptions,
         has_secret: Callable[[str], bool],
     ) -> None:
@@ -133,7 +133,7 @@ class Cache:
             client.principal.name,
             client.capabilities.decode(errors="replace"),
         ]
-        return hmac.new(self._secret, json.dumps(parts).encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._secret(), json.dumps(parts).encode(), hashlib.sha256).hexdigest()
 
 
 def _reprs(value: Mapping[str, Any]) -> dict[str, str]:

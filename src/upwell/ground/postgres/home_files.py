@@ -1,5 +1,5 @@
 """Files of a home that the machines of a team share: tokens, the pause, the inbox, the list of
-sources, the secret.
+sources, short notes, the secret.
 
 The database holds the content, and each machine a copy as a file, so that reading takes no round
 trip and goes on while the database is lost. A file without content does not exist.
@@ -7,8 +7,9 @@ trip and goes on while the database is lost. A file without content does not exi
 
 import asyncio
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ _CREATE = """
     ON CONFLICT DO NOTHING"""
 _CONTENT = """
     SELECT content FROM upwell.home_file WHERE tenant = %(tenant)s AND name = %(name)s"""
+_DIGESTS = """
+    SELECT name, md5(content) FROM upwell.home_file
+    WHERE tenant = %(tenant)s AND name = ANY(%(names)s)"""
+_EMPTY_DIGEST = md5(b"", usedforsecurity=False).hexdigest()
 _WRITE = """
     UPDATE upwell.home_file SET content = %(content)b, version = version + 1
     WHERE tenant = %(tenant)s AND name = %(name)s"""
@@ -36,9 +41,19 @@ _WRITE = """
 
 class HomeFiles:
     """The shared files at these paths. `secret` is the one that the first machine fills with random
-    bytes. The methods block: they run in a thread, or in a command."""
+    bytes, `lost` tells that the database did not answer lately. The methods block: they run in a
+    thread, or in a command."""
 
-    def __init__(self, url: str, tenant: str, paths: Sequence[Path], secret: Path) -> None:
+    def __init__(
+        self,
+        url: str,
+        tenant: str,
+        paths: Sequence[Path],
+        secret: Path,
+        *,
+        lost: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._is_lost = lost
         self._url = url
         self._tenant = tenant_number(tenant)
         self._paths = {path.name: path for path in (*paths, secret)}
@@ -60,10 +75,16 @@ class HomeFiles:
         with self._connected() as connection:
             fresh = {"name": self._secret.name, "content": secrets.token_bytes(SECRET_BYTES)}
             connection.execute(_NEW_SECRET, {"tenant": self._tenant, **fresh})
+            digests = dict(
+                connection.execute(
+                    _DIGESTS, {"tenant": self._tenant, "names": list(self._paths)}
+                ).fetchall()
+            )
             outdated = [
                 path
                 for name, path in self._paths.items()
-                if _read(path) != self._content(connection, name)
+                if md5(_read(path), usedforsecurity=False).hexdigest()
+                != digests.get(name, _EMPTY_DIGEST)
             ]
             connection.commit()
         for path in outdated:
@@ -85,6 +106,11 @@ class HomeFiles:
         Raises:
             StoreError: the database or the disk failed; nothing was changed.
         """
+        if self._is_lost():
+            raise StoreError(
+                f"{path.name} cannot be changed while PostgreSQL does not answer",
+                hint="try again; `upwell doctor` shows the state",
+            )
         values: dict[str, Any] = {"tenant": self._tenant, "name": path.name}
         with exclusively(path), self._connected() as connection:
             connection.execute(_CREATE, values)

@@ -9,7 +9,7 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from upwell.ground.errors import StoreError
-from upwell.ground.postgres.connection import Postgres, Statement
+from upwell.ground.postgres.connection import PROMPT_SECONDS, Postgres, Statement
 from upwell.ground.postgres.migrate import connect, is_pooled
 from upwell.ground.postgres.schema import CHANNEL, tenant_number
 from upwell.ground.trace import LOG
@@ -55,14 +55,36 @@ async def _follow(postgres: Postgres, tenant: str, changed: Changed) -> None:
             await changed(frozenset(parts))
 
 
+class Versions:
+    """The versions of what a tenant shares, by which changes are noticed without LISTEN."""
+
+    def __init__(self, postgres: Postgres, tenant: str, changed: Changed) -> None:
+        self._postgres = postgres
+        self._tenant = tenant
+        self._changed = changed
+        self._known: TupleRow = (None, None, None)
+
+    async def check(self) -> None:
+        """Report the parts that have changed since the last check.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        ((versions,),) = await self._postgres.ask(
+            self._tenant, Statement(_VERSIONS, {}), seconds=PROMPT_SECONDS
+        )
+        parts = (MEMORIES, LEARNED, FILES)
+        new = {
+            part for part, old, now in zip(parts, self._known, versions, strict=True) if old != now
+        }
+        self._known = versions
+        if new:
+            await self._changed(frozenset(new))
+
+
 async def _poll(postgres: Postgres, tenant: str, changed: Changed) -> None:
-    known: TupleRow = (None, None, None)
+    versions = Versions(postgres, tenant, changed)
     await changed(EVERYTHING)
     while True:
-        ((versions,),) = await postgres.ask(tenant, Statement(_VERSIONS, {}))
-        parts = (MEMORIES, LEARNED, FILES)
-        new = {part for part, old, now in zip(parts, known, versions, strict=True) if old != now}
-        known = versions
-        if new:
-            await changed(frozenset(new))
+        await versions.check()
         await asyncio.sleep(POLL_SECONDS)

@@ -11,7 +11,7 @@ Everything else that the machines of a team share:
 
     entry                   what expires: originals, the seen log, cached responses, sessions
     feedback, threshold     ratings, and the thresholds that follow from them
-    home_file               files of the home: tokens, the pause, the inbox, the secret, sources
+    home_file               files of the home: notes, tokens, the pause, the inbox, the secret, …
     audit                   who stored and removed memories, and who was denied something
 
 Every key begins with the tenant, so the tables can be partitioned or distributed by it. No table

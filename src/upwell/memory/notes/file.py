@@ -12,6 +12,7 @@ import errno
 import json
 import stat
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any, TypeGuard
 from upwell.ground.clock import Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.files import (
+    Locking,
     exclusively,
     read_regular_file,
     remove_partial_files,
@@ -37,12 +39,18 @@ LOCK_SECONDS = 60.0
 Raw = dict[str, Any]
 
 
-class NotesFile:
-    """One `stm.json`. The methods block."""
+def patiently(path: Path) -> AbstractContextManager[None]:
+    """Hold the lock of a file of this machine."""
+    return exclusively(path, LOCK_SECONDS)
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+
+class NotesFile:
+    """One `stm.json`, changed under a lock by `locking`. The methods block."""
+
+    def __init__(self, path: Path, clock: Clock, locking: Locking = patiently) -> None:
         self.path = path
         self._clock = clock
+        self._locking = locking
         self._moved_aside: Path | None = None
 
     def read(self) -> list[Raw]:
@@ -70,7 +78,7 @@ class NotesFile:
         """
         with writing(self.path):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with exclusively(self.path, LOCK_SECONDS):
+            with self._locking(self.path):
                 remove_partial_files(self.path)
                 notes = change(self._load_or_move_aside())
                 write_atomically(self.path, json.dumps(notes, indent=2) + "\n")
@@ -148,8 +156,9 @@ class Origin:
 class Origins:
     """Note id → origin, in one JSON file. The methods block; writing raises OSError."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, locking: Locking = patiently) -> None:
         self._path = path
+        self._locking = locking
 
     def all(self) -> dict[str, Origin]:
         """Note id → origin, for every origin that can be read."""
@@ -174,7 +183,7 @@ class Origins:
 
     def _change(self, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with exclusively(self._path, LOCK_SECONDS):
+        with self._locking(self._path):
             remove_partial_files(self._path)
             write_atomically(self._path, json.dumps(change(self._load()), indent=1) + "\n")
 

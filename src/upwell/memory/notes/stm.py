@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.errors import StoreError, StoreUnwritable, UsageError
-from upwell.ground.files import writing
+from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.files import Locking, writing
 from upwell.ground.project import is_seen
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.words import fold
@@ -23,7 +23,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.ground.types.principal import is_visible
 from upwell.ground.types.rpc import Ping
-from upwell.memory.notes.file import NotesFile, Origin, Origins, Raw, is_note
+from upwell.memory.notes.file import NotesFile, Origin, Origins, Raw, is_note, patiently
 from upwell.memory.notes.labels import Labels, labels_of
 from upwell.memory.options import NotesOptions
 from upwell.memory.records import MAX_TEXT_CHARS, content_hash
@@ -66,8 +66,10 @@ class ShortTerm:
         clock: Clock = SYSTEM_CLOCK,
         origins: Origins | None = None,
         root: str | None = None,
+        locking: Locking = patiently,
     ) -> None:
-        self.file = NotesFile(path, clock)
+        self.file = NotesFile(path, clock, locking)
+        self._cleared = NotesFile(path.with_name(f"{path.stem}.trash.json"), clock, locking)
         self.options = options or NotesOptions()
         self._clock = clock
         self._origins = origins
@@ -81,7 +83,7 @@ class ShortTerm:
     @property
     def trash(self) -> Path:
         """The file that holds cleared notes for 30 days."""
-        return self.path.with_name(f"{self.path.stem}.trash.json")
+        return self._cleared.path
 
     def add(
         self, content: str, origin: Origin | None = None, labels: Labels = NO_LABELS
@@ -224,7 +226,7 @@ class ShortTerm:
         def clear(notes: list[Any]) -> list[Any]:
             cleared[:] = [raw for raw in notes if is_note(raw) and raw["id"] in old]
             # Write the trash first: a crash in between duplicates notes instead of losing them.
-            _move_to_trash(NotesFile(self.trash, self._clock), cleared, self._clock.now())
+            _move_to_trash(self._cleared, cleared, self._clock.now())
             return [raw for raw in notes if raw not in cleared]
 
         self.file.change(clear)
@@ -263,7 +265,7 @@ class ShortTerm:
 
         try:
             self.file.change(note)
-        except StoreUnwritable as error:
+        except StoreError as error:
             LOG.warning("notes could not be marked as viewed: %s", error)
 
     def _forget_origins(self, ids: set[str]) -> None:

@@ -249,8 +249,9 @@ def _counts(tallies: Mapping[int, Tally], last: Mapping[int, int]) -> Iterable[S
                     DO UPDATE SET memories = t.memories + excluded.memories""",
                 values,
             )
-            yield Statement(
-                f"""DELETE FROM upwell.{table} WHERE tenant = %(tenant)s AND scope = %(scope)s
-                    AND {column} = ANY(%(names)s) AND memories <= 0""",
-                values,
-            )
+            if fewer := [name for name, change in counts.items() if change < 0]:
+                yield Statement(
+                    f"""DELETE FROM upwell.{table} WHERE tenant = %(tenant)s AND scope = %(scope)s
+                        AND {column} = ANY(%(names)s) AND memories <= 0""",
+                    {"scope": scope, "names": fewer},
+                )
