@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from psycopg import AsyncConnection
 from tests.postgres import cluster
 
 from upwell.app import App, Settings, build
@@ -13,7 +14,7 @@ from upwell.app import tenants as tenants_module
 from upwell.app.dashboard.desk import VIEWS
 from upwell.app.tenants import Tenants
 from upwell.ground.clock import Deadline
-from upwell.ground.postgres.connection import Postgres, Statement, Transaction
+from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Query, Scope
 from upwell.ground.types.principal import OWNER, Principal, granted
@@ -147,20 +148,17 @@ async def test_the_wall_stands_without_the_checks_of_the_application(
         for name in ("one", "two")
     ]
     ids = [await filled(app, granted("ada"), word(number)) for number, app in enumerate(apps)]
-    run = Transaction.run
+    send = connection.send
 
-    async def unchecked(self: Transaction, *statements: Statement) -> list:
+    async def unchecked(to: AsyncConnection, tenant: int, statement: Statement) -> object:
         nonlocal removed
-        bare = []
-        for statement in statements:
-            sql = statement.sql
-            for prefix in ("t.", "m.", "w.", "p.", "a.", "b.", "memory.", ""):
-                sql = sql.replace(f"{prefix}tenant = %(tenant)s", "true")
-            removed += sql != statement.sql
-            bare.append(Statement(sql, statement.values))
-        return await run(self, *bare)
+        sql = statement.sql
+        for prefix in ("t.", "m.", "w.", "p.", "a.", "b.", "memory.", ""):
+            sql = sql.replace(f"{prefix}tenant = %(tenant)s", "true")
+        removed += sql != statement.sql
+        return await send(to, tenant, Statement(sql, statement.values))
 
-    monkeypatch.setattr(Transaction, "run", unchecked)
+    monkeypatch.setattr(connection, "send", unchecked)
     try:
         for number, app in enumerate(apps):
             shown = await everything_seen(app, OWNER, ids[1 - number])

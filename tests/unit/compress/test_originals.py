@@ -31,7 +31,7 @@ def originals(clock: ManualTime, tenant: str = "default", secret: bytes = b"s" *
     return Originals(
         durable=MemoryTtlStore(clock=clock),
         private=MemoryTtlStore(clock=clock),
-        secret=secret,
+        secret=lambda: secret,
         has_secret=lambda text: "ghp_" in text,
         tenant=tenant,
     )
@@ -54,7 +54,7 @@ async def test_a_key_depends_on_text_tenant_and_home() -> None:
     key = originals(clock).key_of("text")
     assert originals(clock).key_of("text") == key
     assert originals(clock, tenant="b").key_of("text") != key
-    assert originals(clock, secret=lambda: b"t" * 32).key_of("text") != key
+    assert originals(clock, secret=b"t" * 32).key_of("text") != key
 
 
 async def test_a_key_of_one_principal_is_unknown_to_another() -> None:

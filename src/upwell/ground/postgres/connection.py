@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, AsyncPipeline
+from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
@@ -33,6 +33,9 @@ PREPARE_THRESHOLD = 3
 CONNECT_SECONDS = 5.0
 PROMPT_SECONDS = 0.25
 """How long a call waits for a value of its session or for an original."""
+BUSY_SECONDS = 2.0
+"""How long it waits if the database answers others, so that a burst is not taken for a loss."""
+LATE_LOOP_SECONDS = 0.05
 SUSPICIOUS_SECONDS = 0.1
 """After this time without an answer, a second connection shows whether the server is lost."""
 PROBE_PAUSE_SECONDS = 1.0
@@ -55,6 +58,7 @@ class Statement:
 
 
 Rows = Sequence[TupleRow]
+Cursor = AsyncCursor[TupleRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +101,18 @@ class Transaction:
 
     async def run(self, *statements: Statement) -> list[Rows]:
         """Run statements in one round trip. Returns the rows of each."""
-        cursors = []
-        for statement in statements:
-            values = {**statement.values, "tenant": self._tenant}
-            sql = statement.sql
-            cursors.append(await self._connection.execute(sql, values))
+        cursors = [await send(self._connection, self._tenant, each) for each in statements]
         await self._pipeline.sync()
-        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        return await _rows_of(cursors)
+
+
+async def send(connection: AsyncConnection, tenant: int, statement: Statement) -> Cursor:
+    """Send a statement of a tenant in a pipeline. Every statement is sent here."""
+    return await connection.execute(statement.sql, {**statement.values, "tenant": tenant})
+
+
+async def _rows_of(cursors: Sequence[Cursor]) -> list[Rows]:
+    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
 class Postgres:
@@ -214,19 +223,23 @@ class Postgres:
         if seconds is not None:
             settings = {**_BY_INDEX, "statement_timeout": str(PROMPT_STATEMENT_MS)}
         async with (
-            self._connected(CONNECT_SECONDS if seconds is None else seconds) as connection,
+            self._connected(CONNECT_SECONDS) as connection,
             connection.pipeline(),
         ):
             # The statements of a pipeline are one transaction. Its end synchronises it.
-            cursors = [await connection.execute(settings_of(tenant, settings))]
-            for statement in statements:
-                values = {**statement.values, "tenant": tenant}
-                cursors.append(await connection.execute(statement.sql, values))
-        rows: list[Rows] = [
-            await cursor.fetchall() if cursor.description else [] for cursor in cursors[1:]
-        ]
+            await connection.execute(settings_of(tenant, settings))
+            cursors = [await send(connection, tenant, statement) for statement in statements]
+        rows = await _rows_of(cursors)
         self._answered_at = time.monotonic()
         return rows
+
+    def _is_busy(self, began: float, waited_since: float, seconds: float) -> bool:
+        """Whether an answer that is due is late because this process has much to do: others have
+        got answers meanwhile, or the event loop is behind."""
+        now = time.monotonic()
+        if now - began > BUSY_SECONDS:
+            return False
+        return self._answered_at >= began or now - waited_since > seconds + LATE_LOOP_SECONDS
 
     async def _outlived[T](self, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
         """Await `work`, but not the end of its cancellation, which a lost server never confirms."""
@@ -234,6 +247,10 @@ class Postgres:
         task = self._tasks.start(_outcome(work))
         try:
             done, _ = await asyncio.wait({task}, timeout=seconds or SUSPICIOUS_SECONDS)
+            waited_since = began
+            while seconds is not None and not done and self._is_busy(began, waited_since, seconds):
+                waited_since = time.monotonic()
+                done, _ = await asyncio.wait({task}, timeout=seconds)
             if not done and seconds is None:
                 self._suspect(began)
                 done, _ = await asyncio.wait({task})
