@@ -60,6 +60,15 @@ def count_lines(text: str) -> int:
     return len(rows) - len(heads)
 
 
+def parts(text: str) -> str:
+    """Name the whole folders or files of a folded list that begin in a part of it, such as
+    `2 folders`; "" if none begins there."""
+    heads = [row for row in text.split("\n") if row.endswith((FOLDER, FILE))]
+    heads = [row for row in heads if not _LIKE_MEMBER.match(row)]
+    noun = "folder" if heads and heads[0].endswith(FOLDER) else "file"
+    return f"{len(heads)} {noun}{'s' * (len(heads) > 1)}" if heads else ""
+
+
 def _is_likely(rows: list[str], pattern: re.Pattern[str]) -> bool:
     """Tell from a sample of the rows whether most of them may match."""
     sample = [row for row in rows[:: 1 + len(rows) // _SAMPLE_ROWS] if row.strip()]
@@ -91,7 +100,7 @@ def _full_names(rows: list[str], heads: list[re.Match[str] | None]) -> dict[str,
     names = {name: name for head in heads if head for name in (head[1] or head[2],)}
     absolute = [name for name in names if name.startswith("/")]
     relative = {name.removeprefix("./"): name for name in names if not name.startswith("/")}
-    common = os.path.commonprefix(absolute) if relative else ""
+    common = f"{os.path.commonpath(absolute)}/" if absolute and relative else ""
     slashes = [place for place, char in enumerate(common[:_MAX_PATH], 1) if char == "/"]
     counts = Counter(
         common[:place] for place in slashes for name in absolute if name[place:] in relative
