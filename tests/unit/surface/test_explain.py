@@ -155,3 +155,11 @@ def test_a_place_that_could_not_be_searched_is_the_reason_for_silence() -> None:
         "prompt: silent: no memory was found, and a place could not be searched (no_candidates)",
         "  not searched: ltm: it took too long",
     ]
+
+
+def test_an_empty_memory_is_called_empty() -> None:
+    skip = Skip(reason=SkipReason.NO_CANDIDATES)
+    (line,) = account_of(skip, 0.5, Door.PROMPT, is_empty=True)
+    assert line == "upwell stayed silent: the memory is empty (no_candidates)"
+    other = account_of(Skip(reason=SkipReason.ROUTINE), 0.5, Door.PROMPT, is_empty=True)
+    assert other == account_of(Skip(reason=SkipReason.ROUTINE), 0.5, Door.PROMPT)
