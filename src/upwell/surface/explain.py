@@ -16,7 +16,7 @@ NEXT_BEST = 2
 SHOWN_CHARS = 76
 INCOMPLETE = "no memory was found, and a place could not be searched"
 EMPTY_MEMORY = "the memory is empty"
-EMPTY_START = "this project has no recent notes and no pinned rules"
+EMPTY_START = "no standing rule or recent note is due at the start of a session"
 REASONS: Mapping[SkipReason, str] = {
     SkipReason.DISABLED: "surfacing is turned off",
     SkipReason.PAUSED: "paused by `upwell off`; `upwell on` resumes",
@@ -62,10 +62,7 @@ def account_of(
     question, `hook_score` is the score that a memory would need to surface at a hook.
     """
     if isinstance(outcome, Skip):
-        is_empty_start = door == Door.SESSION and outcome.reason is SkipReason.NO_CANDIDATES
-        reason = (
-            EMPTY_START if is_empty_start else _reason(outcome.reason, outcome.missing, is_empty)
-        )
+        reason = _reason(outcome.reason, outcome.missing, door, is_empty)
         lines = [f"upwell stayed silent: {reason} ({_code(outcome.reason, outcome.detail)})"]
         omitted = list(outcome.held_back)
     else:
@@ -99,7 +96,7 @@ def reason_of(decision: Mapping[str, Any], *, is_empty: bool = False) -> str:
         return "not delivered: too late for this event; offered at the session's next one"
     if decision["outcome"] == SkipReason.REFUSED:
         return f"refused by a guard of yours, once in this session ({decision['detail']})"
-    return _reason(decision["outcome"], decision["missing"], is_empty)
+    return _reason(decision["outcome"], decision["missing"], decision["door"], is_empty)
 
 
 def _past_headline(decision: Mapping[str, Any], is_empty: bool) -> str:
@@ -111,9 +108,11 @@ def _past_headline(decision: Mapping[str, Any], is_empty: bool) -> str:
     return f"silent: {reason_of(decision, is_empty=is_empty)} ({_code(code, decision['detail'])})"
 
 
-def _reason(code: str, missing: Sequence[str], is_empty: bool) -> str:
+def _reason(code: str, missing: Sequence[str], door: Door | str, is_empty: bool) -> str:
     if code == SkipReason.NO_CANDIDATES and (missing or is_empty):
         return INCOMPLETE if missing else EMPTY_MEMORY
+    if code == SkipReason.NO_CANDIDATES and door == Door.SESSION:
+        return EMPTY_START
     known = code in SkipReason.__members__.values()
     return REASONS[SkipReason(code)] if known else "for a reason that this version does not know"
 
