@@ -76,7 +76,7 @@ def read(
     ] = None,
 ) -> None:
     """Print an original by its key, or a memory by its id or address."""
-    raw(with_app(lambda app: app.original(key, lines or "")))
+    raw(with_app(lambda app: app.texts.read(key, lines or "")))
 
 
 def _text_of(file: Path | None) -> str:
