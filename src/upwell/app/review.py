@@ -212,7 +212,7 @@ def _overtaken(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
 def _gone(memory: Memory) -> str:
     """The part of a memory that no longer exists; "" if all does. An episode needs all its files
     and names, any other memory one of the files that it names."""
-    if memory.project is None or memory.pinned:
+    if memory.project is None or not os.path.isabs(memory.project) or memory.pinned:
         return ""
     if not os.path.isdir(memory.project):
         return f"the folder {memory.project} is gone"

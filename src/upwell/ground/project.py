@@ -4,6 +4,8 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
+from upwell.ground.remote_address import address_of
+
 MAX_INDEX_BYTES = 64_000_000
 MAX_ENTRIES = 500_000
 MAX_PATH_BYTES = 4_096
@@ -30,9 +32,28 @@ def project_of(folder: str | None) -> str | None:
 def is_seen(owner: str | None, project: str | None) -> bool:
     """Tell whether work in `project` may see something that belongs to `owner`.
 
-    A project sees its own and global things; None sees everything.
+    A project sees its own and global things, and those of the remote address that all clones of
+    its repository share; None sees everything.
     """
-    return project is None or owner in (None, project)
+    return project is None or is_here(owner, project)
+
+
+def is_here(owner: str | None, project: str | None) -> bool:
+    """Tell whether something is global, or belongs to `project` alone."""
+    return owner is None or is_own(owner, project)
+
+
+def is_own(owner: str | None, project: str | None) -> bool:
+    """Tell whether `owner` is `project`, or the remote address of its repository."""
+    if owner == project:
+        return owner is not None
+    return owner is not None and owner[:1] != "/" and owner == address_of(project)
+
+
+def owners_of(project: str) -> tuple[str, str]:
+    """Return the names under which the things of `project` are stored: its path, and the remote
+    address of its repository, which is the path again if it has none."""
+    return project, address_of(project) or project
 
 
 def repository_of(folder: str) -> str | None:

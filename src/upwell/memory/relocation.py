@@ -19,6 +19,7 @@ from upwell.ground.types.memory import Memory
 from upwell.memory.base import Added, IndexSource
 from upwell.memory.ranking.terms import sound
 from upwell.memory.records import to_json
+from upwell.memory.sharing import addressed
 
 BATCH = 200
 """Memories per transaction. The other writers of the target wait for one transaction at most."""
@@ -263,7 +264,9 @@ def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _fields(memory: Memory) -> bytes:
-    """All fields of a memory except its tenant, as every store returns them."""
+    """All fields of a memory except its tenant, as every store returns them, and as a store that
+    several machines share names its project."""
+    memory = addressed(memory)
     origin = memory.provenance
     return to_json(
         replace(

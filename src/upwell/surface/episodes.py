@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from upwell.episodes.failures import failure_of
+from upwell.ground.project import is_own
 from upwell.ground.trace import LOG
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
@@ -86,19 +87,20 @@ def _age(memory: Memory) -> float:
 
 def _lacks(hits: Iterable[Hit], project: str | None) -> dict[str, str]:
     return {
-        hit.memory.id: lack_of(hit.memory, project) or _rivals_of(hit.memory, hit.trigger)
+        hit.memory.id: lack_of(hit.memory, project) or _rivals_of(hit.memory, hit.trigger, project)
         for hit in hits
     }
 
 
-def _rivals_of(memory: Memory, trigger: str) -> str:
+def _rivals_of(memory: Memory, trigger: str, project: str | None) -> str:
     """The reason why a bare file name is ambiguous: the project has several files of that name. ""
     if it has only one.
     """
     if not trigger.startswith("file:") or memory.project is None or not memory.paths:
         return ""
     name = os.path.basename(memory.paths[0])
-    return f"the project has several {name}" if _has_several(memory.project, name) else ""
+    root = project or memory.project
+    return f"the project has several {name}" if _has_several(root, name) else ""
 
 
 def _has_several(root: str, name: str) -> bool:
@@ -118,9 +120,9 @@ def lack_of(memory: Memory, project: str | None) -> str:
     """The reason why an episode does not hold in `project` now; "" if it does."""
     if memory.project is None:
         return ""
-    if memory.project != project:
+    if project is None or not is_own(memory.project, project):
         return "learned in another project"
-    paths = [Path(memory.project, path) for path in memory.paths[:MAX_CHECKED_PATHS]]
+    paths = [Path(project, path) for path in memory.paths[:MAX_CHECKED_PATHS]]
     for path in paths:
         if not path.exists():
             return f"{path.name} is gone"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from upwell.ground.project import project_of
+from upwell.ground.project import is_here, is_own, project_of
 from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
@@ -251,7 +251,7 @@ class SessionStart:
         return [
             Hit(memory=memory, score=CARRIED_WORTH, signals={"told": 1.0})
             for memory in memories
-            if not memory.pinned and memory.project in (None, project)
+            if not memory.pinned and is_here(memory.project, project)
         ]
 
     async def _recent_notes(self, cue: Cue, now: float) -> list[Hit]:
@@ -260,7 +260,7 @@ class SessionStart:
         notes = [
             memory
             for memory in await self.reader.latest(Scope(project=project), limit=LOOKED_AT)
-            if memory.project in (None, project)
+            if is_here(memory.project, project)
             and not memory.pinned
             and not memory.triggers
             and memory.trust is not Trust.TOOL
@@ -290,7 +290,7 @@ def standing(memory: Memory, project: str | None, touched: float, now: float) ->
     used = memory.viewed_at is not None and memory.viewed_at > created + 1.0
     age_days = max(0.0, now - max(created, memory.viewed_at or 0.0)) / _DAY_SECONDS
     recency = 0.5 ** (age_days / HALF_LIFE_DAYS)
-    nearness = 1.0 if project is not None and memory.project == project else ELSEWHERE
+    nearness = 1.0 if is_own(memory.project, project) else ELSEWHERE
     kind = KINDS.get(memory.namespace, OTHER_KINDS)
     worth = kind * TRUSTS.get(memory.trust, 0.0) * nearness * (0.3 + 0.7 * recency)
     signals = {"recency": recency, "used": float(used), "touched": touched, "kind": kind}

@@ -9,6 +9,7 @@ from math import log
 from typing import Any
 
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
+from upwell.ground.project import owners_of
 from upwell.ground.types.memory import Query, Scope
 from upwell.ground.types.principal import EVERY, PRIVATE, is_visible
 from upwell.memory.lookups import (
@@ -50,7 +51,7 @@ from upwell.memory.ranking.terms import sound
 WHOLE_TENANT = -1
 """The scope of the null scores of all projects of a tenant."""
 _LEAST_IDF = 1e-6
-_VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s))"
+_VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s))"
 _VISIBLE_SCOPES = f"SELECT no FROM upwell.scope WHERE tenant = %(tenant)s AND {_VISIBLE}"
 READ = f"m.n, m.extra, m.keys, m.is_turn, {', '.join(f'm.{name}' for name in COLUMNS.split(', '))}"
 _LEADING = 4
@@ -164,7 +165,13 @@ class Counts:
 
 def sizes_of(scope: Scope) -> Statement:
     """Return the statement that lists the scopes that a query may see, with their sizes."""
-    return Statement(SIZES_OF_SCOPES, {"project": scope.project})
+    return Statement(SIZES_OF_SCOPES, owners(scope.project))
+
+
+def owners(project: str | None) -> dict[str, object]:
+    """Return the values that name the project of a query, in both of its forms."""
+    path, address = owners_of(project) if project else (project, project)
+    return {"project": path, "address": address}
 
 
 def corpus_of(rows: Rows) -> tuple[Corpus, float]:
@@ -209,7 +216,7 @@ async def _counted(
     scope = query.scope
     keys = join_keys(query.paths, query.symbols, scope.project)
     stems = set().union(*words)
-    project = {"project": scope.project}
+    project = owners(scope.project)
     sizes, holding, joined, measured, failing = await postgres.ask(
         scope.tenant,
         sizes_of(scope),
@@ -242,7 +249,10 @@ def key_of(scope: Scope, sizes: Rows) -> int | None:
     if not sizes:
         return None
     numbers = {row[1]: int(row[0]) for row in sizes}
-    return WHOLE_TENANT if scope.project is None else numbers.get(scope.project, numbers.get(""))
+    if scope.project is None:
+        return WHOLE_TENANT
+    names = (*owners_of(scope.project), "")
+    return next((numbers[name] for name in names if name in numbers), None)
 
 
 def _null_scores(rows: Rows, key: int | None) -> NullScores | None:

@@ -14,6 +14,7 @@ from upwell.memory.postgres.lookup import (
     filter_of,
     key_of,
     matches,
+    owners,
     row_of,
     sizes_of,
 )
@@ -111,7 +112,7 @@ async def _by_chance(
     word_of = {text: words_by_stem(text) for text in texts}
     stems = sorted(set().union(*word_of.values()))
     (rows,) = await postgres.ask(
-        scope.tenant, Statement(HOLDING, {"project": scope.project, "stems": stems})
+        scope.tenant, Statement(HOLDING, {**owners(scope.project), "stems": stems})
     )
     counts = counts.holding_these(dict(rows))
     lookups = [counts.lookup(text, word_of[text]) for text in texts]

@@ -20,6 +20,7 @@ from upwell.memory.postgres.lookup import (
     HOLDING,
     last_of,
     namespace_values,
+    owners,
     pool_of,
     successors_sql,
     within,
@@ -32,6 +33,7 @@ from upwell.memory.ranking.query import Corpus
 from upwell.memory.ranking.scoring import Pool
 from upwell.memory.records import check, complete, from_json, stamped, to_json
 from upwell.memory.relocation import Discarded
+from upwell.memory.sharing import addressed
 from upwell.memory.stems import stemmer
 
 _TO_TRASH = """
@@ -43,7 +45,7 @@ TRASH_SECONDS = 30 * 86_400.0
 _LIVING = "(expires_at IS NULL OR expires_at > %(now)s)"
 _BY_ID = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
 _SEEN = """n >> %(bits)s IN (SELECT no FROM upwell.scope WHERE tenant = %(tenant)s
-    AND (%(project)s::text IS NULL OR project IN ('', %(project)s)))"""
+    AND (%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s)))"""
 _TRASHED = "SELECT memory FROM upwell.trash WHERE tenant = %(tenant)s"
 _DROP = "DELETE FROM upwell.trash WHERE tenant = %(tenant)s AND id = %(id)s RETURNING id"
 _DROP_OLD = """
@@ -77,7 +79,7 @@ class PostgresStore:
         """
         if not memories:
             return []
-        added_memories = complete(memories, self._clock.now())
+        added_memories = complete([addressed(memory) for memory in memories], self._clock.now())
         by_tenant: dict[str, list[Memory]] = defaultdict(list)
         for memory in added_memories:
             by_tenant[memory.tenant].append(memory)
@@ -107,7 +109,7 @@ class PostgresStore:
             old = await self._by_id(transaction, memory.id)
             if old is None:
                 raise UsageError(f"no memory has the id {memory.id!r}", hint="see `upwell recall`")
-            new = replace(memory, created_at=old.created_at, updated_at=now)
+            new = replace(addressed(memory), created_at=old.created_at, updated_at=now)
             await insert(transaction, self._tenant, [stamped(new, now)])
 
     async def delete(self, memory_id: str) -> bool:
@@ -242,7 +244,7 @@ class PostgresStore:
         sizes, holding = await self._postgres.ask(
             self._tenant,
             Statement(_SIZE, {}),
-            Statement(HOLDING, {"project": None, "stems": sorted({*stems.values()})}),
+            Statement(HOLDING, {**owners(None), "stems": sorted({*stems.values()})}),
         )
         count_of = {stem: int(count) for stem, count in holding}
         return WordCounts(
@@ -274,7 +276,7 @@ class PostgresStore:
         if scope.namespaces:
             condition += f" AND {within('namespace', scope.namespaces)}"
         values = {
-            "project": scope.project,
+            **owners(scope.project),
             **namespace_values(scope.namespaces),
             "now": self._clock.now(),
             "bits": SEQUENCE_BITS,

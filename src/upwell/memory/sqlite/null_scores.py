@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from upwell.ground.project import owners_of
 from upwell.ground.sqlite.database import Database
 from upwell.ground.types.memory import Scope
 from upwell.memory.lookups import SEQUENCE_BITS
@@ -35,15 +36,15 @@ def key_of(db: sqlite3.Connection, scope: Scope) -> int | None:
         db.execute("SELECT project, no FROM scope WHERE tenant = ?", (scope.tenant,)).fetchall()
         if scope.project is None
         else db.execute(
-            "SELECT project, no FROM scope WHERE tenant = ? AND project IN ('', ?)",
-            (scope.tenant, scope.project),
+            "SELECT project, no FROM scope WHERE tenant = ? AND project IN ('', ?, ?)",
+            (scope.tenant, *owners_of(scope.project)),
         ).fetchall()
     )
     if not rows:
         return None
     if scope.project is None:
         return -1 - (min(rows.values()) >> PROJECT_BITS)
-    return rows.get(scope.project or "", rows.get(""))
+    return next((rows[name] for name in (*owners_of(scope.project), "") if name in rows), None)
 
 
 def load(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> NullScores:

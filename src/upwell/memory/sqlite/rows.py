@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from upwell.ground.project import owners_of
 from upwell.ground.types.memory import Memory, Scope
 from upwell.ground.types.principal import EVERY, PRIVATE
 from upwell.memory.lookups import ranges
@@ -93,8 +94,8 @@ def visible_scopes(db: sqlite3.Connection, scope: Scope) -> list[int]:
         rows = db.execute("SELECT no FROM scope WHERE tenant = ?", (scope.tenant,))
     else:
         rows = db.execute(
-            "SELECT no FROM scope WHERE tenant = ? AND project IN ('', ?)",
-            (scope.tenant, scope.project),
+            "SELECT no FROM scope WHERE tenant = ? AND project IN ('', ?, ?)",
+            (scope.tenant, *owners_of(scope.project)),
         )
     return sorted(row[0] for row in rows)
 

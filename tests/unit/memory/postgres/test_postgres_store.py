@@ -3,6 +3,8 @@ SQLite, several processes, a lost database."""
 
 import asyncio
 import random
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -198,3 +200,24 @@ async def test_tables_of_a_later_version_are_left_alone() -> None:
     with pytest.raises(StoreTooNew):
         await PostgresStore(later).list(Scope())
     await later.aclose()
+
+
+async def test_a_memory_of_a_clone_belongs_to_the_remote_address(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    url = "https://ada:letmein@github.com/acme/shop.git"
+    subprocess.run(["git", "remote", "add", "origin", url], cwd=tmp_path, check=True)
+    root = str(tmp_path)
+    paths = (f"{root}/src/tide.py", "docs/tide.md", f"{root}-2/x.py")
+    store = PostgresStore(Postgres(cluster().emptied()))
+    try:
+        await store.add([Memory(text="tide", id="m", project=root, paths=paths)])
+        stored = await store.get("m")
+        assert stored is not None
+        assert stored.project == "github.com/acme/shop"
+        assert stored.paths == ("src/tide.py", "docs/tide.md", f"{root}-2/x.py")
+        await store.update(replace(stored, project=root, text="tides"))
+        updated = await store.get("m")
+        assert updated is not None
+        assert (updated.project, updated.text) == ("github.com/acme/shop", "tides")
+    finally:
+        await store.aclose()

@@ -1,0 +1,136 @@
+"""The address of a repository's remote: the name that all clones of it share.
+
+Reads git's configuration (git-config(1), gitrepository-layout(5)) without running git.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from upwell.ground.files import Stamp, stamp
+
+MAX_CONFIG_BYTES = 1_000_000
+MAX_ADDRESS_CHARS = 500
+_PORTS = {"ssh": 22, "git+ssh": 22, "ssh+git": 22, "https": 443, "http": 80, "git": 9418}
+"""The schemes of addresses that name the same repository on every machine, with their ports."""
+_SCP = re.compile(r"(?:[^@/:]*+@)?(?P<host>\[[^\]/]++\]|[^:/\[]++):(?P<path>[^:].*+)", re.DOTALL)
+"""`user@host:path`, as git-clone(1) describes it: no slash before the first colon."""
+_REMOTE = re.compile(r'\[remote "((?:[^"\\]|\\.)*+)"\]', re.IGNORECASE)
+_URL = re.compile(r"url\s*+=\s*+(.*+)", re.IGNORECASE)
+
+
+def address_of(folder: str | None) -> str | None:
+    """Return the normal form of the remote address of the repository at `folder`, such as
+    `github.com/acme/shop`. None if `folder` is no repository's root, or its remote is not one
+    that other machines reach.
+
+    Of several remotes it is `origin`, and without an `origin` the only one.
+    """
+    if not folder or folder[0] != "/" or "\0" in folder:
+        return None
+    path = f"{folder}/.git/config"
+    written = stamp(path)
+    if written is None:
+        # The `.git` of a worktree or a submodule is a file that names the folder.
+        path = _linked_config(folder, stamp(f"{folder}/.git"))
+        written = stamp(path) if path else None
+    return _address_in(path, written) if written else None
+
+
+@lru_cache(maxsize=256)
+def _linked_config(folder: str, written: Stamp | None) -> str:
+    """Return the path of the configuration to which the file `.git` leads, or ""."""
+    if written is None:
+        return ""
+    try:
+        pointer = _beginning(Path(folder, ".git"))
+        if not pointer.startswith("gitdir:") or "\0" in pointer:
+            return ""
+        own = Path(folder, pointer.removeprefix("gitdir:").strip())
+        common = own / "commondir"
+        shared = own / _beginning(common).strip() if common.is_file() else own
+        return os.path.abspath(shared / "config")
+    except (OSError, ValueError):
+        return ""
+
+
+@lru_cache(maxsize=256)
+def _address_in(path: str, written: Stamp) -> str | None:
+    """Return the address in a configuration file that was written at this time."""
+    try:
+        remotes = list(_remotes(_beginning(Path(path))))
+    except (OSError, ValueError):
+        return None
+    # git fetches from the first address of a remote.
+    return _chosen(dict(reversed(remotes)))
+
+
+def _beginning(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(MAX_CONFIG_BYTES)
+
+
+def _remotes(config: str) -> Iterator[tuple[str, str]]:
+    """The remotes of a configuration with their addresses."""
+    remote = None
+    for line in map(str.strip, config.splitlines()):
+        if line.startswith("["):
+            section = _REMOTE.fullmatch(line.partition("#")[0].strip())
+            remote = section[1] if section else None
+        elif remote is not None and (value := _URL.fullmatch(line)):
+            yield remote, value[1].strip().strip('"')
+
+
+def _chosen(addresses: Mapping[str, str]) -> str | None:
+    if "origin" in addresses:
+        return normal_address(addresses["origin"])
+    if len(addresses) == 1:
+        return normal_address(next(iter(addresses.values())))
+    return None
+
+
+def normal_address(url: str) -> str | None:
+    """Return `host/path` for the address of a repository in any of git's forms; None for a path of
+    this machine.
+
+    The host is in lower case. Credentials, the port of the scheme, the query and a trailing `.git`
+    are left out, so that no secret is kept and `git@host:a/b.git` equals `https://host/a/b`.
+    """
+    try:
+        host, path = _parts(url)
+    except ValueError:
+        return None
+    names = [part for part in path.split("/") if part not in ("", ".")]
+    if not host or not names or ".." in names:
+        return None
+    names[-1] = names[-1].removesuffix(".git") or names[-1]
+    address = "/".join((host.lower().rstrip("."), *names))
+    if len(address) > MAX_ADDRESS_CHARS or not address.isprintable():
+        return None
+    return address
+
+
+def _parts(url: str) -> tuple[str, str]:
+    """Return host and path of an address; the host is "" for a path of this machine.
+
+    Raises:
+        ValueError: the address is malformed.
+    """
+    if "://" in url:
+        split = urlsplit(url)
+        host = split.hostname or ""
+        if split.scheme.lower() not in _PORTS or not host:
+            return "", ""
+        if split.port not in (None, _PORTS[split.scheme.lower()]):
+            host = f"{host}:{split.port}"
+        return host, unquote(split.path)
+    form = _SCP.fullmatch(url)
+    # One letter before the colon is a drive of Windows.
+    if form is None or len(form["host"]) == 1:
+        return "", ""
+    return form["host"].strip("[]"), form["path"]
