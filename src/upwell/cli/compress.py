@@ -83,7 +83,9 @@ def _text_of(file: Path | None) -> str:
     try:
         data = file.read_bytes() if file else sys.stdin.buffer.read()
     except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+        raise UsageError(
+            f"cannot read {file}: {(error.strerror or '').lower()}", hint="check the path"
+        ) from error
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -85,7 +85,7 @@ def transcripts_at(paths: Sequence[Path], host: Format | None = None) -> list[Tr
                 )
             transcripts[path] = Transcript(path, format)
         else:
-            raise UsageError(f"cannot replay {path}: it does not exist")
+            raise UsageError(f"cannot replay {path}: it does not exist", hint="check the path")
     return list(transcripts.values())
 
 
