@@ -255,7 +255,7 @@ def check(memory: Memory) -> None:
         raise UsageError("a memory needs text", hint="put the fact to remember into its text")
     if len(memory.id) > MAX_ID_CHARS:
         raise UsageError(
-            "the id of the memory is too long", hint=f"use at most {MAX_ID_CHARS} characters"
+            f"a memory's id has at most {MAX_ID_CHARS} characters", hint="shorten the id"
         )
     for name in ("id", "namespace", "project", "source", "tenant", "supersedes"):
         value = getattr(memory, name) or ""
