@@ -88,7 +88,7 @@ class Breakdown:
     """The totals of this process, and the stored ones."""
 
     def __init__(self, ttl_store: TtlStore, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._numbers = DailyNumbers(ttl_store, Kind.USAGE, clock)
+        self._numbers = DailyNumbers(ttl_store, Kind.USAGE, clock, max_name_chars=300)
 
     def add(self, place: Place, **numbers: int) -> None:
         """Add to the totals of a place, by the names of the metrics; `flush` writes them."""

@@ -56,7 +56,7 @@ class Counts:
     """The counters of this process, and the stored ones."""
 
     def __init__(self, ttl_store: TtlStore, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._numbers = DailyNumbers(ttl_store, Kind.COUNT, clock)
+        self._numbers = DailyNumbers(ttl_store, Kind.COUNT, clock, max_name_chars=200)
 
     def add(self, event: Event, kind: str, *, door: str = "", tool: str = "", by: int = 1) -> None:
         """Count an event; `flush` writes it."""

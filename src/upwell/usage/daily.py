@@ -10,22 +10,25 @@ from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, TtlStore
 
 RETENTION_DAYS = 90
-MAX_NAME_CHARS = 300
 _SEPARATOR = "\t"
 
 
 class DailyNumbers:
-    """The pending numbers of this process, and the stored ones of one kind."""
+    """The pending numbers of this process, and the stored ones of one kind. Names are cut to
+    `max_name_chars`."""
 
-    def __init__(self, ttl_store: TtlStore, kind: Kind, clock: Clock) -> None:
+    def __init__(
+        self, ttl_store: TtlStore, kind: Kind, clock: Clock, *, max_name_chars: int
+    ) -> None:
         self._ttl_store = ttl_store
         self._kind = kind
         self._clock = clock
+        self._max_name_chars = max_name_chars
         self._pending: Counter[tuple[str, ...]] = Counter()
 
     def add(self, *names: str, by: int) -> None:
         """Add to today's number under these names; `flush` stores it."""
-        self._pending[tuple(map(_plain, names))] += by
+        self._pending[tuple(_plain(name, self._max_name_chars) for name in names)] += by
 
     async def flush(self) -> None:
         """Store pending numbers; a store that fails costs only these."""
@@ -61,6 +64,6 @@ class DailyNumbers:
 
 
 @lru_cache(maxsize=1_000)
-def _plain(name: str) -> str:
-    """A name without separators, cut to `MAX_NAME_CHARS`."""
-    return " ".join(name.split())[:MAX_NAME_CHARS].encode(errors="replace").decode()
+def _plain(name: str, max_chars: int) -> str:
+    """A name without separators, cut to `max_chars`."""
+    return " ".join(name.split())[:max_chars].encode(errors="replace").decode()
