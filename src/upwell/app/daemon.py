@@ -42,6 +42,7 @@ class Warm:
     def __init__(self) -> None:
         self._app: App | None = None
         self._door: HookDoor | None = None
+        self._earlier_events = 0
         self._stamp: Stamp | None = None
         self._tasks = BackgroundTasks("daemon")
         self._http: asyncio.Task[None] | None = None
@@ -98,6 +99,7 @@ class Warm:
             await fresh.aclose()
             return
         old_app, old_door = self.app, self.door
+        self._earlier_events += old_door.outcomes.total()
         self._app, self._door = fresh, fresh.hooks()
         await old_door.aclose()
         await old_app.aclose()
@@ -117,7 +119,7 @@ class Warm:
     def state(self) -> Mapping[str, Any]:
         return {
             "pid": os.getpid(),
-            "answered": self._door.outcomes.total() if self._door else 0,
+            "answered": self._earlier_events + (self._door.outcomes.total() if self._door else 0),
             "rss_bytes": _rss_bytes(),
         }
 

@@ -15,7 +15,7 @@ from upwell.surface.render import citation, preview
 NEXT_BEST = 2
 SHOWN_CHARS = 76
 INCOMPLETE = "no memory was found, and a place could not be searched"
-EMPTY_START = "this project has no recent notes and no pinned rules"
+EMPTY_START = "no standing rule or recent note is due at the start of a session"
 REASONS: Mapping[SkipReason, str] = {
     SkipReason.DISABLED: "surfacing is turned off",
     SkipReason.PAUSED: "paused by `upwell off`; `upwell on` resumes",
@@ -60,8 +60,7 @@ def account_of(
     question, `hook_score` is the score that a memory would need to surface at a hook.
     """
     if isinstance(outcome, Skip):
-        is_empty_start = door == Door.SESSION and outcome.reason is SkipReason.NO_CANDIDATES
-        reason = EMPTY_START if is_empty_start else _reason(outcome.reason, outcome.missing)
+        reason = _reason(outcome.reason, outcome.missing, door)
         lines = [f"upwell stayed silent: {reason} ({_code(outcome.reason, outcome.detail)})"]
         omitted = list(outcome.held_back)
     else:
@@ -93,7 +92,7 @@ def reason_of(decision: Mapping[str, Any]) -> str:
         return "not delivered: too late for this event; offered at the session's next one"
     if decision["outcome"] == SkipReason.REFUSED:
         return f"refused by a guard of yours, once in this session ({decision['detail']})"
-    return _reason(decision["outcome"], decision["missing"])
+    return _reason(decision["outcome"], decision["missing"], decision["door"])
 
 
 def _past_headline(decision: Mapping[str, Any]) -> str:
@@ -105,7 +104,9 @@ def _past_headline(decision: Mapping[str, Any]) -> str:
     return f"silent: {reason_of(decision)} ({_code(code, decision['detail'])})"
 
 
-def _reason(code: str, missing: Sequence[str]) -> str:
+def _reason(code: str, missing: Sequence[str], door: Door | str) -> str:
+    if code == SkipReason.NO_CANDIDATES and door == Door.SESSION:
+        return EMPTY_START
     if missing and code == SkipReason.NO_CANDIDATES:
         return INCOMPLETE
     known = code in SkipReason.__members__.values()
