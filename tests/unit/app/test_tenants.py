@@ -14,6 +14,7 @@ from upwell.app import tenants as tenants_module
 from upwell.app.dashboard.desk import VIEWS
 from upwell.app.tenants import Tenants
 from upwell.ground.clock import Deadline
+from upwell.ground.postgres import connection
 from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Query, Scope
