@@ -57,24 +57,9 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     ]
     home = app.config.home
     shared = team_token(app.config)
-<<<<<<< HEAD
     if shared:
         app.team_changes.after_pull.append(shared)
-    tokens = Tokens(token_of(home.token_file), home.tokens_file, shared)
-    hosts = [host, *app.config.gateway.hosts]
-    oidc = open_oidc(app.config.oidc)
-    admission = Admission(
-        tokens.principal_of,
-        oidc.verify if oidc else None,
-        tenant=app.config.store.tenant,
-        own_only=False,
-        rates=Rates(app.config.limits),
-        denied=app.audit.denied,
-    )
-    server = http_server(http_app(routes, admission, hosts))
-=======
     server = http_server(http_app(routes, _admission(app, shared), [host, *limits.hosts]))
->>>>>>> main
     work = BackgroundTasks("HTTP server")
 
     def drain(listening: socket.socket) -> None:
@@ -112,7 +97,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
             await door.aclose()
 
 
-def _admission(app: App, shared: str) -> Admission:
+def _admission(app: App, shared: Callable[[], str] | None) -> Admission:
     """Admits the tokens of the home, the team's `shared` one, and those of an identity provider."""
     home = app.config.home
     tokens = Tokens(token_of(home.token_file), home.tokens_file, shared)
