@@ -42,6 +42,7 @@ class Kind(StrEnum):
     PASSAGE = "passage"
     PLACE = "place"
     QUERY = "query"
+    RECEIVED = "received"
     RESPONSE = "response"
     REVIEWED = "reviewed"
     RULES = "rules"
