@@ -20,7 +20,7 @@ from upwell.ground.files import Stamp, stamp
 from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG, export_spans, send_last_spans
 from upwell.hook.control import daemon_at, end
-from upwell.hook.daemon import AlreadyRunning, Daemon
+from upwell.hook.daemon import AlreadyRunning, Daemon, Request
 from upwell.hook.door import HookDoor
 from upwell.hook.launcher import refresh_installed
 from upwell.hook.place import Place
@@ -42,6 +42,7 @@ class Warm:
     def __init__(self) -> None:
         self._app: App | None = None
         self._door: HookDoor | None = None
+        self._earlier_events = 0
         self._stamp: Stamp | None = None
         self._tasks = BackgroundTasks("daemon")
         self._http: asyncio.Task[None] | None = None
@@ -73,18 +74,14 @@ class Warm:
         self._tasks.start(self._run_housekeeping())
         self._following = self._tasks.start(self._app.follow_team())
 
-    async def answer(
-        self,
-        host: str,
-        name: str,
-        body: bytes,
-        *,
-        left_ms: int | None = None,
-        parent: int = 0,
-        receipt: Receipt | None = None,
-    ) -> bytes:
+    async def answer(self, request: Request, body: bytes, receipt: Receipt) -> bytes:
         return await self.door.answer(
-            host, name, body, left_ms=left_ms, parent=parent, receipt=receipt
+            request.host,
+            request.name,
+            body,
+            left_ms=request.left_ms,
+            parent=request.parent,
+            receipt=receipt,
         )
 
     async def refresh(self) -> None:
@@ -106,6 +103,7 @@ class Warm:
             self._following.cancel()
             await asyncio.wait({self._following})
         old_app, old_door = self.app, self.door
+        self._earlier_events += old_door.outcomes.total()
         self._app, self._door = fresh, fresh.hooks()
         self._following = self._tasks.start(fresh.follow_team())
         await old_door.aclose()
@@ -126,7 +124,7 @@ class Warm:
     def state(self) -> Mapping[str, Any]:
         return {
             "pid": os.getpid(),
-            "answered": self._door.outcomes.total() if self._door else 0,
+            "answered": self._earlier_events + (self._door.outcomes.total() if self._door else 0),
             "rss_bytes": _rss_bytes(),
         }
 
@@ -263,7 +261,7 @@ def _routes(warm: Warm) -> list[Any]:
 
     async def answer(host: str, name: str, body: bytes, *, receipt: Receipt) -> bytes:
         warm.on_request()
-        return await warm.answer(host, name, body, receipt=receipt)
+        return await warm.door.answer(host, name, body, receipt=receipt)
 
     return [
         *hook_routes(answer),

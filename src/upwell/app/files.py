@@ -244,7 +244,7 @@ def open_memory(
         places=places,
         clock=clock,
     )
-    library.most_memories = config.limits.tenant_memories
+    library.max_memories = config.limits.tenant_memories
     imports = Imports(library, documents, sources, notes)
     return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
 

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
 from upwell.compress.base import Fitted, RemainingBudget, note
 from upwell.compress.coverage import by_names
@@ -17,7 +18,7 @@ from upwell.compress.relevance import Meaning, Question, lowered, places, rarity
 from upwell.compress.units import changes
 from upwell.compress.units.base import FIRST, Units
 from upwell.ground.text.safe import safe_cut
-from upwell.ground.text.tokens import weigh
+from upwell.ground.text.tokens import chars_per_token, weigh
 from upwell.ground.types.compression import Kind, Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
@@ -29,6 +30,10 @@ not answer displaces nothing."""
 _MARGIN = 1.5
 """Units are ordered up to this multiple of the budget, since units that need the same other units
 cost less together than alone.
+"""
+_CHARS_PER_TOKEN, _USUAL_SPREAD = 8.0, 1.6
+"""The most characters that a token has on average, in any text and relative to the beginning of the
+same text.
 """
 _ROUNDS = 3
 """The cost of gaps is overestimated; further rounds spend the remainder."""
@@ -57,29 +62,66 @@ def assemble(
         starts, ends = units.starts, units.ends
         meaning.add_to(relevances, units.salience, lambda unit: text[starts[unit] : ends[unit]])
     costs = [end - start + _GAP_CHARS for start, end in zip(units.starts, units.ends, strict=True)]
-    limit = min(remaining.chars, remaining.tokens * 8.0) * _MARGIN
+    limit = _max_chars(text, remaining) * _MARGIN
     notable = _notable(units, passage, costs, limit)
     share = min(_MOST_SHARE, _SHARE_PER_COVERAGE * coverage)
     ordered = order(relevances, notable, costs, share, limit)
     everything = _omissions(passage, _lines_of(passage)(text), len(text))
     full_note = note(everything, passage.key)
     allowance = remaining.without(full_note)
-    batches = _buy(units, text, ordered, allowance, [], 0.0, 0.0)
-    result = _write(passage, units, _all(batches))
+    weights = _Weights(units, text)
+    batches = _buy(units, weights, ordered, allowance, [], 0.0, 0.0)
+    written = _write(passage, units, _all(batches))
     for _ in range(_ROUNDS - 1):
-        if not remaining.holds(result.text):
+        chars = len(written.fitted.text) - len(full_note)
+        tokens = 0.0
+        if remaining.tokens < math.inf:
+            tokens = weights.sum(batches, written.marks) - weigh(full_note)
+        if chars > allowance.chars or tokens > allowance.tokens:
             break
-        chars = len(result.text) - len(full_note)
-        tokens = weigh(result.text) - weigh(full_note) if remaining.tokens < math.inf else 0.0
-        more_batches = _buy(units, text, ordered, allowance, batches, chars, tokens)
+        more_batches = _buy(units, weights, ordered, allowance, batches, chars, tokens)
         if len(more_batches) == len(batches):
             break
         batches = more_batches
-        result = _write(passage, units, _all(batches))
-    while batches and not remaining.holds(result.text):
-        del batches[-max(1, len(batches) // 20) :]
-        result = _write(passage, units, _all(batches))
-    return result if batches else _without_marks(units, text, ordered, remaining)
+        written = _write(passage, units, _all(batches))
+    excess = 1
+    while batches and not remaining.holds(written.fitted.text):
+        del batches[-excess:]
+        excess = max(1, len(batches) // 20)
+        written = _write(passage, units, _all(batches))
+    return written.fitted if batches else _without_marks(units, text, ordered, remaining)
+
+
+class _Weights:
+    """The tokens of units. Each is estimated once, and only if the unit may be selected."""
+
+    def __init__(self, units: Units, text: str) -> None:
+        self.text = text
+        self._starts, self._ends = units.starts, units.ends
+        self._tokens: dict[int, float] = {}
+
+    def of(self, unit: int) -> float:
+        tokens = self._tokens.get(unit)
+        if tokens is None:
+            span = self.text[self._starts[unit] : self._ends[unit]]
+            tokens = self._tokens[unit] = weigh(span)
+        return tokens
+
+    def sum(self, batches: list[list[int]], marks: str) -> float:
+        """Estimate the tokens of a result: those of its units and `marks`."""
+        text, starts, tokens = self.text, self._starts, self._tokens
+        # An empty line and the end of the line before it take a token together.
+        return weigh(marks) + sum(
+            [tokens[unit] for batch in batches for unit in batch if text[starts[unit]] != "\n"]
+        )
+
+
+def _max_chars(text: str, remaining: RemainingBudget) -> float:
+    """Return more characters than any selection within `remaining` is likely to have."""
+    if remaining.tokens == math.inf:
+        return remaining.chars
+    chars = _USUAL_SPREAD * chars_per_token(text, remaining.tokens)
+    return min(remaining.chars, remaining.tokens * min(_CHARS_PER_TOKEN, chars))
 
 
 def _notable(units: Units, passage: Passage, costs: Sequence[float], limit: float) -> list[int]:
@@ -169,7 +211,7 @@ def _lend(units: Units, scores: dict[int, float], own: dict[int, float]) -> None
 
 def _buy(
     units: Units,
-    text: str,
+    weights: _Weights,
     ordered: list[int],
     remaining: RemainingBudget,
     before: list[list[int]],
@@ -184,7 +226,7 @@ def _buy(
     batches = list(before)
     selected = _all(batches)
     counts_tokens = remaining.tokens < math.inf
-    starts, ends = units.starts, units.ends
+    starts, ends, text = units.starts, units.ends, weights.text
     for unit in ordered:
         if unit in selected:
             continue
@@ -195,7 +237,7 @@ def _buy(
             whole_lines = text[end - 1] == "\n" and (start == 0 or text[start - 1] == "\n")
             chars += end - start + gap_change * (_GAP_CHARS if whole_lines else _CUT_CHARS)
             if counts_tokens:
-                tokens += weigh(text[start:end]) + gap_change * _GAP_TOKENS
+                tokens += weights.of(member) + gap_change * _GAP_TOKENS
             if chars > remaining.chars or tokens > remaining.tokens:
                 # The units that govern this one still fit; a larger budget contains them, too. The
                 # other half of a changed line needs this one, so it is left out as well.
@@ -217,25 +259,37 @@ class _Gap:
     chars: int = 0
 
 
-def _write(passage: Passage, units: Units, selected: set[int]) -> Fitted:
-    text = passage.text
+class _Written(NamedTuple):
+    """A shortened text, and its marks with its last line, joined."""
+
+    fitted: Fitted
+    marks: str
+
+
+def _write(passage: Passage, units: Units, selected: set[int]) -> _Written:
+    text, starts, ends = passage.text, units.starts, units.ends
     gaps = _Gaps(passage)
     parts: list[str] = []
-    at = 0
+    marks: list[str] = []
+    run_start = at = 0
     for unit in sorted(selected):
-        start = units.starts[unit]
-        if start > at:
-            parts.append(gaps.mark(at, start))
-        at = units.ends[unit]
-        parts.append(text[start:at])
+        if starts[unit] > at:
+            mark = gaps.mark(at, starts[unit])
+            parts += text[run_start:at], mark
+            marks.append(mark.strip(" \n"))
+            run_start = starts[unit]
+        at = ends[unit]
+    parts.append(text[run_start:at])
     if at < len(text):
-        parts.append(gaps.mark(at, len(text)))
-    body = "".join(parts)
+        marks.append(gaps.mark(at, len(text)))
+        parts.append(marks[-1])
+    body, marks_text = "".join(parts), "\n".join(marks)
     omitted = gaps.omissions()
     if not omitted:
-        return Fitted(body, ())
+        return _Written(Fitted(body, ()), marks_text)
     end = "" if body.endswith("\n") or not body else "\n"
-    return Fitted(body + end + note(omitted, passage.key), omitted)
+    last_line = note(omitted, passage.key)
+    return _Written(Fitted(body + end + last_line, omitted), f"{marks_text}\n{last_line}")
 
 
 class _Gaps:
@@ -309,8 +363,10 @@ def _lines_of(passage: Passage) -> Callable[[str], int]:
 
 
 def _parts(passage: Passage, missing: str) -> str:
-    """Name the commits, files or hunks that begin in a gap, so that nothing after it is read as
-    belonging to those above it."""
+    """Name the commits, files, hunks or folders that begin in a gap, so that nothing after it is
+    read as belonging to those above it."""
+    if passage.folded and passage.kind == Kind.GREP:
+        return listings.parts(missing)
     if passage.kind not in (Kind.DIFF, Kind.GIT_LOG):
         return ""
     return changes.parts(missing, passage.kind)

@@ -7,8 +7,8 @@ a browser cannot send a token with its first request. The token identifies the p
 that the owner gave to others open only `/mcp`.
 """
 
+import re
 from collections.abc import Collection, Iterable
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
@@ -20,6 +20,10 @@ from upwell.web.oidc import InvalidToken
 
 MAX_BODY_BYTES = 4_194_304
 _MAX_DIGITS = 16
+_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::[0-9]{0,5})?", re.I)
+"""The host and the port of RFC 3986, 3.2, without user information, escapes and other notations:
+the part before the first colon is not the host in `127.0.0.1:@evil.example`.
+"""
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 SHARED_PATHS = frozenset({"/mcp"})
 _HEADERS = (
@@ -50,7 +54,7 @@ class Guard:
     ) -> None:
         self._app = app
         self._admission = admission
-        self._hosts = frozenset(host.lower() for host in hosts)
+        self._hosts = frozenset(host.lower() for host in hosts if host)
         self._max_body_bytes = max_body_bytes
         self._open_paths = OPEN_PATHS.union(open_paths)
 
@@ -122,10 +126,10 @@ class Guard:
 
     def _malformed(self, headers: Headers) -> Response | None:
         """The response to a request that nobody may send."""
-        if _name_of(headers.get("host", "")) not in self._hosts:
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        if len(hosts) != 1 or _name_of(hosts[0]) not in self._hosts:
             return _refused(421, "unknown host name")
-        origin = headers.get("origin")
-        if origin is not None and _origin_of(origin) not in self._hosts:
+        if len(origins) > 1 or any(_origin_of(origin) not in self._hosts for origin in origins):
             return _refused(403, "origin not allowed")
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit() and len(length) < _MAX_DIGITS):
@@ -151,15 +155,12 @@ def _refused(status: int, why: str, *, ask: bool = False) -> JSONResponse:
 
 
 def _origin_of(origin: str) -> str:
-    """The host of an origin; "" if it is not an address."""
-    try:
-        return _name_of(urlsplit(origin).netloc)
-    except ValueError:
-        return ""
+    """The host of the origin of a web page; "" if it is none."""
+    scheme, separator, authority = origin.partition("://")
+    return _name_of(authority) if separator and scheme.lower() in ("http", "https") else ""
 
 
-def _name_of(netloc: str) -> str:
-    """The host without its port, also in `[::1]:80`."""
-    if netloc.startswith("["):
-        return netloc.partition("]")[0].lstrip("[").lower()
-    return netloc.partition(":")[0].lower()
+def _name_of(authority: str) -> str:
+    """The host of `HOST`, `HOST:PORT` or `[IPV6]:PORT`; "" for anything else."""
+    match = _AUTHORITY.fullmatch(authority)
+    return (match[1] or match[2]).lower() if match else ""

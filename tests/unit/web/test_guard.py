@@ -37,7 +37,7 @@ def application() -> Any:
 
 async def asked(
     path: str,
-    headers: Mapping[str, str],
+    headers: Mapping[str, str | list[str]],
     body: bytes = b"{}",
     method: str = "POST",
     app: Any = None,
@@ -66,7 +66,11 @@ async def asked(
         "root_path": "",
         "scheme": "http",
         "http_version": "1.1",
-        "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
+        "headers": [
+            (name.encode(), value.encode("latin-1"))
+            for name, values in headers.items()
+            for value in ([values] if isinstance(values, str) else values)
+        ],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 8765),
     }
@@ -95,6 +99,24 @@ async def test_a_request_with_the_token_is_answered() -> None:
         (421, {"host": "evil.example"}),
         (421, {"host": "127.0.0.1.evil.example:8765"}),
         (421, {"host": ""}),
+        (421, {"host": "127.0.0.1:@evil.example"}),
+        (421, {"host": "127.0.0.1:8765@evil.example"}),
+        (421, {"host": "user@127.0.0.1"}),
+        (421, {"host": "[::1]evil.example"}),
+        (421, {"host": "[::1].evil.example:8765"}),
+        (421, {"host": "[[::1]]"}),
+        (421, {"host": "[127.0.0.1]:x"}),
+        (421, {"host": "127.0.0.1:80:80"}),
+        (421, {"host": "127.0.0.1:\xb2"}),
+        (421, {"host": "127.0.0.1:80\n"}),
+        (421, {"host": "localhost."}),
+        (403, {"origin": "http://127.0.0.1:@evil.example"}),
+        (403, {"origin": "http://[::1]evil.example"}),
+        (403, {"origin": "http://localhost/page"}),
+        (403, {"origin": "http://localhost http://evil.example"}),
+        (403, {"origin": "file://localhost"}),
+        (403, {"origin": "//localhost"}),
+        (403, {"origin": ""}),
         (403, {"origin": "https://evil.example"}),
         (403, {"origin": "null"}),
         (403, {"origin": "http://["}),
@@ -123,6 +145,23 @@ async def test_other_requests_are_refused(status: int, change: Mapping[str, str]
 )
 async def test_our_own_host_names_are_accepted(change: Mapping[str, str]) -> None:
     assert (await asked("/hook/claude", {**GOOD, **change}))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("status", "change"),
+    [
+        (421, {"host": ["127.0.0.1:8765", "evil.example"]}),
+        (421, {"host": ["evil.example", "127.0.0.1:8765"]}),
+        (421, {"host": []}),
+        (403, {"origin": ["http://localhost", "https://evil.example"]}),
+        (403, {"origin": ["https://evil.example", "http://localhost"]}),
+    ],
+)
+async def test_a_header_that_is_there_twice_is_not_chosen_from(
+    status: int, change: Mapping[str, list[str]]
+) -> None:
+    assert (await asked("/hook/claude", {**GOOD, **change}))[0] == status
+    assert (await asked("/healthz", {**GOOD, **change}, method="GET"))[0] == status
 
 
 async def test_a_body_that_grows_is_cut_off() -> None:

@@ -133,7 +133,7 @@ def _replacement(escape: bytes) -> bytes:
     if kind == b"%":
         return _byte(rest.removeprefix(b"25") if len(rest) == 4 else rest)
     if kind == b"&":
-        return _entity(rest.removeprefix(b"amp;").rstrip(b";"))
+        return _entity((rest.removeprefix(b"amp;") or rest).rstrip(b";"))
     # `\033`, `\33` and `\e` are spellings of ESC, and a `[` begins the colour after it.
     if kind != b"\\" or rest[:1] in (b"0", b"3", b"e") or b"[" in rest:
         return b""

@@ -32,6 +32,13 @@ _WORD = re.compile(r"([^A-Za-z]?)([A-Za-z]+)")
 _PART = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 _BLOCK = 16_384
 """Longer texts are read in blocks of this many characters, so that memory is bounded."""
+_MIN_REPEATED, _MAX_BLOCKS = 1_024, 16
+"""Longer texts are compared with a budget several times in a row, so the last ones are remembered.
+"""
+_CHARS_PER_TOKEN, _CUT_PIECE = 4.5, 64.0
+"""The beginning of a text with this many characters for each token of a budget usually exceeds the
+budget, even if the last piece counts for up to `_CUT_PIECE` tokens less in the whole text.
+"""
 _MAX_PIECES, _LONGEST_PIECE = 60_000, 48
 """The size of the cache, and the longest piece in it."""
 
@@ -51,6 +58,8 @@ def count(text: str) -> int:
 def exceeds(text: str, limit: float) -> bool:
     """Return `count(text) > limit`, reading only as much of a long text as needed."""
     total = 0.0
+    if _weigh_block(_beginning(text, limit)) > limit + _CUT_PIECE:
+        return True
     for block in _blocks(text):
         total += _weigh_block(block)
         if math.ceil(total) > limit:
@@ -58,11 +67,31 @@ def exceeds(text: str, limit: float) -> bool:
     return False
 
 
+def chars_per_token(text: str, limit: float) -> float:
+    """Estimate the characters of a token from the beginning of a text, as long as `exceeds` reads
+    it for `limit` tokens."""
+    beginning = _beginning(text, limit)
+    return len(beginning) / max(1.0, _weigh_block(beginning))
+
+
+def _beginning(text: str, limit: float) -> str:
+    return text[: int(min(_BLOCK, _CHARS_PER_TOKEN * max(0.0, limit) + _MIN_REPEATED))]
+
+
 def _blocks(text: str) -> list[str]:
     return [text[start : start + _BLOCK] for start in range(0, len(text), _BLOCK)]
 
 
 def _weigh_block(text: str) -> float:
+    return _weigh_once(text) if len(text) >= _MIN_REPEATED else _weigh_pieces(text)
+
+
+@lru_cache(maxsize=_MAX_BLOCKS)
+def _weigh_once(block: str) -> float:
+    return _weigh_pieces(block)
+
+
+def _weigh_pieces(text: str) -> float:
     pieces = (_ASCII_PIECES if text.isascii() else _PIECES).findall(text)
     return _SAFETY * sum(map(_TOKENS.__getitem__, pieces))
 

@@ -88,6 +88,10 @@ def test_masking_twice_changes_nothing_more() -> None:
         "commit 3f2a1c0d9e8b7a6f5e4d3c2b1a0f9e8d7c6b5a49",
         "https://example.com:8080/path@2x.png and user@example.com",
         "postgres://app:${PASSWORD}@db/x",
+        "postgres://user:pass@host:5432/db",
+        "redis://:your-password@cache",
+        "url https://me:***@host",
+        'apiKey: "test-key", providers: { apiKey: "some-other-key" }',
         "key = value",
         "\ud800 lone",
     ],
@@ -95,6 +99,21 @@ def test_masking_twice_changes_nothing_more() -> None:
 def test_ordinary_text_is_unchanged(text: str) -> None:
     assert redact(text) == (text, ())
     assert not has_secret(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("postgres://user:pass1@host:5432/db", "pass1"),
+        ("postgres://pass:password-of-ana@host", "password-of-ana"),
+        ("postgres://app:hunting@localhost/db", "hunting"),
+        ('apiKey: "kelp-harbor"', "kelp-harbor"),
+        ('apiKey: "kelp2-key"', "kelp2-key"),
+        ('apiKey: "Keyharborkelp"', "Keyharborkelp"),
+    ],
+)
+def test_only_words_that_name_a_password_are_no_password(text: str, secret: str) -> None:
+    assert secret not in redact(text)[0]
 
 
 def test_every_rule_compiles() -> None:

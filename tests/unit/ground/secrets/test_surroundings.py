@@ -153,6 +153,29 @@ def test_a_token_without_an_end_is_masked_to_its_end_in_linear_time(start: str) 
     assert masked.endswith(" b")
 
 
+ESCAPES = (
+    *("&", "amp;", "lt", "quot;", "nbsp;", ";", "#", "#x", "0", "9", "D800", "1234"),
+    *("%", "25", "41", "1b", "ff", "\\", "u", "{", "}", "d800", "x", "e", "33", "[", "m", "1;3"),
+    *("\x1b", "]", "\x07", "n", "r", '"', "'", "`", "\u200b", "\u202e", "\ufeff", "\xad", "\u034f"),
+    *("\n", "\r\n", "> ", "A" * 16, "abcd1234" * 5, "==", "Zm9vYmFyYmF6", "\ud800", "\udfff", "\0"),
+    *("-----BEGIN ", "PRIVATE KEY-----", "-----END ", "password=", "ghp_", "AKIA", " ", "é", "🌊"),
+)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_search_fails_on_no_text(seed: int) -> None:
+    """A text on which it fails is masked as a whole."""
+    rng = random.Random(seed)
+    texts = ["".join(rng.choices(ESCAPES, k=rng.randint(1, 20))) for _ in range(1_000)]
+    pairs = [first + second for first in ESCAPES for second in ESCAPES]
+    assert [text for text in texts + pairs if "unreadable" in redact(text)[1]] == []
+
+
+@pytest.mark.parametrize("text", ["a &amp; b", "?a=1&amp;b=2", "&amp;amp;", "&amp;lt;p&amp;gt;"])
+def test_entities_alone_are_no_secret(text: str) -> None:
+    assert redact(text) == (text, ())
+
+
 def test_a_search_that_fails_means_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(data: bytes) -> list[object]:
         raise RecursionError

@@ -98,7 +98,7 @@ function queryOf(form) {
   return query
 }
 
-const LISTS = { now: ["rows", "#events", "before"], memory: ["memories", "#memories", "offset"] }
+const LISTS = { now: ["rows", "#events", "before"], memory: ["memories", "#memories", "offset"], sessions: ["sessionlist", "#past", "before"] }
 
 async function refilter(form) {
   if (!form.isConnected) return
@@ -256,7 +256,8 @@ function dress(root) {
     const at = new Date(time.dateTime)
     const isToday = at.toDateString() === new Date().toDateString()
     const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" })
-    time.textContent = isToday ? clock : `${at.toLocaleDateString([], { month: "short", day: "numeric" })} ${clock.slice(0, 5)}`
+    if (time.dataset.clock === "short") time.textContent = clock.slice(0, 5)
+    else time.textContent = isToday ? clock : `${at.toLocaleDateString([], { month: "short", day: "numeric" })} ${clock.slice(0, 5)}`
     delete time.dataset.clock
   }
   plots = plots.filter((plot) => plot.root.isConnected || plot.destroy())
