@@ -68,7 +68,7 @@ async def housekeeping(app: App, gateway: Gateway) -> AsyncIterator[None]:
     tasks = [
         asyncio.create_task(run_housekeeping(app)),
         asyncio.create_task(follow_config(app, gateway)),
-        asyncio.create_task(app.team_changes.follow()),
+        asyncio.create_task(app.follow_team()),
     ]
     try:
         yield
@@ -124,7 +124,7 @@ async def back_up() -> list[Path]:
     """
     app = await build(Settings())
     await app.aclose()
-    if app.config.store.url:
+    if app.config.store.is_team:
         raise UsageError(
             "the memories are in PostgreSQL, which upwell does not back up",
             hint="use pg_dump, or `upwell export`",
