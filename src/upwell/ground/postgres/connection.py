@@ -134,11 +134,6 @@ class Postgres:
         self._tasks = BackgroundTasks("PostgreSQL")
         self._suspicion: asyncio.Task[None] | None = None
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether the database did not answer lately. Every use fails at once meanwhile."""
-        return bool(self._lost)
-
     @asynccontextmanager
     async def transaction(self, tenant: str) -> AsyncIterator[Transaction]:
         """Write for one tenant in one transaction, which an exception rolls back.
