@@ -18,6 +18,7 @@ from upwell.ground.text.words import jaccard, terms
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Query
 from upwell.ground.types.surfacing import Intent, Skip, SkipReason
+from upwell.memory.sharing import own_name
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import applicable
 from upwell.surface.learning import Learning
@@ -399,7 +400,9 @@ def distinct(hits: Sequence[Hit]) -> list[Hit]:
 
 def _weight(hit: Hit, intent: Intent, options: Options, now: float) -> float:
     weight = hit.score
-    weight *= options.surface.namespace_weights.get(intent.kind, {}).get(hit.memory.namespace, 1.0)
+    weights = options.surface.namespace_weights.get(intent.kind, {})
+    name = hit.memory.namespace
+    weight *= weights.get(name, weights.get(own_name(name), 1.0))
     if options.memory_context.include_recency:
         weight *= recency(hit.memory, now, options.memory_context.half_life_days)
     if len(hit.matched) >= 2:
