@@ -427,7 +427,11 @@ def _read_file(path: Path) -> dict[str, Any]:
             f"{path} is not TOML: {error}", origin=str(path), hint="fix that line"
         ) from error
     except RecursionError as error:
-        raise ConfigError(f"{path} is nested too deeply to be read", origin=str(path)) from error
+        raise ConfigError(
+            f"{path} is nested too deeply to be read",
+            origin=str(path),
+            hint="use fewer levels of tables and lists",
+        ) from error
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}",

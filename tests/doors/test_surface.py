@@ -45,13 +45,13 @@ def test_a_memory_about_a_file_comes_with_the_file(gateway: Gateway, remembered:
     assert FACT in "".join(rest), "an upstream's block is never appended to"
 
 
-def test_a_memory_is_said_once(gateway: Gateway, remembered: str) -> None:
+def test_a_memory_surfaces_once(gateway: Gateway, remembered: str) -> None:
     peer = gateway(UP, surface=PATIENT)
     assert FACT in everything(read_settle(peer))
     assert FACT not in everything(read_settle(peer))
 
 
-def test_without_a_relevant_memory_nothing_is_said(gateway: Gateway, remembered: str) -> None:
+def test_without_a_relevant_memory_nothing_surfaces(gateway: Gateway, remembered: str) -> None:
     peer = gateway(UP, surface=PATIENT)
     peer.wait_for_tools("up__read")
     result = peer.call("up__read", path="docs/garden/tulips.txt")

@@ -20,7 +20,7 @@ from upwell.ground.files import Stamp, stamp
 from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG, export_spans, send_last_spans
 from upwell.hook.control import daemon_at, end
-from upwell.hook.daemon import AlreadyRunning, Daemon
+from upwell.hook.daemon import AlreadyRunning, Daemon, Request
 from upwell.hook.door import HookDoor
 from upwell.hook.launcher import refresh_installed
 from upwell.hook.place import Place
@@ -73,18 +73,14 @@ class Warm:
         self._tasks.start(self._run_housekeeping())
         self._tasks.start(self._app.follow_team())
 
-    async def answer(
-        self,
-        host: str,
-        name: str,
-        body: bytes,
-        *,
-        left_ms: int | None = None,
-        parent: int = 0,
-        receipt: Receipt | None = None,
-    ) -> bytes:
+    async def answer(self, request: Request, body: bytes, receipt: Receipt) -> bytes:
         return await self.door.answer(
-            host, name, body, left_ms=left_ms, parent=parent, receipt=receipt
+            request.host,
+            request.name,
+            body,
+            left_ms=request.left_ms,
+            parent=request.parent,
+            receipt=receipt,
         )
 
     async def refresh(self) -> None:
@@ -260,7 +256,7 @@ def _routes(warm: Warm) -> list[Any]:
 
     async def answer(host: str, name: str, body: bytes, *, receipt: Receipt) -> bytes:
         warm.on_request()
-        return await warm.answer(host, name, body, receipt=receipt)
+        return await warm.door.answer(host, name, body, receipt=receipt)
 
     return [
         *hook_routes(answer),

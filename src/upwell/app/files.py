@@ -27,8 +27,9 @@ from upwell.ground.project import project_of, tracks
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import Database, open_database
+from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore, copy_in_memory
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Kind, MemoryTtlStore, SqliteTtlStore, TtlStore
+from upwell.ground.ttl_store import Kind, MemoryTtlStore, TtlStore
 from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import LearningStore, Ratings
@@ -239,7 +240,7 @@ def open_memory(
         places=places,
         clock=clock,
     )
-    library.most_memories = config.limits.tenant_memories
+    library.max_memories = config.limits.tenant_memories
     imports = Imports(library, documents, sources, notes)
     return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
 
@@ -316,7 +317,7 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
         }
     )
     try:
-        database = open_database(config.home.ledger_db, [ttl_stores.OWNER], synchronous="NORMAL")
+        database = open_database(config.home.ledger_db, [OWNER], synchronous="NORMAL")
     except StoreError as error:
         LOG.error("ledger.db cannot be used; this process works in memory: %s", error)
         return MemoryTtlStore(options=options, clock=clock)
@@ -324,7 +325,7 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
         LOG.error(
             "ledger.db cannot be written; this process works in memory: %s", database.obstacle
         )
-        return ttl_stores.copy_in_memory(database.path, options, clock)
+        return copy_in_memory(database.path, options, clock)
     ttl_store: TtlStore = SqliteTtlStore(database, options=options, clock=clock)
     files.databases.append(database)
     if files.team:

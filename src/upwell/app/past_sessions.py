@@ -155,5 +155,5 @@ class SeenSessions:
         """
         answer = await self._past.turn(locator)
         if not is_seen(answer.match.session.project, self._project):
-            raise UsageError(f"{locator} belongs to another project")
+            raise UsageError(f"{locator} belongs to another project", hint="open it from there")
         return page_of(answer)

@@ -281,6 +281,7 @@ def context(
 
 
 async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
+    from upwell.app.overview import is_memory_empty
     from upwell.surface.explain import account_of
     from upwell.surface.render import EMPTY_DIGEST, READ_COMMAND, by_command
     from upwell.tools.recall import SWITCHED_OFF, described
@@ -302,5 +303,9 @@ async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
         say(EMPTY_DIGEST)
     threshold = app.surfacer.threshold
     hook_score = threshold(replace(cue, door=Door.PROMPT)) if cue.door == Door.ASK else None
-    for line in account_of(outcome, threshold(cue), cue.door, hook_score=hook_score):
+    is_empty = not isinstance(outcome, Surfacing) and await is_memory_empty(app)
+    account = account_of(
+        outcome, threshold(cue), cue.door, hook_score=hook_score, is_empty=is_empty
+    )
+    for line in account:
         note(line)

@@ -231,7 +231,7 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
         for line in report.sessions():
             say(line)
         say()
-    table(COLUMNS, report.rows(), "No events.")
+    table(COLUMNS, report.rows(), "No events.", has_header=True)
     if silent := report.silences():
         say()
         say(f"Silent: {silent}")

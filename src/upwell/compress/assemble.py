@@ -363,8 +363,10 @@ def _lines_of(passage: Passage) -> Callable[[str], int]:
 
 
 def _parts(passage: Passage, missing: str) -> str:
-    """Name the commits, files or hunks that begin in a gap, so that nothing after it is read as
-    belonging to those above it."""
+    """Name the commits, files, hunks or folders that begin in a gap, so that nothing after it is
+    read as belonging to those above it."""
+    if passage.folded and passage.kind == Kind.GREP:
+        return listings.parts(missing)
     if passage.kind not in (Kind.DIFF, Kind.GIT_LOG):
         return ""
     return changes.parts(missing, passage.kind)

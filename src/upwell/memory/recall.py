@@ -118,10 +118,12 @@ class Reader:
         if not query.triggers:
             return await self._everywhere.search(query, deadline)
         only_triggers = replace(query, texts=(), paths=(), symbols=(), limit=MAX_TRIGGERED)
-        exact = await self._triggered.search(only_triggers, deadline)
         if not (query.texts or query.paths or query.symbols):
-            return exact
-        result = await self._everywhere.search(replace(query, triggers=()), deadline)
+            return await self._triggered.search(only_triggers, deadline)
+        exact, result = await asyncio.gather(
+            self._triggered.search(only_triggers, deadline),
+            self._everywhere.search(replace(query, triggers=()), deadline),
+        )
         exact_ids = {hit.memory.id for hit in exact.hits}
         related = [hit for hit in result.hits if hit.memory.id not in exact_ids]
         missing = (*exact.missing, *result.missing)

@@ -91,3 +91,13 @@ def test_no_budget_separates_a_removed_line_from_the_line_in_its_place(max_chars
     for n in range(12):
         old, new = f"-lift_{n}(crane_{n}, load_{n})", f"+lift_{n}(crane_{n}, part_{n})"
         assert (old in retained) == (new in retained)
+
+
+def test_the_versions_of_an_entry_of_a_list_stay_together_beside_new_entries() -> None:
+    new = [f"+\tharbor.example/part{n} v0.{n}.0\n" for n in range(30)]
+    new.insert(20, "+\tharbor.example/crane v1.0.10\n")
+    changes = "-\tharbor.example/crane v1.0.9\n" + "".join(new)
+    diff = f"diff --git a/m.mod b/m.mod\n--- a/m.mod\n+++ b/m.mod\n@@ -1,1 +1,31 @@\n{changes}"
+    for max_chars in range(200, 900, 20):
+        retained = compress(diff, max_chars=max_chars).text
+        assert ("crane v1.0.9" in retained) == ("crane v1.0.10" in retained)

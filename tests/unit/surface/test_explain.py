@@ -157,6 +157,14 @@ def test_a_place_that_could_not_be_searched_is_the_reason_for_silence() -> None:
     ]
 
 
+def test_an_empty_memory_is_called_empty() -> None:
+    skip = Skip(reason=SkipReason.NO_CANDIDATES)
+    (line,) = account_of(skip, 0.5, Door.PROMPT, is_empty=True)
+    assert line == "upwell stayed silent: the memory is empty (no_candidates)"
+    other = account_of(Skip(reason=SkipReason.ROUTINE), 0.5, Door.PROMPT, is_empty=True)
+    assert other == account_of(Skip(reason=SkipReason.ROUTINE), 0.5, Door.PROMPT)
+
+
 def test_a_start_without_rules_is_explained_in_the_past_as_in_the_present() -> None:
     skip = Skip(reason=SkipReason.NO_CANDIDATES)
     past = {

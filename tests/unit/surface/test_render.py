@@ -127,7 +127,7 @@ def test_budgets_count_frame_and_citations():
 
 
 @pytest.mark.parametrize(("confidence", "items"), [(0.0, 5), (0.49, 5), (0.5, 10), (0.8, 15)])
-def test_intent_decides_how_much_may_be_said_at_prompts(confidence, items):
+def test_intent_decides_how_much_may_surface_at_prompts(confidence, items):
     assert profile_of(Door.PROMPT, Intent(confidence=confidence), Options()).items == items
 
 

@@ -153,7 +153,9 @@ async def shortened(app: App, fields: Fields) -> Mapping[str, Any]:
     """
     pairs = await app.cuts.texts(fields.get("id", ""))
     if not pairs:
-        raise UsageError("this text is no longer stored")
+        raise UsageError(
+            "this text is no longer stored", hint="compress.original_ttl_seconds keeps texts longer"
+        )
     return {"texts": [_beside(original, seen) for original, seen in pairs]}
 
 

@@ -54,7 +54,10 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
     since = fields.get("since", REPLAY_SPANS[0])
     score = fields.get("min_score", str(app.config.surface.min_score))
     if since not in REPLAY_SPANS or not _is_share(score):
-        raise UsageError("a replay needs a time span and a score between 0 and 1")
+        raise UsageError(
+            "a replay needs a time span and a score",
+            hint="such as 30d and 0.5",
+        )
     output = await run_command(
         app,
         *("replay", "--since", since, "--json"),

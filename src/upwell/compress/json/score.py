@@ -314,10 +314,10 @@ def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
 def with_identities(
     doc: Outline, ordered: Sequence[int], relevances: Mapping[int, float]
 ) -> list[int]:
-    """Insert the values that name the records around a value before the value.
+    """Place before each value the values that name its records, such as an id or a title.
 
-    A value without the names of its records would be ambiguous. In a small array,
-    records are named only around an answer, or by a key `name`.
+    Without them, the value would be ambiguous. In a small array, a record is named only if the
+    value answers the question, or if the record has a key `name`.
     """
     names = _identities(doc)
     units: dict[int, None] = {}

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import defaultdict
 
 from upwell.compress.units.base import BLANK, Marks, Units, lines
 from upwell.compress.units.base import split_lines as split_plain
@@ -41,18 +42,44 @@ def split_diff(text: str, name: str = "") -> Units:
 def _pair(units: Units, text: str) -> None:
     """Make each removed line and the added line in its place need each other."""
     removed: list[int] = []
-    place = 0
+    added: list[int] = []
     for unit, start in enumerate(units.starts):
         sign = text[start]
-        if sign == "-" and not place:
+        if sign == "+" and removed:
+            added.append(unit)
+            continue
+        if added:
+            _pair_block(units, text, removed, added)
+            removed, added = [], []
+        if sign == "-":
             removed.append(unit)
-        elif sign == "+" and place < len(removed):
-            partner = removed[place]
-            units.needs[unit] = (*units.needs[unit], partner)
+        else:
+            removed = []
+    _pair_block(units, text, removed, added)
+
+
+def _pair_block(units: Units, text: str, removed: list[int], added: list[int]) -> None:
+    """Pair the lines of one change. Lines with the same first word belong together, such as the two
+    versions of an entry in a list; the others are paired in their order."""
+    places = defaultdict[str, list[int]](list)
+    for unit in reversed(added):
+        places[_first_word(units, text, unit)].append(unit)
+    partners = {}
+    for unit in removed:
+        if same := places[_first_word(units, text, unit)]:
+            partners[unit] = same.pop()
+    paired = set(partners.values())
+    rest = (unit for unit in added if unit not in paired)
+    for unit in removed:
+        partner = partners[unit] if unit in partners else next(rest, None)
+        if partner is not None:
             units.needs[partner] = (*units.needs[partner], unit)
-            place += 1
-        elif sign != "+":
-            removed, place = [unit] if sign == "-" else [], 0
+            units.needs[unit] = (*units.needs[unit], partner)
+
+
+def _first_word(units: Units, text: str, unit: int) -> str:
+    words = text[units.starts[unit] + 1 : units.ends[unit]].split(maxsplit=1)
+    return words[0] if words else ""
 
 
 class _Changes:
