@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from upwell.config import Config
-from upwell.ground.errors import ConfigError, StoreError
+from upwell.ground.errors import ConfigError, StoreError, extra_hint
 from upwell.ground.files import Locking, exclusively
 from upwell.ground.trace import LOG, contained
 from upwell.learn.learned import Learned
@@ -46,7 +46,7 @@ def no_driver() -> ConfigError:
     return ConfigError(
         "store.url needs the PostgreSQL driver",
         key="store.url",
-        hint="pip install 'upwell[postgres]'",
+        hint=extra_hint("postgres"),
     )
 
 

@@ -255,7 +255,7 @@ class FallBack:
         self._second = second
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Search `first`; if that fails, search `second`.
+        """Search `first`; if that fails, search `second`, and name the failure in `Found.missing`.
 
         Raises:
             RecallError: both failed.
@@ -264,8 +264,9 @@ class FallBack:
         try:
             return await self._first.search(query, first_deadline)
         except RecallError as error:
-            LOG.warning("%s; %s searches instead", error, self._second.name)
-            return await self._second.search(query, deadline)
+            found = await self._second.search(query, deadline)
+            failure = f"{self.name}: {error.message}; {self._second.name} searched instead"
+            return replace(found, missing=(failure, *found.missing))
 
     async def ping(self) -> Ping:
         """Ok while `first` is ok; otherwise the detail names the place that takes over."""

@@ -40,7 +40,7 @@ from upwell.surface.learning import Learning, ratings_of
 from upwell.surface.moments import UNASKED, Moment, moment_of, triggers_in
 from upwell.surface.options import Options
 from upwell.surface.query import CueReader
-from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of
+from upwell.surface.render import block, digest, fitting, frame_of, narrowed, profile_of
 from upwell.surface.rules import Rules, rule_hit
 from upwell.surface.seen_log import SeenLog
 from upwell.surface.session_start import MISSED, Compaction, SessionStart
@@ -485,7 +485,11 @@ class Surfacer:
         """Say as many of the chosen hits as fit the budget of the door."""
         cue, texts = question.cue, question.query.texts
         profile = profile_of(cue.door, question.intent, self._options.beside(cue))
-        hits = fitting(chosen_hits, texts, profile, FRAME_CHARS)
+        frame = frame_of(cue.door)
+        hits = fitting(chosen_hits, texts, profile, frame)
+        if not hits:
+            profile = narrowed(chosen_hits[0], texts, profile, frame)
+            hits = fitting(chosen_hits[:1], texts, profile, frame)
         if not hits:
             return question.answered(Skip(reason=SkipReason.OVER_BUDGET))
         surfacing_id = f"s_{secrets.token_hex(6)}"

@@ -33,7 +33,7 @@ from upwell.surface.guards import Guards
 from upwell.surface.moments import found_nothing
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
-from upwell.surface.render import TAG, place, worded
+from upwell.surface.render import marked, place, worded
 from upwell.wire.rawjson import NotJson, RawObject
 
 Outcome = Surfacing | Skip
@@ -237,8 +237,7 @@ class CallSurfacing:
         if not isinstance(outcome, Surfacing) or blocks is None:
             return result
         mode = self._options(call.server, call.tool).injection_mode
-        marked = outcome.text.replace(f"<{TAG} ", f'<{TAG} mark="{MARK}" ', 1)
-        block = text_block(worded(marked, mode))
+        block = text_block(worded(marked(outcome.text, MARK), mode))
         placed = with_content(result, place(blocks, block, mode))
         return with_meta(placed, "surfacing_id", outcome.id)
 
