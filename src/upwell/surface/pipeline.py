@@ -320,9 +320,7 @@ class Surfacer:
         return await self._session_start.begin(cue, self._clock.now())
 
     def _moment(self, cue: Cue, triggers: Sequence[str]) -> Moment | None:
-        """The moment of an automatic cue if moments matter. Adds the cue to the session's
-        context.
-        """
+        """Add a cue to the session's context and return its moment, if moments matter."""
         if cue.door not in AUTOMATIC_DOORS or self._options.beside(cue).surface.moments == "all":
             return None
         moment = moment_of(cue, self._sketches.of(cue.session).prompts, triggers)
