@@ -52,12 +52,12 @@ def no_driver() -> ConfigError:
 
 def open_team(config: Config, postgres: "Postgres | None" = None) -> Team | None:
     """The team's database, which is connected to at the first use, or by the connections of another
-    tenant; None without `store.url`.
+    tenant; None without `store.url`, and with a copy of the team's memories.
 
     Raises:
         ConfigError: the driver is not installed.
     """
-    if not config.store.url:
+    if not config.store.is_team:
         return None
     try:
         from upwell.ground.postgres.connection import Postgres

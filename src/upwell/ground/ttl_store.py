@@ -35,6 +35,7 @@ class Kind(StrEnum):
     PASSAGE = "passage"
     PLACE = "place"
     QUERY = "query"
+    RECEIVED = "received"
     RESPONSE = "response"
     REVIEWED = "reviewed"
     RULES = "rules"
