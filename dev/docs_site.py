@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[1]
 COPIES = {"CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md"}
 SEARCH_BOOSTS = {
     **dict.fromkeys(("faq.md", "troubleshooting.md"), 4.0),
-    **dict.fromkeys(("quickstart.md", "privacy.md", "remembering.md", "hooks.md"), 2.0),
+    **dict.fromkeys(("quickstart.md", "privacy.md", "comparison.md", "hooks.md"), 2.0),
+    "moving-in.md": 2.0,
     **dict.fromkeys(("measurements.md", "promises.md", "changes.md"), 0.25),
     **dict.fromkeys(("contributing.md", "decisions.md", "end-to-end.md", "names.md"), 0.05),
 }

@@ -307,7 +307,7 @@ class _Reading:
         for section, table in self._settings.items():
             self._flat.update({f"{section}.{name}": entry for name, entry in table.items()})
         return Config(
-            home=dataclasses.replace(home, is_shared=bool(options["store"].url)),
+            home=dataclasses.replace(home, is_shared=options["store"].is_team),
             lexicon=lexicon,
             servers=tuple(self._servers),
             overrides=self._overrides,

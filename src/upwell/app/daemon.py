@@ -46,6 +46,7 @@ class Warm:
         self._stamp: Stamp | None = None
         self._tasks = BackgroundTasks("daemon")
         self._http: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
         self._port = 0
         self.on_request: Callable[[], None] = _do_nothing
         """Called at every HTTP request; these do not pass through the daemon's socket."""
@@ -71,7 +72,7 @@ class Warm:
         self._door = self._app.hooks()
         self._stamp = stamp(self.app.config.home.config_file)
         self._tasks.start(self._run_housekeeping())
-        self._tasks.start(self._app.follow_team())
+        self._following = self._tasks.start(self._app.follow_team())
 
     async def answer(self, request: Request, body: bytes, receipt: Receipt) -> bytes:
         return await self.door.answer(
@@ -98,9 +99,13 @@ class Warm:
             LOG.warning("the changed configuration has mistakes; the old one stays")
             await fresh.aclose()
             return
+        if self._following:
+            self._following.cancel()
+            await asyncio.wait({self._following})
         old_app, old_door = self.app, self.door
         self._earlier_events += old_door.outcomes.total()
         self._app, self._door = fresh, fresh.hooks()
+        self._following = self._tasks.start(fresh.follow_team())
         await old_door.aclose()
         await old_app.aclose()
         LOG.info("the changed configuration is in effect")

@@ -26,6 +26,7 @@ from upwell.app.files import (
 )
 from upwell.app.follow_up import FollowUp
 from upwell.app.learning import answered_elsewhere, end_turn, open_learning, tidy
+from upwell.app.local_copy import copy_ping, keep_copy
 from upwell.app.principals import ManyTenants, NameOf, SeenResources, Toolboxes
 from upwell.app.shortening import Shortening, read_command
 from upwell.app.team import follow
@@ -422,6 +423,7 @@ class App:
         """
         checks: dict[str, Awaitable[Ping | None]] = {
             "memory": self.memory.ping(),
+            "team": copy_ping(self.config, self.memory.store),
             "notes": asyncio.to_thread(ping_of, self.notes),
         }
         if self._qmd:
@@ -432,12 +434,8 @@ class App:
         if self.config.surface.judge:
             checks["judge"] = asyncio.to_thread(judge_ping, self.config.llm)
         checks["ttl_store"] = self._ttl_store.ping()
-        checks["pause"] = asyncio.to_thread(self._pause_ping)
+        checks["pause"] = asyncio.to_thread(self.pause.ping)
         return checks
-
-    def _pause_ping(self) -> Ping:
-        paused = self.pause.anybody()
-        return Ping(ok=True, detail="paused: `upwell on` resumes" if paused else "not paused")
 
     def places_of_recall(self) -> list[tuple[str, Recall]]:
         """Every place that a search covers, with the name of its check."""
@@ -462,6 +460,7 @@ class App:
 
     async def follow_team(self) -> None:
         """Adopt what other machines of the team change, until cancelled."""
+        await keep_copy(self.config, self.memory.store)
         if team := self._files.team:
             await follow(team, self.learning.learned, self.budgets.load_learned_if_requested)
 

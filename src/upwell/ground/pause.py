@@ -4,6 +4,7 @@ from pathlib import Path
 
 from upwell.ground.files import Locking, exclusively, file_exists, writing
 from upwell.ground.host_sessions import outermost
+from upwell.ground.types.rpc import Ping
 
 EVERYBODY = "*"
 
@@ -35,6 +36,10 @@ class Pause:
         """End the pause of a session, or every pause for None."""
         with self._locking(self._path):
             self._write(self._read() - {session} if session else set())
+
+    def ping(self) -> Ping:
+        paused = self.anybody()
+        return Ping(ok=True, detail="paused: `upwell on` resumes" if paused else "not paused")
 
     def _read(self) -> set[str]:
         if not file_exists(self._path):

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.errors import UpwellError
+from upwell.ground.errors import UpwellError, extra_hint
 from upwell.ground.secrets.redact import redact
 
 LOG = logging.getLogger("upwell")
@@ -237,7 +237,7 @@ def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
     except ImportError:
-        LOG.warning("spans are not sent; install 'upwell[otel]'")
+        LOG.warning("spans are not sent: the extra is missing; %s", extra_hint("otel"))
         return False
     from opentelemetry import trace
 

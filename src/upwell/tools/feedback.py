@@ -99,9 +99,8 @@ def noted(ratings: Sequence[Rated]) -> str:
 
 
 def compression_feedback_tool(record: Recording, served: Served) -> Tool:
-    """`compression_feedback(server, tool, kind?, missing?)`: reports change the tool's budget from the
-    next session on, once there are `FEW`, within bounds; `upwell tune` shows the remarks in
-    `missing`."""
+    """`compression_feedback(server, tool, kind?, missing?)`: `FEW` reports change the tool's budget
+    from the next session on, within bounds; `upwell tune` shows the remarks in `missing`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         tool = served(args["server"], args["tool"])

@@ -13,7 +13,8 @@ from upwell.compress.originals import BUSY, LARGE, PART_CHARS, SECRET, Originals
 from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.errors import KeyUnknown
 from upwell.ground.sqlite.database import Database, open_database
-from upwell.ground.ttl_store import OWNER, Kind, MemoryTtlStore, SqliteTtlStore
+from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
+from upwell.ground.ttl_store import Kind, MemoryTtlStore
 
 
 @dataclass

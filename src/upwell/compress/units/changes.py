@@ -23,9 +23,9 @@ _HEADER = re.compile(r"[*|\\/ ]*(?:Author|AuthorDate|Commit|CommitDate|Date|Merg
 _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? changed")
 
 
-_SUBJECT, _HEADER_WORTH, _EARLIER = 4.0, 0.5, 0.15
-"""The worth of a subject, that of author and date, and the loss with each doubling of the number of
-earlier commits.
+_SUBJECT, _HEADER_WORTH, _EARLIER, _MERGE = 4.0, 0.5, 0.15, 2.0
+"""The worth of a subject, that of author and date, the loss with each doubling of the number of
+earlier commits, and that of the usual subject of a merge, which has only the names of branches.
 """
 
 
@@ -167,7 +167,10 @@ def split_log(text: str, name: str = "") -> Units:
         elif not line.strip():
             units.add(start, end, -6.0)
         else:
-            worth = _SUBJECT - _EARLIER * math.log2(commits) if subject else -0.5
+            worth = -0.5
+            if subject:
+                is_merge = line.lstrip().startswith("Merge ")
+                worth = _SUBJECT - _EARLIER * math.log2(commits) - _MERGE * is_merge
             worth += marks.worth(start, end)
             units.add(start, end, worth - (0.5 if _STAT.match(line) else 0.0), head)
             subject = False

@@ -2,7 +2,7 @@
 round trip.
 
 Works behind pgbouncer in transaction mode: nothing outlives a transaction on the server, and
-statements are prepared only where no pooler stands between. A database that does not answer is not
+statements are prepared only without a pooler. A database that does not answer is not
 asked again until a task in the background has reached it, so its loss delays one call at most.
 """
 
@@ -29,7 +29,8 @@ from upwell.ground.trace import LOG
 
 MAX_CONNECTIONS = 8
 PREPARE_THRESHOLD = 3
-"""A statement is planned anew until a connection has run it as often."""
+"""A connection prepares a statement after running it this often; until then, each run is planned
+anew."""
 CONNECT_SECONDS = 5.0
 PROMPT_SECONDS = 0.25
 """How long a call waits for a value of its session or for an original."""

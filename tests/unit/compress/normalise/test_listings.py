@@ -44,7 +44,7 @@ def test_a_file_with_an_absolute_and_a_relative_name_has_one_heading() -> None:
     assert headings == ["/home/ann/src/crane.py:", "/home/ann/quay.py:"]
     assert len(folded) == 2 + 40
     result = compress(text, max_chars=len(text) // 4)
-    marks = sum(map(int, re.findall(r"^\[…(\d+)(?: lines, 1 file)?\]$", result.text, re.M)))
+    marks = sum(map(int, re.findall(r"^\[…(\d+)(?: lines?, 1 file)?\]$", result.text, re.M)))
     retained = len(re.findall(r"^\d+:", result.text, re.M))
     assert marks + retained == 40
     assert f"[{marks} of 40 lines left out]" in result.text
