@@ -4,6 +4,7 @@ its own store and yields items. `migration/moving.py` decides what to do with th
 
 import hashlib
 import json
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -174,7 +175,10 @@ def read_text(path: Path) -> str:
         UsageError: it is missing, too large, or not UTF-8.
     """
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"cannot read {path}: it is not a file")
+        if status.st_size > MAX_FILE_BYTES:
             raise UsageError(f"cannot read {path}: it is larger than {MAX_FILE_BYTES:,} bytes")
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
