@@ -10,6 +10,15 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 COPIES = {"CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md"}
+SEARCH_BOOSTS = {
+    **dict.fromkeys(("faq.md", "troubleshooting.md"), 4.0),
+    **dict.fromkeys(("quickstart.md", "privacy.md", "comparison.md", "hooks.md"), 2.0),
+    "moving-in.md": 2.0,
+    **dict.fromkeys(("measurements.md", "promises.md", "changes.md"), 0.25),
+    **dict.fromkeys(("contributing.md", "decisions.md", "end-to-end.md", "names.md"), 0.05),
+}
+"""Pages that the search box ranks before or after the others: a user's question first leads to an
+answer, and only then to the pages for maintainers."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -21,8 +30,11 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links to the project's own pages lead to their copies on the site."""
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links to the project's own pages lead to their copies on the site, and the search learns the
+    rank of the page."""
+    if boost := SEARCH_BOOSTS.get(page.file.src_uri):
+        page.meta["search"] = {"boost": boost}
     for source, page in COPIES.items():
         markdown = markdown.replace(f"](../{source}", f"]({page}")
     return markdown

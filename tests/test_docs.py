@@ -163,6 +163,15 @@ def test_the_keys_that_cannot_differ_by_tool_are_named() -> None:
     assert set(re.findall(r"`([a-z_]+)`", paragraph)) == NOT_PER_TOOL
 
 
+def test_the_search_of_the_site_ranks_pages_that_exist() -> None:
+    source = (ROOT / "dev" / "docs_site.py").read_text(encoding="utf-8")
+    boosts = source.partition("SEARCH_BOOSTS = ")[2].partition("\n}\n")[0]
+    ranked = set(re.findall(r'"([a-z-]+\.md)"', boosts))
+    generated = {"commands.md", "changes.md", "contributing.md"}
+    assert ranked - generated - {path.name for path in (ROOT / "docs").glob("*.md")} == set()
+    assert {"faq.md", "contributing.md"} <= ranked
+
+
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     named = set(re.findall(r": ([a-z-]+\.md)$", navigation, re.MULTILINE))

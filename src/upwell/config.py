@@ -307,7 +307,7 @@ class _Reading:
         for section, table in self._settings.items():
             self._flat.update({f"{section}.{name}": entry for name, entry in table.items()})
         return Config(
-            home=dataclasses.replace(home, is_shared=bool(options["store"].url)),
+            home=dataclasses.replace(home, is_shared=options["store"].is_team),
             lexicon=lexicon,
             servers=tuple(self._servers),
             overrides=self._overrides,
@@ -322,6 +322,8 @@ class _Reading:
         kind = SECTIONS[section]
         for name, value in _table(section, table, origin).items():
             with self.mistakes_noted():
+                if name in SECTIONS and name not in _fields(kind) and isinstance(value, Mapping):
+                    raise _misplaced(section, name, value, origin)
                 setting = checked(kind, f"{section}.{name}", name, value, origin, _fields(kind))
                 self._settings[section][name] = Value(setting, origin)
 
@@ -427,7 +429,11 @@ def _read_file(path: Path) -> dict[str, Any]:
             f"{path} is not TOML: {error}", origin=str(path), hint="fix that line"
         ) from error
     except RecursionError as error:
-        raise ConfigError(f"{path} is nested too deeply to be read", origin=str(path)) from error
+        raise ConfigError(
+            f"{path} is nested too deeply to be read",
+            origin=str(path),
+            hint="use fewer levels of tables and lists",
+        ) from error
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}",
@@ -442,6 +448,20 @@ def _table(key: str, value: Any, origin: str) -> Mapping[str, Any]:
             f"{key} in {origin} must be a table", key=key, origin=origin, hint=f"write [{key}]"
         )
     return value
+
+
+def _misplaced(section: str, name: str, table: Mapping[str, Any], origin: str) -> ConfigError:
+    """The error for a dotted key below another table's heading, such as a line `hook.port = 1` at
+    the end of a file whose last table is `[hook]`."""
+    key = f"{section}.{name}"
+    line = f"`{next(iter(table), 'KEY')} = …`"
+    here, elsewhere = f"below [{section}], write {line}", f"move it below [{name}], as {line}"
+    return ConfigError(
+        f"unknown key {key!r} in {origin}",
+        key=key,
+        origin=origin,
+        hint=here if name == section else elsewhere,
+    )
 
 
 def _from_text(text: str) -> Any:

@@ -40,3 +40,17 @@ def test_the_first_memory_replaces_the_empty_page(open_page: Open) -> None:
     expect(page.get_by_role("status")).to_have_text("Remembered.")
     expect(page.locator("#memories")).to_contain_text("The harbour freezes")
     expect(page.locator(".empty")).to_have_count(0)
+
+
+def test_a_user_whose_agents_are_set_up_is_not_asked_to_set_them_up(
+    open_page: Open, dashboard: Dashboard
+) -> None:
+    hooks = dashboard.home / "hooks.json"
+    assert not hooks.exists()
+    hooks.write_text('{"claude": {}}')
+    try:
+        page = open_page("worth")
+        expect(page.locator(".empty")).to_contain_text("Your agents are set up")
+        expect(page.get_by_role("button", name="Show what it would change")).to_have_count(0)
+    finally:
+        hooks.unlink()

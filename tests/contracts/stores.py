@@ -9,7 +9,9 @@ from upwell.ground.postgres.connection import Postgres
 from upwell.ground.sqlite.database import open_database
 from upwell.memory.base import Store
 from upwell.memory.postgres.store import PostgresStore
+from upwell.memory.sqlite.copied import OWNER as COPY_OWNER
 from upwell.memory.sqlite.store import OWNER, SqliteStore
+from upwell.memory.sqlite.team_store import TeamStore
 from upwell.testing import ManualClock
 
 Opened = tuple[Store, Callable[[], Awaitable[None]]]
@@ -25,4 +27,9 @@ def open_postgres(folder: Path, clock: ManualClock) -> Opened:
     return store, store.aclose
 
 
-STORES = {"sqlite": open_sqlite, "postgres": open_postgres}
+def open_team(folder: Path, clock: ManualClock) -> Opened:
+    database = open_database(folder / "memory.db", [OWNER, COPY_OWNER], synchronous="FULL")
+    return TeamStore(database, clock=clock), database.aclose
+
+
+STORES = {"sqlite": open_sqlite, "postgres": open_postgres, "team": open_team}

@@ -10,14 +10,8 @@ from tests.postgres import cluster
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.postgres.ttl_store import PostgresTtlStore
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import (
-    OWNER,
-    Entries,
-    MemoryTtlStore,
-    Options,
-    SqliteTtlStore,
-    TtlStore,
-)
+from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
+from upwell.ground.ttl_store import Entries, MemoryTtlStore, Options, TtlStore
 from upwell.testing import ManualClock
 
 

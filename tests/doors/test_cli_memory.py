@@ -1,6 +1,7 @@
 """remember · recall · forget · restore, as a person or a script uses them."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -116,13 +117,13 @@ def test_json_is_json_for_any_text(upwell: Upwell) -> None:
 
 def test_a_backup_is_a_complete_memory(upwell: Upwell, home: Path) -> None:
     id = upwell("remember", "The tide turns at noon").line
-    copy = Path(upwell("backup").line)
+    made = upwell("backup")
+    copy = Path(made.line)
     assert copy.parent == home / "backups"
+    assert "1 backup; to restore it, end your agents" in made.err
     upwell("forget", "--now", id)
     assert upwell("recall", "tide", "--json").json == {"hits": []}
-    for path in home.glob("memory.db*"):
-        path.unlink()
-    copy.rename(home / "memory.db")
+    subprocess.run(made.err.partition("then run: ")[2], shell=True, check=True)
     assert [hit["id"] for hit in upwell("recall", "tide", "--json").json["hits"]] == [id]
     again = upwell("backup", "--json").json
     assert again == {"backup": str(copy), "kept": [str(copy)]}

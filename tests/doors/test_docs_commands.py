@@ -24,6 +24,7 @@ PAGES = sorted(
 
 FAILS = {
     "upwell login": "the server of the example does not exist",
+    "upwell hook install claude --http": "the port of the example is set by hand",
     "upwell feedback s_97b89fa703db": "the surfacing of the example does not exist",
     "upwell recall --sessions session:": "the session of the example does not exist",
     "upwell import --from mem0 ~/Downloads": "the file of the example does not exist",

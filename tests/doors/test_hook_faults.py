@@ -292,6 +292,9 @@ def test_a_changed_configuration_takes_effect_and_an_invalid_one_does_not(house:
         config.unlink()
     time.sleep(3.5)
     assert "pier pear" in str(house.hook("claude", event=event).json)
+    daemon = daemon_at(str(house.home))
+    assert daemon
+    assert daemon.state["answered"] >= 3, "the count of events outlives a change of configuration"
 
 
 def test_the_client_imports_little_when_it_runs_as_a_file(house: House) -> None:

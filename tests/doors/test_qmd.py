@@ -46,6 +46,23 @@ def test_when_qmd_fails_the_rest_is_searched_and_doctor_reports_the_failure(
     assert "instead: documents" in json.loads(done.out)["parts"]["qmd"]["detail"]
 
 
+@pytest.mark.parametrize("how", ["crash", "hang"])
+def test_when_qmd_fails_the_agent_and_the_user_are_told(
+    upwell: Upwell, gateway: Gateway, env: Mapping[str, str], how: str
+) -> None:
+    broken = {**env, "FAKE_QMD": how, "UPWELL_SURFACE__TIMEOUT_SECONDS": "2"}
+    question = "when does the settlement job run?"
+    shown = upwell("context", question, "--format", "json", env=broken)
+    (missing,) = json.loads(shown.out)["missing"]
+    assert missing.startswith("qmd: ")
+    assert missing.endswith("; documents searched instead")
+    assert f"not searched: {missing}" in upwell("explain", "-n", "1", env=broken).out
+    assert "qmd" in upwell("stats", "--json", env=broken).json["missing"]
+    found = everything(gateway({}, env=broken).call("upwell__memory_search", query=question))
+    assert "Nothing is remembered about" in found
+    assert "[upwell] searched without qmd: " in found
+
+
 def test_an_agent_reads_a_passage_by_its_cited_address(
     gateway: Gateway, env: Mapping[str, str]
 ) -> None:

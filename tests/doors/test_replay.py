@@ -128,7 +128,7 @@ def test_decisions_have_the_documented_shape(
     }
 
 
-def test_only_memories_of_that_time_are_said(
+def test_only_memories_of_that_time_surface(
     upwell: Upwell, sessions: Path, harbour: Path, remembered: Path
 ) -> None:
     decisions = told(upwell, str(sessions), "--repo", str(harbour))[:-1]

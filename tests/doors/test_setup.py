@@ -328,3 +328,22 @@ def test_without_an_agent_there_is_nothing_to_do(user: User, tmp_path: Path) -> 
     (tmp_path / "nobody").mkdir()
     assert "no known agent" in user.run("setup", "--yes")[0]
     assert "--undo" in user.run("setup", "--forget", code=2)[1]
+
+
+def test_setup_says_that_it_learned_nothing_and_why(user: User) -> None:
+    first = user.folder / ".claude/projects/-shop/s1.jsonl"
+    record = json.loads(first.read_text().splitlines()[0])
+    second = user.folder / ".codex/sessions/2026/01/05/rollout-2.jsonl"
+    record["message"] = {"role": "user", "content": "Good morning"}
+    first.write_text(json.dumps(record) + "\n")
+    second.unlink()
+    out, _ = user.run("setup", "--yes")
+    assert "nothing learned: in these sessions no command worked after others had failed" in out
+    assert "learns from each turn of your agents from now on" in out
+    again, _ = user.run("setup", "--yes")
+    assert "nothing new to learn: these sessions were read before" in again
+    silent = user.run("context", "how do we bake bread in the oven?")[1]
+    assert "upwell stayed silent: the memory is empty (no_candidates)" in silent
+    first.unlink()
+    none, _ = user.run("setup", "--yes")
+    assert "nothing learned: no agent has recorded a session on this machine yet" in none

@@ -45,13 +45,35 @@ def test_a_memory_about_a_file_comes_with_the_file(gateway: Gateway, remembered:
     assert FACT in "".join(rest), "an upstream's block is never appended to"
 
 
-def test_a_memory_is_said_once(gateway: Gateway, remembered: str) -> None:
+def test_a_memory_surfaces_once(gateway: Gateway, remembered: str) -> None:
     peer = gateway(UP, surface=PATIENT)
     assert FACT in everything(read_settle(peer))
     assert FACT not in everything(read_settle(peer))
 
 
-def test_without_a_relevant_memory_nothing_is_said(gateway: Gateway, remembered: str) -> None:
+LONG = f"{FACT} " + "The settlement job of src/billing/settle.py locks its table first. " * 80
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most"),
+    [
+        ({"tool_count": 1}, 3000),
+        ({"tool_count": 1, "injection_mode": "section"}, 3000),
+        ({"tool_count": 1, "max_injection_chars": 1500}, 1500),
+        ({"max_injection_chars": 300}, 300),
+    ],
+)
+def test_a_memory_too_long_for_a_block_is_cut_to_it(
+    gateway: Gateway, upwell: Upwell, sizes: dict[str, object], most: int
+) -> None:
+    assert upwell("remember", LONG, "--path", "src/billing/settle.py").code == 0
+    result = read_settle(gateway(UP, surface={**PATIENT, **sizes}))
+    block = texts(result)[-1]
+    assert "settlement" in block.partition("\n- [")[2]
+    assert 0.8 * most < len(block) <= most
+
+
+def test_without_a_relevant_memory_nothing_surfaces(gateway: Gateway, remembered: str) -> None:
     peer = gateway(UP, surface=PATIENT)
     peer.wait_for_tools("up__read")
     result = peer.call("up__read", path="docs/garden/tulips.txt")

@@ -14,7 +14,7 @@ import pytest
 from upwell.app import Settings, build
 from upwell.cli.main import main
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import OWNER, SqliteTtlStore
+from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Scope
 from upwell.ground.types.surfacing import Skip

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from upwell.capture.reasons import gives_reasons
+from upwell.capture.git import gives_reasons
 from upwell.episodes.corrections import rules_in
 from upwell.episodes.sentences import sentences
 from upwell.episodes.signatures import signature, steps_of

@@ -62,6 +62,8 @@ def test_tables_per_server_and_tool(home):
         ('[llm]\nbase_url = "localhost:11434/v1"', "http://HOST:PORT"),
         ('[server.fs]\nurl = "fs.example/mcp"', "http://HOST:PORT"),
         ("surface = 1", "must be a table"),
+        ("[hook]\nhook.port = 1", "below [hook], write `port = …`"),
+        ("[hook]\nsurface.min_score = 1", "move it below [surface], as `min_score = …`"),
         ("[server.fs]\nargs = []", "has no command"),
         ('[server.fs]\ncommand = "x"\ncomand = "y"', "did you mean 'command'"),
         ('[server.upwell]\ncommand = "x"', "reserved"),

@@ -20,7 +20,7 @@ from upwell.ground.files import Stamp, stamp
 from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG, export_spans, send_last_spans
 from upwell.hook.control import daemon_at, end
-from upwell.hook.daemon import AlreadyRunning, Daemon
+from upwell.hook.daemon import AlreadyRunning, Daemon, Request
 from upwell.hook.door import HookDoor
 from upwell.hook.launcher import refresh_installed
 from upwell.hook.place import Place
@@ -42,9 +42,11 @@ class Warm:
     def __init__(self) -> None:
         self._app: App | None = None
         self._door: HookDoor | None = None
+        self._earlier_events = 0
         self._stamp: Stamp | None = None
         self._tasks = BackgroundTasks("daemon")
         self._http: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
         self._port = 0
         self.on_request: Callable[[], None] = _do_nothing
         """Called at every HTTP request; these do not pass through the daemon's socket."""
@@ -70,20 +72,16 @@ class Warm:
         self._door = self._app.hooks()
         self._stamp = stamp(self.app.config.home.config_file)
         self._tasks.start(self._run_housekeeping())
-        self._tasks.start(self._app.follow_team())
+        self._following = self._tasks.start(self._app.follow_team())
 
-    async def answer(
-        self,
-        host: str,
-        name: str,
-        body: bytes,
-        *,
-        left_ms: int | None = None,
-        parent: int = 0,
-        receipt: Receipt | None = None,
-    ) -> bytes:
+    async def answer(self, request: Request, body: bytes, receipt: Receipt) -> bytes:
         return await self.door.answer(
-            host, name, body, left_ms=left_ms, parent=parent, receipt=receipt
+            request.host,
+            request.name,
+            body,
+            left_ms=request.left_ms,
+            parent=request.parent,
+            receipt=receipt,
         )
 
     async def refresh(self) -> None:
@@ -101,8 +99,13 @@ class Warm:
             LOG.warning("the changed configuration has mistakes; the old one stays")
             await fresh.aclose()
             return
+        if self._following:
+            self._following.cancel()
+            await asyncio.wait({self._following})
         old_app, old_door = self.app, self.door
+        self._earlier_events += old_door.outcomes.total()
         self._app, self._door = fresh, fresh.hooks()
+        self._following = self._tasks.start(fresh.follow_team())
         await old_door.aclose()
         await old_app.aclose()
         LOG.info("the changed configuration is in effect")
@@ -121,7 +124,7 @@ class Warm:
     def state(self) -> Mapping[str, Any]:
         return {
             "pid": os.getpid(),
-            "answered": self._door.outcomes.total() if self._door else 0,
+            "answered": self._earlier_events + (self._door.outcomes.total() if self._door else 0),
             "rss_bytes": _rss_bytes(),
         }
 
@@ -258,7 +261,7 @@ def _routes(warm: Warm) -> list[Any]:
 
     async def answer(host: str, name: str, body: bytes, *, receipt: Receipt) -> bytes:
         warm.on_request()
-        return await warm.answer(host, name, body, receipt=receipt)
+        return await warm.door.answer(host, name, body, receipt=receipt)
 
     return [
         *hook_routes(answer),

@@ -1,6 +1,7 @@
 """The report on a damaged memory: the rows that were saved, and how to restore a backup."""
 
 import time
+from pathlib import Path
 from shlex import quote
 
 from upwell.ground.home import Home
@@ -35,10 +36,17 @@ def _restore_hint(home: Home, damaged_at: float) -> str:
     sound = next((copy for copy in copies if copy.stat().st_mtime < damaged_at), None)
     if sound is None:
         return "no earlier backup exists"
+    return f"missing memories may be in the backup {sound}; {restoring(home, sound)}"
+
+
+def restoring(home: Home, copy: Path) -> str:
+    """Instructions to put `copy` in the place of the memory.
+
+    The write-ahead log goes first: it belongs to the database that the copy replaces.
+    """
     store = str(home.memory_db)
     leftovers = " ".join(quote(store + suffix) for suffix in ("-wal", "-shm"))
     return (
-        f"missing memories may be in the backup {sound}; to restore it, stop every upwell "
-        f"process (`upwell daemon stop`), then run: "
-        f"rm -f {leftovers} && cp {quote(str(sound))} {quote(store)}"
+        "to restore it, end your agents and stop every upwell process (`upwell daemon stop`), "
+        f"then run: rm -f {leftovers} && cp {quote(str(copy))} {quote(store)}"
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from upwell.app.overview import texts_of
+from upwell.app.overview import is_memory_empty, texts_of
 from upwell.app.wiring import App
 from upwell.ground.types.surfacing import SkipReason
 from upwell.surface.explain import reason_of
@@ -93,10 +93,14 @@ async def _decisions(
         before = batch[-1]["written"]
     found = found[:limit]
     texts = await texts_of(app, [name for item in found for name, _ in item["memories"]])
-    return [_described(decision, texts) for decision in found]
+    codes = {decision["outcome"] for decision in found}
+    is_empty = SkipReason.NO_CANDIDATES in codes and await is_memory_empty(app)
+    return [_described(decision, texts, is_empty) for decision in found]
 
 
-def _described(decision: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+def _described(
+    decision: Mapping[str, Any], texts: Mapping[str, str], is_empty: bool
+) -> dict[str, Any]:
     memories = [
         {
             "id": memory_id,
@@ -120,7 +124,7 @@ def _described(decision: Mapping[str, Any], texts: Mapping[str, str]) -> dict[st
         "moment": decision["moment"],
         "code": decision["outcome"],
         "is_routine": decision["outcome"] == SkipReason.ROUTINE,
-        "reason": "" if memories else reason_of(decision),
+        "reason": "" if memories else reason_of(decision, is_empty=is_empty),
         "memories": memories,
         "tokens": decision["tokens"],
         "took_ms": decision["took_ms"],

@@ -27,8 +27,9 @@ from upwell.ground.project import project_of, tracks
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import Database, open_database
+from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore, copy_in_memory
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Kind, MemoryTtlStore, SqliteTtlStore, TtlStore
+from upwell.ground.ttl_store import Kind, MemoryTtlStore, TtlStore
 from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import LearningStore, Ratings
@@ -46,10 +47,12 @@ from upwell.memory.places import MAX_BYTES as _PLACES_BYTES
 from upwell.memory.places import Places
 from upwell.memory.recall import FallBack, Recalls, StoreRecall
 from upwell.memory.sources import FileSources, NoSources, Sources
+from upwell.memory.sqlite.copied import OWNER as COPY_OWNER
 from upwell.memory.sqlite.sources import OWNER as SOURCES_OWNER
 from upwell.memory.sqlite.sources import SqliteSources
 from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.store import SqliteStore
+from upwell.memory.sqlite.team_store import TeamStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
 from upwell.memory.tenancy import TenantStore
 from upwell.memory.transfer import Imports
@@ -130,16 +133,17 @@ def open_store(
 ) -> tuple[Store, Sources, LearningStore | None]:
     """The memory store, the list of imported files, and the ratings."""
     home = config.home
-    if config.store.url:
+    if config.store.is_team:
         return _open_team_store(config, files, clock)
     try:
-        database = open_memory_db(home)
+        database = open_memory_db(home, has_copy=config.store.has_copy)
     except StoreError as error:
         if not tolerant:
             raise
         LOG.error("running without memory: %s", error)
         return UnavailableStore(error), NoSources(), None
-    store = SqliteStore(database, questions=questions, clock=clock)
+    kind = TeamStore if config.store.has_copy else SqliteStore
+    store = kind(database, questions=questions, clock=clock)
     files.databases.append(database)
     files.indexed.append(store)
     backups = Backups(home.memory_db, home.backups)
@@ -168,13 +172,15 @@ def _open_team_store(
     return store, sources, PostgresRatings(team.postgres, tenant=team.tenant)
 
 
-def open_memory_db(home: Home) -> Database:
-    """The database of a home's own memories, imported files and ratings.
+def open_memory_db(home: Home, *, has_copy: bool = False) -> Database:
+    """The database of a home's own memories, imported files and ratings, and of the copy of a
+    team's memories if there is one.
 
     Raises:
         StoreError: the file cannot be used.
     """
     owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER, FEEDBACK_OWNER]
+    owners += [COPY_OWNER] if has_copy else []
     return open_database(home.memory_db, owners, synchronous="FULL")
 
 
@@ -239,7 +245,7 @@ def open_memory(
         places=places,
         clock=clock,
     )
-    library.most_memories = config.limits.tenant_memories
+    library.max_memories = config.limits.tenant_memories
     imports = Imports(library, documents, sources, notes)
     return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
 
@@ -316,7 +322,7 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
         }
     )
     try:
-        database = open_database(config.home.ledger_db, [ttl_stores.OWNER], synchronous="NORMAL")
+        database = open_database(config.home.ledger_db, [OWNER], synchronous="NORMAL")
     except StoreError as error:
         LOG.error("ledger.db cannot be used; this process works in memory: %s", error)
         return MemoryTtlStore(options=options, clock=clock)
@@ -324,7 +330,7 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
         LOG.error(
             "ledger.db cannot be written; this process works in memory: %s", database.obstacle
         )
-        return ttl_stores.copy_in_memory(database.path, options, clock)
+        return copy_in_memory(database.path, options, clock)
     ttl_store: TtlStore = SqliteTtlStore(database, options=options, clock=clock)
     files.databases.append(database)
     if files.team:

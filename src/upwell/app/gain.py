@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from upwell.app.wiring import App
+from upwell.ground.text.format import counted
 from upwell.usage.breakdown import Dimension, Metric, Row, rows_by, whole
 from upwell.usage.prices import Price, price_of
 
@@ -57,7 +58,7 @@ def sentence(figures: Mapping[str, Any]) -> str:
     money = f", about ${total['money']:,.2f}" if total["money"] is not None else ""
     return (
         f"upwell kept {total['net']:,} tokens out of the context in {figures['days']} days{money}: "
-        f"{total['results']:,} long results are {share} shorter."
+        f"{counted(total['results'], 'long result')} became {share} shorter."
     )
 
 

@@ -15,7 +15,7 @@ from upwell.app.dashboard.desk import desk_of
 from upwell.app.principals import team_token
 from upwell.app.running import housekeeping, tell_mistakes
 from upwell.app.tenants import Tenants
-from upwell.app.wiring import Settings, build
+from upwell.app.wiring import App, Settings, build
 from upwell.gateway.front.http import PATH
 from upwell.gateway.server import Gateway
 from upwell.gateway.upstreams.supervisor import State
@@ -57,18 +57,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     ]
     home = app.config.home
     shared = team_token(app.config)
-    tokens = Tokens(token_of(home.token_file), home.tokens_file, shared)
-    hosts = [host, *app.config.gateway.hosts]
-    oidc = open_oidc(app.config.oidc)
-    admission = Admission(
-        tokens.principal_of,
-        oidc.verify if oidc else None,
-        tenant=app.config.store.tenant,
-        own_only=False,
-        rates=Rates(app.config.limits),
-        denied=app.audit.denied,
-    )
-    server = http_server(http_app(routes, admission, hosts))
+    server = http_server(http_app(routes, _admission(app, shared), [host, *limits.hosts]))
     work = BackgroundTasks("HTTP server")
 
     def drain(listening: socket.socket) -> None:
@@ -103,6 +92,21 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
             await work.aclose()
             await front.aclose()
             await door.aclose()
+
+
+def _admission(app: App, shared: str) -> Admission:
+    """Admits the tokens of the home, the team's `shared` one, and those of an identity provider."""
+    home = app.config.home
+    tokens = Tokens(token_of(home.token_file), home.tokens_file, shared)
+    oidc = open_oidc(app.config.oidc)
+    return Admission(
+        tokens.principal_of,
+        oidc.verify if oidc else None,
+        tenant=app.config.store.tenant,
+        own_only=False,
+        rates=Rates(app.config.limits),
+        denied=app.audit.denied,
+    )
 
 
 def _servers(gateway: Gateway) -> list[dict[str, str]]:

@@ -36,7 +36,8 @@ async def accounts(
     texts = await texts_of(
         app, [memory_id for decision in recent for memory_id, _ in decision["memories"]]
     )
-    return [(decision, account_of_past(decision, texts)) for decision in recent]
+    is_empty = await is_memory_empty(app)
+    return [(decision, account_of_past(decision, texts, is_empty=is_empty)) for decision in recent]
 
 
 async def memories(app: App, query: str, limit: int) -> list[dict[str, Any]]:
@@ -44,6 +45,20 @@ async def memories(app: App, query: str, limit: int) -> list[dict[str, Any]]:
     if query.strip():
         return [entry(hit) for hit in await app.memory.search(query, limit=limit)]
     return [entry(Hit(memory=memory, score=0.0)) for memory in await app.memory.list(limit=limit)]
+
+
+async def is_memory_empty(app: App) -> bool:
+    """True if no memory is stored, noted or read from documents, and no other program is asked.
+
+    Raises:
+        StoreError: the memory cannot be read.
+    """
+    if app.config.ltm.transport is not None or app.config.ltm.url or app.notes.memories():
+        return False
+    if await app.memory.list(limit=1):
+        return False
+    files, _ = await app.documents.catalog.counts()
+    return files == 0
 
 
 def in_words(code: str) -> str:

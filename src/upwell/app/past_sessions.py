@@ -14,6 +14,7 @@ from upwell.replay.transcripts import Transcript, transcripts_of_user
 from upwell.sessions.answer import Answer, answer_of
 from upwell.sessions.index import Match, Progress, Scope, SessionIndex
 from upwell.sessions.render import lines_of, page_of
+from upwell.sessions.tables import Listed
 
 INCOMPLETE = "[upwell] older sessions are not indexed yet; the next search reads on"
 REFRESH_SECONDS = 2.0
@@ -54,6 +55,36 @@ class PastSessions:
     async def counts(self) -> tuple[int, int]:
         """The number of sessions and of turns in the index."""
         return await self._index.counts()
+
+    async def listed(
+        self, scope: Scope, before: tuple[float, str] | None, limit: int
+    ) -> list[Listed]:
+        """Sessions by the time of their last turn, newest first; `before` continues a list.
+
+        Raises:
+            StoreError: the index cannot be read.
+        """
+        return await self._index.listed(scope, before, limit)
+
+    async def choices(self) -> tuple[list[str], list[str]]:
+        """The projects and the agents of the sessions."""
+        return await self._index.choices()
+
+    async def known_names(self, names: Sequence[str]) -> set[str]:
+        """Those of the names that a session in the index has."""
+        return await self._index.known_names(names)
+
+    async def recorded(self, name: str) -> list[Match]:
+        """Every turn of the session with this name, in order of time."""
+        return await self._index.recorded(name)
+
+    async def matches(self, question: str, scope: Scope, limit: int) -> list[Match]:
+        """The turns most relevant to the question, best first, with the excerpts of the index.
+
+        Raises:
+            StoreError: the index cannot be read.
+        """
+        return await self._index.search(question, scope, limit)
 
     async def search(self, question: str, scope: Scope, limit: int) -> list[Answer]:
         """The sessions most relevant to the question, best first.
@@ -124,5 +155,5 @@ class SeenSessions:
         """
         answer = await self._past.turn(locator)
         if not is_seen(answer.match.session.project, self._project):
-            raise UsageError(f"{locator} belongs to another project")
+            raise UsageError(f"{locator} belongs to another project", hint="open it from there")
         return page_of(answer)

@@ -178,7 +178,7 @@ def _environment_like(environment: Mapping[str, str], left_out: Sequence[str]) -
 async def _memories_of(config: Config, copy: Path) -> list[Memory]:
     """The user's memories and notes, read from a copy of the home's files, or from the database of
     the team."""
-    if config.store.url:
+    if config.store.is_team:
         return await _exported(Settings(home=config.home.root, environment=config.environment))
     home = config.home
     home_copy = Home(copy).prepare()

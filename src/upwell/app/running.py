@@ -123,7 +123,7 @@ async def back_up() -> list[Path]:
     """
     app = await build(Settings())
     await app.aclose()
-    if app.config.store.url:
+    if app.config.store.is_team:
         raise UsageError(
             "the memories are in PostgreSQL, which upwell does not back up",
             hint="use pg_dump, or `upwell export`",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from upwell.config import Config
-from upwell.ground.errors import ConfigError, StoreError
+from upwell.ground.errors import ConfigError, StoreError, extra_hint
 from upwell.ground.files import Locking, exclusively
 from upwell.ground.trace import LOG, contained
 from upwell.learn.learned import Learned
@@ -46,18 +46,18 @@ def no_driver() -> ConfigError:
     return ConfigError(
         "store.url needs the PostgreSQL driver",
         key="store.url",
-        hint="pip install 'upwell[postgres]'",
+        hint=extra_hint("postgres"),
     )
 
 
 def open_team(config: Config, postgres: "Postgres | None" = None) -> Team | None:
     """The team's database, which is connected to at the first use, or by the connections of another
-    tenant; None without `store.url`.
+    tenant; None without `store.url`, and with a copy of the team's memories.
 
     Raises:
         ConfigError: the driver is not installed.
     """
-    if not config.store.url:
+    if not config.store.is_team:
         return None
     try:
         from upwell.ground.postgres.connection import Postgres

@@ -20,7 +20,9 @@ from upwell.memory.records import check_tenant
 from upwell.usage.audit import Event
 from upwell.web.tokens import revoke, tokens_in
 
-_DERIVED = frozenset({"posting", "term", "anchor", "about", "memory_trigger", "null_score"})
+_DERIVED = frozenset(
+    {"posting", "term", "anchor", "about", "memory_trigger", "null_score", "change"}
+)
 """Tables that follow from others."""
 _PAGE = 1_000
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upwell.app.carried_commands import commands_in
+from upwell.app.cited_texts import CitedTexts
 from upwell.app.cuts import Cuts
 from upwell.app.files import (
     Chore,
@@ -25,6 +26,7 @@ from upwell.app.files import (
 )
 from upwell.app.follow_up import FollowUp
 from upwell.app.learning import answered_elsewhere, end_turn, open_learning, tidy
+from upwell.app.local_copy import copy_ping, keep_copy
 from upwell.app.principals import ManyTenants, NameOf, SeenResources, Toolboxes
 from upwell.app.shortening import Shortening, read_command
 from upwell.app.team import follow
@@ -41,18 +43,17 @@ from upwell.gateway.server import Gateway, OwnServer, Records, ToolListing
 from upwell.gateway.upstreams.tool_lists import ToolLists
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import embedder_of
-from upwell.ground.errors import ConfigError, KeyUnknown, StoreError
+from upwell.ground.errors import ConfigError, StoreError
 from upwell.ground.host_sessions import HostSessions, Joined
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
 from upwell.ground.session_state import LocalSessionState, SessionState, StoredSessionState
-from upwell.ground.trace import LOG, contained, log_to
+from upwell.ground.trace import LOG, log_to
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
-from upwell.ground.uris import QMD_SCHEME, SESSION_LOCATOR, memory_id, memory_uri
 from upwell.hook.asking import AgentAsking
 from upwell.hook.door import HookDoor, OptIns
 from upwell.learn.budgets import Budgets
@@ -66,13 +67,12 @@ from upwell.surface.judge import judge_ping
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.tools.base import Toolbox
-from upwell.tools.recall import LINES_CITED, get_tool
 from upwell.tools.resources import Resources
 from upwell.usage.audit import Audit
 
 if TYPE_CHECKING:
     from upwell.app.capture import Accepts, SessionCapture
-    from upwell.app.past_sessions import PastSessions, SeenSessions
+    from upwell.app.past_sessions import PastSessions
     from upwell.app.review import Review
     from upwell.capture.inbox import Inbox
     from upwell.ground.postgres.connection import Postgres
@@ -127,7 +127,7 @@ class App:
         self.pause = Pause(config.home.pause_file, files.locking)
         self._add_memory(memory)
         self._add_surfacing(memory, settings)
-        self._add_compression()
+        self._add_compression(memory)
 
     def _add_memory(self, memory: Memories) -> None:
         self.memory = memory.library
@@ -177,12 +177,20 @@ class App:
             return StoredSessionState(self._ttl_store, clock=settings.clock)
         return LocalSessionState(clock=settings.clock)
 
-    def _add_compression(self) -> None:
+    def _add_compression(self, memory: Memories) -> None:
         config, private = self.config, self._private
         self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune)
         self.cuts = Cuts(self._ttl_store, self._originals, self.surfacer.journal)
         self._follow_up = FollowUp(self.budgets, self.learning, self.cuts, self._ttl_store)
+        self.texts = CitedTexts(
+            memory,
+            self._originals,
+            self._follow_up,
+            self.learning.viewed,
+            self.past_sessions,
+            self._cwd,
+        )
         self.fitter = Fitter(
             self._originals,
             self._compress_for,
@@ -231,46 +239,6 @@ class App:
             budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)
         return await self.fitter.compress(text, budget, options, query=query, name=name)
 
-    async def original(self, key: str, lines: str = "") -> str:
-        """The original with this key, or some lines of it, such as `120-180`; or the memory or
-        the lines that a citation names, such as `upwell://memory/ID`; or the memory with this id.
-
-        Raises:
-            KeyUnknown: it expired, was evicted, or never existed.
-            UsageError: `lines` is not a range, or there is no such memory.
-        """
-        if "://" in key or key.startswith("["):
-            return await self._cited(key)
-        from upwell.compress.normalise.numbered import line_range, lines_of
-
-        try:
-            text = await self._originals.get(key)
-        except KeyUnknown:
-            if LINES_CITED.search(key):
-                return await self._cited(key)
-            if not await self._is_memory(memory_id(key)):
-                raise
-            return await self._cited(memory_uri(memory_id(key)))
-        text = f"{lines_of(text, *line_range(lines))}\n" if lines else text
-        return await self._follow_up.read_again(key, text)
-
-    async def _is_memory(self, memory_id: str) -> bool:
-        """Whether there is a memory with this id, also one that the index does not have yet."""
-        if await self.memory.get(memory_id) is None:
-            with contained("looking for new notes"):
-                await self.documents.refresh()
-        return await self.memory.get(memory_id) is not None
-
-    async def _cited(self, citation: str) -> str:
-        cited = get_tool(
-            self.memory,
-            self._cited_lines,
-            project_of(self._cwd),
-            viewed=self.learning.viewed,
-        )
-        result = await cited.run({"path": citation}, "")
-        return f"{result['content'][0]['text']}\n"
-
     def toolbox(
         self,
         principal: Principal = OWNER,
@@ -296,8 +264,8 @@ class App:
             learning=self.learning,
             budgets=self.budgets,
             follow_up=self._follow_up,
-            sessions=self._search_sessions,
-            cited_lines=self._cited_lines,
+            sessions=self.texts.search_sessions,
+            cited_lines=self.texts.lines,
             record=self.audit.record,
         )
         return toolbox_of(parts, principal, definitions, served)
@@ -427,26 +395,6 @@ class App:
             self._past_sessions = PastSessions(self.config.home, self.config.environment, self._cwd)
         return self._past_sessions
 
-    def _seen_sessions(self) -> "SeenSessions":
-        from upwell.app.past_sessions import SeenSessions
-
-        return SeenSessions(self.past_sessions(), project_of(self._cwd))
-
-    async def _search_sessions(self, question: str, limit: int) -> Sequence[str]:
-        """The past sessions of this project that answer a question, as texts."""
-        return await self._seen_sessions().search(question, limit)
-
-    async def _cited_lines(
-        self, cited: str, project: str | None, namespaces: Sequence[str]
-    ) -> Sequence[str]:
-        """The lines of an imported document, of a document in qmd, or of a turn of a past
-        session."""
-        if cited.startswith(QMD_SCHEME) and self._qmd is not None:
-            return await self._qmd.lines(cited, project)
-        if cited.startswith(SESSION_LOCATOR):
-            return (await self._seen_sessions().page(cited)).split("\n")
-        return await self.documents.lines(cited, project, namespaces)
-
     def moving_in(self) -> "MovingIn":
         """Takes over the memories, notes and settings of other programs."""
         from upwell.app.moving_in import moving_in
@@ -475,6 +423,7 @@ class App:
         """
         checks: dict[str, Awaitable[Ping | None]] = {
             "memory": self.memory.ping(),
+            "team": copy_ping(self.config, self.memory.store),
             "notes": asyncio.to_thread(ping_of, self.notes),
         }
         if self._qmd:
@@ -485,12 +434,8 @@ class App:
         if self.config.surface.judge:
             checks["judge"] = asyncio.to_thread(judge_ping, self.config.llm)
         checks["ttl_store"] = self._ttl_store.ping()
-        checks["pause"] = asyncio.to_thread(self._pause_ping)
+        checks["pause"] = asyncio.to_thread(self.pause.ping)
         return checks
-
-    def _pause_ping(self) -> Ping:
-        paused = self.pause.anybody()
-        return Ping(ok=True, detail="paused: `upwell on` resumes" if paused else "not paused")
 
     def places_of_recall(self) -> list[tuple[str, Recall]]:
         """Every place that a search covers, with the name of its check."""
@@ -515,6 +460,7 @@ class App:
 
     async def follow_team(self) -> None:
         """Adopt what other machines of the team change, until cancelled."""
+        await keep_copy(self.config, self.memory.store)
         if team := self._files.team:
             await follow(team, self.learning.learned, self.budgets.load_learned_if_requested)
 

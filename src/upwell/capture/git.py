@@ -14,7 +14,6 @@ from pathlib import Path
 from threading import Timer
 
 from upwell.capture.inbox import WHY_COMMIT, Proposal
-from upwell.capture.reasons import gives_reasons
 from upwell.ground.errors import UsageError
 from upwell.ground.project import repository_of
 from upwell.ground.secrets.redact import redact
@@ -43,6 +42,14 @@ _PLAIN = (
     *("--no-notes", "--no-color", "--encoding=UTF-8"),
 )
 _TRAILER = re.compile(r"^[A-Z][A-Za-z-]+(?:-by|-to)?: .*$|^\(?cherry picked from .*$", re.MULTILINE)
+_REASON = re.compile(
+    r"\b(?:because|so that|since|instead of|otherwise|to avoid|avoids?|prevents?|must|never|"
+    r"workaround|work around|regression|root cause|race|deadlock|breaks?|broke|revert|too slow|"
+    r"compatib\w+|security|fails? (?:when|if|on)|on purpose|deliberately|decided|due to|"
+    r"hence|therefore|which is why|that is why|as a result)\b|"
+    r"[,;] (?:and )?so (?!far\b|on\b|forth\b|long\b|what\b|please\b)\w+(?: \w+){2}",
+    re.IGNORECASE,
+)
 _DULL = re.compile(
     r"^(?:merge\b|bump\b|wip\b|fixup!|squash!|release\b|v?\d+\.\d+|"
     r"update (?:changelog|dependenc|lock)|chore\(deps|build\(deps|typo|format|lint\b)",
@@ -233,3 +240,8 @@ def _proposal(entry: Commit, root: str) -> Proposal | None:
         project=root,
         at=seconds,
     )
+
+
+def gives_reasons(text: str) -> bool:
+    """True if the text gives a reason."""
+    return bool(_REASON.search(text))

@@ -141,6 +141,6 @@ def capture(state: Annotated[str, typer.Argument(metavar="on|off")]) -> None:
     from upwell.setup.config_file import set_setting
 
     if state not in ("on", "off"):
-        raise UsageError(f"{state[:20]!r} is not a state; give on or off")
+        raise UsageError(f"{state[:20]!r} is not a state", hint="give on or off")
     path = set_setting("hook", "capture", state == "on")
     say(f"capture is {state} ({path}); `upwell inbox` lists the proposals")

@@ -76,14 +76,16 @@ def read(
     ] = None,
 ) -> None:
     """Print an original by its key, or a memory by its id or address."""
-    raw(with_app(lambda app: app.original(key, lines or "")))
+    raw(with_app(lambda app: app.texts.read(key, lines or "")))
 
 
 def _text_of(file: Path | None) -> str:
     try:
         data = file.read_bytes() if file else sys.stdin.buffer.read()
     except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+        raise UsageError(
+            f"cannot read {file}: {(error.strerror or '').lower()}", hint="check the path"
+        ) from error
     try:
         return data.decode()
     except UnicodeDecodeError as error:

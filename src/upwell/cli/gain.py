@@ -7,12 +7,12 @@ import typer
 
 from upwell.cli.output import Json, note, say, say_json
 from upwell.cli.session import with_app
+from upwell.ground.text.format import bar
 
 if TYPE_CHECKING:
     from upwell.app import App
 
 Days = Annotated[int, typer.Option(min=1, max=90, help="Number of days, today included.")]
-BAR_CHARS = 24
 MAX_ROWS = 5
 SHOWN_EVENTS = 20
 
@@ -59,19 +59,15 @@ def _card(figures: Mapping[str, Any]) -> list[str]:
     for dimension in ("host", "project", "tool"):
         rows = [row for row in figures[f"by_{dimension}"] if row["saved"]][:MAX_ROWS]
         if rows:
-            most = max(row["saved"] for row in rows)
+            largest = max(row["saved"] for row in rows)
             width = max(len(row["name"] or "unknown") for row in rows)
             lines += ["", f"  By {dimension}"]
             lines += [
-                f"  {row['name'] or 'unknown':<{width}}  {_bar(row['saved'], most)} "
+                f"  {row['name'] or 'unknown':<{width}}  {bar(row['saved'], largest)} "
                 f"{row['saved']:,}"
                 for row in rows
             ]
     return lines
-
-
-def _bar(number: int, most: int) -> str:
-    return "▇" * max(1, round(BAR_CHARS * number / most)) if number > 0 else ""
 
 
 def top(

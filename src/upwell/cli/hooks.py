@@ -195,6 +195,7 @@ def _http_address(host: str, config: "Config") -> "HttpAddress":
     if not config.hook.port:
         raise UsageError(
             "`hook.port` is not set",
-            hint=f"add `hook.port = 47620` (or another free port) to {config.home.config_file}",
+            hint=f"write `port = 47620` (or another free port) below [hook] in "
+            f"{config.home.config_file}",
         )
     return HttpAddress(port=config.hook.port, token=token_of(config.home.prepare().token_file))

@@ -58,13 +58,18 @@ def remember(
     ttl: Annotated[
         str | None, typer.Option(help="Expire after this time, for example 30d.")
     ] = None,
+    share: Annotated[
+        bool, typer.Option("--share", help="Share it with the team of `store.url`.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Store a memory and print its id."""
+    from upwell.memory.sharing import shared_namespace
+
     content = typer.get_text_stream("stdin").read() if text == ["-"] else " ".join(text)
     memory = Memory(
         text=content,
-        namespace=namespace,
+        namespace=shared_namespace(namespace) if share else namespace,
         tags=tuple(tag or ()),
         paths=tuple(path or ()),
         project=repository_of(os.getcwd()),
@@ -73,7 +78,7 @@ def remember(
         supersedes=id_in(supersedes) if supersedes else None,
         expires_at=time.time() + seconds_of(ttl) if ttl else None,
     )
-    added, identical_ids = with_app(lambda app: _added(app, memory))
+    added, identical_ids = with_app(lambda app: _added(app, memory, share=share))
     note_masked(added.redacted)
     for other in added.duplicates:
         if other != memory.supersedes:
@@ -88,9 +93,22 @@ def remember(
         say(added.id)
 
 
-async def _added(app: "App", memory: Memory) -> "tuple[Added, set[str]]":
+async def _added(app: "App", memory: Memory, *, share: bool) -> "tuple[Added, set[str]]":
     """Store a memory. Returns the outcome and the ids of older memories with the same text."""
+    from upwell.app.local_copy import send_now
+    from upwell.ground.remote_address import address_of
+    from upwell.memory.sharing import is_teams
+
+    if share and not app.config.store.url:
+        raise UsageError("there is no team to share with", hint="set store.url")
+    if share and memory.project is not None and address_of(memory.project) is None:
+        raise UsageError(
+            f"{memory.project} has no remote address, by which others could name it",
+            hint="add a git remote named origin, or leave out --share",
+        )
     added = await app.memory.add(memory)
+    if is_teams(memory.namespace) and not await send_now(app.config, app.memory.store):
+        note("upwell: the team's database does not answer; the memory is sent as soon as it does")
     stored = await app.memory.get(added.id)
     others = [await app.memory.get(other) for other in added.duplicates]
     return added, {other.id for other in others if other and stored and other.text == stored.text}
@@ -281,6 +299,7 @@ def context(
 
 
 async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
+    from upwell.app.overview import is_memory_empty
     from upwell.surface.explain import account_of
     from upwell.surface.render import EMPTY_DIGEST, READ_COMMAND, by_command
     from upwell.tools.recall import SWITCHED_OFF, described
@@ -302,5 +321,9 @@ async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
         say(EMPTY_DIGEST)
     threshold = app.surfacer.threshold
     hook_score = threshold(replace(cue, door=Door.PROMPT)) if cue.door == Door.ASK else None
-    for line in account_of(outcome, threshold(cue), cue.door, hook_score=hook_score):
+    is_empty = not isinstance(outcome, Surfacing) and await is_memory_empty(app)
+    account = account_of(
+        outcome, threshold(cue), cue.door, hook_score=hook_score, is_empty=is_empty
+    )
+    for line in account:
         note(line)

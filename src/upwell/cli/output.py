@@ -46,15 +46,24 @@ def raw(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], empty: str = "") -> None:
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    empty: str = "",
+    *,
+    has_header: bool = False,
+) -> None:
     """Rows as a table on a terminal, as tab-separated lines in a pipe; without rows, the remark
-    `empty`.
+    `empty`. With `has_header`, a pipe gets the names of the columns, too: figures are not
+    understood without them.
     """
     if not rows:
         if empty:
             note(empty)
         return
     if not sys.stdout.isatty():
+        if has_header:
+            say("\t".join(columns))
         for row in rows:
             say("\t".join(" ".join(_cell(row[name]).split()) for name in columns))
         return

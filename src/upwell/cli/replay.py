@@ -139,9 +139,10 @@ def _timeline(
             "no transcripts were found", hint="name a file or folder: upwell replay PATH"
         )
     folder = repo.resolve() if repo and not paths else None
-    timeline = Timeline(
-        transcripts, lambda line: note(f"upwell: {line}"), selecting(earliest, folder)
-    )
+    with progress("reading sessions") as show:
+        timeline = Timeline(
+            transcripts, lambda line: note(f"upwell: {line}"), selecting(earliest, folder), show
+        )
     if timeline.copies:
         copies = counted(timeline.copies, "session is a copy", "sessions are copies")
         note(f"upwell: {copies} of earlier ones, left out")
@@ -231,7 +232,7 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
         for line in report.sessions():
             say(line)
         say()
-    table(COLUMNS, report.rows(), "No events.")
+    table(COLUMNS, report.rows(), "No events.", has_header=True)
     if silent := report.silences():
         say()
         say(f"Silent: {silent}")

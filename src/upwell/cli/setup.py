@@ -256,9 +256,28 @@ def _learn(setting_up: "SettingUp", transcripts: "list[Transcript]") -> None:
 
     with progress("learning") as show:
         gain = with_app(work)
-    say_gain(len(transcripts), gain)
+    if transcripts:
+        say_gain(len(transcripts), gain)
+    for line in _nothing_learned(len(transcripts), gain):
+        say(line)
     if transcripts:
         index_sessions()
+
+
+def _nothing_learned(transcripts: int, gain: "Gain") -> list[str]:
+    """Why setup learned nothing, and what comes next; nothing if it learned something."""
+    if gain.proposed or gain.stored or gain.strengthened or gain.places:
+        return []
+    later = "upwell learns from each turn of your agents from now on"
+    if not transcripts:
+        return [f"nothing learned: no agent has recorded a session on this machine yet; {later}"]
+    if gain.read_before == transcripts:
+        return [f"nothing new to learn: these sessions were read before; {later}"]
+    return [
+        "nothing learned: in these sessions no command worked after others had failed, no search "
+        "found a place in the code, and you gave no standing rule, as is usual for few or short "
+        f"sessions; {later}"
+    ]
 
 
 def _prove(setting_up: "SettingUp", faults: list[str]) -> None:

@@ -71,7 +71,7 @@ def _by(dimension: str, days: int, *, as_json: bool) -> None:
         {name: f"{row[name]:,}" if name != "name" else row[name] or "unknown" for name in columns}
         for row in found
     ]
-    table(columns, shown, "Nothing counted yet.")
+    table(columns, shown, "Nothing counted yet.", has_header=True)
 
 
 async def _counted(app: "App", days: int) -> "tuple[Stats, list[dict[str, Any]]]":

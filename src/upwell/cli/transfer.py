@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 MAX_SHOWN = 5
 
 
-NO_SOURCES = "No files or folders are read in place; `upwell recall` lists memories."
-
-
 def register(app: typer.Typer) -> None:
     app.command("import")(import_memories)
     app.command()(export)

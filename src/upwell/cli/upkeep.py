@@ -27,13 +27,16 @@ def register(app: typer.Typer) -> None:
 def backup(as_json: Json = False) -> None:
     """Back up the memory now. upwell also makes a backup every day."""
     from upwell.app import back_up
+    from upwell.app.damage import restoring
+    from upwell.ground.home import Home, default_home
 
     copies = run(back_up())
     if as_json:
         say_json({"backup": str(copies[0]), "kept": [str(path) for path in copies]})
         return
     say(str(copies[0]))
-    note(f"upwell: {len(copies)} backups; to restore one, stop upwell and copy it over memory.db")
+    way_back = restoring(Home(default_home()), copies[0])
+    note(f"upwell: {counted(len(copies), 'backup')}; {way_back}")
 
 
 @cache.callback()

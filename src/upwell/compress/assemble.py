@@ -348,7 +348,8 @@ class _Gaps:
         count = self._count_lines(text[start:end])
         if self._first_line is None:
             parts = _parts(self._passage, text[start:end])
-            return _Gap(f"[…{count} lines, {parts}]\n" if parts else f"[…{count}]\n", lines=count)
+            lines = f"{count} line{'s' * (count > 1)}, {parts}" if parts else f"{count}"
+            return _Gap(f"[…{lines}]\n", lines=count)
         self._row += text.count("\n", self._at, start)
         self._at = start
         following = f"→{self._first_line + self._row + count}" if end < len(text) else ""
@@ -363,8 +364,10 @@ def _lines_of(passage: Passage) -> Callable[[str], int]:
 
 
 def _parts(passage: Passage, missing: str) -> str:
-    """Name the commits, files or hunks that begin in a gap, so that nothing after it is read as
-    belonging to those above it."""
+    """Name the commits, files, hunks or folders that begin in a gap, so that nothing after it is
+    read as belonging to those above it."""
+    if passage.folded and passage.kind == Kind.GREP:
+        return listings.parts(missing)
     if passage.kind not in (Kind.DIFF, Kind.GIT_LOG):
         return ""
     return changes.parts(missing, passage.kind)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from upwell.ground.clock import Deadline
 from upwell.ground.endpoint import Endpoint, post
-from upwell.ground.errors import ConfigError, LlmError, UsageError
+from upwell.ground.errors import ConfigError, LlmError, UsageError, extra_hint
 from upwell.ground.secrets.redact import redact
 from upwell.ground.type_hints import CHOICES
 
@@ -187,4 +187,4 @@ def cosine(left: Vector, right: Vector) -> float:
 
 
 def _missing(package: str) -> UsageError:
-    return UsageError(f"{package} is not installed", hint="pip install 'upwell[embed]'")
+    return UsageError(f"{package} is not installed", hint=extra_hint("embed"))

@@ -140,3 +140,9 @@ class KeyUnknown(UpwellError):
 
 class LlmError(UpwellError):
     """A language-model endpoint failed, was slow, or sent a bad answer."""
+
+
+def extra_hint(extra: str) -> str:
+    """What to do where the libraries of an extra are missing. upwell is installed from a checkout:
+    no registry has it."""
+    return f"in upwell's checkout, run: uv tool install '.[{extra}]'"

@@ -5,6 +5,7 @@ from pathlib import Path
 from upwell.ground.errors import UsageError
 from upwell.ground.files import Locking, exclusively, file_exists, write_atomically, writing
 from upwell.ground.host_sessions import outermost
+from upwell.ground.types.rpc import Ping
 
 EVERYBODY = "*"
 
@@ -46,6 +47,10 @@ class Pause:
         name = EVERYBODY if session is None else _checked(session)
         with self._locking(self._path):
             self._write(set() if name == EVERYBODY else self._read() - {name})
+
+    def ping(self) -> Ping:
+        paused = self.anybody()
+        return Ping(ok=True, detail="paused: `upwell on` resumes" if paused else "not paused")
 
     def _read(self) -> set[str]:
         if not file_exists(self._path):

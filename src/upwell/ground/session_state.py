@@ -22,8 +22,11 @@ first.
 class SessionState(Protocol):
     """Small values by session, kind and key. Kinds are the callers' own names and do not collide;
     `key` may be empty if a session has one value of a kind. Every method raises StoreError when the
-    storage of the state fails.
+    storage of the state fails. `is_shared` tells that other processes see the values, which takes
+    a while.
     """
+
+    is_shared: bool
 
     async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
         """The value, or None if there is none or it has expired."""
@@ -69,6 +72,8 @@ class _Value:
 
 class LocalSessionState:
     """The sessions of one process."""
+
+    is_shared = False
 
     def __init__(self, *, max_sessions: int = MAX_SESSIONS, clock: Clock = SYSTEM_CLOCK) -> None:
         self._max_sessions = max_sessions
@@ -136,6 +141,8 @@ class StoredSessionState:
     """The sessions of several processes, in a TTL store that they share. A process whose store
     fails goes on with `local` values, which the others do not see.
     """
+
+    is_shared = True
 
     def __init__(self, ttl_store: TtlStore, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._ttl_store = ttl_store

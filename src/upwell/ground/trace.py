@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.errors import UpwellError
+from upwell.ground.errors import UpwellError, extra_hint
 from upwell.ground.secrets.redact import redact
 
 LOG = logging.getLogger("upwell")
@@ -84,7 +84,7 @@ class Spans:
 _SPANS = Spans()
 _REQUEST: ContextVar[str] = ContextVar("traceparent", default="")
 """The W3C `traceparent` of the client's present request; "" if it sent none."""
-_WISHED: ContextVar[int] = ContextVar("trace_id", default=0)
+_REQUESTED_ID: ContextVar[int] = ContextVar("trace_id", default=0)
 """The trace id of the next span without a parent."""
 
 
@@ -157,14 +157,14 @@ def conclude(current: Any, outcome: str, *, failed: bool = False) -> None:
 def _recording(
     tracer: Any, name: str, trace_id: str, attributes: Mapping[str, Any]
 ) -> Iterator[Any]:
-    context, wished = _place(trace_id)
-    token = _WISHED.set(wished)
+    context, requested_id = _place(trace_id)
+    token = _REQUESTED_ID.set(requested_id)
     try:
         opened = tracer.start_span(
             name, context=context, attributes=attributes, links=_links(context)
         )
     finally:
-        _WISHED.reset(token)
+        _REQUESTED_ID.reset(token)
     from opentelemetry import trace
 
     own = opened.get_span_context()
@@ -237,22 +237,22 @@ def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
     except ImportError:
-        LOG.warning("spans are not sent; install 'upwell[otel]'")
+        LOG.warning("spans are not sent: the extra is missing; %s", extra_hint("otel"))
         return False
     from opentelemetry import trace
 
-    class WishedIds(RandomIdGenerator):
+    class RequestedIds(RandomIdGenerator):
         def generate_trace_id(self) -> int:
-            return _WISHED.get() or super().generate_trace_id()
+            return _REQUESTED_ID.get() or super().generate_trace_id()
 
-    # The SDK's remarks on an endpoint that does not answer belong into our log, not on stderr.
+    # The SDK's warnings about an endpoint that does not answer belong in our log, not on stderr.
     sdk = logging.getLogger("opentelemetry")
     sdk.parent = LOG
     resource = Resource({"service.name": "upwell", "service.version": version})
     provider = TracerProvider(
-        id_generator=WishedIds(),
+        id_generator=RequestedIds(),
         resource=resource.merge(Resource.create())
-        if _names_itself(environment)
+        if _names_service(environment)
         else Resource.create().merge(resource),
         shutdown_on_exit=False,
     )
@@ -262,7 +262,7 @@ def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
     return True
 
 
-def _names_itself(environment: Mapping[str, str]) -> bool:
+def _names_service(environment: Mapping[str, str]) -> bool:
     """Whether the environment names the service."""
     return bool(environment.get("OTEL_SERVICE_NAME")) or "service.name=" in environment.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
@@ -270,7 +270,7 @@ def _names_itself(environment: Mapping[str, str]) -> bool:
 
 
 def send_last_spans() -> None:
-    """Send what is still to be sent; an endpoint that does not answer gets half a second."""
+    """Send the pending spans; an endpoint that does not answer gets half a second."""
     close, _SPANS.close = _SPANS.close, None
     if close is not None:
         sending = threading.Thread(target=close, daemon=True)

@@ -3,25 +3,18 @@ counters, rates.
 
 Losing an entry at any time must do no harm; durable data belongs in `memory.db`. Every entry has
 a tenant, a kind and a time to live. A kind may have a cap in bytes; beyond it the store evicts the
-oldest entries first.
+oldest entries first. The durable stores are `sqlite/ttl_store.py` and `postgres/ttl_store.py`.
 """
 
 import math
-import sqlite3
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, Protocol
-from zlib import crc32
+from typing import Protocol
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.sqlite.database import Database, Owner
-from upwell.ground.sqlite.file import Plan, prepare_read_only
 from upwell.ground.text.format import counted
-from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.rpc import Ping
 
 
@@ -42,6 +35,7 @@ class Kind(StrEnum):
     PASSAGE = "passage"
     PLACE = "place"
     QUERY = "query"
+    RECEIVED = "received"
     RESPONSE = "response"
     REVIEWED = "reviewed"
     RULES = "rules"
@@ -158,32 +152,6 @@ class TtlStore(Protocol):
         ...
 
 
-def _create(db: sqlite3.Connection) -> None:
-    # The table keeps the name that version 0.1.0 gave it, because that version could not use it
-    # under another name.
-    db.execute(
-        """CREATE TABLE shelf (
-            tenant TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
-            value BLOB NOT NULL DEFAULT x'', number INTEGER NOT NULL DEFAULT 0,
-            created_at REAL NOT NULL, expires_at REAL NOT NULL,
-            PRIMARY KEY (tenant, kind, key)) WITHOUT ROWID"""
-    )
-    db.execute("CREATE INDEX shelf_expiry ON shelf (expires_at)")
-
-
-def _add_sum(db: sqlite3.Connection) -> None:
-    db.execute("ALTER TABLE shelf ADD COLUMN sum INTEGER")
-
-
-OWNER = Owner("shelf", [_create, _add_sum], expendable=True)
-
-
-def _sum(kind: str, key: str, value: bytes) -> int:
-    """A checksum of an entry. SQLite does not notice damage inside a value; an entry with another
-    sum counts as absent, so that no reader gets half a document. An entry of 0.1.0 has none."""
-    return crc32(value, crc32(f"{kind}\0{key}".encode(errors="surrogatepass")))
-
-
 _CHECKS_PER_CAP = 50
 """How often the size of a kind is measured while the bytes of one whole cap are written to it. One
 process therefore overshoots the cap by at most a fiftieth.
@@ -214,218 +182,6 @@ def is_due(unchecked: dict[str, int], kind: str, values: Mapping[str, bytes], ca
     due = kind not in unchecked or bytes_written * _CHECKS_PER_CAP >= cap
     unchecked[kind] = 0 if due else bytes_written
     return due
-
-
-class SqliteTtlStore:
-    """A TTL store in `ledger.db`, shared by every process of this home."""
-
-    def __init__(
-        self,
-        database: Database,
-        *,
-        options: Options | None = None,
-        tenant: str = DEFAULT_TENANT,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        self._database = database
-        self._options = options or Options()
-        self._tenant = tenant
-        self._clock = clock
-        self._unchecked: dict[str, int] = {}
-
-    async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
-        if not keys:
-            return {}
-        now = self._clock.now()
-        marks = ",".join("?" * len(keys))
-
-        def look(db: sqlite3.Connection) -> dict[str, Item]:
-            rows = db.execute(
-                f"SELECT {_COLUMNS} FROM shelf WHERE tenant = ? "
-                f"AND kind = ? AND expires_at > ? AND key IN ({marks})",
-                (self._tenant, kind, now, *keys),
-            )
-            return {item.key: item for item in _items(rows)}
-
-        return await self._database.inline_read(look)
-
-    async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
-        await self.put_all(Entries(kind, values, ttl_seconds))
-
-    async def put_all(self, *entries: Entries) -> None:
-        now = self._clock.now()
-
-        def store(db: sqlite3.Connection) -> None:
-            for these in entries:
-                for key, value in these.values.items():
-                    self._upsert(db, these.kind, key, value, now, these.ttl_seconds)
-                self._enforce_cap(db, these.kind, these.values)
-
-        await self._database.write_grouped(store)
-
-    async def compare_and_set(
-        self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
-    ) -> bool:
-        now = self._clock.now()
-
-        def exchange(db: sqlite3.Connection) -> bool:
-            # `write` opens BEGIN IMMEDIATE, so no other process writes between the two statements.
-            row = db.execute(
-                "SELECT value FROM shelf WHERE tenant = ? AND kind = ? AND key = ? "
-                "AND expires_at > ?",
-                (self._tenant, kind, key, now),
-            ).fetchone()
-            if (row[0] if row else None) != expected:
-                return False
-            self._upsert(db, kind, key, value, now, ttl_seconds)
-            self._enforce_cap(db, kind, {key: value})
-            return True
-
-        return await self._database.write_grouped(exchange)
-
-    async def touch(self, kind: str, key: str, *, ttl_seconds: float) -> bool:
-        now = self._clock.now()
-
-        def renew(db: sqlite3.Connection) -> bool:
-            cursor = db.execute(
-                "UPDATE shelf SET expires_at = ? WHERE tenant = ? AND kind = ? AND key = ? "
-                "AND expires_at > ?",
-                (now + ttl_seconds, self._tenant, kind, key, now),
-            )
-            return cursor.rowcount > 0
-
-        return await self._database.write_grouped(renew)
-
-    async def incr(self, kind: str, by: Mapping[str, int], *, ttl_seconds: float) -> None:
-        now = self._clock.now()
-
-        def add(db: sqlite3.Connection) -> None:
-            db.executemany(
-                "INSERT INTO shelf (tenant, kind, key, number, created_at, expires_at, sum) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
-                "number = CASE WHEN shelf.expires_at > excluded.created_at "
-                "THEN shelf.number ELSE 0 END + excluded.number, "
-                "expires_at = excluded.expires_at",
-                [
-                    (self._tenant, kind, key, amount, now, now + ttl_seconds, _sum(kind, key, b""))
-                    for key, amount in by.items()
-                ],
-            )
-
-        await self._database.write_grouped(add)
-
-    async def scan(self, kind: str, prefix: str = "") -> list[Item]:
-        now = self._clock.now()
-        condition, values = _having(prefix)
-
-        def look(db: sqlite3.Connection) -> list[Item]:
-            rows = db.execute(
-                f"SELECT {_COLUMNS} FROM shelf WHERE tenant = ? "
-                f"AND kind = ? AND expires_at > ? {condition} ORDER BY created_at",
-                (self._tenant, kind, now, *values),
-            )
-            return list(_items(rows))
-
-        # A prefix names one session or memory, which has a few entries.
-        return await (self._database.inline_read if prefix else self._database.read)(look)
-
-    async def newest(
-        self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
-    ) -> list[Item]:
-        now = self._clock.now()
-        contained = "AND instr(value, ?) " * len(holding)
-
-        def look(db: sqlite3.Connection) -> list[Item]:
-            # With one time to live, the order of expiry is the order of writing, which has an
-            # index. The signs keep SQLite from sorting the whole kind instead.
-            rows = db.execute(
-                f"SELECT {_COLUMNS} FROM shelf WHERE +tenant = ? "
-                "AND +kind = ? AND expires_at > ? AND created_at < ? "
-                f"{contained}ORDER BY expires_at DESC LIMIT ?",
-                (self._tenant, kind, now, before, *holding, limit),
-            )
-            return list(_items(rows))
-
-        return await self._database.read(look)
-
-    async def delete(self, kind: str, keys: Sequence[str]) -> int:
-        if not keys:
-            return 0
-        now = self._clock.now()
-        marks = ",".join("?" * len(keys))
-        return await self._database.write_grouped(
-            lambda db: (
-                db.execute(
-                    "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND expires_at > ? "
-                    f"AND key IN ({marks})",
-                    (self._tenant, kind, now, *keys),
-                ).rowcount
-            )
-        )
-
-    async def drop(self, kind: str, prefix: str = "") -> int:
-        condition, values = _having(prefix)
-        return await self._database.write_grouped(
-            lambda db: (
-                db.execute(
-                    f"DELETE FROM shelf WHERE tenant = ? AND kind = ? {condition}",
-                    (self._tenant, kind, *values),
-                ).rowcount
-            )
-        )
-
-    async def expire(self) -> int:
-        now = self._clock.now()
-        return await self._database.write_grouped(
-            lambda db: db.execute("DELETE FROM shelf WHERE expires_at <= ?", (now,)).rowcount
-        )
-
-    async def ping(self) -> Ping:
-        count = await self._database.read(
-            lambda db: db.execute("SELECT count(*) FROM shelf").fetchone()[0]
-        )
-        return Ping(ok=True, detail=counted(count, "entry", "entries"))
-
-    def _upsert(
-        self,
-        db: sqlite3.Connection,
-        kind: str,
-        key: str,
-        value: bytes,
-        now: float,
-        ttl_seconds: float,
-    ) -> None:
-        db.execute(
-            "INSERT INTO shelf (tenant, kind, key, value, created_at, expires_at, sum) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
-            "number = CASE WHEN shelf.expires_at > excluded.created_at "
-            "THEN shelf.number ELSE 0 END, "
-            "value = excluded.value, created_at = excluded.created_at, "
-            "expires_at = excluded.expires_at, sum = excluded.sum",
-            (self._tenant, kind, key, value, now, now + ttl_seconds, _sum(kind, key, value)),
-        )
-
-    def _enforce_cap(self, db: sqlite3.Connection, kind: str, values: Mapping[str, bytes]) -> None:
-        """Evict after `values` were written, if the kind has a cap and is due to be measured."""
-        cap = self._options.max_bytes.get(kind)
-        if cap is not None and is_due(self._unchecked, kind, values, cap):
-            self._evict(db, kind, cap)
-
-    def _evict(self, db: sqlite3.Connection, kind: str, cap: int) -> None:
-        """Remove the oldest entries of `kind` until the rest fits in `cap` bytes."""
-        rows = db.execute(
-            "SELECT key, length(key) + length(value) FROM shelf WHERE tenant = ? AND kind = ? "
-            "ORDER BY created_at DESC, key",
-            (self._tenant, kind),
-        ).fetchall()
-        total_bytes = 0
-        for key, size in rows:
-            total_bytes += file_bytes(size)
-            if total_bytes > cap:
-                db.execute(
-                    "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND key = ?",
-                    (self._tenant, kind, key),
-                )
 
 
 class MemoryTtlStore:
@@ -544,56 +300,3 @@ class MemoryTtlStore:
         now = self._clock.now()
         items = self._kinds.get(kind, OrderedDict())
         return {key: item for key, item in items.items() if item.expires_at > now}
-
-
-def _having(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
-    """The condition on keys that begin with `prefix`, and its values. SQLite seeks this range in
-    the primary key; for `substr(key, …) = …` it would read every key of the kind."""
-    # No byte of UTF-8 is 0xff, so every longer key sorts below this one.
-    after = prefix.encode(errors="surrogatepass") + b"\xff"
-    return ("AND key >= ? AND key < CAST(? AS TEXT)", (prefix, after)) if prefix else ("", ())
-
-
-_COLUMNS = "kind, key, value, number, created_at, expires_at, sum"
-_MAX_TIME = 200_000_000_000.0
-
-
-def _items(rows: Iterable[Sequence[Any]]) -> Iterator[Item]:
-    """The entries of rows of `_COLUMNS` that are not damaged."""
-    for kind, key, value, number, created_at, expires_at, known_sum in rows:
-        if (
-            isinstance(key, str)
-            and isinstance(value, bytes)
-            and isinstance(number, int)
-            and isinstance(created_at, float)
-            and isinstance(expires_at, float)
-            and abs(created_at) < _MAX_TIME
-            and known_sum in (None, _sum(kind, key, value))
-        ):
-            yield Item(
-                key=key,
-                value=value,
-                number=number,
-                created_at=created_at,
-                expires_at=expires_at,
-            )
-
-
-def copy_in_memory(path: Path, options: Options, clock: Clock) -> MemoryTtlStore:
-    """A store in memory with the entries of the file at `path`, which cannot be written. The
-    entries can be read, and new ones last as long as this process. Originals are left out because
-    of their size.
-    """
-    plan = Plan(path, (OWNER,), "NORMAL", is_read_only=True)
-    with closing(prepare_read_only(plan)) as db:
-        kinds = db.execute(
-            "SELECT DISTINCT kind FROM shelf WHERE kind != ?", (str(Kind.ORIGINAL),)
-        ).fetchall()
-        store = MemoryTtlStore(options=options, clock=clock)
-        for (kind,) in kinds:
-            rows = db.execute(
-                f"SELECT {_COLUMNS} FROM shelf WHERE kind = ? ORDER BY created_at", (kind,)
-            )
-            for item in _items(rows):
-                store.insert(kind, item)
-    return store

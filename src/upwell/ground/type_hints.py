@@ -59,7 +59,7 @@ def choices_of(kind: Any) -> Sequence[str]:
 
 
 def listed_choices_of(kind: Any) -> Sequence[str]:
-    """Return the names of which a type allows a list, or () if it allows no such list."""
+    """Return the names that the lists of a type may contain, or () if it has no lists of names."""
     for option in get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,):
         if get_origin(option) is tuple and (names := choices_of(get_args(option)[0])):
             return names

@@ -41,19 +41,9 @@ CONTROL = "daemon"
 class Service(Protocol):
     """The work behind the daemon's socket."""
 
-    async def answer(
-        self,
-        host: str,
-        name: str,
-        body: bytes,
-        *,
-        left_ms: int | None = None,
-        parent: int = 0,
-        receipt: Receipt | None = None,
-    ) -> bytes:
-        """The answer to the event `name` of a host. The caller waits `left_ms` at most. `parent` is
-        the id of the process that ran the hook. `receipt` is settled once it is known whether the
-        answer arrived."""
+    async def answer(self, request: "Request", body: bytes, receipt: Receipt) -> bytes:
+        """The answer to an event, whose payload is `body`. `receipt` is settled once it is known
+        whether the answer arrived."""
         ...
 
     async def refresh(self) -> None:
@@ -67,7 +57,8 @@ class Service(Protocol):
 
 @dataclass(slots=True)
 class Request:
-    """The first line of a request: `name` is that of the event, `length` the bytes that follow."""
+    """The first line of a request: an event of `host` with this `name`. The client waits `left_ms`
+    at most, `parent` is the id of the process that ran it, and `length` bytes follow."""
 
     protocol: str
     version: str
@@ -209,14 +200,7 @@ class Daemon:
         if newer(request.version, self.version):
             LOG.info("upwell %s connected; this daemon is %s", request.version, self.version)
             self.stop()
-        return await self.service.answer(
-            request.host,
-            request.name,
-            body,
-            left_ms=request.left_ms,
-            parent=request.parent,
-            receipt=receipt,
-        )
+        return await self.service.answer(request, body, receipt)
 
     def _control(self, command: str) -> bytes:
         if command == "stop":

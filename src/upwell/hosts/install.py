@@ -27,7 +27,8 @@ MAX_BACKUPS = 100
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A change to an agent's file. `before` and `after` are None if there is no file."""
+    """A change to an agent's file: its text `before` and `after`, None for no file. `next_step`
+    tells the user what to do then. `installs` is False for the removal of our entries."""
 
     agent: str
     path: Path

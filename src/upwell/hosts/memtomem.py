@@ -7,7 +7,6 @@ names of its tools (`fs__read_file`); in upwell the prefix becomes the server's 
 Source: memtomem-stm 0.6 (`cli/proxy`, `proxy/config`).
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import ConfigError, UsageError
+from upwell.ground.foreign import read_json
 from upwell.hosts.entries import Entry, is_upwell, read_entry
 from upwell.hosts.install import BACKUP
 from upwell.hosts.installation import Installation
@@ -70,16 +70,9 @@ def read_proxy(path: Path) -> Mapping[str, Any]:
     Raises:
         UsageError: it cannot be read, or is not a JSON object.
     """
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{path} is larger than {MAX_BYTES:,} bytes")
-        content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or '').lower()}") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"cannot read {path}: not JSON") from error
+    content = read_json(path, MAX_BYTES)
     if not isinstance(content, Mapping):
-        raise UsageError(f"cannot read {path}: not a JSON object")
+        raise UsageError(f"cannot read {path}: not a JSON object", hint="name the proxy's file")
     return content
 
 

@@ -5,6 +5,7 @@ The suites in `tests/contracts/` hold every implementation to these protocols.
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NoReturn, Protocol
 
 from upwell.ground.clock import Deadline
@@ -155,6 +156,71 @@ class Store(IndexSource, Protocol):
         ...
 
     async def ping(self) -> Ping: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A memory of a shared project that is new, has changed, or (None) is gone."""
+
+    id: str
+    memory: Memory | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far the copy of a project has come in the changes of the store that has it: up to the
+    memory `after` of `version`. A new copy begins at version -1."""
+
+    project: str
+    version: int = -1
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The next changes of a project, in their order, and the cursor behind them. `is_last` means
+    that there were no more."""
+
+    changes: Sequence[Change]
+    cursor: Cursor
+    is_last: bool
+
+
+class Removal(StrEnum):
+    """What to do with a memory in a shared store: put it in the trash, or delete it for good."""
+
+    TRASH = "trash"
+    PURGE = "purge"
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A write that waits to be sent. `token` is its own: a write that arrives twice under the same
+    token takes effect once."""
+
+    token: str
+    id: str
+    content: Memory | Removal
+
+
+class SharedMemories(Protocol):
+    """A store of which machines keep copies."""
+
+    async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]:
+        """The next changes of each of these projects.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        ...
+
+    async def receive(self, writes: Sequence[Outgoing]) -> None:
+        """Take over all of these writes, except those that have arrived before, or none.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        ...
 
 
 class UnavailableStore:

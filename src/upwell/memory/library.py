@@ -44,7 +44,7 @@ class Library:
         tenant: str = DEFAULT_TENANT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.most_memories = 0
+        self.max_memories = 0
         """The limit of memories in the store; 0 for none."""
         self.store = store
         self.recall = recall or Recalls([StoreRecall(store)])
@@ -243,12 +243,12 @@ class Library:
         Raises:
             UsageError: there would be more.
         """
-        if not self.most_memories:
+        if not self.max_memories:
             return
         stored = (await self.store.word_counts([])).memories
-        if stored + added > self.most_memories:
+        if stored + added > self.max_memories:
             raise UsageError(
-                f"the memory has {stored:,} of at most {self.most_memories:,} memories",
+                f"the memory has {stored:,} of at most {self.max_memories:,} memories",
                 hint="`upwell forget` makes room; limits.tenant_memories is the limit",
             )
 

@@ -37,13 +37,25 @@ class StoreOptions:
     """`store.*`: the database of a team; without an address, the home has databases of its own.
     `secret` replaces the random secret from which keys and the owner's token are made. `tenant` is
     the one that the home belongs to in the database. Only the owner and admins change the
-    namespaces in `read_only`.
+    namespaces in `read_only`. With `local`, memory stays in this home, beside a copy of the
+    team's memories, and only what is meant for the team goes into the database.
     """
 
     url: str = ""
+    local: bool = False
     secret: str = ""
     tenant: str = DEFAULT_TENANT
     read_only: tuple[str, ...] = ()
+
+    @property
+    def is_team(self) -> bool:
+        """Whether everything of this home is in the team's database."""
+        return bool(self.url) and not self.local
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether this home has its own memory and a copy of the team's."""
+        return bool(self.url) and self.local
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

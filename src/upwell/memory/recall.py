@@ -118,10 +118,12 @@ class Reader:
         if not query.triggers:
             return await self._everywhere.search(query, deadline)
         only_triggers = replace(query, texts=(), paths=(), symbols=(), limit=MAX_TRIGGERED)
-        exact = await self._triggered.search(only_triggers, deadline)
         if not (query.texts or query.paths or query.symbols):
-            return exact
-        result = await self._everywhere.search(replace(query, triggers=()), deadline)
+            return await self._triggered.search(only_triggers, deadline)
+        exact, result = await asyncio.gather(
+            self._triggered.search(only_triggers, deadline),
+            self._everywhere.search(replace(query, triggers=()), deadline),
+        )
         exact_ids = {hit.memory.id for hit in exact.hits}
         related = [hit for hit in result.hits if hit.memory.id not in exact_ids]
         missing = (*exact.missing, *result.missing)
@@ -253,7 +255,7 @@ class FallBack:
         self._second = second
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Search `first`; if that fails, search `second`.
+        """Search `first`; if that fails, search `second`, and name the failure in `Found.missing`.
 
         Raises:
             RecallError: both failed.
@@ -262,8 +264,9 @@ class FallBack:
         try:
             return await self._first.search(query, first_deadline)
         except RecallError as error:
-            LOG.warning("%s; %s searches instead", error, self._second.name)
-            return await self._second.search(query, deadline)
+            found = await self._second.search(query, deadline)
+            failure = f"{self.name}: {error.message}; {self._second.name} searched instead"
+            return replace(found, missing=(failure, *found.missing))
 
     async def ping(self) -> Ping:
         """Ok while `first` is ok; otherwise the detail names the place that takes over."""

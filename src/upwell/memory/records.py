@@ -254,11 +254,16 @@ def check(memory: Memory) -> None:
     if not memory.text.strip():
         raise UsageError("a memory needs text", hint="put the fact to remember into its text")
     if len(memory.id) > MAX_ID_CHARS:
-        raise UsageError(f"a memory's id has at most {MAX_ID_CHARS} characters")
+        raise UsageError(
+            f"a memory's id has at most {MAX_ID_CHARS} characters", hint="shorten the id"
+        )
     for name in ("id", "namespace", "project", "source", "tenant", "supersedes"):
         value = getattr(memory, name) or ""
         if not is_text(value):
-            raise UsageError(f"the {name} of a memory must be valid Unicode: {value!a}")
+            raise UsageError(
+                f"the {name} of a memory is not valid Unicode: {value!a}",
+                hint="remove the lone surrogates",
+            )
 
 
 def stamped(memory: Memory, now: float) -> Memory:

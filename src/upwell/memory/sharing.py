@@ -2,9 +2,42 @@
 
 from dataclasses import replace
 
+from upwell.ground.errors import UsageError
 from upwell.ground.remote_address import address_of
 from upwell.ground.text.anchors import relative_to
-from upwell.ground.types.memory import Memory
+from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Trust
+from upwell.ground.types.principal import PRIVATE
+
+TEAM = "team"
+"""The namespace of what is shared with the team, and the start of those below it."""
+
+_OF_THIS_MACHINE = ("/", "~")
+
+
+def is_for_team(memory: Memory) -> bool:
+    """Tell whether a new memory is shared with the team: a person has put it in a namespace of the
+    team. Whatever an agent or a tool writes there stays on this machine."""
+    return is_teams(memory.namespace) and memory.trust in (Trust.USER, Trust.IMPORTED)
+
+
+def is_teams(namespace: str) -> bool:
+    """Tell whether a namespace is one of the team."""
+    return namespace == TEAM or namespace.startswith(f"{TEAM}/")
+
+
+def shared_namespace(namespace: str) -> str:
+    """The namespace of the team for a memory that would be in this one.
+
+    Raises:
+        UsageError: the namespace is private.
+    """
+    if namespace.startswith(PRIVATE):
+        raise UsageError(
+            f"{namespace!r} is private", hint=f"leave out --share, or the start {PRIVATE!r}"
+        )
+    if is_teams(namespace):
+        return namespace
+    return TEAM if namespace == DEFAULT_NAMESPACE else f"{TEAM}/{namespace}"
 
 
 def addressed(memory: Memory) -> Memory:
@@ -23,4 +56,20 @@ def addressed(memory: Memory) -> Memory:
             relative_to(path, root) if path.startswith(f"{root}/") else path
             for path in memory.paths
         ),
+    )
+
+
+def for_team(memory: Memory) -> Memory:
+    """Return `memory` as the team gets it: `addressed`, and without anything else of this machine,
+    such as other folders and the session that it comes from. A memory of a folder without a remote
+    address, which cannot be shared, is returned unchanged.
+    """
+    shared = addressed(memory)
+    if shared.project is not None and shared.project.startswith("/"):
+        return memory
+    return replace(
+        shared,
+        paths=tuple(path for path in shared.paths if not path.startswith(_OF_THIS_MACHINE)),
+        source="" if shared.source.startswith(_OF_THIS_MACHINE) else shared.source,
+        provenance=Provenance(door=shared.provenance.door),
     )

@@ -63,9 +63,13 @@ def source_at(path: Path, folder: Path) -> Source:
             f"cannot import {path}: no such file or folder", hint="check the path"
         ) from error
     if not (real.is_dir() or real.is_file()):
-        raise UsageError(f"cannot import {path}: it is neither a file nor a folder")
+        raise UsageError(
+            f"cannot import {path}: it is neither a file nor a folder", hint="check the path"
+        )
     if "\n" in str(real) or not is_text(str(real)):
-        raise UsageError(f"cannot import {str(path)!a}: its name is not plain text")
+        raise UsageError(
+            f"cannot import {str(path)!a}: its name is not plain text", hint="rename it"
+        )
     absolute = Path(os.path.abspath(path))
     is_inside = absolute.is_relative_to(folder)
     cited = str(absolute.relative_to(folder)) if is_inside else str(absolute)

@@ -71,7 +71,7 @@ class Imports:
             StoreError: nothing was imported.
         """
         if not path.exists():
-            raise UsageError(f"cannot import {path}: no such file or folder")
+            raise UsageError(f"cannot import {path}: no such file or folder", hint="check the path")
         form = format_of(path, format_name)
         if form != "markdown":
             copied = (
@@ -202,7 +202,7 @@ async def copy_memories(library: Library, path: Path, progress: Progress) -> Cop
         StoreError: the last batch was not stored.
     """
     if not path.is_file():
-        raise UsageError(f"cannot import {path}: not a regular file")
+        raise UsageError(f"cannot import {path}: not a regular file", hint="name another file")
     size = max(1, path.stat().st_size)
     stored_count, redacted = 0, Counter[str]()
     batch: list[_Item] = []
@@ -288,14 +288,19 @@ def _rows(path: Path) -> Iterator[bytes]:
                     )
                 yield line
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or '').lower()}") from error
+        raise UsageError(
+            f"cannot read {path}: {(error.strerror or '').lower()}",
+            hint="check its permissions",
+        ) from error
 
 
 def _parsed(data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-8-sig"), parse_constant=_refuse)
     except UnicodeDecodeError as error:
-        raise UsageError(f"not UTF-8 (byte {error.start})") from error
+        raise UsageError(
+            f"not UTF-8 (byte {error.start})", hint="convert the file to UTF-8"
+        ) from error
     except RecursionError as error:
         raise UsageError("nested too deeply") from error
     except ValueError as error:

@@ -4,7 +4,6 @@ its own store and yields items. `migration/moving.py` decides what to do with th
 
 import hashlib
 import json
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.memory.notes.stm import Entry
 from upwell.memory.records import is_text, moment, namespace
 
-MAX_FILE_BYTES = 64_000_000
 MAX_PATHS = 50
 _MILLISECONDS = 100_000_000_000
 """A time above this is in milliseconds: in seconds it would be in the year 5138."""
@@ -166,48 +164,6 @@ def time_of(value: object) -> float | None:
         return moment(value)
     except UsageError:
         return None
-
-
-def read_text(path: Path) -> str:
-    """The text of a file.
-
-    Raises:
-        UsageError: it is missing, too large, or not UTF-8.
-    """
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"cannot read {path}: it is not a file")
-        if status.st_size > MAX_FILE_BYTES:
-            raise UsageError(f"cannot read {path}: it is larger than {MAX_FILE_BYTES:,} bytes")
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or '').lower()}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"cannot read {path}: not UTF-8 (byte {error.start})") from error
-
-
-def read_json(path: Path) -> Any:
-    """The JSON in a file.
-
-    Raises:
-        UsageError: it is missing, too large, or not JSON.
-    """
-    return parsed(read_text(path), path)
-
-
-def parsed(text: str, path: Path) -> Any:
-    """The JSON in `text`, which is from `path`.
-
-    Raises:
-        UsageError: it is not JSON.
-    """
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise UsageError(f"cannot read {path}: nested too deeply") from error
-    except ValueError as error:
-        raise UsageError(f"cannot read {path}: not JSON: {error}") from error
 
 
 def texts(value: object) -> list[str]:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import UsageError
+from upwell.ground.foreign import read_json, read_text
 from upwell.ground.project import repository_of
-from upwell.migration.base import Item, LeftOut, Place, Record, read_json, read_text, record
+from upwell.migration.base import Item, LeftOut, Place, Record, record
 from upwell.migration.front_matter import Fields, field, front_and_body, items
 
 _KINDS = {

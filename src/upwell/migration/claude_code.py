@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from upwell.ground.errors import UsageError
+from upwell.ground.foreign import read_text
 from upwell.ground.project import project_of
-from upwell.migration.base import Item, LeftOut, Place, Record, read_text, record, texts
+from upwell.migration.base import Item, LeftOut, Place, Record, record, texts
 from upwell.migration.front_matter import field, front_and_body
 
 MEMORY = "memory"

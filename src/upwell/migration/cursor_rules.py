@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from upwell.ground.errors import UsageError
+from upwell.ground.foreign import read_text
 from upwell.ground.project import project_of, repository_of
-from upwell.migration.base import Item, LeftOut, Place, read_text, record, standing_rule
+from upwell.migration.base import Item, LeftOut, Place, record, standing_rule
 from upwell.migration.front_matter import Fields, field, front_and_body, items
 from upwell.surface.scopes import checked_scope
 

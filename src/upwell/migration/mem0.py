@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import UsageError
+from upwell.ground.foreign import MAX_FILE_BYTES, parsed_json, read_text, too_large
 from upwell.ground.sqlite.foreign import ForeignDatabase, foreign_database, is_database
 from upwell.migration.base import (
-    MAX_FILE_BYTES,
     Item,
     LeftOut,
     Place,
-    parsed,
-    read_text,
     record,
     string,
     texts,
@@ -105,9 +103,9 @@ def _exported(file: Path) -> Iterator[Any]:
         return
     text = read_text(file)
     if file.suffix in (".jsonl", ".ndjson"):
-        yield from (parsed(line, file) for line in text.splitlines() if line.strip())
+        yield from (parsed_json(line, file) for line in text.splitlines() if line.strip())
         return
-    yield from _listed(parsed(text, file), file)
+    yield from _listed(parsed_json(text, file), file)
 
 
 def _listed(value: Any, file: Path) -> Iterable[Any]:
@@ -131,11 +129,11 @@ def _zipped(file: Path) -> Iterator[Any]:
                 packed = _bounded(archive.open(names["memories.jsonl.gz"]), file)
                 unpacked = gzip.GzipFile(fileobj=io.BytesIO(packed))
                 text = _bounded(unpacked, file).decode("utf-8", "replace")
-                yield from (parsed(line, file) for line in text.splitlines() if line.strip())
+                yield from (parsed_json(line, file) for line in text.splitlines() if line.strip())
                 return
             if "memories.json" in names:
                 raw = _bounded(archive.open(names["memories.json"]), file)
-                yield from _listed(parsed(raw.decode("utf-8", "replace"), file), file)
+                yield from _listed(parsed_json(raw.decode("utf-8", "replace"), file), file)
                 return
     except (OSError, EOFError, zipfile.BadZipFile) as error:
         raise UsageError(f"cannot read {file}: {error}") from error
@@ -146,7 +144,7 @@ def _bounded(stream: Any, file: Path) -> bytes:
     with stream:
         content: bytes = stream.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
-        raise UsageError(f"cannot read {file}: it is larger than {MAX_FILE_BYTES:,} bytes")
+        raise too_large(file, MAX_FILE_BYTES)
     return content
 
 

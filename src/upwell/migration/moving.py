@@ -35,7 +35,7 @@ from upwell.surface.scopes import PAUSED
 BATCH = 1_000
 MAX_TRASH = 100_000
 EMPTY = "empty"
-HERE = "already here"
+PRESENT = "already here"
 DELETED = "deleted here before; `upwell restore ID` brings it back"
 SAME_TEXT = "the same text is already here"
 
@@ -168,7 +168,7 @@ class MovingIn:
         if not self._notes.takes_from(note.project):
             return f"of another project: import it in {note.project}"
         if note.entry.id in present:
-            return HERE
+            return PRESENT
         return SAME_TEXT if content in contents else ""
 
     def _add_configuration(self, plan: Plan, item: Setting | Server) -> None:
@@ -230,7 +230,7 @@ def _obstacle(
     if memory.id in present.deleted:
         return DELETED
     if known is not None and known.content_hash == text[1]:
-        return HERE
+        return PRESENT
     return SAME_TEXT if text in present.texts else ""
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TypeGuard
 
 from upwell.ground.errors import UsageError
+from upwell.ground.foreign import read_text
 from upwell.ground.project import project_of, repository_of
-from upwell.migration.base import Place, read_text
+from upwell.migration.base import Place
 
 NO_PROJECT = ("", "unknown-project", "default")
 
@@ -61,7 +62,7 @@ def projects_at(place: Place, given: Iterable[str] = (), *, everywhere: bool = F
             # This is how Claude Code names its own folder for a project.
             known[re.sub("[^a-zA-Z0-9]", "-", folder)].setdefault(root)
     return Projects(
-        given=dict(map(_given, given)),
+        given=dict(map(_assignment, given)),
         known={name: tuple(roots) for name, roots in known.items()},
         everywhere=everywhere,
     )
@@ -81,7 +82,12 @@ def _is_table(value: object) -> TypeGuard[dict[str, object]]:
     return isinstance(value, dict)
 
 
-def _given(item: str) -> tuple[str, str]:
+def _assignment(item: str) -> tuple[str, str]:
+    """The name and the project of `--project NAME=FOLDER`.
+
+    Raises:
+        UsageError: it has no name, or the folder does not exist.
+    """
     name, _, folder = item.partition("=")
     path = Path(folder).expanduser()
     if not name or not folder or not path.is_dir():

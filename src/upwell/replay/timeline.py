@@ -20,6 +20,7 @@ from upwell.replay.transcripts import Transcript
 
 Report = Callable[[str], None]
 """Receives one line about a file that is left out."""
+Progress = Callable[[int, int], None]
 Selects = Callable[[Event], bool]
 """Decides by a session's first event whether the session is replayed."""
 _BOUNDARIES = frozenset({Kind.START, Kind.END})
@@ -52,7 +53,7 @@ def selecting(since: float, folder: Path | None) -> Selects:
 
 class Timeline:
     """The events of the sessions in `transcripts` that `selects` takes. `report` receives a line
-    for each file that cannot be read.
+    for each file that cannot be read, `show` the number of files that were surveyed, and of all.
 
     `begins` is the time of the first event, in seconds since the epoch, 0 without any; `done`
     counts the events that have passed, `copies` the sessions that were skipped as copies of earlier
@@ -60,7 +61,11 @@ class Timeline:
     """
 
     def __init__(
-        self, transcripts: Sequence[Transcript], report: Report, selects: Selects = every_session
+        self,
+        transcripts: Sequence[Transcript],
+        report: Report,
+        selects: Selects = every_session,
+        show: Progress = lambda done, total: None,
     ) -> None:
         self._transcripts = transcripts
         self._report = report
@@ -70,7 +75,7 @@ class Timeline:
         self._file_begins: dict[int, float] = {}
         self._broken: set[int] = set()
         self.done = 0
-        self.copies = self._survey()
+        self.copies = self._survey(show)
 
     @property
     def begins(self) -> float:
@@ -129,11 +134,12 @@ class Timeline:
         if not session.pending:
             yield _boundary(event, Kind.END, event.i + 1)
 
-    def _survey(self) -> int:
+    def _survey(self, show: Progress) -> int:
         """Read every file once, and deselect the copies. Returns the number of copies."""
         fingerprints: dict[str, Fingerprint] = {}
         for number in range(len(self._transcripts)):
             self._survey_file(number, fingerprints)
+            show(number + 1, len(self._transcripts))
         copies = copied_sessions(fingerprints)
         for name in copies:
             self._sessions[name].selected = False

@@ -4,6 +4,7 @@ The database is created at the first use and may be deleted at any time.
 """
 
 import asyncio
+import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ from upwell.ground.uris import SESSION_LOCATOR
 from upwell.replay.transcripts import Transcript, format_named
 from upwell.sessions import tables
 from upwell.sessions.rank import MAX_RANKED, ranked, tallies, with_priors
-from upwell.sessions.tables import Entry, KnownTranscript, Reading, SessionRow, TurnRow
+from upwell.sessions.tables import Entry, KnownTranscript, Listed, Reading, SessionRow, TurnRow
 from upwell.sessions.terms import (
     digest_of,
     error_terms,
@@ -143,6 +144,38 @@ class SessionIndex:
         """
         database = await self._open()
         return await database.read(lambda db: _located(db, locator))
+
+    async def listed(
+        self, scope: Scope, before: tuple[float, str] | None, limit: int
+    ) -> list[Listed]:
+        """Sessions by the time of their last turn, newest first. `before` is the end and the name
+        of the last session of the page before; None begins with the newest.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        database, start = await self._open(), before or (math.inf, "")
+        return await database.read(
+            lambda db: tables.listed(db, scope.project, scope.host, start, limit)
+        )
+
+    async def choices(self) -> tuple[list[str], list[str]]:
+        """The projects and the hosts of the sessions, those of the latest sessions first."""
+        return await (await self._open()).read(tables.choices)
+
+    async def known_names(self, names: Sequence[str]) -> set[str]:
+        """Those of the names that a session in the index has."""
+        return await (await self._open()).read(lambda db: tables.known_names(db, names))
+
+    async def recorded(self, name: str) -> list[Match]:
+        """Every turn of the session with this name, in order of time; none if there is no such
+        session.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        pairs = await (await self._open()).read(lambda db: tables.recorded(db, name))
+        return [Match(session, turn, 0.0) for session, turn in pairs]
 
     async def counts(self) -> tuple[int, int]:
         """The number of sessions and of turns."""

@@ -26,6 +26,8 @@ MAX_TURNS = 1 << TURN_BITS
 MAX_SESSIONS = 1 << (32 - TURN_BITS)
 MAX_BATCHES = 48
 """Beyond this number, the postings of each term are merged into one row."""
+MAX_CHOICES = 300
+"""The number of projects to choose from."""
 _ITEM = "I"
 _IN_CHUNKS = 500
 
@@ -79,6 +81,14 @@ class TurnRow:
     def number(self) -> int:
         """The position of the turn in its session."""
         return self.key & (MAX_TURNS - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A session in a list, with the masked excerpt of its first question."""
+
+    session: SessionRow
+    question: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +330,77 @@ def session_named(db: sqlite3.Connection, beginning: str) -> list[SessionRow]:
         f"{_SESSION_ROW} WHERE name LIKE ? ESCAPE '\\' AND turns > 0 LIMIT 2", (f"{escaped}%",)
     )
     return [_session_row(row) for row in rows]
+
+
+def listed(
+    db: sqlite3.Connection,
+    project: str | None,
+    host: str | None,
+    before: tuple[float, str],
+    limit: int,
+) -> list[Listed]:
+    """Sessions of a project and host, by the time of their last turn, newest first. `before` is the
+    end and the name of the last session of the page before. A session that several transcripts
+    record is listed once.
+    """
+    filters = {"project = ?": project, "host = ?": host}
+    given = {condition: value for condition, value in filters.items() if value is not None}
+    where = "".join(f" AND {condition}" for condition in given)
+    rows = db.execute(
+        f"""SELECT newest.no, name, host, project, cwd, began, ended, turns, path, format,
+            coalesce((SELECT question FROM turn WHERE key >= newest.no << {TURN_BITS}
+                AND key < (newest.no + 1) << {TURN_BITS} ORDER BY key LIMIT 1), '')
+        FROM (SELECT no, transcript, name, host, project, cwd, began, max(ended) AS ended,
+                sum(turns) AS turns
+            FROM session WHERE turns > 0{where} GROUP BY name
+            HAVING max(ended) < ? OR (max(ended) = ? AND name > ?)
+            ORDER BY max(ended) DESC, name LIMIT ?) AS newest
+        JOIN transcript ON transcript.no = newest.transcript ORDER BY ended DESC, name""",
+        (*given.values(), before[0], *before, limit),
+    )
+    return [Listed(_session_row(row[:-1]), row[-1]) for row in rows]
+
+
+def choices(db: sqlite3.Connection) -> tuple[list[str], list[str]]:
+    """The projects and the hosts of the sessions, those of the latest sessions first."""
+    projects, hosts = (
+        [
+            name
+            for (name,) in db.execute(
+                f"SELECT {column} FROM session WHERE turns > 0 AND {column} != '' "
+                f"GROUP BY {column} ORDER BY max(ended) DESC LIMIT {MAX_CHOICES}"
+            )
+        ]
+        for column in ("project", "host")
+    )
+    return projects, hosts
+
+
+def known_names(db: sqlite3.Connection, names: Sequence[str]) -> set[str]:
+    """Those of the names that a session has."""
+    known: set[str] = set()
+    for start in range(0, len(names), _IN_CHUNKS):
+        chunk = names[start : start + _IN_CHUNKS]
+        marks = ",".join("?" * len(chunk))
+        rows = db.execute(
+            f"SELECT name FROM session WHERE turns > 0 AND name IN ({marks})", tuple(chunk)
+        )
+        known.update(name for (name,) in rows)
+    return known
+
+
+def recorded(db: sqlite3.Connection, name: str) -> list[tuple[SessionRow, TurnRow]]:
+    """Every turn of the session with this name, in order of time."""
+    rows = db.execute(f"{_SESSION_ROW} WHERE name = ? AND turns > 0", (name,))
+    pairs = []
+    for session in map(_session_row, rows.fetchall()):
+        first = session.no << TURN_BITS
+        keys = db.execute(
+            "SELECT key FROM turn WHERE key >= ? AND key < ?", (first, first + MAX_TURNS)
+        )
+        own = turns(db, [key for (key,) in keys.fetchall()])
+        pairs += [(session, turn) for turn in own.values()]
+    return sorted(pairs, key=lambda pair: (pair[1].at, pair[1].key))
 
 
 def visible(

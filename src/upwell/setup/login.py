@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from upwell.ground.errors import UpstreamUnavailable, UsageError
+from upwell.ground.errors import UpstreamUnavailable, UsageError, extra_hint
 from upwell.setup.addresses import check, check_resolved
 from upwell.setup.callback import Callback
 from upwell.wire.logins import Login
@@ -79,7 +79,7 @@ def _check_installed() -> None:
     if find_spec("mcp") is None:
         raise UsageError(
             "signing in needs the official MCP SDK, which is not installed",
-            hint="pip install 'upwell[login]'",
+            hint=extra_hint("login"),
         )
 
 

@@ -4,12 +4,14 @@ call.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
+from upwell.ground.background import BackgroundTasks
 from upwell.ground.session_state import SessionState
 from upwell.ground.trace import contained
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
@@ -52,10 +54,10 @@ class BackgroundWork:
 
     async def _run_jobs(self) -> None:
         self._is_due = False
-        await side_by_side(*self._jobs)
+        await together(*self._jobs)
 
 
-async def side_by_side(*jobs: Job) -> None:
+async def together(*jobs: Job) -> None:
     """Run the jobs together, so that their writes share a transaction. A fault ends only its own
     job.
     """
@@ -65,6 +67,54 @@ async def side_by_side(*jobs: Job) -> None:
             await job()
 
     await asyncio.gather(*map(run, jobs))
+
+
+@asynccontextmanager
+async def begun[T](
+    work: Callable[[], Coroutine[Any, Any, T]], *, now: bool
+) -> AsyncIterator[Callable[[], Awaitable[T]]]:
+    """Work that the block may await by calling the yielded function. With `now` it runs beside what
+    the block does first, and ends with the block.
+    """
+    if not now:
+        yield work
+        return
+    task = asyncio.create_task(work())
+    try:
+        yield lambda: task
+    finally:
+        task.cancel()
+
+
+class PendingWrites:
+    """Writes of sessions for which an answer need not wait, but the session's next decision must.
+    Owns their tasks."""
+
+    def __init__(self) -> None:
+        self._tasks = BackgroundTasks("surfacing")
+        self._of: dict[str, asyncio.Task[None]] = {}
+
+    def start(self, session: str, *jobs: Job) -> None:
+        """Run the jobs together, after the session's earlier ones."""
+        before = self._of.get(session)
+
+        async def run() -> None:
+            if before is not None:
+                await asyncio.wait({before})
+            await together(*jobs)
+            if self._of.get(session) is asyncio.current_task():
+                del self._of[session]
+
+        self._of[session] = self._tasks.start(run())
+
+    async def settled(self, session: str) -> None:
+        """Wait until the writes of this session have ended."""
+        if task := self._of.get(session):
+            await asyncio.wait({task})
+
+    async def aclose(self) -> None:
+        """Wait until all writes have ended."""
+        await self._tasks.drain()
 
 
 LATE = "late"

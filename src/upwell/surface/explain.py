@@ -15,7 +15,8 @@ from upwell.surface.render import citation, preview
 NEXT_BEST = 2
 SHOWN_CHARS = 76
 INCOMPLETE = "no memory was found, and a place could not be searched"
-EMPTY_START = "this project has no recent notes and no pinned rules"
+EMPTY_MEMORY = "the memory is empty"
+EMPTY_START = "no standing rule or recent note is due at the start of a session"
 REASONS: Mapping[SkipReason, str] = {
     SkipReason.DISABLED: "surfacing is turned off",
     SkipReason.PAUSED: "paused by `upwell off`; `upwell on` resumes",
@@ -55,13 +56,13 @@ def account_of(
     door: Door | str,
     *,
     hook_score: float | None = None,
+    is_empty: bool = False,
 ) -> list[str]:
     """An outcome as lines for a person: the decision, its evidence, the runners-up. For an explicit
     question, `hook_score` is the score that a memory would need to surface at a hook.
     """
     if isinstance(outcome, Skip):
-        is_empty_start = door == Door.SESSION and outcome.reason is SkipReason.NO_CANDIDATES
-        reason = EMPTY_START if is_empty_start else _reason(outcome.reason, outcome.missing)
+        reason = _reason(outcome.reason, outcome.missing, door, is_empty)
         lines = [f"upwell stayed silent: {reason} ({_code(outcome.reason, outcome.detail)})"]
         omitted = list(outcome.held_back)
     else:
@@ -72,10 +73,12 @@ def account_of(
     return [*lines, *_runners_up(omitted, min_score), *_search(outcome)]
 
 
-def account_of_past(decision: Mapping[str, Any], texts: Mapping[str, str]) -> list[str]:
+def account_of_past(
+    decision: Mapping[str, Any], texts: Mapping[str, str], *, is_empty: bool = False
+) -> list[str]:
     """A decision of the journal as lines for a person. `texts` maps the ids of memories that still
     exist to their texts."""
-    lines = [f"{decision['tool'] or decision['door']}: {_past_headline(decision)}"]
+    lines = [f"{decision['tool'] or decision['door']}: {_past_headline(decision, is_empty)}"]
     for memory_id, score in decision["memories"]:
         text = texts.get(memory_id)
         shown = preview(text, (), SHOWN_CHARS) if text else f"{memory_id} (deleted since)"
@@ -87,27 +90,29 @@ def account_of_past(decision: Mapping[str, Any], texts: Mapping[str, str]) -> li
     return [*lines, *_queries(readable), *_missing(decision["missing"])]
 
 
-def reason_of(decision: Mapping[str, Any]) -> str:
+def reason_of(decision: Mapping[str, Any], *, is_empty: bool = False) -> str:
     """The reason for silence of a decision of the journal, in words."""
     if decision["late"]:
         return "not delivered: too late for this event; offered at the session's next one"
     if decision["outcome"] == SkipReason.REFUSED:
         return f"refused by a guard of yours, once in this session ({decision['detail']})"
-    return _reason(decision["outcome"], decision["missing"])
+    return _reason(decision["outcome"], decision["missing"], decision["door"], is_empty)
 
 
-def _past_headline(decision: Mapping[str, Any]) -> str:
+def _past_headline(decision: Mapping[str, Any], is_empty: bool) -> str:
     if decision["memories"]:
         return f"spoke, {_memories(len(decision['memories']))} ({decision['id']})"
     code = decision["outcome"]
     if decision["late"] or code == SkipReason.REFUSED:
         return reason_of(decision)
-    return f"silent: {reason_of(decision)} ({_code(code, decision['detail'])})"
+    return f"silent: {reason_of(decision, is_empty=is_empty)} ({_code(code, decision['detail'])})"
 
 
-def _reason(code: str, missing: Sequence[str]) -> str:
-    if missing and code == SkipReason.NO_CANDIDATES:
-        return INCOMPLETE
+def _reason(code: str, missing: Sequence[str], door: Door | str, is_empty: bool) -> str:
+    if code == SkipReason.NO_CANDIDATES and (missing or is_empty):
+        return INCOMPLETE if missing else EMPTY_MEMORY
+    if code == SkipReason.NO_CANDIDATES and door == Door.SESSION:
+        return EMPTY_START
     known = code in SkipReason.__members__.values()
     return REASONS[SkipReason(code)] if known else "for a reason that this version does not know"
 

@@ -309,11 +309,14 @@ def file_of(args: Mapping[str, Any], cwd: str | None) -> str:
 
 def _step_of(cue: Cue) -> str:
     """The action of the agent or its user, as the beginning of one masked line."""
-    text = cue.text
-    if cue.tool:
-        values = (cue.args.get(name) for name in _STEP_ARGUMENTS)
-        text = next((value for value in values if isinstance(value, str) and value), "")
+    text = subject_of(cue.args) if cue.tool else cue.text
     return redacted_start(" ".join(text[: 4 * STEP_CHARS].split()), STEP_CHARS)
+
+
+def subject_of(args: Mapping[str, Any]) -> str:
+    """The command, pattern or question in the arguments of a call; "" if there is none."""
+    values = (args.get(name) for name in _STEP_ARGUMENTS)
+    return next((value for value in values if isinstance(value, str) and value), "")
 
 
 _DEFAULTS: Mapping[str, Any] = {

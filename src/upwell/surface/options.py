@@ -15,7 +15,7 @@ from upwell.surface.moments import Moment
 
 Weight = Annotated[float, Meta(gt=0, le=MAX_NUMBER)]
 Weights = Mapping[IntentKind, Mapping[str, Weight]]
-"""Factors on the score in the order of memories, by intent and namespace."""
+"""Factors on the score for ranking, by intent and namespace."""
 
 NAMESPACE_WEIGHTS: Weights = {
     IntentKind.HOWTO: {"patterns": 1.5, "learnings": 1.3},

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable, UpwellError
@@ -28,7 +29,7 @@ from upwell.ground.types.surfacing import (
 from upwell.learn.feedback import Rated, without_rater
 from upwell.memory.ranking.scoring import SUPERSEDED
 from upwell.memory.recall import MemoryReader
-from upwell.surface.background import BackgroundWork, LateHits, side_by_side
+from upwell.surface.background import BackgroundWork, LateHits, PendingWrites, begun, together
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import situation_of
 from upwell.surface.filters import Gate, Pace, PostFilter
@@ -39,7 +40,7 @@ from upwell.surface.learning import Learning, ratings_of
 from upwell.surface.moments import Moment, moment_of, triggers_in
 from upwell.surface.options import Options
 from upwell.surface.query import CueReader
-from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of
+from upwell.surface.render import block, digest, fitting, frame_of, narrowed, profile_of
 from upwell.surface.rules import Rules, rule_hit
 from upwell.surface.seen_log import SeenLog
 from upwell.surface.session_start import MISSED, Compaction, SessionStart
@@ -100,6 +101,8 @@ class Surfacer:
         self._classifier = Classifier(chat, self._learning.counts, options.intent, clock)
         self._gate = Gate(options)
         self._pace = Pace(state, options, clock)
+        self._is_shared = state.is_shared
+        self._pending = PendingWrites()
         self._breaker = Breaker(surface.circuit_max_failures, surface.circuit_reset_seconds, clock)
         self._seen_log = SeenLog(
             ttl_store, surface.dedup_ttl_seconds, self._learning.was_ignored_twice
@@ -221,6 +224,7 @@ class Surfacer:
     async def delivered(self, surfacing: Surfacing, cue: Cue) -> None:
         """Record that the agent received this surfacing."""
         memories = [hit.memory for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
+        await self._pending.settled(cue.session)
 
         async def record() -> None:
             if cue.session and cue.door != Door.SESSION:
@@ -229,12 +233,13 @@ class Surfacer:
         if cue.door == Door.ASK:
             await self._learning.viewed(memories)
         # Written at once, because a process that is killed loses its pending decisions.
-        await side_by_side(record, self._journal.flush, self._learning.counts.flush)
+        await together(record, self._journal.flush, self._learning.counts.flush)
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
         """Undo a surfacing that did not reach the agent, so that it may surface again. With `late`,
         it missed its call and is offered at the session's next one.
         """
+        await self._pending.settled(cue.session)
         self._learning.undo(surfacing, cue, late=late)
         undelivered = _undelivered(surfacing, late=late)
         self._journal.note(cue, undelivered, surfacing.id, surfacing.took_ms, late=late)
@@ -249,6 +254,7 @@ class Surfacer:
     async def cut(self, surfacing: Surfacing, cue: Cue, omitted: int) -> Surfacing:
         """Undo the last `omitted` memories of a surfacing, for which its host had no room. Returns
         the rest of it."""
+        await self._pending.settled(cue.session)
         delivered_hits, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
         shorter = replace(surfacing, hits=delivered_hits, held_back=(*rest, *surfacing.held_back))
         self._learning.undo_part(replace(surfacing, hits=rest), cue)
@@ -264,6 +270,7 @@ class Surfacer:
 
     async def compacting(self, session: str) -> None:
         """Allow repeats, because the session's agent is about to lose its context."""
+        await self._pending.settled(session)
         self._sketches.compacted(session)
         if self._judge:
             self._judge.forget(session)
@@ -289,11 +296,13 @@ class Surfacer:
         self._classifier.close()
         if self._judge:
             await self._judge.aclose()
+        await self._pending.aclose()
         await self._background.aclose()
 
     async def _outcome(self, cue: Cue) -> Outcome:
         if self._judge:
             self._judge.note(cue)
+        await self._pending.settled(cue.session)
         triggers = triggers_in(cue)
         moment = self._moment(cue, triggers)
         if cue.door == Door.SESSION:
@@ -330,10 +339,14 @@ class Surfacer:
         question = await self._question(cue, moment, triggers, deadline)
         if isinstance(question, Skip):
             return question
-        late_hits = await self._take_late_hits(question)
-        if late_hits:
-            return await self._speak(question, late_hits, late_hits)
-        hits, question = await self._search(question, deadline)
+        searching = partial(self._search, question, deadline)
+        async with begun(searching, now=self._is_shared) as search:
+            if refusal := await self._pace.refusal(cue, question.query):
+                return replace(refusal, intent=question.intent)
+            late_hits = await self._take_late_hits(question)
+            if late_hits:
+                return await self._speak(question, late_hits, late_hits)
+            hits, question = await search()
         if isinstance(hits, Skip):
             return question.answered(hits)
         choice = await self._post_filter.choose(cue, hits, question.intent, moment)
@@ -369,8 +382,6 @@ class Surfacer:
         if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
             intent = await self._classifier.refined(cue.text, intent, deadline.remaining())
             refusal = self._gate.refusal(cue, query, intent)
-        if refusal is None and query is not None:
-            refusal = await self._pace.refusal(cue, query)
         if refusal is not None:
             return replace(refusal, intent=intent)
         assert query is not None
@@ -472,7 +483,11 @@ class Surfacer:
         """Say as many of the chosen hits as fit the budget of the door."""
         cue, texts = question.cue, question.query.texts
         profile = profile_of(cue.door, question.intent, self._options.beside(cue))
-        hits = fitting(chosen_hits, texts, profile, FRAME_CHARS)
+        frame = frame_of(cue.door)
+        hits = fitting(chosen_hits, texts, profile, frame)
+        if not hits:
+            profile = narrowed(chosen_hits[0], texts, profile, frame)
+            hits = fitting(chosen_hits[:1], texts, profile, frame)
         if not hits:
             return question.answered(Skip(reason=SkipReason.OVER_BUDGET))
         surfacing_id = f"s_{secrets.token_hex(6)}"
@@ -495,9 +510,16 @@ class Surfacer:
 
     async def _record(self, question: _Question, surfacing: Surfacing) -> None:
         cue = question.cue
-        if cue.session:
-            await self._seen_log.reserve(surfacing.memories, cue.session, cue.principal.name)
-            await self._pace.record(cue, question.query, surfacing.id)
+        if not cue.session:
+            return
+        reader = cue.session, cue.principal.name
+        reserve = partial(self._seen_log.reserve, surfacing.memories, *reader)
+        pace = partial(self._pace.record, cue, question.query, surfacing.id)
+        if self._is_shared:
+            self._pending.start(cue.session, reserve, pace)
+        else:
+            await reserve()
+            await pace()
 
     async def _withdraw(self, hits: Sequence[Hit], cue: Cue) -> None:
         memories = [hit.memory for hit in hits]

@@ -248,10 +248,10 @@ def entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
 
 
 def fitting(
-    hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile, frame_chars: int
+    hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile, frame: str
 ) -> list[Hit]:
-    """The best `hits` that fit the profile together, with their frame and citations."""
-    chars, tokens, fitting_hits = frame_chars, 0, list[Hit]()
+    """The best `hits` that fit the profile together, with `frame` and their citations."""
+    chars, tokens, fitting_hits = len(frame), count(frame), list[Hit]()
     for hit in hits[: profile.items]:
         line = entry(hit, query_texts, profile)
         chars += len(line) + 1
@@ -262,7 +262,23 @@ def fitting(
     return fitting_hits
 
 
-FRAME_CHARS = len(f'<{TAG} id="s_0123456789ab">\n{REMINDER}\n</{TAG}>')
+def narrowed(hit: Hit, query_texts: Sequence[str], profile: Profile, frame: str) -> Profile:
+    """The profile, with a preview so short that `hit` fits it alone. The same profile if nothing
+    that can be understood would be left of the memory."""
+    preview_chars = max(profile.preview_chars, profile.passage_chars)
+    narrow = profile
+    while preview_chars >= MIN_PREVIEW_CHARS:
+        line = entry(hit, query_texts, narrow)
+        excess = len(frame) + len(line) + 1 - profile.chars
+        tokens, allowed = count(line), profile.tokens - count(frame) - 1
+        if excess <= 0 and tokens <= allowed:
+            return narrow
+        # The shown text may be shorter than its limit, and a line has a citation, too.
+        shown_chars = min(preview_chars, len(line))
+        by_tokens = shown_chars * max(0, allowed) // max(1, tokens)
+        preview_chars = min(shown_chars - max(1, excess), max(by_tokens, MIN_PREVIEW_CHARS))
+        narrow = replace(narrow, preview_chars=preview_chars, passage_chars=0)
+    return profile
 
 
 SECTION_HEADING = "## Relevant memories\n\n"
@@ -278,3 +294,16 @@ def place[Block](blocks: Sequence[Block], memories: Block, mode: InjectionMode) 
 def worded(text: str, mode: InjectionMode) -> str:
     """The text of the block of memories, with a heading in `section` mode."""
     return SECTION_HEADING + text if mode is InjectionMode.SECTION else text
+
+
+def marked(text: str, mark: str) -> str:
+    """The block `text` with the mark of this process, which servers cannot imitate."""
+    return text.replace(f"<{TAG} ", f'<{TAG} mark="{mark}" ', 1)
+
+
+def frame_of(door: Door | str) -> str:
+    """All text around the memories at a door, as long as it can be there."""
+    if door == Door.ASK:
+        return f"{DIGEST_HEADING}\n"
+    frame = beneath([], "s_0123456789ab")
+    return worded(marked(frame, "01234567"), InjectionMode.SECTION) if door == Door.TOOL else frame

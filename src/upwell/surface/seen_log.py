@@ -7,6 +7,7 @@ good as new there. Keys hold the content hash, so an edited memory counts as new
 read and write the log; explicit requests only write it.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from upwell.ground.host_sessions import is_subagents
@@ -56,24 +57,24 @@ class SeenLog:
         shared_keys = [_shared_key(hit.memory, principal) for hit in hits]
         marks = [_mark(hit.memory.id, principal) for hit in hits]
         entries = await self._ttl_store.get(Kind.SEEN, [*own_keys, *shared_keys, *marks])
-        new, repeated = list[Hit](), list[Hit]()
-        for hit, own_key, shared_key, mark in zip(hits, own_keys, shared_keys, marks, strict=True):
+        new, repeated = dict[int, Hit](), dict[int, Hit]()
+        keys = zip(hits, own_keys, shared_keys, marks, strict=True)
+        for place, (hit, own_key, shared_key, mark) in enumerate(keys):
             shared = entries.get(mark) or entries.get(shared_key)
             if session and own_key in entries:
                 continue
             if shared is None or shared.value == _value(session) or is_subagents(session):
-                new.append(hit)
-            elif shared.value == KNOWN or (
-                # Only the owner's sessions are watched, so only they take ignored memories into
-                # account.
-                not principal and await self._ignored(hit.memory.id)
-            ):
-                continue
-            elif hit.memory.triggers:
-                new.append(hit)
-            else:
-                repeated.append(hit)
-        return [*new, *repeated]
+                new[place] = hit
+            elif shared.value != KNOWN:
+                repeated[place] = hit
+        # Only the owner's sessions are watched, so only they take ignored memories into account.
+        if repeated and not principal:
+            asked = (self._ignored(hit.memory.id) for hit in repeated.values())
+            ignored = dict(zip(repeated, await asyncio.gather(*asked), strict=True))
+            repeated = {place: hit for place, hit in repeated.items() if not ignored[place]}
+        new |= {place: hit for place, hit in repeated.items() if hit.memory.triggers}
+        others = [hit for place, hit in repeated.items() if place not in new]
+        return [*(new[place] for place in sorted(new)), *others]
 
     async def reserve(self, memories: Sequence[Memory], session: str, principal: str = "") -> None:
         """Record that these memories are on their way to a session: for a minute, they count as

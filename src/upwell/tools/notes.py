@@ -166,7 +166,10 @@ def _check_writable(namespace: str, principal: Principal, read_only: Sequence[st
         UsageError: it does not see the namespace, or may only read it.
     """
     if not principal.sees(namespace):
-        raise UsageError(f"the namespace {namespace!r} is not available to you")
+        raise UsageError(
+            f"the namespace {namespace!r} is not available to you",
+            hint="an admin of this memory grants access",
+        )
     if not principal.may_write_to(namespace, read_only):
         raise UsageError(
             f"the namespace {namespace!r} is read-only", hint="an admin of this memory changes it"

@@ -258,7 +258,10 @@ def numbered(path: str, rows: Sequence[str], first: int | None, count: int | Non
     """
     start = max(1, first or 1)
     if start > len(rows):
-        raise UsageError(f"{path} has only {len(rows)} lines; there is no line {start}")
+        raise UsageError(
+            f"{path} has no line {start}",
+            hint=f"it has only {len(rows)} lines",
+        )
     requested = count if count is not None else len(rows) if first is None else DEFAULT_LINES
     last = min(len(rows), start + max(1, requested) - 1)
     shown: list[str] = [f"## {path}"]

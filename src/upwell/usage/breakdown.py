@@ -7,17 +7,11 @@ repository or one tool, and the price of it.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.errors import StoreError
-from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, TtlStore
-
-RETENTION_DAYS = 90
-_SEPARATOR = "\t"
-_MAX_NAME = 300
+from upwell.usage.daily import DailyNumbers
 
 
 class Metric(StrEnum):
@@ -94,25 +88,16 @@ class Breakdown:
     """The totals of this process, and the stored ones."""
 
     def __init__(self, ttl_store: TtlStore, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._ttl_store = ttl_store
-        self._clock = clock
-        self._pending: Counter[tuple[Place, Metric]] = Counter()
+        self._numbers = DailyNumbers(ttl_store, Kind.USAGE, clock, max_name_chars=300)
 
     def add(self, place: Place, **numbers: int) -> None:
         """Add to the totals of a place, by the names of the metrics; `flush` writes them."""
         for name, number in numbers.items():
-            self._pending[(place, Metric(name))] += number
+            self._numbers.add(place.host, place.project, place.tool, Metric(name), by=number)
 
     async def flush(self) -> None:
         """Write pending totals; a store that fails costs only these."""
-        pending, self._pending = self._pending, Counter()
-        numbers = {_key(self._today(), *key): number for key, number in pending.items() if number}
-        if not numbers:
-            return
-        try:
-            await self._ttl_store.incr(Kind.USAGE, numbers, ttl_seconds=RETENTION_DAYS * 86_400.0)
-        except StoreError as error:
-            LOG.warning("usage was not stored: %s", error)
+        await self._numbers.flush()
 
     async def since(self, days: int) -> list[Total]:
         """All totals of the last `days` days, including today.
@@ -120,17 +105,11 @@ class Breakdown:
         Raises:
             StoreError: the store cannot be read.
         """
-        first = self._today(days - 1)
-        totals = []
-        for item in await self._ttl_store.scan(Kind.USAGE):
-            day, host, project, tool, metric = item.key.split(_SEPARATOR)
-            if day >= first and metric in Metric:
-                totals.append(Total(day, Place(host, project, tool), Metric(metric), item.number))
-        return totals
-
-    def _today(self, back: int = 0) -> str:
-        at = datetime.fromtimestamp(self._clock.now(), UTC) - timedelta(days=back)
-        return at.date().isoformat()
+        return [
+            Total(day, Place(host, project, tool), Metric(metric), number)
+            for day, (host, project, tool, metric), number in await self._numbers.since(days)
+            if metric in Metric
+        ]
 
 
 def rows_by(totals: Iterable[Total], dimension: Dimension) -> list[Row]:
@@ -151,13 +130,3 @@ def whole(totals: Iterable[Total]) -> Row:
     for total in totals:
         numbers[total.metric] += total.number
     return Row("", numbers)
-
-
-def _key(day: str, place: Place, metric: Metric) -> str:
-    names = (_plain(place.host), _plain(place.project), _plain(place.tool))
-    return _SEPARATOR.join((day, *names, metric))
-
-
-def _plain(name: str) -> str:
-    """A name without separators, cut at 300 characters."""
-    return " ".join(name.split())[:_MAX_NAME].encode(errors="replace").decode()

@@ -4,19 +4,12 @@ A counter has a day (UTC), an `event`, a `door`, a `tool` and a `kind`:
 ("2026-04-09", "decision", "tool", "fs__read", "repeated").
 """
 
-from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import lru_cache
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.errors import StoreError
-from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, TtlStore
-
-RETENTION_DAYS = 90
-_SEPARATOR = "\t"
+from upwell.usage.daily import DailyNumbers
 
 
 class Event(StrEnum):
@@ -63,25 +56,15 @@ class Counts:
     """The counters of this process, and the stored ones."""
 
     def __init__(self, ttl_store: TtlStore, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._ttl_store = ttl_store
-        self._clock = clock
-        self._pending: Counter[tuple[str, ...]] = Counter()
+        self._numbers = DailyNumbers(ttl_store, Kind.COUNT, clock, max_name_chars=200)
 
     def add(self, event: Event, kind: str, *, door: str = "", tool: str = "", by: int = 1) -> None:
         """Count an event; `flush` writes it."""
-        self._pending[(event, _plain(door), _plain(tool), kind)] += by
+        self._numbers.add(event, door, tool, kind, by=by)
 
     async def flush(self) -> None:
         """Write pending counts; a store that fails costs only these counts."""
-        pending, self._pending = self._pending, Counter()
-        if not pending:
-            return
-        today = _day(self._clock.now())
-        numbers = {_SEPARATOR.join((today, *name)): number for name, number in pending.items()}
-        try:
-            await self._ttl_store.incr(Kind.COUNT, numbers, ttl_seconds=RETENTION_DAYS * 86_400.0)
-        except StoreError as error:
-            LOG.warning("counts were not stored: %s", error)
+        await self._numbers.flush()
 
     async def since(self, days: int) -> list[Count]:
         """All counts of the last `days` days, including today.
@@ -89,20 +72,7 @@ class Counts:
         Raises:
             StoreError: the store cannot be read.
         """
-        first = _day(self._clock.now() - (days - 1) * timedelta(days=1).total_seconds())
-        counts: list[Count] = []
-        for item in await self._ttl_store.scan(Kind.COUNT):
-            day, event, door, tool, kind = item.key.split(_SEPARATOR)
-            if day >= first:
-                counts.append(Count(day, Event(event), door, tool, kind, item.number))
-        return counts
-
-
-@lru_cache(maxsize=1_000)
-def _plain(name: str) -> str:
-    """A name without separators, cut at 200 characters."""
-    return " ".join(name.split())[:200].encode(errors="replace").decode()
-
-
-def _day(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).date().isoformat()
+        return [
+            Count(day, Event(event), door, tool, kind, number)
+            for day, (event, door, tool, kind), number in await self._numbers.since(days)
+        ]

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from upwell.ground.text.format import counted
+from upwell.ground.text.format import bar, counted
 from upwell.usage.stats import Stats
 
-BAR_CHARS = 24
 MAX_TOOLS = 12
 
 
@@ -75,7 +74,7 @@ def _silence(stats: Stats) -> list[str]:
     if not reasons:
         return []
     widest, most = max(len(reason) for _, reason in reasons), reasons[0][0]
-    bars = [f"  {reason:<{widest}}  {_bar(n, most)} {n:,}" for n, reason in reasons]
+    bars = [f"  {reason:<{widest}}  {bar(n, most)} {n:,}" for n, reason in reasons]
     return ["", "Why it stayed silent", *bars]
 
 
@@ -109,10 +108,6 @@ def _savings(stats: Stats) -> list[str]:
 
 def _times(number: int) -> str:
     return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number:,} times")
-
-
-def _bar(number: int, most: int) -> str:
-    return "▇" * max(1, round(BAR_CHARS * number / most))
 
 
 def _share(part: int, total: int) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.errors import ConfigError, UsageError
+from upwell.ground.errors import ConfigError, UsageError, extra_hint
 from upwell.ground.trace import LOG
 from upwell.ground.types.principal import Principal, Role, granted
 from upwell.memory.records import check_tenant, namespace_pattern
@@ -226,7 +226,7 @@ def open_oidc(options: OidcOptions) -> Oidc | None:
         raise ConfigError(str(error), key="oidc.issuer", hint="write https://…") from error
     except ImportError as error:
         raise ConfigError(
-            "oidc.* needs the JWT library", key="oidc.issuer", hint="pip install 'upwell[oidc]'"
+            "oidc.* needs the JWT library", key="oidc.issuer", hint=extra_hint("oidc")
         ) from error
     return Oidc(options)
 

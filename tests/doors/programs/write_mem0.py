@@ -1,5 +1,5 @@
-"""Writes the history of two memories with mem0's own module of history, which is named first, into
-the database that is named second."""
+"""Writes the history of two memories with mem0's own code. Arguments: mem0's history module, and
+the database to write."""
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location

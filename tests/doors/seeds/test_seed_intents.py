@@ -134,7 +134,7 @@ async def test_the_namespace_of_an_intent_comes_first(
 
 
 @row("2x limit before weighting (ADR-002)")
-async def test_twice_as_many_are_searched_as_are_said(lab: Lab) -> None:
+async def test_twice_as_many_are_searched_as_surface(lab: Lab) -> None:
     limits: list[int] = []
     async with lab() as bench:
         search = bench.app.memory.recall.search

@@ -44,7 +44,7 @@ async def test_reading_the_original_again_lowers_the_gain(tmp_path: Path) -> Non
         await shortened(app, LINES)
         [cut] = await app.cuts.latest(5)
         before = whole(await _totals(app))
-        await app.original(cut["keys"][0], "1-200")
+        await app.texts.read(cut["keys"][0], "1-200")
         after = whole(await _totals(app))
         assert after[Metric.READ_AGAIN] > 1_000
         assert after.net == before.net - after[Metric.READ_AGAIN]

@@ -1,9 +1,16 @@
-"""The list of sessions on the dashboard."""
+"""The list of sessions on the dashboard, and their timelines."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.app.test_past_sessions import TOKEN, pump_session
+from tests.unit.replay import samples
 
 from upwell.app import App, Settings, build
-from upwell.app.dashboard.sessions import sessions
+from upwell.app.dashboard.sessions import reading, session, sessionlist, sessions
+from upwell.app.dashboard.timeline import timeline
 from upwell.ground.types.cue import Cue
 from upwell.hosts.base import PROBE_SESSIONS
 
@@ -20,3 +27,84 @@ async def test_sessions_in_which_setup_tried_a_hook_are_not_listed(tmp_path: Pat
         assert await listed(app) == ["monday"]
     finally:
         await app.aclose()
+
+
+TOPICS = ("Paint the boat", "Mend the nets", "Count the crates", "Sail south", "Sell the fish")
+
+
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user with one past session."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    pump_session(tmp_path, tmp_path / "harbour")
+    return tmp_path
+
+
+async def test_past_sessions_are_listed_once_they_are_read(user: Path) -> None:
+    app = await build(Settings(home=user / "home", environment={}))
+    try:
+        page = await sessions(app, {})
+        assert (page["is_empty"], page["is_indexed"]) == (True, False)
+        read = await reading(app, {"first": "1"})
+        assert (read["has_read"], read["goes_on"], read["left"]) == (True, False, 0)
+        assert (await reading(app, {}))["has_read"] is False
+        await app.surfacer.surface(Cue(door="prompt", text="Where are prices?", session="monday"))
+        page = await sessions(app, {})
+        assert [entry["id"] for entry in page["sessions"]] == ["monday", samples.SESSION]
+        assert page["sessions"][1]["first"] == "Why does the pump stall?"
+        assert page["hosts"] == ["claude"]
+        found = (await sessionlist(app, {"q": "pump stalls"}))["sessions"]
+        assert [entry["id"] for entry in found] == [samples.SESSION]
+        assert (await sessionlist(app, {"q": "pump", "host": "codex"}))["sessions"] == []
+    finally:
+        await app.aclose()
+
+
+async def test_every_session_is_on_exactly_one_page(
+    user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upwell.app.dashboard.sessions.PAGE", 2)
+    folder = user / ".claude/projects/-code-harbour"
+    for number in range(len(TOPICS)):
+        question = samples.claude_record(
+            "user", f"1{number}:30:00", TOPICS[number], sessionId=f"past-{number}"
+        )
+        samples.lines(folder / f"past-{number}.jsonl", [question])
+    app = await build(Settings(home=user / "home", environment={}))
+    try:
+        await reading(app, {})
+        for name in ("monday", "tuesday", "past-3"):
+            await app.surfacer.surface(Cue(door="prompt", text="Where are prices?", session=name))
+        names: list[str] = []
+        before = ""
+        while page := await sessionlist(app, {"before": before} if before else {}):
+            names += [entry["id"] for entry in page["sessions"]]
+            before = page["next"]
+            if not before:
+                break
+        assert sorted(names) == sorted(
+            ["monday", "tuesday", samples.SESSION, *(f"past-{number}" for number in range(5))]
+        )
+    finally:
+        await app.aclose()
+
+
+async def test_a_timeline_has_the_steps_and_why_upwell_kept_silent_at_each(user: Path) -> None:
+    app = await build(Settings(home=user / "home", environment={}))
+    try:
+        await reading(app, {})
+        described = await session(app, {"id": samples.SESSION})
+        assert (described["turns"], described["attended"]) == (1, False)
+        (part,) = (await timeline(app, {"id": samples.SESSION}))["parts"]
+        shown = [_text(item) for item in part["items"]]
+        assert shown[:2] == ["make dok", "make dock PUMP=1"]
+        assert part["items"][0]["step"].failed
+        assert TOKEN not in str(part)
+        unknown = await timeline(app, {"id": "nobody"})
+        assert unknown["parts"] == [{"items": []}]
+    finally:
+        await app.aclose()
+
+
+def _text(item: Mapping[str, Any]) -> str:
+    return str(item["step"].text)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from upwell.capture.git import proposals_from
+from upwell.capture.git import gives_reasons, proposals_from
 from upwell.capture.inbox import MAX_WAITING, Inbox, Intake, Proposal
-from upwell.capture.reasons import gives_reasons
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.types.memory import Trust
 

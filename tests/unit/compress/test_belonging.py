@@ -91,3 +91,52 @@ def test_no_budget_separates_a_removed_line_from_the_line_in_its_place(max_chars
     for n in range(12):
         old, new = f"-lift_{n}(crane_{n}, load_{n})", f"+lift_{n}(crane_{n}, part_{n})"
         assert (old in retained) == (new in retained)
+
+
+def test_the_versions_of_an_entry_of_a_list_stay_together_beside_new_entries() -> None:
+    new = [f"+\tharbor.example/part{n} v0.{n}.0\n" for n in range(30)]
+    new.insert(20, "+\tharbor.example/crane v1.0.10\n")
+    changes = "-\tharbor.example/crane v1.0.9\n" + "".join(new)
+    diff = f"diff --git a/m.mod b/m.mod\n--- a/m.mod\n+++ b/m.mod\n@@ -1,1 +1,31 @@\n{changes}"
+    for max_chars in range(200, 900, 20):
+        retained = compress(diff, max_chars=max_chars).text
+        assert ("crane v1.0.9" in retained) == ("crane v1.0.10" in retained)
+
+
+def test_a_finding_in_a_short_list_has_its_file():
+    findings = [
+        {"level": level, "line": line, "column": 4, "filePath": f"/src/quay/crane_{line}.ts",
+         "message": f"part_{line} is assigned a value but never used in this module", "rule": "x"}
+        for level, line in (("warning", 10), ("warning", 15), ("error", 20))
+    ]  # fmt: skip
+    text = json.dumps(findings, indent=4)
+    for max_chars in range(120, len(text) // 2, 20):
+        for finding in json.loads(compress(text, max_chars=max_chars).text):
+            if "line" in finding or "message" in finding:
+                assert "filePath" in finding
+
+
+def test_a_condition_has_its_type():
+    conditions = [
+        {"lastTransitionTime": f"2026-03-0{n}T10:00:00Z", "message": f"crane {n} has enough {part}",
+         "reason": f"Sufficient{part}", "status": "False", "type": f"{part}Pressure"}
+        for n, part in enumerate(("Memory", "Disk", "Process", "Network", "Berth"))
+    ]  # fmt: skip
+    text = json.dumps({"status": {"conditions": conditions}}, indent=2)
+    shown = json.loads(compress(text, max_chars=len(text) // 3).text)
+    rows = expand(shown["status"]["conditions"])
+    named = [row for row in rows if "message" in row or "reason" in row]
+    assert named
+    assert all("type" in row for row in named)
+
+
+def test_the_subjects_of_commits_precede_those_of_merges():
+    subjects = [f"Crane {n} lifts part {n}" if n % 2 else f"Merge branch 'b{n}'" for n in range(40)]
+    log = "\n".join(
+        f"commit {n:040x}\nAuthor: Ann <ann@example.org>\nDate:   Mon Mar 2 10:{n:02}:00 2026\n\n"
+        f"    {subject}\n"
+        for n, subject in enumerate(subjects)
+    )
+    text = compress(log, max_chars=len(log) // 3).text
+    assert text.count("lifts part") >= 12
+    assert "Merge branch" not in text

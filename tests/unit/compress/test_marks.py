@@ -26,7 +26,7 @@ SHIPS = [
 TEXTS["records"] = json.dumps(SHIPS)
 TEXTS["object"] = json.dumps({f"part {n}": {"ships": SHIPS[n : n + 9], "n": n} for n in range(9)})
 
-LINES = re.compile(r"^\[…(\d+)(?:→\d+| lines, \d+ \w+)?\]$", re.M)
+LINES = re.compile(r"^\[…(\d+)(?:→\d+| lines?, \d+ \w+)?\]$", re.M)
 CHARACTERS = re.compile(r" \[…(\d+) chars\] ")
 NOTE = re.compile(
     r"\[(?:([\d,]+) of ([\d,]+) lines)?(?: and )?(?:([\d,]+) of [\d,]+ characters)? left out\]\Z"
@@ -123,3 +123,12 @@ def test_items_shown_and_items_left_out_are_all_of_them() -> None:
     top = re.search(r"(\d+) left out\"\}\]$", done.text)
     assert top is not None
     assert len(rows) + int(top[1]) == 60
+
+
+def test_a_mark_over_whole_folders_counts_them() -> None:
+    paths = TEXTS["paths"]
+    done = compress(paths, max_chars=1_000)
+    folders = set(re.findall(r"^.*/", paths, re.M))
+    shown = set(re.findall(r"^\S+/$", done.text, re.M))
+    marked = sum(map(int, re.findall(r"^\[…\d+ lines?, (\d+) folders?\]$", done.text, re.M)))
+    assert 0 < marked == len(folders - shown)

@@ -11,7 +11,8 @@ import pytest
 from upwell.compress.originals import BUSY, PART_CHARS, SECRET, Originals
 from upwell.ground.errors import KeyUnknown
 from upwell.ground.sqlite.database import Database, open_database
-from upwell.ground.ttl_store import OWNER, MemoryTtlStore, SqliteTtlStore
+from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
+from upwell.ground.ttl_store import MemoryTtlStore
 
 
 @dataclass

@@ -37,7 +37,7 @@ def test_a_session_does_not_hear_itself_or_a_later_one() -> None:
     assert later_first.spoken == []
 
 
-def test_a_name_with_two_places_is_not_said() -> None:
+def test_a_name_with_two_places_does_not_surface() -> None:
     reads = [
         [call("Read", "x", i=n, session=str(n), file_path=f"{ROOT}/{folder}/kiln_store.py")]
         for n, folder in enumerate(("src/a", "src/b"))

@@ -118,7 +118,7 @@ def test_a_repeated_failure_gives_one_episode() -> None:
     assert len(learned(failed, failed, failed, ("kiln pr --path .", "ok", False))) == 1
 
 
-def test_a_files_place_is_given_where_it_is_missed() -> None:
+def test_the_place_of_a_file_answers_a_read_of_the_wrong_path() -> None:
     (episode,) = mined([call("Read", "export", file_path=f"{ROOT}/src/domain/session-store.ts")])
     missed = call("Read", "File does not exist.", failed=True, file_path=f"{ROOT}/session-store.ts")
     assert episode.kind is EpisodeKind.PLACE
@@ -144,7 +144,7 @@ def test_files_outside_the_project_give_no_episode(path: str) -> None:
     assert mined([call("Read", "export", file_path=path)]) == []
 
 
-def test_a_definition_is_given_where_the_name_is_searched_in_vain() -> None:
+def test_the_place_of_a_definition_answers_a_futile_search_for_its_name() -> None:
     found = call("Grep", "src/s.go:9:type SessionState struct {", pattern="SessionState struct")
     (episode,) = mined([found])
     assert episode.text == "`SessionState` is defined in `src/s.go`."

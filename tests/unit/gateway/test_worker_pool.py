@@ -42,7 +42,7 @@ async def test_a_worker_fits_a_result_as_this_process_does(app):
     opened = json.loads(other)
     assert "structuredContent" not in opened
     key = opened["content"][-1]["text"].partition('key="')[2].partition('"')[0]
-    assert await app.original(key) == text
+    assert await app.texts.read(key) == text
 
 
 async def test_an_original_with_a_secret_stays_in_this_process(app, tmp_path):
@@ -50,7 +50,7 @@ async def test_an_original_with_a_secret_stays_in_this_process(app, tmp_path):
     text = records(6000) + f"\ntoken {secret}"
     opened = json.loads(await app.worker_pool.fit(CALL, result_of(text)))
     key = opened["content"][-1]["text"].partition('key="')[2].partition('"')[0]
-    assert await app.original(key) == text
+    assert await app.texts.read(key) == text
     assert "in memory only" in opened["content"][-1]["text"]
     stored = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
     assert secret.encode() not in stored
@@ -75,7 +75,7 @@ async def test_an_ended_worker_is_started_again(app):
 
 async def test_an_unknown_key_is_reported(app):
     with pytest.raises(KeyUnknown):
-        await app.original("0123456789abcdef")
+        await app.texts.read("0123456789abcdef")
 
 
 async def test_one_servers_result_does_not_delay_anothers(app):
@@ -113,7 +113,7 @@ async def test_a_worker_that_takes_too_long_is_ended_and_the_result_is_cut(app, 
     opened = json.loads(await app.worker_pool.fit(CALL, result_of(text)))
     assert opened["content"][0]["text"][:1000] == text[:1000]
     key = opened["content"][-1]["text"].partition('key="')[2].partition('"')[0]
-    assert await app.original(key) == text
+    assert await app.texts.read(key) == text
     monkeypatch.undo()
     assert await app.worker_pool.fit(CALL, b"{}") == b"{}"
 

@@ -36,6 +36,10 @@ def hits(*texts: str) -> list[Hit]:
     ]
 
 
+PATIENT = HookOptions(prompt_ms=5_000, tool_ms=5_000)
+"""Deadlines that a busy machine meets, for tests of something else."""
+
+
 class SlowRecall(FakeRecall):
     """Takes its time."""
 
@@ -358,7 +362,7 @@ def door_with_a_rule() -> tuple[HookDoor, HostSessions]:
         FakeRecall(rules=[RULE]), ttl_store, Options(surface=SurfaceOptions(moments="all"))
     )
     sessions = HostSessions(ttl_store)
-    return HookDoor(surfacer, sessions, HookOptions()), sessions
+    return HookDoor(surfacer, sessions, PATIENT), sessions
 
 
 async def test_an_unannounced_session_gets_its_rules_with_its_first_tool() -> None:
@@ -413,6 +417,6 @@ async def test_a_pause_holds_for_subagents(tmp_path: Path) -> None:
         ttl_store,
         Options(surface=SurfaceOptions(moments="all"), is_paused=pause.holds),
     )
-    door = HookDoor(surfacer, HostSessions(ttl_store), HookOptions())
+    door = HookDoor(surfacer, HostSessions(ttl_store), PATIENT)
     assert await door.answer("claude", "", prompt(agent_id="a1")) == b"{}"
     assert door.outcomes["claude", "paused"] == 1

@@ -40,7 +40,7 @@ def recall(asked: list[tuple[frozenset[str], list[Hit]]], most: int) -> float:
     return sum(shares) / len(shares)
 
 
-async def test_the_set_is_found_and_nothing_is_said_where_nothing_answers(found) -> None:
+async def test_the_set_is_found_and_nothing_surfaces_where_nothing_answers(found) -> None:
     assert set(found) == set(KINDS)
     assert {
         kind: recall(found[kind], 10) >= floor for kind, floor in FLOORS.items()

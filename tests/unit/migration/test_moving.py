@@ -16,7 +16,7 @@ from upwell.memory.notes.stm import Entry, ShortTerm
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.transfer import exported
 from upwell.migration.base import Item, LeftOut, Note, Place, Server, Setting, record, standing_rule
-from upwell.migration.moving import DELETED, EMPTY, HERE, SAME_TEXT, MovingIn
+from upwell.migration.moving import DELETED, EMPTY, PRESENT, SAME_TEXT, MovingIn
 from upwell.migration.plan import Plan
 from upwell.migration.projects import Projects
 from upwell.surface.scopes import PAUSED
@@ -125,7 +125,7 @@ async def test_a_second_run_imports_nothing(home: Home) -> None:
     items = [record("sample", "1", f"the token is {TOKEN}"), note("n", f"note {TOKEN}")]
     await home.take(*items)
     plan = await home.take(*items)
-    assert (plan.total, reasons(plan)) == (0, {HERE: 2})
+    assert (plan.total, reasons(plan)) == (0, {PRESENT: 2})
 
 
 async def test_a_text_that_changed_replaces_the_earlier_one(home: Home) -> None:

@@ -110,3 +110,13 @@ def test_sessions_are_selected_by_time_and_folder(tmp_path: Path) -> None:
     assert {entry.session for entry in late} == {"n"}
     assert Timeline(result, silent, selecting(0.0, Path("/code"))).sessions == 1
     assert Timeline(result, silent, selecting(0.0, Path("/cod"))).sessions == 0
+
+
+def test_the_survey_shows_its_progress(tmp_path: Path) -> None:
+    samples.claude(tmp_path)
+    samples.codex(tmp_path)
+    shown: list[tuple[int, int]] = []
+    Timeline(
+        transcripts_at([tmp_path]), silent, show=lambda done, total: shown.append((done, total))
+    )
+    assert shown == [(1, 2), (2, 2)]

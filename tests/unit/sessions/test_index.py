@@ -271,3 +271,27 @@ async def test_an_unknown_locator_is_one_clear_line(index: SessionIndex, folder:
     with pytest.raises(UsageError, match="no turn 4"):
         await index.located("session:00000001#4")
     assert (await index.located("session:00000002")).turn.question == "The crane"
+
+
+async def test_sessions_are_listed_newest_first_and_page_by_page(
+    index: SessionIndex, folder: Path
+) -> None:
+    names: list[str] = []
+    for number in range(5):
+        at = f"1{number}:00:00"
+        path = session(folder, number, asked(f"Question {number}?", at))
+        names.append(path.stem)
+    # A session that another file continues is listed once.
+    session(folder / "moved", 0, asked("And now?", "19:00:00"))
+    await index.refresh()
+    first = await index.listed(Scope(), None, 2)
+    assert [entry.session.name for entry in first] == [names[0], names[4]]
+    assert first[0].session.turns == 2
+    last = first[-1].session
+    rest = await index.listed(Scope(), (last.ended, last.name), 9)
+    assert [entry.question for entry in rest] == ["Question 3?", "Question 2?", "Question 1?"]
+    assert await index.listed(Scope(project="/nowhere"), None, 9) == []
+    assert await index.choices() == (["/code/harbour"], ["claude"])
+    assert await index.known_names([names[1], "s7"]) == {names[1]}
+    turns = [match.turn.question for match in await index.recorded(names[0])]
+    assert turns == ["Question 0?", "And now?"]

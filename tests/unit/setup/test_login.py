@@ -31,7 +31,7 @@ async def test_a_missing_sdk_is_one_line_with_what_to_install(
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(UsageError, match="SDK") as missing:
         await log_in(LoginRequest(server="s", url=OWN))
-    assert missing.value.hint == "pip install 'upwell[login]'"
+    assert missing.value.hint == "in upwell's checkout, run: uv tool install '.[login]'"
 
 
 async def test_only_the_current_login_is_accepted() -> None:

@@ -64,7 +64,7 @@ async def silence(outcome: Outcome) -> tuple[SkipReason, str]:
     return outcome.reason, outcome.detail
 
 
-async def test_it_is_said_where_its_trigger_is_met(project: Path) -> None:
+async def test_it_surfaces_where_its_trigger_is_met(project: Path) -> None:
     spoken, recall = surfacer([met(episode(project))])
     outcome = await spoken.surface(failed_read(project))
     assert isinstance(outcome, Surfacing)
@@ -73,7 +73,7 @@ async def test_it_is_said_where_its_trigger_is_met(project: Path) -> None:
 
 
 @pytest.mark.parametrize("moments", ["default", "all"])
-async def test_a_hit_by_words_alone_is_not_said(project: Path, moments) -> None:
+async def test_a_hit_by_words_alone_does_not_surface(project: Path, moments) -> None:
     by_words = replace(met(episode(project)), trigger="")
     spoken, _ = surfacer([by_words], moments)
     assert (await silence(await spoken.surface(failed_read(project))))[0] is SkipReason.UNSUITED
@@ -136,7 +136,7 @@ async def test_the_first_trigger_with_an_episode_decides(project: Path) -> None:
     assert await said(project, second, first) == ["first"]
 
 
-async def test_a_place_is_said_if_it_is_the_only_one_that_exists(project: Path) -> None:
+async def test_a_place_surfaces_if_it_is_the_only_one_that_exists(project: Path) -> None:
     (project / "other.toml").touch()
     signals = {"trigger": 1.0, PLACE: 1.0}
     here, other, nowhere = (

@@ -91,7 +91,7 @@ def test_a_session_start_explains_its_notes() -> None:
         "  1. 0.70: recent, read since, about a file that changed lately",
     ]
     empty = account_of(Skip(reason=SkipReason.NO_CANDIDATES), 0.5, Door.SESSION)
-    assert "no recent notes" in empty[0]
+    assert "no standing rule or recent note" in empty[0]
 
 
 @pytest.mark.parametrize(
@@ -155,3 +155,23 @@ def test_a_place_that_could_not_be_searched_is_the_reason_for_silence() -> None:
         "prompt: silent: no memory was found, and a place could not be searched (no_candidates)",
         "  not searched: ltm: it took too long",
     ]
+
+
+def test_an_empty_memory_is_called_empty() -> None:
+    skip = Skip(reason=SkipReason.NO_CANDIDATES)
+    (line,) = account_of(skip, 0.5, Door.PROMPT, is_empty=True)
+    assert line == "upwell stayed silent: the memory is empty (no_candidates)"
+    other = account_of(Skip(reason=SkipReason.ROUTINE), 0.5, Door.PROMPT, is_empty=True)
+    assert other == account_of(Skip(reason=SkipReason.ROUTINE), 0.5, Door.PROMPT)
+
+
+def test_a_start_without_rules_is_explained_in_the_past_as_in_the_present() -> None:
+    skip = Skip(reason=SkipReason.NO_CANDIDATES)
+    past = {
+        **dict.fromkeys(("id", "tool", "moment", "situation", "detail"), ""),
+        **dict.fromkeys(("memories", "queries", "missing"), ()),
+        **{"door": "session", "late": False, "outcome": "no_candidates"},
+    }
+    words = "no standing rule or recent note is due at the start of a session (no_candidates)"
+    assert account_of(skip, 0.5, Door.SESSION)[0] == f"upwell stayed silent: {words}"
+    assert account_of_past(past, {}) == [f"session: silent: {words}"]

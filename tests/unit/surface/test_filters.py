@@ -45,7 +45,7 @@ def test_memories_outside_files_are_not_held_back() -> None:
     assert spread(hits) == hits
 
 
-def test_near_identical_texts_are_said_once() -> None:
+def test_near_identical_texts_surface_once() -> None:
     first = hit("a", 0.9, text="The cache reloads on SIGHUP, not before")
     second = hit("b", 0.8, text="the cache reloads on SIGHUP not before")
     other = hit("c", 0.7, text="The cache is cleared at midnight")

@@ -25,8 +25,8 @@ RULE = Memory(
 )
 
 
-class House:
-    """Guards over these rules, with what they recorded."""
+class Stage:
+    """Guards over these rules, and the rules by which they refused."""
 
     def __init__(self, *rules: Memory, reader: FakeRecall | None = None) -> None:
         self.recall = reader or FakeRecall(rules=rules)
@@ -47,15 +47,15 @@ class House:
 
 
 async def test_a_matching_command_is_refused_once_in_a_session() -> None:
-    house = House(RULE)
+    stage = Stage(RULE)
     cue = Cue(door=Door.TOOL, tool="Bash", args={"command": "git push --force origin"}, session="s")
-    refusal = await house.guards.refusal(cue)
+    refusal = await stage.guards.refusal(cue)
     assert refusal is not None
     assert TEXT in refusal.reason
     assert "upwell://memory/g1" in refusal.reason
-    assert not await house.refuses("git push --force origin"), "asked again, it passes"
-    assert await house.refuses("git push --force origin", session="another")
-    assert house.recorded == ["g1", "g1"]
+    assert not await stage.refuses("git push --force origin"), "asked again, it passes"
+    assert await stage.refuses("git push --force origin", session="another")
+    assert stage.recorded == ["g1", "g1"]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_a_matching_command_is_refused_once_in_a_session() -> None:
     ],
 )
 async def test_wrappers_and_other_commands_do_not_hide_it(command: str) -> None:
-    assert await House(RULE).refuses(command)
+    assert await Stage(RULE).refuses(command)
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ async def test_wrappers_and_other_commands_do_not_hide_it(command: str) -> None:
     ],
 )
 async def test_other_calls_pass(command: str, tool: str) -> None:
-    assert not await House(RULE).refuses(command, tool=tool)
+    assert not await Stage(RULE).refuses(command, tool=tool)
 
 
 async def test_a_tool_of_a_server_is_refused() -> None:
     rule = replace(RULE, triggers=("tool:github__delete_*",))
-    assert await House(rule).refuses("", tool="github__delete_repository")
-    assert not await House(rule).refuses("", tool="github__list_repositories")
+    assert await Stage(rule).refuses("", tool="github__delete_repository")
+    assert not await Stage(rule).refuses("", tool="github__list_repositories")
 
 
 @pytest.mark.parametrize(
@@ -109,37 +109,37 @@ async def test_a_tool_of_a_server_is_refused() -> None:
     ],
 )
 async def test_only_a_rule_that_a_person_marked_refuses(changed: dict[str, Any]) -> None:
-    assert not await House(replace(RULE, **changed)).refuses("git push --force")
+    assert not await Stage(replace(RULE, **changed)).refuses("git push --force")
 
 
 async def test_two_guards_each_refuse_once() -> None:
-    house = House(RULE, replace(RULE, id="g2", triggers=("tool:Bash(git push*)",)))
-    assert [await house.refuses("git push --force") for _ in range(3)] == [True, True, False]
-    assert house.recorded == ["g1", "g2"]
+    stage = Stage(RULE, replace(RULE, id="g2", triggers=("tool:Bash(git push*)",)))
+    assert [await stage.refuses("git push --force") for _ in range(3)] == [True, True, False]
+    assert stage.recorded == ["g1", "g2"]
 
 
 async def test_two_calls_at_once_get_one_refusal() -> None:
-    house = House(RULE)
-    outcomes = await asyncio.gather(*(house.refuses("git push --force") for _ in range(4)))
+    stage = Stage(RULE)
+    outcomes = await asyncio.gather(*(stage.refuses("git push --force") for _ in range(4)))
     assert sorted(outcomes) == [False, False, False, True]
 
 
 async def test_a_refusal_that_does_not_arrive_is_due_again() -> None:
-    house = House(RULE)
+    stage = Stage(RULE)
     cue = Cue(door=Door.TOOL, tool="Bash", args={"command": "git push --force"}, session="s")
-    refusal = await house.guards.refusal(cue)
+    refusal = await stage.guards.refusal(cue)
     assert refusal is not None
-    await house.guards.withdraw(refusal)
-    assert await house.guards.refusal(cue) is not None
+    await stage.guards.withdraw(refusal)
+    assert await stage.guards.refusal(cue) is not None
 
 
 async def test_a_paused_session_and_an_unknown_one_are_not_refused() -> None:
-    house = House(RULE)
-    house.is_paused = True
-    assert not await house.refuses("git push --force")
-    house.is_paused = False
-    assert not await house.refuses("git push --force", session="")
-    assert await house.refuses("git push --force")
+    stage = Stage(RULE)
+    stage.is_paused = True
+    assert not await stage.refuses("git push --force")
+    stage.is_paused = False
+    assert not await stage.refuses("git push --force", session="")
+    assert await stage.refuses("git push --force")
 
 
 async def test_guards_that_cannot_be_read_refuse_nothing() -> None:
@@ -153,16 +153,16 @@ async def test_guards_that_cannot_be_read_refuse_nothing() -> None:
             return [RULE]
 
     for recall in (Broken(), Slow()):
-        assert not await House(reader=recall).refuses("git push --force")
+        assert not await Stage(reader=recall).refuses("git push --force")
 
 
 async def test_a_guard_that_another_process_adds_takes_effect_within_a_second() -> None:
-    house = House()
-    assert not await house.refuses("git push --force")
-    house.recall.rules = [RULE]
-    assert not await house.refuses("git push --force")
-    house.clock.advance(FRESH_SECONDS)
-    assert await house.refuses("git push --force")
+    stage = Stage()
+    assert not await stage.refuses("git push --force")
+    stage.recall.rules = [RULE]
+    assert not await stage.refuses("git push --force")
+    stage.clock.advance(FRESH_SECONDS)
+    assert await stage.refuses("git push --force")
 
 
 def test_a_guard_names_a_command_or_a_tool_of_a_server() -> None:

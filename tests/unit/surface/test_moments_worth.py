@@ -58,7 +58,7 @@ def test_an_instruction_or_a_pointer_gets_no_documentation(text, missing):
     assert lack(text, passage(score=0.95)) == missing
 
 
-def test_in_the_middle_of_a_session_only_a_sure_answer_to_a_question_is_said():
+def test_in_the_middle_of_a_session_only_a_sure_answer_to_a_question_surfaces():
     question = "how often does the controller retry a valve command?"
     assert lack(question, passage(score=0.79), prompts=2) == moments.MIDDLE
     assert lack(question, passage(score=0.8), prompts=2) == ""

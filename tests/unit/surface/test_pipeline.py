@@ -167,7 +167,7 @@ async def test_an_edited_memory_is_new_again():
     assert isinstance(await surfacer.surface(read("src/other.py")), Surfacing)
 
 
-async def test_an_undelivered_memory_may_be_said_again():
+async def test_an_undelivered_memory_may_surface_again():
     stage = Stage(hit())
     surfacer = stage.surfacer()
     outcome = await surfacer.surface(read())

@@ -1,19 +1,27 @@
+from dataclasses import replace
+
 import pytest
 
+from upwell.ground.text.tokens import count
 from upwell.ground.types.cue import Door
 from upwell.ground.types.memory import Hit, Memory, Trust
 from upwell.ground.types.surfacing import Intent
-from upwell.surface.options import IntentOptions, Options, SurfaceOptions
+from upwell.memory.documents.sections.search import PASSAGE
+from upwell.surface.options import InjectionMode, IntentOptions, Options, SurfaceOptions
 from upwell.surface.render import (
     EMPTY_DIGEST,
-    FRAME_CHARS,
     block,
     citation,
     digest,
+    entry,
     fitting,
+    frame_of,
     harmless,
+    marked,
+    narrowed,
     preview,
     profile_of,
+    worded,
 )
 
 
@@ -121,13 +129,43 @@ def test_a_preview_of_a_short_text_is_the_text_on_one_line():
 def test_budgets_count_frame_and_citations():
     profile = profile_of(Door.TOOL, Intent(), Options())
     many = [hit("long " * 300, f"m{i}") for i in range(9)]
-    stored = fitting(many, [], profile, FRAME_CHARS)
+    stored = fitting(many, [], profile, frame_of(Door.TOOL))
     assert len(stored) == 3
     assert len(block(stored, [], profile, "s_0123456789ab")) <= 3000
 
 
+@pytest.mark.parametrize(
+    "sizes", [{"tool_count": 1}, {"max_injection_chars": 300}, {"max_tokens": 130}]
+)
+@pytest.mark.parametrize("signal", ["words", PASSAGE])
+def test_a_memory_that_is_too_long_alone_is_cut_to_the_budget(sizes, signal):
+    profile = profile_of(Door.TOOL, Intent(), Options(surface=SurfaceOptions(**sizes)))
+    frame = frame_of(Door.TOOL)
+    long = replace(hit("the winch brake needs a cold start " * 200), signals={signal: 1.0})
+    profile = narrowed(long, ["brake"], profile, frame)
+    assert fitting([long], ["brake"], profile, frame) == [long]
+    line = entry(long, ["brake"], profile)
+    assert "brake" in line
+    chars, tokens = len(frame + line) + 1, count(frame) + count(line) + 1
+    assert chars <= profile.chars
+    assert tokens <= profile.tokens
+    assert chars > 0.8 * profile.chars or tokens > 0.8 * profile.tokens
+
+
+def test_the_frame_of_a_tool_counts_the_mark_and_the_heading():
+    text = worded(marked(block([], [], ASK, "s_0123456789ab"), "01234567"), InjectionMode.SECTION)
+    assert len(frame_of(Door.TOOL)) == len(text)
+
+
+def test_a_memory_of_which_nothing_fits_leaves_the_profile_alone():
+    profile = profile_of(
+        Door.TOOL, Intent(), Options(surface=SurfaceOptions(max_injection_chars=9))
+    )
+    assert narrowed(hit("word " * 99), [], profile, frame_of(Door.TOOL)) is profile
+
+
 @pytest.mark.parametrize(("confidence", "items"), [(0.0, 5), (0.49, 5), (0.5, 10), (0.8, 15)])
-def test_intent_decides_how_much_may_be_said_at_prompts(confidence, items):
+def test_intent_decides_how_much_may_surface_at_prompts(confidence, items):
     assert profile_of(Door.PROMPT, Intent(confidence=confidence), Options()).items == items
 
 
@@ -149,7 +187,7 @@ def test_a_size_of_zero_breaks_nothing():
     sizes = Options(surface=SurfaceOptions(tool_count=0, preview_chars=0))
     assert profile_of(Door.TOOL, Intent(), sizes).items == 0
     profile = profile_of(Door.PROMPT, Intent(), sizes)
-    reply = fitting([hit("the payments service retries webhooks")], ("webhooks",), profile, 100)
+    reply = fitting([hit("the payments service retries webhooks")], ("webhooks",), profile, "")
     assert len(reply) == 1
     assert "webhooks" in block(reply, ("webhooks",), profile, "s_1")
 

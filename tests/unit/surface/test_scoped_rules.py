@@ -25,7 +25,7 @@ def read(file: str, session: str = "s") -> Cue:
     return Cue(door="tool", tool="Read", args={"file_path": file}, session=session, cwd="/repo")
 
 
-async def test_a_scoped_rule_is_said_once_beside_a_matching_file() -> None:
+async def test_a_scoped_rule_surfaces_once_beside_a_matching_file() -> None:
     stage = surfacer(Pinned(API), moments=("question",))
     assert await told(stage, Cue(door="session", session="s", cwd="/repo")) == []
     assert await told(stage, prompt()) == []
@@ -35,13 +35,13 @@ async def test_a_scoped_rule_is_said_once_beside_a_matching_file() -> None:
     assert await told(stage, read("/repo/src/api/orders.py", "another")) == ["api"]
 
 
-async def test_it_stands_beneath_what_the_cue_finds() -> None:
+async def test_it_comes_after_the_memories_that_the_cue_finds() -> None:
     outcome = await surfacer(Pinned(API), FOUND).surface(read("src/api/orders.py"))
     assert isinstance(outcome, Surfacing)
     assert [memory.id for memory in outcome.memories] == ["m1", "api"]
 
 
-async def test_the_opening_holds_no_scoped_rule_and_both_come_together_once() -> None:
+async def test_the_session_start_has_no_scoped_rule_and_both_come_together_once() -> None:
     stage = surfacer(Pinned(RULE, API))
     asked = prompt("why does src/api/orders.py fail for old orders?")
     assert await told(stage, asked) == ["api", "r1"]

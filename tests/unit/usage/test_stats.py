@@ -33,7 +33,7 @@ async def test_counts_are_added_up():
     assert (result.tokens_saved, result.tokens_before) == (5000, 9000)
 
 
-async def test_rates_show_how_much_was_said_and_used():
+async def test_rates_show_how_much_surfaced_and_was_used():
     clock = ManualClock()
     counts = Counts(MemoryTtlStore(clock=clock), clock)
     assert stats_of(await counts.since(1)).used_share is None

@@ -15,6 +15,7 @@ from upwell.tools.feedback import noted
 from upwell.web.dashboard.desk import Fields
 
 Change = Callable[[App, Fields], Awaitable[str]]
+RELOAD = "reload the page"
 
 
 async def remember(app: App, fields: Fields) -> str:
@@ -74,13 +75,13 @@ async def supersede(app: App, fields: Fields) -> str:
 async def forget(app: App, fields: Fields) -> str:
     memory = await _memory(app, fields)
     if not await app.review().forget(memory.id, for_good=False):
-        raise UsageError("this memory no longer exists")
+        raise _gone()
     return "Moved to the trash; it stays there for 30 days."
 
 
 async def restore(app: App, fields: Fields) -> str:
     if not await app.memory.restore(fields.get("id", "")):
-        raise UsageError("the trash no longer has it")
+        raise UsageError("the trash no longer has this memory", hint=RELOAD)
     return "Restored."
 
 
@@ -117,7 +118,7 @@ async def resume_rule(app: App, fields: Fields) -> str:
 async def keep_offer(app: App, fields: Fields) -> str:
     reason = fields.get("reason", "")
     if reason not in list(Reason):
-        raise UsageError(f"{reason!r} is not a reason")
+        raise UsageError(f"{reason!r} is not a reason", hint=f"use one of {', '.join(Reason)}")
     await app.review().decline(Offer(await _memory(app, fields), Reason(reason), ""))
     return "Kept; it will not be offered again for this reason."
 
@@ -130,7 +131,7 @@ async def remove_offer(app: App, fields: Fields) -> str:
 async def rate(app: App, fields: Fields) -> str:
     rating = fields.get("rating", "")
     if rating not in list(Rating):
-        raise UsageError(f"{rating!r} is not a rating")
+        raise UsageError(f"{rating!r} is not a rating", hint=f"use one of {', '.join(Rating)}")
     feedback = Feedback(
         surfacing_id=fields.get("id", ""), rating=Rating(rating), memory_id=fields.get("memory")
     )
@@ -178,8 +179,12 @@ CHANGES: Mapping[str, Change] = {
 async def _memory(app: App, fields: Fields) -> Memory:
     memory = await app.memory.get(fields.get("id", ""))
     if memory is None:
-        raise UsageError("this memory no longer exists")
+        raise _gone()
     return memory
+
+
+def _gone() -> UsageError:
+    return UsageError("this memory no longer exists", hint=RELOAD)
 
 
 def _lines(fields: Fields, name: str) -> list[str]:

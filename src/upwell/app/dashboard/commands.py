@@ -8,6 +8,9 @@ from contextlib import suppress
 from upwell.app.wiring import App
 from upwell.ground.errors import UpwellError, UsageError
 
+USAGE = 2
+"""The exit code of a command that refuses its arguments."""
+
 
 async def run_command(
     app: App, *args: str, seconds: float, environment: Mapping[str, str] | None = None
@@ -15,7 +18,7 @@ async def run_command(
     """The output of `upwell ARGS` for the home of this app.
 
     Raises:
-        UsageError: it took too long.
+        UsageError: it took too long, or refused its arguments.
         UpwellError: it failed.
     """
     own = {"UPWELL_HOME": str(app.config.home.root), "NO_COLOR": "1"}
@@ -40,6 +43,7 @@ async def run_command(
                 process.kill()
             await process.wait()
     if process.returncode:
-        message = complaint.decode(errors="replace").strip()
-        raise UpwellError(message.removeprefix("upwell: ") or "the command failed")
+        message = complaint.decode(errors="replace").strip().removeprefix("upwell: ")
+        kind = UsageError if process.returncode == USAGE else UpwellError
+        raise kind(message or "the command failed")
     return output.decode(errors="replace")

@@ -9,10 +9,12 @@ from upwell.app.dashboard.health import Servers, doctor, health, mend, set_up, s
 from upwell.app.dashboard.memory import detail, inbox, memories, memory, review, rules, trash
 from upwell.app.dashboard.now import now, rows, stream
 from upwell.app.dashboard.savings import savings
-from upwell.app.dashboard.sessions import session, sessions, shortened
+from upwell.app.dashboard.sessions import reading, session, sessionlist, sessions, shortened
+from upwell.app.dashboard.timeline import hindsight, timeline
 from upwell.app.dashboard.worth import replay, worth
 from upwell.app.events import Event
 from upwell.app.wiring import App
+from upwell.hosts.install import installed_entries
 from upwell.web.dashboard.desk import Desk, Fields
 
 Data = Callable[[App, Fields], Awaitable[Mapping[str, Any]]]
@@ -20,7 +22,11 @@ VIEWS: Mapping[str, Data] = {
     "now": now,
     "rows": rows,
     "sessions": sessions,
+    "sessionlist": sessionlist,
+    "reading": reading,
     "session": session,
+    "timeline": timeline,
+    "hindsight": hindsight,
     "shortened": shortened,
     "memory": memory,
     "memories": memories,
@@ -50,7 +56,9 @@ def desk_of(
     actions = {**CHANGES, "setup": set_up, "mend": mend}
 
     async def view(data: Data, fields: Fields) -> Mapping[str, Any]:
-        return await data(app_now(), fields)
+        app = app_now()
+        values = await data(app, fields)
+        return {"has_hooks": bool(installed_entries(app.config.home.hooks_file)), **values}
 
     async def follow(fields: Fields) -> AsyncIterator[Sequence[Event]]:
         async for fresh in stream(app_now(), fields):

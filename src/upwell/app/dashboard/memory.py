@@ -64,7 +64,7 @@ async def detail(app: App, fields: Fields) -> Mapping[str, Any]:
     deleted = [m for m in await app.memory.store.trash(limit=MAX_RULES) if m.id == memory_id]
     found = await app.memory.get(memory_id) or (deleted[0] if deleted else None)
     if found is None:
-        raise UsageError("this memory no longer exists")
+        raise UsageError("this memory no longer exists", hint="reload the list")
     uses = [s.sample for s in await app.learning.sightings() if s.sample.memory == found.id]
     superseded = await app.memory.store.superseded([found.id])
     is_stored = await app.memory.store.get(found.id) is not None

@@ -1,5 +1,7 @@
-"""Sessions: those of the latest events, and one of them as a timeline."""
+"""Sessions: those that upwell took part in and those of the agents' transcripts, newest first, and
+one of them as a timeline."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,45 +11,137 @@ from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
 from upwell.hosts.base import PROBE_SESSIONS
 from upwell.learn.thresholds import Use
+from upwell.sessions.index import Match, Scope
 from upwell.web.dashboard.desk import Fields
 
 LOOKED_AT = 4_000
-MAX_SESSIONS = 100
+PAGE = 40
+MAX_FOUND = 30
 MAX_EVENTS = 1_000
 MAX_LINES = 4_000
+READ_SECONDS = 0.5
+"""Past sessions are indexed in steps of about this length, so that the page can show progress."""
 
 
 async def sessions(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The sessions of the latest events, newest first, without those in which setup tried hooks."""
-    by_session: defaultdict[str, list[Event]] = defaultdict(list)
-    for event in await app.surfacer.journal.latest(LOOKED_AT):
-        if event["session"] and not event["session"].startswith(PROBE_SESSIONS):
-            by_session[event["session"]].append(event)
-    used = await _verdicts(app)
-    saved: defaultdict[str, int] = defaultdict(int)
-    for cut in await app.cuts.latest(LOOKED_AT):
-        saved[cut["session"]] += cut["before"] - cut["after"]
-    described = [_session(name, entries, used, saved[name]) for name, entries in by_session.items()]
-    return {"sessions": described[:MAX_SESSIONS], "looked_at": LOOKED_AT}
+    """The newest sessions, and the values to filter by."""
+    if "id" in fields or "cut" in fields:
+        return {}
+    shown = await sessionlist(app, fields)
+    projects, hosts = await app.past_sessions().choices() if is_indexed(app) else ([], [])
+    is_filtered = any(name in fields for name in ("q", "project", "host"))
+    return {
+        **shown,
+        "projects": projects,
+        "hosts": hosts,
+        "is_indexed": is_indexed(app),
+        "is_empty": not shown["sessions"] and not projects and not is_filtered,
+    }
+
+
+async def sessionlist(app: App, fields: Fields) -> Mapping[str, Any]:
+    """The sessions that answer `q`, best first; without it all of a `project` and `host`, newest
+    first, after the session that `before` names."""
+    scope = Scope(project=fields.get("project"), host=fields.get("host"))
+    recent = await _recent(app)
+    if "q" in fields:
+        matches: Sequence[Match] = ()
+        if is_indexed(app):
+            matches = await app.past_sessions().matches(fields["q"], scope, MAX_FOUND)
+        return {"sessions": [_found(match, recent) for match in matches], "next": None}
+    before = _cursor(fields.get("before", ""))
+    past, known = await _past(app, scope, before, recent)
+    here = [
+        entry
+        for name, entry in recent.items()
+        if name not in known and _is_in(entry, scope) and _order(entry) > _order_of(before)
+    ]
+    rows = sorted([*past, *here], key=_order)[:PAGE]
+    has_more = len(past) + len(here) > PAGE or len(past) == PAGE
+    last = rows[-1] if rows else None
+    return {
+        "sessions": rows,
+        "next": f"{last['ended']!r}_{last['id']}" if last and has_more else "",
+    }
+
+
+async def _past(
+    app: App,
+    scope: Scope,
+    before: tuple[float, str] | None,
+    recent: Mapping[str, Mapping[str, Any]],
+) -> tuple[list[dict[str, Any]], set[str]]:
+    """A page of past sessions, and those of the recent ones that the index knows."""
+    if not is_indexed(app):
+        return [], set()
+    past = app.past_sessions()
+    entries = [
+        {
+            **recent.get(listed.session.name, _UNATTENDED),
+            "id": listed.session.name,
+            "host": listed.session.host,
+            "project": listed.session.project,
+            "ended": listed.session.ended,
+            "turns": listed.session.turns,
+            "first": listed.question,
+        }
+        for listed in await past.listed(scope, before, PAGE)
+    ]
+    return entries, await past.known_names(list(recent))
+
+
+async def reading(app: App, fields: Fields) -> Mapping[str, Any]:
+    """Index new parts of the transcripts for a moment, and say how much is left. `total` and `left`
+    are bytes as of the step before."""
+    due = read = 0
+
+    def show(done: int, total: int) -> None:
+        nonlocal due, read
+        read, due = done, total
+
+    is_complete = await app.past_sessions().refresh(show, READ_SECONDS)
+    left = due - read
+    return {
+        "has_read": read > 0,
+        # A step that got no further met only files that cannot be read.
+        "goes_on": not is_complete and left != _number(fields, "left"),
+        "total": max(due, _number(fields, "total")),
+        "left": left,
+    }
+
+
+def is_indexed(app: App) -> bool:
+    """True if the user has had past sessions indexed, by `setup`, by a search or from the page."""
+    return app.config.home.sessions_db.exists()
 
 
 async def session(app: App, fields: Fields) -> Mapping[str, Any]:
-    """One session as a timeline, oldest first."""
+    """A session in figures; the timeline follows, since a transcript takes a while to read."""
     name = fields.get("id", "")
-    timeline = list(reversed(await events(app, {"session": name}, MAX_EVENTS)))
-    used = await _verdicts(app)
-    for event in timeline:
-        for memory in event["memories"]:
-            memory["use"] = used.get((event["id"], memory["id"]), "")
-    cuts = [event for event in timeline if event["kind"] == "shortened"]
-    decisions = [event for event in timeline if event["kind"] == "event"]
+    attended = list(reversed(await events(app, {"session": name}, MAX_EVENTS)))
+    past = await app.past_sessions().recorded(name) if is_indexed(app) else []
+    cuts = [event for event in attended if event["kind"] == "shortened"]
+    decisions = [event for event in attended if event["kind"] == "event"]
+    used = await verdicts(app)
+    summary = _session(name, list(reversed(decisions)), used, 0) if decisions else None
+    if past and summary is None:
+        first, last = past[0], past[-1]
+        summary = {
+            **_UNATTENDED,
+            "id": name,
+            "host": first.session.host,
+            "project": first.session.project,
+            "began": first.turn.at,
+            "ended": last.session.ended,
+            "first": first.turn.question,
+        }
     return {
         "name": name,
-        "timeline": timeline,
-        "summary": _session(name, list(reversed(decisions)), used, 0) if decisions else None,
+        "summary": summary,
+        "turns": len(past),
+        "attended": bool(attended),
         "before": sum(cut["before"] for cut in cuts),
         "after": sum(cut["after"] for cut in cuts),
-        "is_cut": len(timeline) == MAX_EVENTS,
     }
 
 
@@ -59,7 +153,9 @@ async def shortened(app: App, fields: Fields) -> Mapping[str, Any]:
     """
     pairs = await app.cuts.texts(fields.get("id", ""))
     if not pairs:
-        raise UsageError("this text is no longer stored")
+        raise UsageError(
+            "this text is no longer stored", hint="compress.original_ttl_seconds keeps texts longer"
+        )
     return {"texts": [_beside(original, seen) for original, seen in pairs]}
 
 
@@ -106,11 +202,72 @@ def _session(
     }
 
 
+def _found(match: Match, recent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A session that a search found, with the turn that answers."""
+    session, turn = match.session, match.turn
+    return {
+        **recent.get(session.name, _UNATTENDED),
+        "id": session.name,
+        "host": session.host,
+        "project": session.project,
+        "ended": turn.at,
+        "turns": session.turns,
+        "turn": turn.number,
+        "first": turn.question,
+        "answer": turn.conclusion,
+    }
+
+
+async def _recent(app: App) -> dict[str, dict[str, Any]]:
+    """The sessions of the latest events, by name, without those in which setup tried hooks."""
+    by_session: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in await app.surfacer.journal.latest(LOOKED_AT):
+        if event["session"] and not event["session"].startswith(PROBE_SESSIONS):
+            by_session[event["session"]].append(event)
+    used = await verdicts(app)
+    saved: defaultdict[str, int] = defaultdict(int)
+    for cut in await app.cuts.latest(LOOKED_AT):
+        saved[cut["session"]] += cut["before"] - cut["after"]
+    return {
+        name: {"turns": 0, **_session(name, entries, used, saved[name])}
+        for name, entries in by_session.items()
+    }
+
+
+_UNATTENDED: Mapping[str, Any] = {"events": 0, "said": 0, "used": 0, "saved": 0}
+"""The figures of a session in which upwell took no part."""
+
+
+def _is_in(entry: Mapping[str, Any], scope: Scope) -> bool:
+    return scope.project in (None, entry["project"]) and scope.host in (None, entry["host"])
+
+
+def _order(entry: Mapping[str, Any]) -> tuple[float, str]:
+    return -entry["ended"], entry["id"]
+
+
+def _order_of(before: tuple[float, str] | None) -> tuple[float, str]:
+    return (-before[0], before[1]) if before else (-math.inf, "")
+
+
+def _cursor(text: str) -> tuple[float, str] | None:
+    ended, _, name = text.partition("_")
+    try:
+        return (float(ended), name) if text else None
+    except ValueError:
+        raise UsageError("the address of this page is damaged") from None
+
+
+def _number(fields: Fields, name: str) -> int:
+    text = fields.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+
+
 def _id_of(memory: Any) -> str:
     return str(memory["id"] if isinstance(memory, Mapping) else memory[0])
 
 
-async def _verdicts(app: App) -> dict[tuple[str, str], str]:
+async def verdicts(app: App) -> dict[tuple[str, str], str]:
     """(surfacing, memory) → used or ignored."""
     return {
         (sighting.sample.surfacing, sighting.sample.memory): str(sighting.sample.evidence)

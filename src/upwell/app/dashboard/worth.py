@@ -49,18 +49,25 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
     """The memories that past sessions would have been given, from a process of its own.
 
     Raises:
-        UsageError: a field is invalid, or there are no sessions.
+        UsageError: a field is invalid.
     """
     since = fields.get("since", REPLAY_SPANS[0])
     score = fields.get("min_score", str(app.config.surface.min_score))
     if since not in REPLAY_SPANS or not _is_share(score):
-        raise UsageError("a replay needs a time span and a score between 0 and 1")
-    output = await run_command(
-        app,
-        *("replay", "--since", since, "--json"),
-        seconds=REPLAY_SECONDS,
-        environment={"UPWELL_SURFACE__MIN_SCORE": score},
-    )
+        raise UsageError(
+            "a replay needs a time span and a score",
+            hint="such as 30d and 0.5",
+        )
+    try:
+        output = await run_command(
+            app,
+            *("replay", "--since", since, "--json"),
+            seconds=REPLAY_SECONDS,
+            environment={"UPWELL_SURFACE__MIN_SCORE": score},
+        )
+    except UsageError as error:
+        # A new user has no session of these days: that is an answer, not a fault.
+        return {"since": since, "score": score, "trouble": str(error)}
     rows = [json.loads(line) for line in output.splitlines()]
     surfacings = [row for row in rows if row.get("memories")]
     summary: Mapping[str, Any] = next((row["summary"] for row in rows if "summary" in row), {})

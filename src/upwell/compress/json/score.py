@@ -48,15 +48,15 @@ _HOLLOW = 0.5
 """The factor for an empty value that matches only by its key path."""
 IDENTITIES = (
     "name", "id", "key", "title", "subject", "headline", "identifier", "number", "slug", "login",
-    "path", "sha", "oid", "email",
+    "path", "file", "sha", "oid", "email", "type",
 )  # fmt: skip
 """Keys that identify a record, the best first. A key may also end in one: `messageHeadline`."""
-_CODES = frozenset({"sha", "oid", "email"})
+_CODES = frozenset({"sha", "oid", "email", "type"})
 """Keys that identify a record only if nothing else does."""
 _FEW = 3
 """The records of an array with at most so many are told apart by their place, unless they have a
-`name`."""
-_NAME_KEY = '"name"'
+`name`, or a file, without which a line number or a message is of no use."""
+_NAME_KEY, _PLACES = '"name"', frozenset({"path", "file"})
 _NAMING_DEPTH = 1
 """An object at most this deep in a record may name the record."""
 
@@ -314,10 +314,10 @@ def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
 def with_identities(
     doc: Outline, ordered: Sequence[int], relevances: Mapping[int, float]
 ) -> list[int]:
-    """Insert the values that name the records around a value before the value.
+    """Place before each value the values that name its records, such as an id or a title.
 
-    A value without the names of its records would be ambiguous. In a small array,
-    records are named only around an answer, or by a key `name`.
+    Without them, the value would be ambiguous. In a small array, a record is named only if the
+    value answers the question, or if the record has a key `name`, a path or a file.
     """
     names = _identities(doc)
     units: dict[int, None] = {}
@@ -329,12 +329,17 @@ def with_identities(
             and (
                 unit in relevances
                 or _is_one_of_many(record)
-                or doc.keys[doc.nodes[names[id(record)]].path] == _NAME_KEY
+                or _names_always(doc.keys[doc.nodes[names[id(record)]].path])
             )
         ]
         units.update(dict.fromkeys(reversed(naming_units)))
         units.setdefault(unit)
     return list(units)
+
+
+def _names_always(key: str) -> bool:
+    words = split_identifier(key[1:-1])
+    return key == _NAME_KEY or (bool(words) and words[-1] in _PLACES)
 
 
 def _is_one_of_many(record: Node) -> bool:

@@ -12,7 +12,9 @@ A line that ends with `/` is a folder, and the lines below it that begin with a 
 entries. A line that ends with `:` is a file, and the numbered lines below it are its matches.
 """
 
+import os.path
 import re
+from collections import Counter
 
 _MATCH = re.compile(
     r"((?:[A-Za-z]:)?[^\s:]++):(?=\d++:)|((?:[A-Za-z]:)?[^\s:]+?\.[A-Za-z]\w{0,8})-(?=\d++-)"
@@ -21,6 +23,8 @@ _ENTRY = re.compile(r"(\.{0,2}/(?:[^\s:/]++/)*+|(?:[^\s:/]++/)++)(?=[^\s/])")
 _LIKE_MEMBER = re.compile(r"\d+[:-]|[ \t]+\S")
 """A line of the source that would look like one of our folder or file lines."""
 _MOST = 0.6
+_NUMBER = re.compile(r"\d++")
+_MAX_PATH = 1_000
 _SAMPLE_ROWS, _LIKELY = 100, 0.4
 FOLDER, FILE = "/", ":"
 
@@ -56,6 +60,15 @@ def count_lines(text: str) -> int:
     return len(rows) - len(heads)
 
 
+def parts(text: str) -> str:
+    """Name the whole folders or files of a folded list that begin in a part of it, such as
+    `2 folders`; "" if none begins there."""
+    heads = [row for row in text.split("\n") if row.endswith((FOLDER, FILE))]
+    heads = [row for row in heads if not _LIKE_MEMBER.match(row)]
+    noun = "folder" if heads and heads[0].endswith(FOLDER) else "file"
+    return f"{len(heads)} {noun}{'s' * (len(heads) > 1)}" if heads else ""
+
+
 def _is_likely(rows: list[str], pattern: re.Pattern[str]) -> bool:
     """Tell from a sample of the rows whether most of them may match."""
     sample = [row for row in rows[:: 1 + len(rows) // _SAMPLE_ROWS] if row.strip()]
@@ -65,16 +78,46 @@ def _is_likely(rows: list[str], pattern: re.Pattern[str]) -> bool:
 def _matches(rows: list[str], heads: list[re.Match[str] | None]) -> list[str]:
     folded: list[str] = []
     current = ""
+    full_names = _full_names(rows, heads)
     for row, head in zip(rows, heads, strict=True):
         if head is None:
             folded.append(row)
             current = "" if row.strip("- ") else current
             continue
-        if (head[1] or head[2]) != current:
-            current = head[1] or head[2]
+        file = full_names[head[1] or head[2]]
+        if file != current:
+            current = file
             folded.append(current + FILE)
         folded.append(row[head.end() :])
     return folded
+
+
+def _full_names(rows: list[str], heads: list[re.Match[str] | None]) -> dict[str, str]:
+    """Map the names of files to their full names. A search may name the same file by its absolute
+    path and by its path from the working directory, which must then be above all absolute paths.
+    Names that share a line number are those of two files.
+    """
+    names = {name: name for head in heads if head for name in (head[1] or head[2],)}
+    absolute = [name for name in names if name.startswith("/")]
+    relative = {name.removeprefix("./"): name for name in names if not name.startswith("/")}
+    common = f"{os.path.commonpath(absolute)}/" if absolute and relative else ""
+    slashes = [place for place, char in enumerate(common[:_MAX_PATH], 1) if char == "/"]
+    counts = Counter(
+        common[:place] for place in slashes for name in absolute if name[place:] in relative
+    )
+    if not counts:
+        return names
+    folder = counts.most_common(1)[0][0]
+    full_names = names | {
+        name: folder + end for end, name in relative.items() if folder + end in names
+    }
+    numbers = [
+        (full_names[head[1] or head[2]], _NUMBER.match(row, head.end()))
+        for row, head in zip(rows, heads, strict=True)
+        if head
+    ]
+    lines = Counter((name, number[0]) for name, number in numbers if number)
+    return full_names if max(lines.values()) == 1 else names
 
 
 def _entries(rows: list[str], heads: list[re.Match[str] | None]) -> list[str]:

@@ -7,7 +7,8 @@ import re
 from dataclasses import replace
 
 from upwell.ground.errors import UsageError
-from upwell.ground.types.compression import Passage
+from upwell.ground.text.kind import detect
+from upwell.ground.types.compression import Kind, Passage
 
 _ROW = re.compile(r"\A[ \t]*+(\d{1,7})(→|\t|:)")
 _LEAST_ROWS = 5
@@ -18,8 +19,8 @@ _RANGE = re.compile(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*")
 def without_numbers(passage: Passage) -> Passage:
     """Return the passage without its line numbers, or the same passage when it has none.
 
-    The numbers must count up by one without a gap. Other lines may come before and after. If they
-    do not begin with 1, the first line keeps its number.
+    The numbers must count up by one, without a gap except in a diff. Other lines may come before
+    and after. If they do not begin with 1, the first line keeps its number.
     """
     rows = passage.text.split("\n")
     begin = next((index for index, row in enumerate(rows[:4]) if _ROW.match(row)), None)
@@ -36,10 +37,29 @@ def without_numbers(passage: Passage) -> Passage:
     count = len(plain) - begin
     others = rows[len(plain) :]
     if count < max(_LEAST_ROWS, _MOST * len(rows)) or any(_ROW.match(row) for row in others):
-        return passage
+        return _diff_without_numbers(passage, rows, sign)
     if first != 1:
         plain[begin] = rows[begin]
     return replace(passage, text="\n".join([*plain, *others]), first_line=first - begin)
+
+
+def _diff_without_numbers(passage: Passage, rows: list[str], sign: str) -> Passage:
+    """Return a diff without line numbers that have a gap, or the same passage if it is no diff.
+    The signs of a diff must begin its lines. Nobody edits a diff by its line numbers, so its marks
+    do without them; the line after a gap keeps its number.
+    """
+    if sign == ":":
+        return passage
+    plain: list[str] = []
+    expected = 0
+    for row in rows:
+        match = _ROW.match(row)
+        number = int(match[1]) if match and match[2] == sign else expected
+        is_next = match is not None and match[2] == sign and expected in (0, number)
+        plain.append(row[match.end() :] if match and is_next else row)
+        expected = number + 1 if match else expected
+    text = "\n".join(plain)
+    return replace(passage, text=text) if detect(text) == Kind.DIFF else passage
 
 
 def plain_start(passage: Passage) -> str:

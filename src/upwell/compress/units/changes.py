@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import defaultdict
 
 from upwell.compress.units.base import BLANK, Marks, Units, lines
 from upwell.compress.units.base import split_lines as split_plain
@@ -22,9 +23,9 @@ _HEADER = re.compile(r"[*|\\/ ]*(?:Author|AuthorDate|Commit|CommitDate|Date|Merg
 _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? changed")
 
 
-_SUBJECT, _HEADER_WORTH, _EARLIER = 4.0, 0.5, 0.15
-"""The worth of a subject, that of author and date, and the loss with each doubling of the number of
-earlier commits.
+_SUBJECT, _HEADER_WORTH, _EARLIER, _MERGE = 4.0, 0.5, 0.15, 2.0
+"""The worth of a subject, that of author and date, the loss with each doubling of the number of
+earlier commits, and that of the usual subject of a merge, which has only the names of branches.
 """
 
 
@@ -41,18 +42,44 @@ def split_diff(text: str, name: str = "") -> Units:
 def _pair(units: Units, text: str) -> None:
     """Make each removed line and the added line in its place need each other."""
     removed: list[int] = []
-    place = 0
+    added: list[int] = []
     for unit, start in enumerate(units.starts):
         sign = text[start]
-        if sign == "-" and not place:
+        if sign == "+" and removed:
+            added.append(unit)
+            continue
+        if added:
+            _pair_block(units, text, removed, added)
+            removed, added = [], []
+        if sign == "-":
             removed.append(unit)
-        elif sign == "+" and place < len(removed):
-            partner = removed[place]
-            units.needs[unit] = (*units.needs[unit], partner)
+        else:
+            removed = []
+    _pair_block(units, text, removed, added)
+
+
+def _pair_block(units: Units, text: str, removed: list[int], added: list[int]) -> None:
+    """Pair the lines of one change. Lines with the same first word belong together, such as the two
+    versions of an entry in a list; the others are paired in their order."""
+    places = defaultdict[str, list[int]](list)
+    for unit in reversed(added):
+        places[_first_word(units, text, unit)].append(unit)
+    partners = {}
+    for unit in removed:
+        if same := places[_first_word(units, text, unit)]:
+            partners[unit] = same.pop()
+    paired = set(partners.values())
+    rest = (unit for unit in added if unit not in paired)
+    for unit in removed:
+        partner = partners[unit] if unit in partners else next(rest, None)
+        if partner is not None:
             units.needs[partner] = (*units.needs[partner], unit)
-            place += 1
-        elif sign != "+":
-            removed, place = [unit] if sign == "-" else [], 0
+            units.needs[unit] = (*units.needs[unit], partner)
+
+
+def _first_word(units: Units, text: str, unit: int) -> str:
+    words = text[units.starts[unit] + 1 : units.ends[unit]].split(maxsplit=1)
+    return words[0] if words else ""
 
 
 class _Changes:
@@ -140,7 +167,10 @@ def split_log(text: str, name: str = "") -> Units:
         elif not line.strip():
             units.add(start, end, -6.0)
         else:
-            worth = _SUBJECT - _EARLIER * math.log2(commits) if subject else -0.5
+            worth = -0.5
+            if subject:
+                is_merge = line.lstrip().startswith("Merge ")
+                worth = _SUBJECT - _EARLIER * math.log2(commits) - _MERGE * is_merge
             worth += marks.worth(start, end)
             units.add(start, end, worth - (0.5 if _STAT.match(line) else 0.0), head)
             subject = False

@@ -10,6 +10,7 @@ import re
 from collections.abc import Container
 from operator import sub
 
+from upwell.compress.normalise.embedded import LINK
 from upwell.compress.units.base import (
     BLANK,
     FIRST,
@@ -69,7 +70,7 @@ _PLACE = re.compile(r"[ \t]*+(?:-->|at |in |File )?[ \t]*+\"?[^\s:\"]++(?::\d+|\
 _FIELD = re.compile(r"[A-Za-z][\w -]{0,30}: ")
 _LEAST_RECORDS = 3
 _LAST_LINES, _LONG = 3, 200
-_RAISED_SHARE = 0.85
+_RAISED_SHARE, _LINKS_SHARE = 0.85, 0.35
 _EARLY = 14.0
 """The lines that agents edit next are often among the first of a file: imports, settings."""
 _CLOSING = "})]"
@@ -142,7 +143,9 @@ def _governing(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:
 def split_text(text: str, name: str = "") -> Units:
     """Split a text of no particular kind. Prose is ranked by salience, other text by its names."""
     if len(text) > _PROSE_CHARS * (1 + text.count("\n")):
-        return split_lines(text, name)
+        units = split_lines(text, name)
+        _raise_links(units, text)
+        return units
     elements = {match.start() for match in _ELEMENT.finditer(text)}
     units = split(text)
     units.raised_share, units.early = _RAISED_SHARE, 0.0
@@ -151,7 +154,19 @@ def split_text(text: str, name: str = "") -> Units:
     _name_records(units, text)
     _raise_trouble(units, text)
     _raise_ends(units)
+    _raise_links(units, text)
     return units
+
+
+def _raise_links(units: Units, text: str) -> None:
+    """Raise the links of search results: a summary is of little use without any address. The
+    rest of the budget is for the summary."""
+    if " <http" not in text:
+        return
+    units.raised_share = _LINKS_SHARE
+    for unit, (start, end) in enumerate(zip(units.starts, units.ends, strict=True)):
+        if text.startswith("- ", start) and LINK.match(text[start:end]):
+            units.salience[unit] = FIRST
 
 
 def _raise_elements(units: Units, elements: Container[int]) -> None:

@@ -156,16 +156,19 @@ class Fitter:
         floor leaves more of the text.
         """
         try:
-            return await originals.keep(text, "" if originals.is_secret(name) else name)
+            is_secret = await asyncio.to_thread(originals.is_secret, name) if name else False
+            return await originals.keep(text, "" if is_secret else name)
         except StoreError as error:
             LOG.warning("an original cannot be kept: %s", error)
             return StoredOriginal("", len(text), 0, name)
 
     async def _compressed(self, passage: Passage, budget: Budget, options: Options) -> Compressed:
-        from upwell.compress.compressor import Compressor
+        def compress() -> Compressed:
+            from upwell.compress.compressor import Compressor  # the first time takes 30 ms
 
-        compressor = Compressor(options, self._tools)
-        return await asyncio.to_thread(compressor.compress, passage, budget, options.strategy)
+            return Compressor(options, self._tools).compress(passage, budget, options.strategy)
+
+        return await asyncio.to_thread(compress)
 
     async def brief(self, call: ToolCall, result: bytes) -> bytes:
         """`result` within the budget of its tool at little cost, however malformed it is: the
@@ -183,7 +186,7 @@ class Fitter:
         """`result` within the budget of its tool. `ratio` overrides the learned ratio, `strategy`
         the configured strategy unless that is `none`."""
         options = self._options(call.server, call.tool)
-        blocks = await _blocks_of(result)
+        blocks = await blocks_of(result)
         if not blocks or options.strategy == "none":
             return result
         learned = self._ratios.get(f"{call.server}__{call.tool}", 1.0)
@@ -191,16 +194,14 @@ class Fitter:
         size = sum(map(len, blocks))
         if size < SHORT_BYTES and not budget.max_chars and size < (budget.max_tokens or size + 1):
             return result
-        texts = await asyncio.to_thread(_texts, blocks)
+        remaining_blocks, texts = await asyncio.to_thread(_with_texts, blocks)
         if not _is_worth_shortening(texts, budget):
             return result
-        if len(texts) > MAX_TEXTS:
-            blocks, texts = _joined(blocks, texts)
         options = replace(options, strategy=strategy or options.strategy)
         fitted = await self._shorten(call, texts, budget, options)
         if any(fitted):
             self._shortened(call, _cut(texts, fitted))
-        return _rebuilt(result, blocks, texts, fitted)
+        return _rebuilt(result, remaining_blocks, texts, fitted)
 
     async def fit_texts(
         self,
@@ -323,33 +324,40 @@ def _scaled(limit: int | None, ratio: float) -> int | None:
     return None if limit is None else max(1, round(limit * ratio))
 
 
-async def _blocks_of(result: RawObject) -> list[bytes] | None:
+async def blocks_of(result: RawObject) -> list[bytes] | None:
     """The content blocks of a result; megabytes are split on a thread."""
     if len(result.get("content") or b"") > LARGE_BYTES:
         return await asyncio.to_thread(content_of, result)
     return content_of(result)
 
 
-def _joined(blocks: Sequence[bytes], texts: Sequence[_Text]) -> tuple[list[bytes], list[_Text]]:
-    """The blocks with all texts in the first text block, and that text. Very many texts would get
-    no share of the budget that is worth a key of its own."""
-    text = "\n".join(text.text for text in texts)
-    dropped = {other.place for other in texts[1:]}
-    rest = [block for place, block in enumerate(blocks) if place not in dropped]
-    return rest, [replace(texts[0], text=text, tokens=sum(other.tokens for other in texts))]
-
-
-def _texts(blocks: Sequence[bytes]) -> list[_Text]:
+def _with_texts(blocks: Sequence[bytes]) -> tuple[list[bytes], list[_Text]]:
+    """The blocks and their texts. More than `MAX_TEXTS` texts become that of the first text block,
+    and the other text blocks are left out. Only their strings are kept meanwhile: the garbage
+    collector would stop the event loop to walk through as many objects.
+    """
     texts: list[_Text] = []
-    for index, raw in enumerate(blocks):
+    strings: list[str] = []
+    places: list[int] = []
+    tokens = 0
+    for place, raw in enumerate(blocks):
         try:
             block = RawObject.parse(raw)
-            text = block.value("text") if block.value("type") == "text" else None
+            string = block.value("text") if block.value("type") == "text" else None
         except NotJson:
             continue
-        if isinstance(text, str):
-            texts.append(_Text(index, block, text, count(text)))
-    return texts
+        if isinstance(string, str):
+            string_tokens = count(string)
+            tokens += string_tokens
+            strings.append(string)
+            places.append(place)
+            if len(texts) < MAX_TEXTS:
+                texts.append(_Text(place, block, string, string_tokens))
+    if len(strings) == len(texts):
+        return list(blocks), texts
+    other_places = set(places[1:])
+    rest = [block for place, block in enumerate(blocks) if place not in other_places]
+    return rest, [replace(texts[0], text="\n".join(strings), tokens=tokens)]
 
 
 def _is_worth_shortening(texts: Sequence[_Text], budget: Budget) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from upwell.gateway.calls.cache import Cache
-from upwell.gateway.calls.fit import Fitter
+from upwell.gateway.calls.fit import Fitter, blocks_of
 from upwell.gateway.calls.results import (
     content_of,
     failure,
@@ -33,7 +33,7 @@ from upwell.surface.guards import Guards
 from upwell.surface.moments import found_nothing
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
-from upwell.surface.render import TAG, place, worded
+from upwell.surface.render import marked, place, worded
 from upwell.wire.rawjson import NotJson, RawObject
 
 Outcome = Surfacing | Skip
@@ -229,14 +229,15 @@ class CallSurfacing:
             elif not race.found_nothing():
                 self.returns.start(self._take_back(race.search, late=race.is_late))
 
-    def injected(self, result: RawObject, outcome: Outcome | None, call: ToolCall) -> RawObject:
+    async def injected(
+        self, result: RawObject, outcome: Outcome | None, call: ToolCall
+    ) -> RawObject:
         """The result with a block of memories, placed as the tool's options say."""
-        blocks = content_of(result)
+        blocks = await blocks_of(result) if isinstance(outcome, Surfacing) else None
         if not isinstance(outcome, Surfacing) or blocks is None:
             return result
         mode = self._options(call.server, call.tool).injection_mode
-        marked = outcome.text.replace(f"<{TAG} ", f'<{TAG} mark="{MARK}" ', 1)
-        block = text_block(worded(marked, mode))
+        block = text_block(worded(marked(outcome.text, MARK), mode))
         placed = with_content(result, place(blocks, block, mode))
         return with_meta(placed, "surfacing_id", outcome.id)
 
@@ -337,9 +338,9 @@ class Pipeline:
                 fitted = without_ours(await self._fitting.fit(call, reply))
             except NotJson as error:
                 return failure(_malformed(call, error))
-            if answer := _answer_in_vain(call, fitted):
+            if answer := await _answer_in_vain(call, fitted):
                 race.look_again(answer)
-            result = self._surfacing.injected(fitted, await race.outcome(), call)
+            result = await self._surfacing.injected(fitted, await race.outcome(), call)
             race.is_injected = result is not fitted
             return Reply(result=result.encode())
 
@@ -368,13 +369,14 @@ def _failed(search: "asyncio.Task[tuple[Outcome, Cue]]") -> bool:
     return search.cancelled() or search.exception() is not None
 
 
-def _answer_in_vain(call: ToolCall, result: RawObject) -> ToolAnswer | None:
+async def _answer_in_vain(call: ToolCall, result: RawObject) -> ToolAnswer | None:
     """The answer of a call that failed or found nothing; None for any other."""
     failed = result.get("isError") == b"true"
     # The blocks of an ordinary answer are not even parsed.
     if not failed and len(result.get("content") or b"") > MAX_EMPTY_BYTES:
         return None
-    text = "\n".join(map(text_of, content_of(result) or ()))[:MAX_ANSWER_CHARS]
+    blocks = (await blocks_of(result) or [])[:MAX_ANSWER_CHARS]
+    text = "\n".join(map(text_of, blocks))[:MAX_ANSWER_CHARS]
     answer = ToolAnswer(text=text, failed=failed)
     return answer if failed or found_nothing(call.args, answer) else None
 

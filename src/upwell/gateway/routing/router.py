@@ -203,7 +203,7 @@ class Router:
         params: RawObject,
         context: RequestContext,
     ) -> Reply:
-        call = _upstream_call(target, params, present_trace_id(), context.principal.name)
+        call = _call_for(target, params, present_trace_id(), context.principal.name)
         schema = self._catalog.hidden_schema(name)
         if schema:
             outgoing = RawObject.parse(call.params)
@@ -292,7 +292,7 @@ async def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Re
     return Reply(result=modern_result(result).encode())
 
 
-def _upstream_call(target: Target, params: RawObject, trace_id: str, principal: str) -> ToolCall:
+def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) -> ToolCall:
     """The call for the upstream: its own tool name and the agent's arguments unchanged. Only
     `_context_query` is removed, which is ours unless the tool declares it.
     """

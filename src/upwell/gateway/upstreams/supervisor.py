@@ -282,7 +282,9 @@ class Upstream:
         if self.state is State.READY and self._connection is not None:
             return self._connection
         raise self.failure or UpstreamUnavailable(
-            f"upstream {self.name!r} is not running", server=self.name
+            f"upstream {self.name!r} is not running",
+            server=self.name,
+            hint="`upwell doctor` shows why",
         )
 
     async def _live(self) -> None:

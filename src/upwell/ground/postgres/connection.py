@@ -1,9 +1,9 @@
 """Connections to PostgreSQL: pooled, with one tenant per transaction and several statements per
 round trip.
 
-Works behind pgbouncer in transaction mode: nothing outlives a transaction on the server, and no
-statement is prepared there. A database that does not answer is not asked again until a task in the
-background has reached it, so its loss delays one call at most.
+Works behind pgbouncer in transaction mode: nothing outlives a transaction on the server, and
+statements are prepared only without a pooler. A database that does not answer is not
+asked again until a task in the background has reached it, so its loss delays one call at most.
 """
 
 import asyncio
@@ -28,6 +28,9 @@ from upwell.ground.postgres.schema import TENANT_SETTING, tenant_number
 from upwell.ground.trace import LOG
 
 MAX_CONNECTIONS = 8
+PREPARE_THRESHOLD = 3
+"""A connection prepares a statement after running it this often; until then, each run is planned
+anew."""
 CONNECT_SECONDS = 5.0
 PROMPT_SECONDS = 0.25
 """How long a call waits for a value of its session or for an original."""
@@ -53,6 +56,30 @@ class Statement:
 
 
 Rows = Sequence[TupleRow]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The statements of a caller who waits for their rows."""
+
+    statements: Sequence[Statement]
+    answer: asyncio.Future[list[Rows]]
+
+    @property
+    def kind(self) -> str:
+        return str(self.statements[0].values.get("kind", "")) if self.statements else ""
+
+    def succeed(self, rows: list[Rows]) -> None:
+        if not self.answer.done():
+            self.answer.set_result(rows)
+
+    def fail(self, error: BaseException) -> None:
+        if self.answer.done():
+            return
+        if isinstance(error, asyncio.CancelledError):
+            self.answer.cancel()
+        else:
+            self.answer.set_exception(error)
 
 
 class Transaction:
@@ -97,18 +124,16 @@ class Postgres:
             # The pool must not wait longer and longer between its attempts: `_reach_again` does it.
             reconnect_timeout=0.0,
             kwargs=dict(CONNECTION),
+            configure=self._configure,
         )
+        self._is_pooled = False
+        self._batches: dict[tuple[str, float], list[_Asked]] = {}
         self._opening = asyncio.Lock()
         self._is_open = False
         self._lost = ""
         self._answered_at = 0.0
         self._tasks = BackgroundTasks("PostgreSQL")
         self._suspicion: asyncio.Task[None] | None = None
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the database did not answer lately. Every use fails at once meanwhile."""
-        return bool(self._lost)
 
     @asynccontextmanager
     async def transaction(self, tenant: str) -> AsyncIterator[Transaction]:
@@ -137,8 +162,46 @@ class Postgres:
             StoreError: the database failed, or did not answer in time; a write may take effect all
             the same.
         """
-        work = self._ask(tenant_number(tenant), statements, seconds)
-        return await self._outlived(work, seconds)
+        if seconds is None:
+            return await self._outlived(self._ask(tenant_number(tenant), statements, None), None)
+        asked = _Asked(statements, asyncio.get_running_loop().create_future())
+        batch = self._batches.setdefault((tenant, seconds), [])
+        batch.append(asked)
+        if len(batch) == 1:
+            self._tasks.start(self._answer_batch(tenant, seconds))
+        return await asked.answer
+
+    async def _answer_batch(self, tenant: str, seconds: float) -> None:
+        """Run the statements that several callers have asked for at the same moment in one
+        transaction; if it fails, those of each caller in one of their own."""
+        batch = self._batches.pop((tenant, seconds))
+        # All processes lock rows in the same order.
+        batch.sort(key=lambda asked: asked.kind)
+        statements = [statement for asked in batch for statement in asked.statements]
+        began = time.monotonic()
+        try:
+            work = self._ask(tenant_number(tenant), statements, seconds)
+            rows = iter(await self._outlived(work, seconds))
+        except BaseException as error:
+            remaining = began + seconds - time.monotonic()
+            is_quick = isinstance(error, StoreError) and remaining > seconds / 2
+            if len(batch) > 1 and is_quick and not self._lost:
+                await asyncio.gather(*(self._answer(tenant, remaining, one) for one in batch))
+                return
+            for asked in batch:
+                asked.fail(error)
+            if not isinstance(error, StoreError):
+                raise
+        else:
+            for asked in batch:
+                asked.succeed([next(rows) for _ in asked.statements])
+
+    async def _answer(self, tenant: str, seconds: float, asked: "_Asked") -> None:
+        work = self._ask(tenant_number(tenant), asked.statements, seconds)
+        try:
+            asked.succeed(await self._outlived(work, seconds))
+        except StoreError as error:
+            asked.fail(error)
 
     async def _ask(
         self, tenant: int, statements: Sequence[Statement], seconds: float | None
@@ -148,11 +211,16 @@ class Postgres:
             settings = {**_BY_INDEX, "statement_timeout": str(PROMPT_STATEMENT_MS)}
         async with (
             self._connected(CONNECT_SECONDS if seconds is None else seconds) as connection,
-            connection.pipeline() as pipeline,
+            connection.pipeline(),
         ):
-            # The statements of a pipeline are one transaction, until it is synchronised.
-            await connection.execute(settings_of(tenant, settings))
-            rows = await Transaction(connection, pipeline, tenant).run(*statements)
+            # The statements of a pipeline are one transaction. Its end synchronises it.
+            cursors = [await connection.execute(settings_of(tenant, settings))]
+            for statement in statements:
+                values = {**statement.values, "tenant": tenant}
+                cursors.append(await connection.execute(statement.sql, values))
+        rows: list[Rows] = [
+            await cursor.fetchall() if cursor.description else [] for cursor in cursors[1:]
+        ]
         self._answered_at = time.monotonic()
         return rows
 
@@ -203,9 +271,14 @@ class Postgres:
             return
         async with self._opening:
             if not self._is_open:
-                self.clock_offset = await migrate(self.url)
+                server = await migrate(self.url)
+                self.clock_offset, self._is_pooled = server.clock_offset, server.is_pooled
                 await self._pool.open()
                 self._is_open = True
+
+    async def _configure(self, connection: AsyncConnection) -> None:
+        if not self._is_pooled:
+            connection.prepare_threshold = PREPARE_THRESHOLD
 
     def _lose(self, reason: str) -> None:
         """Fail every use from now on, until the database answers a task in the background."""

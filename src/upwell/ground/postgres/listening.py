@@ -4,15 +4,13 @@ not pass notifications on in transaction mode."""
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import cast
 
 import psycopg
-from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Postgres, Statement
-from upwell.ground.postgres.migrate import connect
+from upwell.ground.postgres.migrate import connect, is_pooled
 from upwell.ground.postgres.schema import CHANNEL, tenant_number
 from upwell.ground.trace import LOG
 
@@ -45,7 +43,7 @@ async def _follow(postgres: Postgres, tenant: str, changed: Changed) -> None:
     await postgres.ask(tenant)  # creates the tables
     connection = await connect(postgres.url)
     async with connection:
-        if await _is_pooled(connection):
+        if await is_pooled(connection):
             await connection.close()
             await _poll(postgres, tenant, changed)
         await connection.execute(f'LISTEN "{CHANNEL}{tenant_number(tenant)}"')
@@ -55,12 +53,6 @@ async def _follow(postgres: Postgres, tenant: str, changed: Changed) -> None:
             await asyncio.sleep(GATHER_SECONDS)
             parts |= {note.payload async for note in connection.notifies(timeout=0)}
             await changed(frozenset(parts))
-
-
-async def _is_pooled(connection: AsyncConnection) -> bool:
-    """Whether a pooler stands between us and the server: it hands out process ids of its own."""
-    answer = await connection.execute("SELECT pg_backend_pid()")
-    return bool(cast(TupleRow, await answer.fetchone())[0] != connection.info.backend_pid)
 
 
 async def _poll(postgres: Postgres, tenant: str, changed: Changed) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 import psycopg
@@ -39,9 +40,17 @@ async def connect(url: str) -> AsyncConnection:
         raise psycopg.OperationalError("the server does not answer") from error
 
 
-async def migrate(url: str) -> float:
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A database as it was found: the whole seconds by which its clock is ahead of ours, and
+    whether a pooler stands before it."""
+
+    clock_offset: float
+    is_pooled: bool
+
+
+async def migrate(url: str) -> Server:
     """Bring the tables up to date. Processes that start at the same time wait for each other.
-    Returns the whole seconds by which the server's clock is ahead of ours.
 
     Raises:
         psycopg.Error: the database cannot be reached, or the user may not create the tables.
@@ -57,7 +66,13 @@ async def migrate(url: str) -> float:
             )
         if version < len(MIGRATIONS):
             await _update(connection)
-        return await _clock_offset(connection)
+        return Server(await _clock_offset(connection), await is_pooled(connection))
+
+
+async def is_pooled(connection: AsyncConnection) -> bool:
+    """Whether a pooler stands between us and the server: it hands out process ids of its own."""
+    answer = await connection.execute("SELECT pg_backend_pid()")
+    return bool(cast(TupleRow, await answer.fetchone())[0] != connection.info.backend_pid)
 
 
 async def _update(connection: AsyncConnection) -> None:

@@ -13,6 +13,8 @@ Everything else that the machines of a team share:
     feedback, threshold     ratings, and the thresholds that follow from them
     home_file               files of the home: tokens, the pause, the inbox, the secret, sources
     audit                   who stored and removed memories, and who was denied something
+    change                  the version of the tenant at which each memory of a project changed last
+                            or was removed, for the copies on developers' machines
 
 Every key begins with the tenant, so the tables can be partitioned or distributed by it. No table
 has a sequence: a tenant's number is the hash of its name, and a memory's number counts within its
@@ -48,7 +50,7 @@ _OF_MEMORIES = (
     "trash",
 )
 _SHARED = ("entry", "feedback", "threshold", "home_file")
-TABLES_OF_A_TENANT = (*_OF_MEMORIES, *_SHARED, "audit")
+TABLES_OF_A_TENANT = (*_OF_MEMORIES, *_SHARED, "change", "audit")
 
 
 def _walls(tables: Sequence[str]) -> Iterator[str]:
@@ -170,7 +172,40 @@ _AUDIT = (
         FOR EACH STATEMENT EXECUTE FUNCTION upwell.audit_memories('remove')""",
 )
 
-MIGRATIONS = (_CREATE, _SHARE, _AUDIT)
+_UNWALLED = ("tenant", "memory", "change")
+
+_CHANGES = (
+    # By it a copy knows the store that it copies, at whatever address that is.
+    "ALTER TABLE upwell.tenant ADD COLUMN identity uuid NOT NULL DEFAULT gen_random_uuid()",
+    """CREATE TABLE upwell.change (
+        tenant bigint, project text COLLATE "C", id text COLLATE "C", version bigint NOT NULL,
+        gone boolean NOT NULL, at double precision NOT NULL, PRIMARY KEY (tenant, project, id))""",
+    "CREATE INDEX change_version ON upwell.change (tenant, project, version, id)",
+    *_walls(["change"]),
+    # Writers hold the lock of the tenant's row, and raise its version when they have written.
+    """CREATE FUNCTION upwell.note_changes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO upwell.change (tenant, project, id, version, gone, at)
+        SELECT m.tenant, m.project, m.id, t.version + 1, TG_ARGV[0] = 'gone',
+            extract(epoch FROM clock_timestamp())::float8
+        FROM changed m JOIN upwell.tenant t ON t.tenant = m.tenant
+        WHERE NOT starts_with(m.namespace, 'me/')
+        ON CONFLICT (tenant, project, id) DO UPDATE
+        SET version = excluded.version, gone = excluded.gone, at = excluded.at;
+        RETURN NULL; END $$""",
+    """CREATE TRIGGER note_added AFTER INSERT ON upwell.memory REFERENCING NEW TABLE AS changed
+        FOR EACH STATEMENT EXECUTE FUNCTION upwell.note_changes('added')""",
+    """CREATE TRIGGER note_removed AFTER DELETE ON upwell.memory REFERENCING OLD TABLE AS changed
+        FOR EACH STATEMENT EXECUTE FUNCTION upwell.note_changes('gone')""",
+    # Only the owner of the tables gets past the walls, and only within this transaction.
+    *(f"ALTER TABLE upwell.{table} NO FORCE ROW LEVEL SECURITY" for table in _UNWALLED),
+    """INSERT INTO upwell.change (tenant, project, id, version, gone, at)
+        SELECT m.tenant, m.project, m.id, t.version, false, m.updated_at
+        FROM upwell.memory m JOIN upwell.tenant t ON t.tenant = m.tenant
+        WHERE NOT starts_with(m.namespace, 'me/')""",
+    *(f"ALTER TABLE upwell.{table} FORCE ROW LEVEL SECURITY" for table in _UNWALLED),
+)
+
+MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES)
 """The migrations of the tables, oldest first; each is a list of statements."""
 
 

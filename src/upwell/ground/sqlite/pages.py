@@ -41,13 +41,13 @@ class Table:
 
     name: str
     columns: tuple[tuple[str, str, bool], ...]
-    least: int
+    min_columns: int
     alias: int
     has_rowid: bool
 
     def fits(self, row: Row) -> bool:
         """Tell whether a stored row could belong to this table."""
-        if not self.least <= len(row) <= len(self.columns):
+        if not self.min_columns <= len(row) <= len(self.columns):
             return False
         return all(
             index == self.alias or _fits(value, kind, required)
@@ -77,11 +77,11 @@ def tables_of(db: sqlite3.Connection) -> list[Table]:
             continue
         rows = db.execute(f'PRAGMA table_info("{name}")').fetchall()
         columns = tuple((row[1], row[2].upper(), bool(row[3])) for row in rows)
-        least = max((row[0] + 1 for row in rows if row[4] is None), default=0)
+        min_columns = max((row[0] + 1 for row in rows if row[4] is None), default=0)
         has_rowid = "WITHOUT ROWID" not in sql.upper()
         keys = [row[0] for row in rows if row[5]]
         is_alias = has_rowid and len(keys) == 1 and columns[keys[0]][1] == "INTEGER"
-        tables.append(Table(name, columns, least, keys[0] if is_alias else -1, has_rowid))
+        tables.append(Table(name, columns, min_columns, keys[0] if is_alias else -1, has_rowid))
     return tables
 
 

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+BAR_CHARS = 24
+
 
 def counted(number: int, one: str, many: str = "") -> str:
     """Return `1 memory`, `2 memories`, `1,000 files`.
@@ -16,3 +18,8 @@ def iso(at: float | None) -> str | None:
     if at is None:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def bar(number: int, largest: int) -> str:
+    """A bar for `number` beside others, of which `largest` has `BAR_CHARS` characters; "" for 0."""
+    return "▇" * max(1, round(BAR_CHARS * number / largest)) if number > 0 else ""

@@ -176,7 +176,9 @@ class Documents:
         try:
             return await asyncio.to_thread(_lines_of, *located)
         except Unreadable as error:
-            raise UsageError(f"cannot read {citation}: {error}") from error
+            raise UsageError(
+                f"cannot read {citation}: {error}", hint="check the file, then `upwell import`"
+            ) from error
 
     async def aclose(self) -> None:
         """Cancel running checks and close the index."""

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Protocol, cast
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
-from upwell.ground.errors import LlmError
+from upwell.ground.errors import LlmError, extra_hint
 from upwell.ground.limits import Breaker
 from upwell.ground.trace import LOG
 
@@ -67,7 +67,7 @@ class Questions:
         self._vectors: OrderedDict[str, asyncio.Future[Vector]] = OrderedDict()
         self._running = 0
         self._has_numpy = find_spec("numpy") is not None
-        self.failure = "" if self._has_numpy else "numpy is missing: pip install 'upwell[embed]'"
+        self.failure = "" if self._has_numpy else f"numpy is missing: {extra_hint('embed')}"
 
     async def vector(self, text: str, deadline: Deadline) -> "Vector | None":
         """Return the vector of `text`, or None if the text is blank or the model fails or is too

@@ -89,7 +89,7 @@ def labels_of(raw: Mapping[str, Any]) -> Labels:
 
 def _listed(name: str, values: Any) -> list[str]:
     if not isinstance(values, Sequence) or isinstance(values, str):
-        raise UsageError(f"{name!r} must be a list of texts")
+        raise UsageError(f"{name!r} must be a list of strings", hint=f'like "{name}": ["…"]')
     texts = [value.strip() for value in values if isinstance(value, str) and is_text(value)]
     if len(texts) < len(values) or any(len(text) > MAX_CHARS for text in texts):
         raise UsageError(f"{name!r} must be a list of texts of at most {MAX_CHARS} characters")

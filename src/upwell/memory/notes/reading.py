@@ -1,11 +1,11 @@
 """Reads an `stm.json` that another program or another home wrote."""
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from upwell.ground.errors import UsageError
+from upwell.ground.foreign import read_json
 from upwell.memory.notes.labels import labels_of
 from upwell.memory.notes.stm import Entry
 from upwell.memory.records import MAX_ID_CHARS, is_text, moment
@@ -27,29 +27,22 @@ def read_notes(path: Path) -> Iterator[Entry]:
 
 
 def _array(path: Path) -> list[object]:
-    try:
-        if not path.is_file():
-            raise UsageError(f"cannot import {path}: not a regular file")
-        if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"cannot import {path}: it is larger than {MAX_BYTES:,} bytes")
-        notes = json.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or '').lower()}") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: not JSON: {error}") from error
+    notes = read_json(path, MAX_BYTES)
     if not isinstance(notes, list):
-        raise UsageError(f"{path}: an stm.json must be an array of notes")
+        raise UsageError(f"{path} is not an array of notes", hint="name an stm.json")
     return notes
 
 
 def _entry(raw: object) -> Entry:
     content = raw.get("content") if isinstance(raw, Mapping) else None
     if not isinstance(raw, Mapping) or not isinstance(content, str) or not is_text(content):
-        raise UsageError("a note must have an id and a content")
+        raise UsageError("the note has no text", hint="put a string into its `content`")
     note_id = raw.get("id")
     named = str(note_id) if isinstance(note_id, str | int) else ""
     if len(named) > MAX_ID_CHARS or not is_text(named):
-        raise UsageError(f"its id is not a text of at most {MAX_ID_CHARS} characters")
+        raise UsageError(
+            "the id of the note is invalid", hint=f"use at most {MAX_ID_CHARS} characters of text"
+        )
     return Entry(
         id=named or "n" + hashlib.sha256(content.encode()).hexdigest()[:19],
         content=content,

@@ -1,17 +1,18 @@
-"""Look up the candidates of a query in three round trips: the frequencies of its words, files and
-symbols; the numbers of the memories that contain them; and these memories themselves.
+"""Look up the candidates of a query in two round trips: the frequencies of its words, files and
+symbols (`counts.py`); and the memories that contain them, with those that belong to them.
+
+The statements of the second round trip are one transaction. Those that find memories leave the
+numbers in a setting of that transaction, and those that read memories take them from there.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import log
 from typing import Any
 
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
-from upwell.ground.project import owners_of
-from upwell.ground.types.memory import Query, Scope
-from upwell.ground.types.principal import EVERY, PRIVATE, is_visible
+from upwell.ground.types.memory import Query
 from upwell.memory.lookups import (
     FEW_CLAUSES,
     MAX_JOINED,
@@ -22,187 +23,51 @@ from upwell.memory.lookups import (
     Lookup,
     Row,
     candidates_from,
-    join_of,
     last_successor,
-    planned,
     ranges,
     stems_to_count,
     strictest_first,
     words_by_stem,
     worthwhile,
 )
-from upwell.memory.postgres.rows import (
-    COLUMNS,
-    EXPIRES,
-    ID,
-    NAMESPACE,
-    PINNED,
-    from_row,
-    indexable,
-    text_of,
-)
-from upwell.memory.ranking.joins import Join, join_keys
-from upwell.memory.ranking.null_scores import SIZES, NullScores, usual
+from upwell.memory.postgres.counts import Counts, Filter, Overviews, counted
+from upwell.memory.postgres.rows import COLUMNS, ID, NAMESPACE, from_row, indexable, text_of
+from upwell.memory.ranking.null_scores import usual
 from upwell.memory.ranking.query import MAX_TEXTS, Corpus
 from upwell.memory.ranking.scoring import Pool, Successor
 from upwell.memory.ranking.signals import K1, B, Candidate
 from upwell.memory.ranking.terms import sound
 
-WHOLE_TENANT = -1
-"""The scope of the null scores of all projects of a tenant."""
 _LEAST_IDF = 1e-6
-_VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s))"
-_VISIBLE_SCOPES = f"SELECT no FROM upwell.scope WHERE tenant = %(tenant)s AND {_VISIBLE}"
 READ = f"m.n, m.extra, m.keys, m.is_turn, {', '.join(f'm.{name}' for name in COLUMNS.split(', '))}"
 _LEADING = 4
 """The number of columns of `READ` before `COLUMNS`."""
 
-SIZES_OF_SCOPES = f"""
-    SELECT no, project, memories, words, tokens, last FROM upwell.scope
-    WHERE tenant = %(tenant)s AND {_VISIBLE} ORDER BY no"""
-HOLDING = f"""
-    SELECT stem, sum(memories)::bigint FROM upwell.term
-    WHERE tenant = %(tenant)s AND stem = ANY(%(stems)s) AND scope IN ({_VISIBLE_SCOPES})
-    GROUP BY stem"""
-_JOINED = f"""
-    SELECT key, sum(memories)::bigint FROM upwell.anchor
-    WHERE tenant = %(tenant)s AND key = ANY(%(keys)s) AND scope IN ({_VISIBLE_SCOPES})
-    GROUP BY key"""
-_NULL_SCORES = f"""
-    SELECT scope, mean, spread FROM upwell.null_score
-    WHERE tenant = %(tenant)s AND (scope = {WHOLE_TENANT} OR scope IN ({_VISIBLE_SCOPES}))
-    ORDER BY scope, words"""
-_FAILING = """
-    SELECT EXISTS (SELECT FROM upwell.memory
-                   WHERE tenant = %(tenant)s AND expires_at <= %(now)s),
-           EXISTS (SELECT FROM upwell.memory WHERE tenant = %(tenant)s AND pinned)"""
+_NUMBERS = "upwell.found"
 _RANGES = "unnest(%(lows)s::bigint[], %(highs)s::bigint[]) AS span(low, high)"
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """The memories that a search may return: those of its namespaces that have not expired at
-    `now`. Standing rules are excluded because they have a channel of their own. `condition` is the
-    SQL for a row `m`, empty if every memory meets it."""
-
-    namespaces: tuple[str, ...]
-    now: float
-    condition: str = ""
-
-    @property
-    def values(self) -> dict[str, object]:
-        return {**namespace_values(self.namespaces), "now": self.now}
-
-    def joined(self, other: str) -> str:
-        """Return the SQL that joins the memories of a table and keeps those that pass."""
-        if not self.condition:
-            return ""
-        return (
-            f"JOIN upwell.memory m ON m.tenant = %(tenant)s AND m.n = {other}.n "
-            f"AND {self.condition}"
-        )
-
-    def passes(self, row: Sequence[Any]) -> bool:
-        """Return whether a row of `COLUMNS` meets the condition."""
-        if row[PINNED] or not is_visible(row[NAMESPACE], self.namespaces):
-            return False
-        return row[EXPIRES] is None or row[EXPIRES] > self.now
-
-
-def within(column: str, patterns: Sequence[str]) -> str:
-    """Return the SQL for "this namespace is among the patterns" (`is_visible`), which has
-    `namespace_values`."""
-    parts = [f"{column} = ANY(%(namespaces)s)"]
-    if any(pattern.endswith("/*") for pattern in patterns):
-        parts.append(
-            f"EXISTS (SELECT FROM unnest(%(below)s::text[]) AS start WHERE "
-            f"starts_with({column}, start))"
-        )
-    if EVERY in patterns:
-        parts.append(f"NOT starts_with({column}, '{PRIVATE}')")
-    return f"({' OR '.join(parts)})"
-
-
-def namespace_values(patterns: Sequence[str]) -> dict[str, object]:
-    """Return the values for `within`."""
-    below = [pattern[:-1] for pattern in patterns if pattern.endswith("/*")]
-    return {"namespaces": list(patterns), "below": below}
-
-
-def filter_of(
-    namespaces: tuple[str, ...], now: float, *, expired: bool = True, pinned: bool = True
-) -> Filter:
-    """Return the filter of a search. `expired` and `pinned` tell whether the store has such
-    memories.
-    """
-    conditions = [within("m.namespace", namespaces)] if namespaces else []
-    conditions += ["(m.expires_at IS NULL OR m.expires_at > %(now)s)"] if expired else []
-    conditions += ["NOT m.pinned"] if pinned else []
-    return Filter(namespaces, now, " AND ".join(conditions))
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """The result of the first round trip: the frequencies of a query's words and keys in the scope.
-    `mean_tokens` is the mean length of its memories, hidden words included.
-    """
-
-    corpus: Corpus
-    mean_tokens: float
-    holding: Mapping[str, int]
-    joins: Mapping[str, Join]
-    null_scores: NullScores
-    keep: Filter
-
-    def lookup(self, text: str, word_of: Mapping[str, str]) -> Lookup:
-        holding = {stem: self.holding.get(stem, 0) for stem in word_of}
-        return planned(text, word_of, holding, self.corpus)
-
-    def holding_these(self, holding: Mapping[str, int]) -> "Counts":
-        """Return these counts with other stems."""
-        return replace(self, holding={stem: int(count) for stem, count in holding.items()})
-
-
-def sizes_of(scope: Scope) -> Statement:
-    """Return the statement that lists the scopes that a query may see, with their sizes."""
-    return Statement(SIZES_OF_SCOPES, owners(scope.project))
-
-
-def owners(project: str | None) -> dict[str, object]:
-    """Return the values that name the project of a query, in both of its forms."""
-    path, address = owners_of(project) if project else (project, project)
-    return {"project": path, "address": address}
-
-
-def corpus_of(rows: Rows) -> tuple[Corpus, float]:
-    """Return the corpus of the rows of `sizes_of`, and the mean length of its memories."""
-    memories, words, tokens = (sum(row[index] for row in rows) for index in (2, 3, 4))
-    corpus = Corpus(tuple(row[0] for row in rows), int(memories), int(words))
-    return corpus, float(tokens / memories) if memories else 1.0
-
-
-async def pool_of(postgres: Postgres, query: Query, now: float) -> Pool:
+async def pool_of(postgres: Postgres, overviews: Overviews, query: Query, now: float) -> Pool:
     """Return the candidates of `query`, with everything that ranking needs.
 
     Raises:
         StoreError: the database failed.
     """
-    tenant = query.scope.tenant
     texts = [text for text in query.texts[:MAX_TEXTS] if text.strip()]
     word_of = {text: words_by_stem(text) for text in texts}
-    counts = await _counted(postgres, query, word_of.values(), now)
+    counts = await counted(postgres, overviews, query, word_of.values(), now)
     if not counts.corpus.memories:
         return Pool({}, {}, (), counts.corpus, usual(counts.corpus))
     lookups = [counts.lookup(text, words) for text, words in word_of.items()]
-    numbers, triggered = await _found(postgres, query, counts, lookups)
     readings = [lookup.reading for lookup in lookups]
-    gathered, successors = await _gathered(
-        postgres, tenant, counts, numbers, stems_to_count(readings, counts.joins)
+    found = await _found(postgres, query, counts, lookups)
+    candidates, successors = _gathered(
+        query.scope.tenant, counts.keep, found, stems_to_count(readings, counts.joins)
     )
     return Pool(
-        candidates=gathered,
+        candidates=candidates,
         joins=counts.joins,
-        triggered=triggered,
+        triggered=found.triggered,
         readings=readings,
         corpus=counts.corpus,
         null_scores=counts.null_scores,
@@ -210,84 +75,51 @@ async def pool_of(postgres: Postgres, query: Query, now: float) -> Pool:
     )
 
 
-async def _counted(
-    postgres: Postgres, query: Query, words: Iterable[Mapping[str, str]], now: float
-) -> Counts:
-    scope = query.scope
-    keys = join_keys(query.paths, query.symbols, scope.project)
-    stems = set().union(*words)
-    project = owners(scope.project)
-    sizes, holding, joined, measured, failing = await postgres.ask(
-        scope.tenant,
-        sizes_of(scope),
-        Statement(HOLDING, {**project, "stems": list(stems)}),
-        Statement(_JOINED, {**project, "keys": [indexable(key) for key in keys]}),
-        Statement(_NULL_SCORES, project),
-        Statement(_FAILING, {"now": now}),
-    )
-    corpus, mean_tokens = corpus_of(sizes)
-    return Counts(
-        corpus=corpus,
-        mean_tokens=mean_tokens,
-        holding={stem: int(count) for stem, count in holding},
-        joins={key: join_of(keys[key], count) for key, count in _named(keys, joined).items()},
-        null_scores=_null_scores(measured, key_of(scope, sizes)) or usual(corpus),
-        keep=filter_of(scope.namespaces, now, expired=failing[0][0], pinned=failing[0][1]),
-    )
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The result of the second round trip: the trigger of each memory that was found by one, the
+    rows of all memories, and those of the successors of superseded ones."""
 
-
-def _named(keys: Iterable[str], counted: Rows) -> dict[str, int]:
-    """Map the keys that memories have to how many have them."""
-    count_of = {key: int(count) for key, count in counted}
-    return {key: count_of[indexable(key)] for key in keys if indexable(key) in count_of}
-
-
-def key_of(scope: Scope, sizes: Rows) -> int | None:
-    """Return the scope under which the null scores for this query are stored: its project's, or the
-    global one while the project has no memories. None if there are no memories at all.
-    """
-    if not sizes:
-        return None
-    numbers = {row[1]: int(row[0]) for row in sizes}
-    if scope.project is None:
-        return WHOLE_TENANT
-    names = (*owners_of(scope.project), "")
-    return next((numbers[name] for name in names if name in numbers), None)
-
-
-def _null_scores(rows: Rows, key: int | None) -> NullScores | None:
-    own = [(mean, spread) for scope, mean, spread in rows if scope == key]
-    if len(own) != len(SIZES):
-        return None
-    return NullScores(*zip(*own, strict=True))
+    triggered: Mapping[int, str]
+    rows: Rows
+    newer: Rows
 
 
 async def _found(
     postgres: Postgres, query: Query, counts: Counts, lookups: Sequence[Lookup]
-) -> tuple[list[int], dict[int, str]]:
-    """Return the numbers of the memories that match, and the triggers of those that have one."""
-    by_words = [
+) -> _Found:
+    """Read the memories that match the query."""
+    finding = [
         statement
         for lookup in worthwhile(lookups)
         if (statement := matches(lookup, counts.corpus, counts.mean_tokens, counts.keep))
     ]
-    statements = [
-        *by_words,
-        _by_anchors(strictest_first(counts.joins), counts),
-        _by_triggers(query.triggers, counts),
-    ]
-    *matched, anchored, with_trigger = await postgres.ask(query.scope.tenant, *statements)
-    numbers = dict.fromkeys(row[0] for rows in matched for row in rows)
-    numbers |= dict.fromkeys(_strictest(anchored))
+    if counts.joins:
+        finding.append(_by_anchors(strictest_first(counts.joins), counts))
+    triggers = _by_triggers(query.triggers, counts) if query.triggers else None
+    if not finding and not triggers:
+        return _Found({}, (), ())
+    statements = [*map(_noted, finding), *([triggers, _noted(triggers)] if triggers else [])]
+    statements.append(Statement(_CANDIDATES, {}))
+    if counts.supersedes:
+        values = {**_spans(counts.corpus), "now": counts.keep.now}
+        statements.append(Statement(successors_sql(_OF_FOUND), values))
+    results = await postgres.ask(query.scope.tenant, *statements)
     triggered: dict[int, str] = {}
-    for place, n in with_trigger:
+    for place, n in results[len(finding)] if triggers else ():
         triggered.setdefault(n, query.triggers[place - 1])
-    return [*numbers, *(n for n in triggered if n not in numbers)], triggered
+    rows = results[len(finding) + (2 if triggers else 0) :]
+    return _Found(triggered, rows[0], rows[1] if counts.supersedes else ())
 
 
-def _strictest(rows: Rows) -> list[int]:
-    """Return the memories of the strictest keys."""
-    return list(dict.fromkeys(n for _, n in rows))[:MAX_JOINED]
+def _noted(finding: Statement) -> Statement:
+    """Return the statement that adds the numbers that another one finds to the setting."""
+    return Statement(
+        f"""SELECT length(set_config('{_NUMBERS}', concat_ws(',',
+                nullif(current_setting('{_NUMBERS}', true), ''), string_agg(n::text, ',')), true))
+            FROM ({finding.sql}) AS found""",
+        finding.values,
+    )
 
 
 def matches(
@@ -373,14 +205,21 @@ def _worths_of(lookup: Lookup, corpus: Corpus) -> dict[str, float]:
 
 
 def _by_anchors(keys: Sequence[str], counts: Counts) -> Statement:
-    """Return the statement that finds the newest memories under these keys, in their order, in each
-    scope."""
+    """Return the statement that finds the newest memories under these keys in each scope; those of
+    the first keys if there are too many."""
     scopes = counts.corpus.scopes
     spans = {
         "lows": [scope << SEQUENCE_BITS for scope in scopes],
         "highs": [((scope + 1) << SEQUENCE_BITS) - 1 for scope in scopes],
     }
-    return _newest_with("about", "key", keys, counts.keep, {**spans, "most": PER_ANCHOR})
+    values = {**spans, "most": PER_ANCHOR, "most_joined": MAX_JOINED}
+    newest = _newest_with("about", "key", keys, counts.keep, values)
+    return Statement(
+        f"""SELECT n FROM (
+                SELECT n, row_number() OVER () AS rank FROM ({newest.sql}) AS newest) AS ranked
+            GROUP BY n ORDER BY min(rank) LIMIT %(most_joined)s""",
+        newest.values,
+    )
 
 
 def _by_triggers(triggers: Sequence[str], counts: Counts) -> Statement:
@@ -416,15 +255,17 @@ def _spans(corpus: Corpus) -> dict[str, object]:
 
 NUMBERED = f"""
     SELECT {READ} FROM upwell.memory m WHERE m.tenant = %(tenant)s AND m.n = ANY(%(numbers)s)"""
+_THESE = f"string_to_array(current_setting('{_NUMBERS}', true), ',')::bigint[]"
 _CANDIDATES = f"""
-    WITH own AS ({NUMBERED})
+    WITH own AS MATERIALIZED (
+        SELECT {READ} FROM upwell.memory m WHERE m.tenant = %(tenant)s AND m.n = ANY({_THESE}))
     SELECT * FROM own UNION ALL
     SELECT {READ} FROM upwell.memory m
-    WHERE m.tenant = %(tenant)s AND m.n <> ALL(%(numbers)s) AND m.n IN (
+    WHERE m.tenant = %(tenant)s AND m.n <> ALL({_THESE}) AND m.n IN (
         SELECT n + step FROM own CROSS JOIN (VALUES (-1), (1)) AS near(step)
         WHERE is_turn AND (n + step) >> {SEQUENCE_BITS} = n >> {SEQUENCE_BITS})"""
-OF_FOUND = """ANY(ARRAY(
-    SELECT id FROM upwell.memory WHERE tenant = %(tenant)s AND n = ANY(%(numbers)s)))"""
+_OF_FOUND = f"""ANY(ARRAY(
+    SELECT id FROM upwell.memory WHERE tenant = %(tenant)s AND n = ANY({_THESE})))"""
 
 
 def successors_sql(superseded: str) -> str:
@@ -446,28 +287,18 @@ def successors_sql(superseded: str) -> str:
         WHERE chain.supersedes <> chain.id ORDER BY m.created_at, m.n"""
 
 
-async def _gathered(
-    postgres: Postgres,
-    tenant: str,
-    counts: Counts,
-    numbers: Sequence[int],
-    stems: Collection[str],
+def _gathered(
+    tenant: str, keep: Filter, found: _Found, stems: Collection[str]
 ) -> tuple[dict[int, Candidate], dict[str, Successor]]:
-    """Return the candidates with these numbers, the neighbours of the conversational turns among
-    them, and the successors of superseded ones.
+    """Return the candidates among the rows that were found, which include the neighbours of
+    conversational turns, and the successors of superseded ones.
     """
-    keep, values = counts.keep, {"numbers": list(numbers)}
-    rows, newer = await postgres.ask(
-        tenant,
-        Statement(_CANDIDATES, values),
-        Statement(successors_sql(OF_FOUND), {**_spans(counts.corpus), **values, "now": keep.now}),
-    )
-    own = [row_of(tenant, row) for row in rows if keep.passes(row[_LEADING:])]
-    heads = {row[0]: row[1:] for row in newer}
+    own = [row_of(tenant, row) for row in found.rows if keep.passes(row[_LEADING:])]
+    heads = {row[0]: row[1:] for row in found.newer}
     head_of = {head[_LEADING + ID]: head for head in heads.values()}
     successors = {
         old: Successor(new, _candidate(tenant, head_of[new], keep))
-        for old, new in last_of(newer).items()
+        for old, new in last_of(found.newer).items()
         if any(row.id == old for row in own)
     }
     return candidates_from(own, stems), successors

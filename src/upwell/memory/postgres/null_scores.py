@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.types.memory import Scope
 from upwell.memory.lookups import SEQUENCE_BITS, candidates_from, words_by_stem
-from upwell.memory.postgres.lookup import (
+from upwell.memory.postgres.counts import (
     HOLDING,
-    NUMBERED,
     Counts,
     corpus_of,
     filter_of,
     key_of,
-    matches,
     owners,
-    row_of,
     sizes_of,
 )
+from upwell.memory.postgres.lookup import NUMBERED, matches, row_of
+from upwell.memory.postgres.writing import NEXT_VERSION
 from upwell.memory.ranking.null_scores import (
     GROWTH,
     LEAST_MEMORIES,
@@ -82,7 +81,8 @@ async def measure_if_due(postgres: Postgres, scope: Scope) -> None:
         "means": [mean for mean, _ in figures],
         "spreads": [spread for _, spread in figures],
     }
-    await postgres.ask(scope.tenant, Statement(_STORED, values))
+    # A new version tells every process to read the figures again.
+    await postgres.ask(scope.tenant, Statement(_STORED, values), NEXT_VERSION)
 
 
 async def _sample_words(

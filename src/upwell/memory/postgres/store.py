@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -15,16 +16,17 @@ from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Added, WordCounts
 from upwell.memory.embedding.questions import VectorIndex
 from upwell.memory.lookups import SEQUENCE_BITS
-from upwell.memory.postgres.duplicates import find_duplicates
-from upwell.memory.postgres.lookup import (
+from upwell.memory.postgres.counts import (
     HOLDING,
-    last_of,
+    MAX_OVERVIEWS,
+    Overviews,
     namespace_values,
     owners,
-    pool_of,
-    successors_sql,
+    version_statement,
     within,
 )
+from upwell.memory.postgres.duplicates import find_duplicates
+from upwell.memory.postgres.lookup import last_of, pool_of, successors_sql
 from upwell.memory.postgres.null_scores import measure_if_due
 from upwell.memory.postgres.rows import COLUMNS, from_row
 from upwell.memory.postgres.writing import insert, remove
@@ -68,6 +70,8 @@ class PostgresStore:
         self._postgres = postgres
         self._tenant = tenant
         self._clock = clock
+        self._overviews = Overviews()
+        self._rules: dict[tuple[Scope, int], tuple[int, Sequence[Memory]]] = {}
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
         """Store all of these memories or none of them, in one transaction. A memory replaces an
@@ -87,9 +91,11 @@ class PostgresStore:
         for tenant, own in by_tenant.items():
             found = await find_duplicates(self._postgres, tenant, own)
             duplicates |= {memory.id: ids for memory, ids in zip(own, found, strict=True)}
-        async with self._postgres.transaction(self._tenant) as transaction:
+        async with self._writing() as transaction:
             for tenant, own in by_tenant.items():
                 await insert(await transaction.of(tenant), tenant, own)
+        for tenant in by_tenant:
+            self._overviews.forget(tenant)
         try:
             await self._measure({(memory.tenant, memory.project) for memory in added_memories})
         except StoreError as error:
@@ -105,7 +111,7 @@ class PostgresStore:
         """
         check(memory)
         now = self._clock.now()
-        async with self._postgres.transaction(self._tenant) as transaction:
+        async with self._writing() as transaction:
             old = await self._by_id(transaction, memory.id)
             if old is None:
                 raise UsageError(f"no memory has the id {memory.id!r}", hint="see `upwell recall`")
@@ -115,7 +121,7 @@ class PostgresStore:
     async def delete(self, memory_id: str) -> bool:
         """Move a memory to the trash and out of every index. Returns False if no memory has this
         id."""
-        async with self._postgres.transaction(self._tenant) as transaction:
+        async with self._writing() as transaction:
             memory = await self._by_id(transaction, memory_id)
             if memory is None or not await remove(transaction, [memory_id]):
                 return False
@@ -125,7 +131,7 @@ class PostgresStore:
     async def restore(self, memory_id: str) -> bool:
         """Restore a memory from the trash. Returns False if the trash does not contain it or its
         id is in use."""
-        async with self._postgres.transaction(self._tenant) as transaction:
+        async with self._writing() as transaction:
             trashed, used = await transaction.run(
                 Statement(f"{_TRASHED} AND id = %(id)s", {"id": memory_id}),
                 Statement(_BY_ID, {"ids": [memory_id]}),
@@ -142,7 +148,7 @@ class PostgresStore:
         deleted memories.
         """
         now = self._clock.now()
-        async with self._postgres.transaction(self._tenant) as transaction:
+        async with self._writing() as transaction:
             if memory_id is not None:
                 removed = await remove(transaction, [memory_id])
                 (trashed,) = await transaction.run(Statement(_DROP, {"id": memory_id}))
@@ -165,12 +171,30 @@ class PostgresStore:
 
     async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
         """Return the memories of a scope, newest first."""
-        return await self._newest(scope, "true", limit, offset)
+        reading = self._newest_statement(scope, "true", limit, offset)
+        (rows,) = await self._postgres.ask(scope.tenant, reading)
+        return [from_row(scope.tenant, row) for row in rows]
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
         """Return the standing rules of a scope, newest first, without memories of agents and
         tools."""
-        return await self._newest(scope, "pinned AND trust NOT IN ('agent', 'tool')", limit, 0)
+        version, now = self._overviews.version(scope.tenant), self._clock.now()
+        if version is not None:
+            overview = self._overviews.known(scope, version)
+            if overview and not overview.has_pinned:
+                return ()
+        known = self._rules.get((scope, limit))
+        if known is None or version is None or known[0] != version:
+            condition = "pinned AND trust NOT IN ('agent', 'tool')"
+            reading = self._newest_statement(scope, condition, limit, 0)
+            versions, rows = await self._postgres.ask(scope.tenant, version_statement(), reading)
+            version = versions[0][0] if versions else 0
+            self._overviews.note(scope.tenant, version)
+            known = version, [from_row(scope.tenant, row) for row in rows]
+            self._rules[scope, limit] = known
+            if len(self._rules) > MAX_OVERVIEWS:
+                del self._rules[next(iter(self._rules))]
+        return [rule for rule in known[1] if rule.expires_at is None or rule.expires_at > now]
 
     async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
         """Return the deleted memories that can be restored, latest deletion first."""
@@ -189,7 +213,7 @@ class PostgresStore:
     async def discard(self, items: Sequence[Discarded]) -> None:
         """Put memories in the trash with these times of deletion, all or none. A stored memory with
         the same id is removed."""
-        async with self._postgres.transaction(self._tenant) as transaction:
+        async with self._writing() as transaction:
             await remove(transaction, [item.memory.id for item in items])
             await transaction.run(_in_trash(items))
 
@@ -213,7 +237,7 @@ class PostgresStore:
         """
         try:
             async with asyncio.timeout(deadline.remaining()):
-                return await pool_of(self._postgres, query, self._clock.now())
+                return await pool_of(self._postgres, self._overviews, query, self._clock.now())
         except TimeoutError:
             nothing = Corpus((), 0, 0)
             return Pool({}, {}, (), nothing, usual(nothing))
@@ -222,7 +246,7 @@ class PostgresStore:
         """Return a token that changes whenever any process changes the tenant's memories."""
         (rows,) = await self._postgres.ask(
             self._tenant,
-            Statement("SELECT version FROM upwell.tenant WHERE tenant = %(tenant)s", {}),
+            version_statement(),
         )
         return rows[0][0] if rows else 0
 
@@ -270,9 +294,7 @@ class PostgresStore:
         (rows,) = await transaction.run(Statement(_BY_ID, {"ids": [memory_id]}))
         return from_row(self._tenant, rows[0]) if rows else None
 
-    async def _newest(
-        self, scope: Scope, condition: str, limit: int, offset: int
-    ) -> Sequence[Memory]:
+    def _newest_statement(self, scope: Scope, condition: str, limit: int, offset: int) -> Statement:
         if scope.namespaces:
             condition += f" AND {within('namespace', scope.namespaces)}"
         values = {
@@ -283,20 +305,25 @@ class PostgresStore:
             "limit": limit,
             "offset": offset,
         }
-        return await self._memories(
+        return Statement(
             f"""SELECT {COLUMNS} FROM upwell.memory
                 WHERE tenant = %(tenant)s AND {_SEEN} AND {_LIVING} AND {condition}
                 ORDER BY created_at DESC, n DESC LIMIT %(limit)s OFFSET %(offset)s""",
             values,
-            tenant=scope.tenant,
         )
 
-    async def _memories(
-        self, sql: str, values: Mapping[str, object], *, tenant: str | None = None
-    ) -> Sequence[Memory]:
-        tenant = tenant or self._tenant
-        (rows,) = await self._postgres.ask(tenant, Statement(sql, values))
-        return [from_row(tenant, row) for row in rows]
+    async def _memories(self, sql: str, values: Mapping[str, object]) -> Sequence[Memory]:
+        (rows,) = await self._postgres.ask(self._tenant, Statement(sql, values))
+        return [from_row(self._tenant, row) for row in rows]
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[Transaction]:
+        """A transaction whose changes this process sees at once."""
+        try:
+            async with self._postgres.transaction(self._tenant) as transaction:
+                yield transaction
+        finally:
+            self._overviews.forget(self._tenant)
 
 
 def _in_trash(items: Sequence[Discarded]) -> Statement:

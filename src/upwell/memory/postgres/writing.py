@@ -24,6 +24,10 @@ _POSTING, _POSTING_TYPES = "stem, n, frequency, length", "text, bigint, real, in
 _OLD = """
     SELECT n, id, text, extra, keys, triggers FROM upwell.memory
     WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"""
+NEXT_VERSION = Statement(
+    "UPDATE upwell.tenant SET version = version + 1 WHERE tenant = %(tenant)s", {}
+)
+"""Tells all processes that the tenant's memories have changed."""
 
 
 @dataclass(slots=True)
@@ -176,7 +180,7 @@ async def _write(transaction: Transaction, changes: Changes, last: Mapping[int, 
         _insertion("posting", _POSTING, _POSTING_TYPES, changes.postings),
         _insertion("about", "key, n", "text, bigint", changes.joins),
         _insertion("memory_trigger", "trigger, n", "text, bigint", changes.triggers),
-        Statement("UPDATE upwell.tenant SET version = version + 1 WHERE tenant = %(tenant)s", {}),
+        NEXT_VERSION,
     )
 
 

@@ -204,12 +204,16 @@ class SqliteStore:
 
         count = await self._database.write(delete_rows)
         if count:
-            # FTS5 drops the words of deleted rows when it merges its segments.
-            await self._database.write(
-                lambda db: db.execute("INSERT INTO words (words) VALUES ('optimize')")
-            )
-            await self._database.checkpoint()
+            await self.drop_deleted_words()
         return count
+
+    async def drop_deleted_words(self) -> None:
+        """Remove the last traces of deleted memories from the file."""
+        # FTS5 drops the words of deleted rows when it merges its segments.
+        await self._database.write(
+            lambda db: db.execute("INSERT INTO words (words) VALUES ('optimize')")
+        )
+        await self._database.checkpoint()
 
     async def get(self, memory_id: str) -> Memory | None:
         """Return the memory with this id, or None if it does not exist or has expired."""

@@ -66,7 +66,7 @@ def format_named(name: str) -> Format:
     raise UsageError(f"{name!r:.40} is not a host", hint=f"one of {', '.join(NAMES)}")
 
 
-def transcripts_at(paths: Sequence[Path], host: Format | None = None) -> list[Transcript]:
+def transcripts_at(paths: Sequence[Path], only: Format | None = None) -> list[Transcript]:
     """The transcripts at `paths`, which are files or folders.
 
     Raises:
@@ -75,9 +75,9 @@ def transcripts_at(paths: Sequence[Path], host: Format | None = None) -> list[Tr
     transcripts: dict[Path, Transcript] = {}
     for path in paths:
         if path.is_dir():
-            transcripts |= {transcript.path: transcript for transcript in _below(path, host)}
+            transcripts |= {transcript.path: transcript for transcript in _below(path, only)}
         elif path.exists():
-            format = host or _format_of(path)
+            format = only or _format_of(path)
             if format is None:
                 raise UsageError(
                     f"{path} is not a transcript of a known host",
@@ -85,7 +85,7 @@ def transcripts_at(paths: Sequence[Path], host: Format | None = None) -> list[Tr
                 )
             transcripts[path] = Transcript(path, format)
         else:
-            raise UsageError(f"cannot replay {path}: it does not exist")
+            raise UsageError(f"cannot replay {path}: it does not exist", hint="check the path")
     return list(transcripts.values())
 
 
@@ -113,7 +113,7 @@ def _patterns_of(format: Format) -> list[str]:
     ]
 
 
-def _below(folder: Path, host: Format | None) -> Iterator[Transcript]:
+def _below(folder: Path, only: Format | None) -> Iterator[Transcript]:
     for root, folders, files in folder.walk():
         folders[:] = sorted(name for name in folders if name not in _SKIPPED)
         for name in sorted(files):
@@ -121,7 +121,7 @@ def _below(folder: Path, host: Format | None) -> Iterator[Transcript]:
             if path.suffix not in _SUFFIXES or not _is_session(path):
                 continue
             recognised = _format_of(path)
-            if recognised is not None and (host is None or recognised is host):
+            if recognised is not None and only in (None, recognised):
                 yield Transcript(path, recognised)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from upwell.ground.text.format import counted
 from upwell.ground.text.invisible import visible
 
 FOLDER = Path(str(files("upwell.web.dashboard")))
@@ -34,6 +35,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.filters |= {
+        "counted": counted,
         "number": lambda value: f"{value:,.0f}",
         "percent": lambda share: "–" if share is None else f"{100 * share:.0f} %",
         "ago": ago,

@@ -30,3 +30,11 @@ def test_other_lines_stay() -> None:
 def test_links_survive_in_a_quarter() -> None:
     retained = compress(FOUND, max_chars=len(FOUND) // 4).text
     assert retained.count("https://example.org/cranes/") >= 4
+
+
+def test_links_beside_lines_of_names_survive_in_a_quarter() -> None:
+    summary = "\n".join(f"crane_{n} lifts part_{n} of quay_{n} and load_{n}" for n in range(60))
+    found = f"Results for cranes\n\nLinks: {json.dumps(LINKS)}\n\n{summary}"
+    retained = compress(found, max_chars=len(found) // 4).text
+    assert retained.count("https://example.org/cranes/") >= 3
+    assert "lifts part_" in retained

@@ -1,5 +1,7 @@
 """Lists of paths and search results are folded without loss."""
 
+import re
+
 import pytest
 
 from upwell.compress import compress
@@ -27,6 +29,38 @@ def test_folding_loses_nothing(text: str) -> None:
     folded = fold(text)
     assert len(folded) < 0.7 * len(text)
     assert unfolded(folded) == text
+
+
+def both_names(file: str, numbers: range) -> str:
+    """Matches in a file whose name is absolute in every third line."""
+    names = (f"/home/ann/{file}", file, file)
+    return "\n".join(f"{names[n % 3]}:{n}:    lift(load_{n})" for n in numbers)
+
+
+def test_a_file_with_an_absolute_and_a_relative_name_has_one_heading() -> None:
+    text = both_names("src/crane.py", range(10, 30)) + "\n" + both_names("quay.py", range(20))
+    folded = fold(text).split("\n")
+    headings = [row for row in folded if row.endswith(":")]
+    assert headings == ["/home/ann/src/crane.py:", "/home/ann/quay.py:"]
+    assert len(folded) == 2 + 40
+    result = compress(text, max_chars=len(text) // 4)
+    marks = sum(map(int, re.findall(r"^\[…(\d+)(?: lines?, 1 file)?\]$", result.text, re.M)))
+    retained = len(re.findall(r"^\d+:", result.text, re.M))
+    assert marks + retained == 40
+    assert f"[{marks} of 40 lines left out]" in result.text
+
+
+def test_files_that_share_a_line_number_stay_two() -> None:
+    names = ("/home/ann/src/crane.py", "crane.py")
+    folded = fold("\n".join(f"{name}:{n}:lift" for name in names for n in range(10)))
+    assert "\ncrane.py:\n" in folded
+
+
+def test_a_relative_name_is_not_completed_with_a_folder_that_only_some_files_have() -> None:
+    absolute = ["/home/ann/src/crane.py", "/home/ann/quay.py"]
+    rows = [f"{name}:{n}:lift" for name in absolute for n in range(9)]
+    rows += [f"crane.py:{n}:lift" for n in range(20, 29)]
+    assert "\ncrane.py:\n" in fold("\n".join(rows))
 
 
 def test_a_text_with_lines_like_entries_stays() -> None:

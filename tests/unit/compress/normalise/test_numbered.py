@@ -82,3 +82,28 @@ def test_lines_of_a_numbered_part_have_the_numbers_of_the_tool() -> None:
 def test_texts_that_are_not_a_range_of_lines(lines: str) -> None:
     with pytest.raises(UsageError):
         line_range(lines)
+
+
+def test_a_diff_whose_numbers_have_a_gap_keeps_its_pairs_together() -> None:
+    changes = "".join(
+        f" context_{n} stays\n-lift_{n}(crane_{n}, load_{n})\n+lift_{n}(crane_{n}, part_{n})\n"
+        for n in range(40)
+    )
+    rows = numbered(
+        f"diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -1,24 +1,24 @@\n{changes}"
+    ).split("\n")
+    text = "\n".join([*rows[:50], *rows[54:]])
+    shown = compress(text, max_chars=len(text) // 4).text.split("\n")
+    pairs = 0
+    for n in range(40):
+        old, new = f"-lift_{n}(crane_{n}, load_{n})", f"+lift_{n}(crane_{n}, part_{n})"
+        if old in text and new in text and not 15 <= n <= 17:
+            assert (old in shown) == (new in shown)
+            pairs += old in shown
+    assert pairs >= 4
+
+
+def test_code_whose_numbers_have_a_gap_keeps_its_numbers() -> None:
+    rows = numbered(CODE).split("\n")
+    text = "\n".join([*rows[:50], *rows[54:]])
+    assert without_numbers(Passage(text=text)).text == text

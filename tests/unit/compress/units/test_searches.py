@@ -52,8 +52,8 @@ def test_context_is_shown_with_its_match() -> None:
 def test_a_mark_names_the_hunks_and_commits_that_it_hides() -> None:
     for text, head, noun in ((DIFF, "@@ ", "hunk"), (LOG, "commit ", "commit")):
         retained = compress(text, max_chars=len(text) // 4).text
-        marks = re.findall(rf"^\[…\d+ lines, (\d+) {noun}s?\]$", retained, re.M)
-        files = re.findall(r"^\[…\d+ lines, \d+ files?\]$", retained, re.M)
+        marks = re.findall(rf"^\[…\d+ lines?, (\d+) {noun}s?\]$", retained, re.M)
+        files = re.findall(r"^\[…\d+ lines?, \d+ files?\]$", retained, re.M)
         shown = sum(row.startswith(head) for row in retained.split("\n"))
         total = sum(row.startswith(head) for row in text.split("\n"))
         assert marks

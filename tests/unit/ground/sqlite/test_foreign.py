@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.errors import UsageError
+from upwell.ground.foreign import read_text
 from upwell.ground.sqlite.foreign import foreign_database, is_database
-from upwell.migration.base import read_text
 
 ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c)"
 
@@ -65,5 +65,5 @@ def test_a_pipe_a_folder_and_a_device_are_no_files(tmp_path: Path) -> None:
         assert not is_database(path)
         with pytest.raises(UsageError, match="not a file"), foreign_database(path):
             pass
-        with pytest.raises(UsageError, match="not a file"):
+        with pytest.raises(UsageError, match="cannot read"):
             read_text(path)

@@ -178,7 +178,7 @@ def test_a_torn_file_is_moved_aside(notes: ShortTerm, path: Path, content: str) 
     aside = notes.file.take_report()
     assert aside is not None
     assert aside.read_text() == content
-    assert notes.file.take_report() is None, "it is said once"
+    assert notes.file.take_report() is None, "it is reported once"
 
 
 def test_deleting_twice_finds_nothing_and_writes_nothing(notes: ShortTerm, path: Path) -> None:

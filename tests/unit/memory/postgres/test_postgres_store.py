@@ -99,7 +99,7 @@ async def test_the_same_memories_give_the_same_hits_as_sqlite(tmp_path: Path) ->
     assert in_both >= 0.95 * in_sqlite
 
 
-async def test_a_decision_takes_three_round_trips(
+async def test_a_search_takes_two_round_trips(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = PostgresStore(postgres)
@@ -114,9 +114,14 @@ async def test_a_decision_takes_three_round_trips(
 
     monkeypatch.setattr(postgres, "ask", counting)
     query = Query(texts=("which kettle", "red lid"), triggers=("error:1",))
-    pool = await store.candidates(query, Deadline.after(30))
-    assert len(pool.candidates) == 2
-    assert trips == 3
+    assert len((await store.candidates(query, Deadline.after(30))).candidates) == 2
+    assert trips == 3  # the first search reads the overview, too
+    assert len((await store.candidates(query, Deadline.after(30))).candidates) == 2
+    assert trips == 5
+    assert not await store.pinned(Scope())
+    assert trips == 5
+    await store.add([Memory(text="never boil twice", pinned=True)])
+    assert [rule.text for rule in await store.pinned(Scope())] == ["never boil twice"]
 
 
 async def test_processes_that_start_at_once_make_the_tables_once() -> None:

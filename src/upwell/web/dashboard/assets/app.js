@@ -98,7 +98,7 @@ function queryOf(form) {
   return query
 }
 
-const LISTS = { now: ["rows", "#events", "before"], memory: ["memories", "#memories", "offset"] }
+const LISTS = { now: ["rows", "#events", "before"], memory: ["memories", "#memories", "offset"], sessions: ["sessionlist", "#past", "before"] }
 
 async function refilter(form) {
   if (!form.isConnected) return
@@ -255,8 +255,10 @@ function dress(root) {
   for (const time of root.querySelectorAll("time[data-clock]")) {
     const at = new Date(time.dateTime)
     const isToday = at.toDateString() === new Date().toDateString()
-    const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" })
-    time.textContent = isToday ? clock : `${at.toLocaleDateString([], { month: "short", day: "numeric" })} ${clock.slice(0, 5)}`
+    const minutes = { hour: "2-digit", minute: "2-digit" }
+    const clock = at.toLocaleTimeString([], isToday ? { ...minutes, second: "2-digit" } : minutes)
+    const needsDay = !isToday && time.dataset.clock !== "short"
+    time.textContent = needsDay ? `${at.toLocaleDateString([], { month: "short", day: "numeric" })} ${clock}` : clock
     delete time.dataset.clock
   }
   plots = plots.filter((plot) => plot.root.isConnected || plot.destroy())

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import OWNER, Options, SqliteTtlStore
+from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
+from upwell.ground.ttl_store import Options
 
 CAP = 2_000_000
 
@@ -49,7 +50,7 @@ RACER = """
 import asyncio, sys
 from pathlib import Path
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import OWNER, SqliteTtlStore
+from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
 
 async def main(path, rounds):
     database = open_database(Path(path), [OWNER], synchronous="NORMAL")

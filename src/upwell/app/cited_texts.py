@@ -1,0 +1,94 @@
+"""Reads the texts behind keys and citations: originals, memories, documents, past sessions."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from upwell.app.files import Memories
+from upwell.app.follow_up import FollowUp
+from upwell.compress.originals import Originals
+from upwell.ground.errors import KeyUnknown
+from upwell.ground.project import project_of
+from upwell.ground.trace import contained
+from upwell.ground.uris import QMD_SCHEME, SESSION_LOCATOR, memory_id, memory_uri
+from upwell.tools.recall import LINES_CITED, Viewed, get_tool
+
+if TYPE_CHECKING:
+    from upwell.app.past_sessions import PastSessions, SeenSessions
+
+
+class CitedTexts:
+    """The texts that the owner of a home may read by a key or a citation. `cwd` decides the
+    project; `viewed` hears which memories were read; `past` opens the past sessions."""
+
+    def __init__(
+        self,
+        memory: Memories,
+        originals: Originals,
+        follow_up: FollowUp,
+        viewed: Viewed,
+        past: "Callable[[], PastSessions]",
+        cwd: str | None,
+    ) -> None:
+        self._memory = memory
+        self._originals = originals
+        self._follow_up = follow_up
+        self._viewed = viewed
+        self._past = past
+        self._cwd = cwd
+
+    async def read(self, key: str, lines: str = "") -> str:
+        """The original with this key, or some lines of it, such as `120-180`; or the memory or
+        the lines that a citation names, such as `upwell://memory/ID`; or the memory with this id.
+
+        Raises:
+            KeyUnknown: it expired, was evicted, or never existed.
+            UsageError: `lines` is not a range, or there is no such memory.
+        """
+        if "://" in key or key.startswith("["):
+            return await self._cited(key)
+        from upwell.compress.normalise.numbered import line_range, lines_of
+
+        try:
+            text = await self._originals.get(key)
+        except KeyUnknown:
+            if LINES_CITED.search(key):
+                return await self._cited(key)
+            if not await self._is_memory(memory_id(key)):
+                raise
+            return await self._cited(memory_uri(memory_id(key)))
+        text = f"{lines_of(text, *line_range(lines))}\n" if lines else text
+        return await self._follow_up.read_again(key, text)
+
+    async def lines(
+        self, citation: str, project: str | None, namespaces: Sequence[str]
+    ) -> Sequence[str]:
+        """The lines of an imported document, of a document in qmd, or of a turn of a past
+        session."""
+        if citation.startswith(QMD_SCHEME) and self._memory.qmd is not None:
+            return await self._memory.qmd.lines(citation, project)
+        if citation.startswith(SESSION_LOCATOR):
+            return (await self._seen_sessions().page(citation)).split("\n")
+        return await self._memory.documents.lines(citation, project, namespaces)
+
+    async def search_sessions(self, question: str, limit: int) -> Sequence[str]:
+        """The past sessions of this project that answer a question, as texts."""
+        return await self._seen_sessions().search(question, limit)
+
+    def _seen_sessions(self) -> "SeenSessions":
+        from upwell.app.past_sessions import SeenSessions
+
+        return SeenSessions(self._past(), project_of(self._cwd))
+
+    async def _is_memory(self, memory_id: str) -> bool:
+        """Whether there is a memory with this id, also one that the index does not have yet."""
+        if await self._memory.library.get(memory_id) is None:
+            with contained("looking for new notes"):
+                await self._memory.documents.refresh()
+        return await self._memory.library.get(memory_id) is not None
+
+    async def _cited(self, citation: str) -> str:
+        cited = get_tool(
+            self._memory.library, self.lines, project_of(self._cwd), viewed=self._viewed
+        )
+        result = await cited.run({"path": citation}, "")
+        return f"{result['content'][0]['text']}\n"

@@ -1,0 +1,203 @@
+"""The copy of a team's memories on a developer's machine (`store.local`): keep it up to date, and
+send what this machine shares.
+
+Decisions and commands read the copy and never wait for the database. One process of a home at a
+time, usually the daemon, talks to it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upwell.app.team import no_driver
+from upwell.config import Config
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.clock import SYSTEM_CLOCK
+from upwell.ground.errors import ConfigError, StoreError
+from upwell.ground.text.format import counted
+from upwell.ground.trace import LOG
+from upwell.ground.types.rpc import Ping
+from upwell.memory.base import Store
+from upwell.memory.replication import Replication
+from upwell.memory.sqlite.copied import CopyState
+from upwell.memory.sqlite.team_store import TeamStore
+
+if TYPE_CHECKING:
+    from upwell.memory.postgres.shared import PostgresSharedMemories
+
+LOOK_SECONDS = 1.0
+"""How often to look for writes of other processes of this home."""
+CHECK_SECONDS = 60.0
+"""How often to ask for changes without a notification."""
+RETRY_SECONDS = 2.0
+TURN_SECONDS = 5.0
+"""How often a process looks whether the one that keeps the copy has ended."""
+SEND_SECONDS = 3.0
+"""How long a command waits for the database to take what it shares."""
+TRIAL_SECONDS = 2.0
+LOCK = "team-copy.lock"
+
+
+async def keep_copy(config: Config, store: Store) -> None:
+    """Keep the copy up to date, until cancelled; return at once if this home has none."""
+    if not isinstance(store, TeamStore):
+        return
+    try:
+        # The driver takes a tenth of a second to import, in which events must not wait.
+        await asyncio.to_thread(_import_driver)
+    except ConfigError as error:
+        LOG.error("the team's memories are not copied: %s", error)
+        return
+    async with _turn(config.home.root / LOCK), _connected(config) as shared:
+        woken, listening = asyncio.Event(), BackgroundTasks("changes of the team")
+        listening.start(_listen(shared, config.store.tenant, woken))
+        try:
+            await _replicate(store, shared, woken)
+        finally:
+            await listening.aclose()
+
+
+async def send_now(config: Config, store: Store) -> bool:
+    """Send what waits to be shared, for a command that has just shared something. Returns False if
+    something still waits; the next process that keeps the copy sends it."""
+    if not isinstance(store, TeamStore):
+        return True
+    try:
+        async with asyncio.timeout(SEND_SECONDS), _connected(config) as shared:
+            await store.begin(await shared.identity())
+            await Replication(store, shared).push()
+    except (StoreError, ConfigError, TimeoutError) as error:
+        LOG.debug("nothing could be sent to the team: %s", error)
+    return not await store.outgoing()
+
+
+async def copy_ping(config: Config, store: Store) -> Ping | None:
+    """The state of the copy, and whether the database answers; None without a copy."""
+    if not isinstance(store, TeamStore):
+        return None
+    state = await store.copy_state()
+    detail = _described(state, SYSTEM_CLOCK.now())
+    try:
+        async with asyncio.timeout(TRIAL_SECONDS), _connected(config) as shared:
+            await shared.identity()
+    except (StoreError, ConfigError, TimeoutError) as error:
+        reason = error.message if isinstance(error, StoreError | ConfigError) else "no answer"
+        hint = "upwell goes on with the copy, and sends later what waits"
+        return Ping(ok=False, detail=f"{detail}; {reason}", hint=hint)
+    if state.refused:
+        hint = "change or forget that memory"
+        return Ping(ok=False, detail=f"{detail}; not accepted: {state.refused}", hint=hint)
+    return Ping(ok=True, detail=detail)
+
+
+async def _replicate(
+    store: TeamStore, shared: "PostgresSharedMemories", woken: asyncio.Event
+) -> None:
+    replication, is_begun, reported = Replication(store, shared), False, ""
+    while True:
+        woken.clear()
+        try:
+            if not is_begun:
+                await store.begin(await shared.identity())
+                is_begun = True
+            await replication.run()
+            reported = ""
+        except StoreError as error:
+            if error.message != reported:
+                LOG.warning("the copy of the team's memories is not up to date: %s", error)
+            reported = error.message
+            await asyncio.sleep(RETRY_SECONDS)
+        await _wait_for_work(store, woken, is_failing=bool(reported))
+
+
+async def _wait_for_work(store: TeamStore, woken: asyncio.Event, *, is_failing: bool) -> None:
+    for _ in range(1 if is_failing else round(CHECK_SECONDS / LOOK_SECONDS)):
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                await woken.wait()
+            return
+        except TimeoutError:
+            if store.wanted.is_set() or await _has_outgoing(store):
+                return
+
+
+async def _has_outgoing(store: TeamStore) -> bool:
+    try:
+        return await store.has_outgoing()
+    except StoreError:
+        return False
+
+
+async def _listen(shared: "PostgresSharedMemories", tenant: str, woken: asyncio.Event) -> None:
+    from upwell.ground.postgres.listening import MEMORIES, listen
+
+    async def changed(parts: frozenset[str]) -> None:
+        if MEMORIES in parts:
+            woken.set()
+
+    await listen(shared.postgres, tenant, changed)
+
+
+@asynccontextmanager
+async def _connected(config: Config) -> "AsyncIterator[PostgresSharedMemories]":
+    """The team's store, which is connected to at the first use.
+
+    Raises:
+        ConfigError: the driver is not installed.
+    """
+    await asyncio.to_thread(_import_driver)
+    from upwell.ground.postgres.connection import Postgres
+    from upwell.memory.postgres.shared import PostgresSharedMemories
+
+    postgres = Postgres(config.store.url)
+    try:
+        yield PostgresSharedMemories(postgres, tenant=config.store.tenant)
+    finally:
+        await postgres.aclose()
+
+
+def _import_driver() -> None:
+    try:
+        import upwell.memory.postgres.shared  # noqa: F401
+    except ImportError as error:
+        raise no_driver() from error
+
+
+@asynccontextmanager
+async def _turn(path: Path) -> AsyncIterator[None]:
+    """Wait until no other process of the home keeps the copy. The lock ends with its process."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, mode=0o600)
+    while True:
+        try:
+            lock.acquire(timeout=0)
+            break
+        except Timeout:
+            await asyncio.sleep(TURN_SECONDS)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _described(state: CopyState, now: float) -> str:
+    age = max(0.0, now - state.checked_at)
+    parts = [
+        f"{counted(state.memories, 'shared memory', 'shared memories')} "
+        f"of {counted(state.projects, 'project')} copied",
+        f"up to date {_span(age)} ago" if state.checked_at else "never up to date yet",
+    ]
+    if state.waiting:
+        waits = counted(state.waiting, "write waits", "writes wait")
+        parts.append(f"{waits} for {_span(max(0.0, now - state.waiting_since))}")
+    return "; ".join(parts)
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

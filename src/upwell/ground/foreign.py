@@ -1,0 +1,63 @@
+"""Reads files that users and other programs wrote; every failure is one line with a remedy."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from upwell.ground.errors import UsageError
+from upwell.ground.files import read_regular_file
+
+MAX_FILE_BYTES = 64_000_000
+
+
+def read_text(path: Path, max_bytes: int = MAX_FILE_BYTES) -> str:
+    """The text of a file, without a byte order mark.
+
+    Raises:
+        UsageError: it is missing, not a regular file, too large, or not UTF-8.
+    """
+    try:
+        if path.stat().st_size > max_bytes:
+            raise too_large(path, max_bytes)
+        return read_regular_file(path).decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {(error.strerror or '').lower()}",
+            hint="check the path and its permissions",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"cannot read {path}: not UTF-8 (byte {error.start})", hint="convert it to UTF-8"
+        ) from error
+
+
+def read_json(path: Path, max_bytes: int = MAX_FILE_BYTES) -> Any:
+    """The JSON in a file.
+
+    Raises:
+        UsageError: as `read_text`, or it is not JSON.
+    """
+    return parsed_json(read_text(path, max_bytes), path)
+
+
+def parsed_json(text: str, path: Path) -> Any:
+    """The JSON in `text`, which is from `path`.
+
+    Raises:
+        UsageError: it is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise UsageError(
+            f"cannot read {path}: nested too deeply", hint="upwell cannot use this file"
+        ) from error
+    except ValueError as error:
+        raise UsageError(f"cannot read {path}: not JSON: {error}", hint="fix the file") from error
+
+
+def too_large(path: Path, max_bytes: int) -> UsageError:
+    """The error for a file of more than `max_bytes`."""
+    return UsageError(
+        f"cannot read {path}: it is larger than {max_bytes:,} bytes", hint="split the file"
+    )

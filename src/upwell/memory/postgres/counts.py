@@ -1,0 +1,301 @@
+"""What a search must know before it can look for memories: how many there are in each scope that it
+sees, and how many of them have each of its words, files and symbols.
+
+The database is asked for the version of the tenant's memories and for the frequencies, in one round
+trip. Everything that does not depend on the query is remembered with the version, and read again
+only when the version is another one.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from upwell.ground.postgres.connection import Postgres, Rows, Statement
+from upwell.ground.project import owners_of
+from upwell.ground.types.memory import Query, Scope
+from upwell.ground.types.principal import EVERY, PRIVATE, is_visible
+from upwell.memory.lookups import Lookup, join_of, planned
+from upwell.memory.postgres.rows import EXPIRES, NAMESPACE, PINNED, indexable
+from upwell.memory.ranking.joins import Join, JoinKey, join_keys
+from upwell.memory.ranking.null_scores import SIZES, NullScores, usual
+from upwell.memory.ranking.query import Corpus
+
+WHOLE_TENANT = -1
+"""The scope of the null scores of all projects of a tenant."""
+MAX_OVERVIEWS = 256
+RECENT_SECONDS = 0.5
+"""For this time the version that the database named last counts as the current one."""
+_VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s))"
+_VISIBLE_SCOPES = f"SELECT no FROM upwell.scope WHERE tenant = %(tenant)s AND {_VISIBLE}"
+SIZES_OF_SCOPES = f"""
+    SELECT no, project, memories, words, tokens, last FROM upwell.scope
+    WHERE tenant = %(tenant)s AND {_VISIBLE} ORDER BY no"""
+HOLDING = f"""
+    SELECT stem, sum(memories)::bigint FROM upwell.term
+    WHERE tenant = %(tenant)s AND stem = ANY(%(stems)s) AND scope IN ({_VISIBLE_SCOPES})
+    GROUP BY stem"""
+_VERSION = "SELECT version FROM upwell.tenant WHERE tenant = %(tenant)s"
+_FREQUENCIES = f"""
+    SELECT 0, '', version FROM upwell.tenant WHERE tenant = %(tenant)s
+    UNION ALL
+    SELECT 1, stem, sum(memories)::bigint FROM upwell.term
+    WHERE tenant = %(tenant)s AND stem = ANY(%(stems)s::text[]) AND scope IN ({_VISIBLE_SCOPES})
+    GROUP BY stem
+    UNION ALL
+    SELECT 2, key, sum(memories)::bigint FROM upwell.anchor
+    WHERE tenant = %(tenant)s AND key = ANY(%(keys)s::text[]) AND scope IN ({_VISIBLE_SCOPES})
+    GROUP BY key"""
+_NULL_SCORES = """
+    SELECT scope, mean, spread FROM upwell.null_score
+    WHERE tenant = %(tenant)s ORDER BY scope, words"""
+_KINDS = """
+    SELECT (SELECT min(expires_at) FROM upwell.memory
+            WHERE tenant = %(tenant)s AND expires_at IS NOT NULL),
+           EXISTS (SELECT FROM upwell.memory WHERE tenant = %(tenant)s AND pinned),
+           EXISTS (SELECT FROM upwell.memory
+                   WHERE tenant = %(tenant)s AND supersedes IS NOT NULL)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The memories that a search may return: those of its namespaces that have not expired at
+    `now`. Standing rules are excluded because they have a channel of their own. `condition` is the
+    SQL for a row `m`, empty if every memory meets it."""
+
+    namespaces: tuple[str, ...]
+    now: float
+    condition: str = ""
+
+    @property
+    def values(self) -> dict[str, object]:
+        return {**namespace_values(self.namespaces), "now": self.now}
+
+    def joined(self, other: str) -> str:
+        """Return the SQL that joins the memories of a table and keeps those that pass."""
+        if not self.condition:
+            return ""
+        return (
+            f"JOIN upwell.memory m ON m.tenant = %(tenant)s AND m.n = {other}.n "
+            f"AND {self.condition}"
+        )
+
+    def passes(self, row: Sequence[Any]) -> bool:
+        """Return whether a row of `COLUMNS` meets the condition."""
+        if row[PINNED] or not is_visible(row[NAMESPACE], self.namespaces):
+            return False
+        return row[EXPIRES] is None or row[EXPIRES] > self.now
+
+
+def within(column: str, patterns: Sequence[str]) -> str:
+    """Return the SQL for "this namespace is among the patterns" (`is_visible`), which has
+    `namespace_values`."""
+    parts = [f"{column} = ANY(%(namespaces)s)"]
+    if any(pattern.endswith("/*") for pattern in patterns):
+        parts.append(
+            f"EXISTS (SELECT FROM unnest(%(below)s::text[]) AS start WHERE "
+            f"starts_with({column}, start))"
+        )
+    if EVERY in patterns:
+        parts.append(f"NOT starts_with({column}, '{PRIVATE}')")
+    return f"({' OR '.join(parts)})"
+
+
+def namespace_values(patterns: Sequence[str]) -> dict[str, object]:
+    """Return the values for `within`."""
+    below = [pattern[:-1] for pattern in patterns if pattern.endswith("/*")]
+    return {"namespaces": list(patterns), "below": below}
+
+
+def filter_of(
+    namespaces: tuple[str, ...], now: float, *, expired: bool = True, pinned: bool = True
+) -> Filter:
+    """Return the filter of a search. `expired` and `pinned` tell whether the store has such
+    memories.
+    """
+    conditions = [within("m.namespace", namespaces)] if namespaces else []
+    conditions += ["(m.expires_at IS NULL OR m.expires_at > %(now)s)"] if expired else []
+    conditions += ["NOT m.pinned"] if pinned else []
+    return Filter(namespaces, now, " AND ".join(conditions))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The frequencies of a query's words and keys in its scope. `mean_tokens` is the mean length of
+    the scope's memories, hidden words included; `supersedes` is False if no memory of the tenant
+    supersedes another."""
+
+    corpus: Corpus
+    mean_tokens: float
+    holding: Mapping[str, int]
+    joins: Mapping[str, Join]
+    null_scores: NullScores
+    keep: Filter
+    supersedes: bool = True
+
+    def lookup(self, text: str, word_of: Mapping[str, str]) -> Lookup:
+        holding = {stem: self.holding.get(stem, 0) for stem in word_of}
+        return planned(text, word_of, holding, self.corpus)
+
+    def holding_these(self, holding: Mapping[str, int]) -> "Counts":
+        """Return these counts with other stems."""
+        return replace(self, holding={stem: int(count) for stem, count in holding.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What does not depend on a query, as of a version: the corpus that a scope sees, its null
+    scores, and the kinds of memories that the tenant has."""
+
+    version: int
+    corpus: Corpus
+    mean_tokens: float
+    null_scores: NullScores
+    first_expiry: float | None
+    has_pinned: bool
+    has_superseding: bool
+
+
+class Overviews:
+    """The overviews of the scopes that were searched last, and the version of each tenant that the
+    database named last."""
+
+    def __init__(self) -> None:
+        self._of: OrderedDict[tuple[str, str | None], Overview] = OrderedDict()
+        self._versions: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def note(self, tenant: str, version: int) -> None:
+        """Note the version that the database named just now."""
+        self._versions[tenant] = (version, time.monotonic())
+        self._versions.move_to_end(tenant)
+        if len(self._versions) > MAX_OVERVIEWS:
+            self._versions.popitem(last=False)
+
+    def forget(self, tenant: str) -> None:
+        """Note that this process has changed the tenant's memories."""
+        self._versions.pop(tenant, None)
+
+    def version(self, tenant: str) -> int | None:
+        """The version of a tenant if the database named it a moment ago."""
+        version, at = self._versions.get(tenant, (None, 0.0))
+        return version if time.monotonic() - at < RECENT_SECONDS else None
+
+    def known(self, scope: Scope, version: int) -> Overview | None:
+        """The overview of a scope as of this version, or None."""
+        key = (scope.tenant, scope.project)
+        overview = self._of.get(key)
+        if overview is None or overview.version != version:
+            return None
+        self._of.move_to_end(key)
+        return overview
+
+    async def read(self, postgres: Postgres, scope: Scope, version: int) -> Overview:
+        """Read the overview of a scope, of this version or a later one.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        sizes, measured, kinds = await postgres.ask(
+            scope.tenant, sizes_of(scope), Statement(_NULL_SCORES, {}), Statement(_KINDS, {})
+        )
+        corpus, mean_tokens = corpus_of(sizes)
+        null_scores = _null_scores(measured, key_of(scope, sizes)) or usual(corpus)
+        overview = Overview(version, corpus, mean_tokens, null_scores, *kinds[0])
+        self._of[scope.tenant, scope.project] = overview
+        if len(self._of) > MAX_OVERVIEWS:
+            self._of.popitem(last=False)
+        return overview
+
+
+async def counted(
+    postgres: Postgres,
+    overviews: Overviews,
+    query: Query,
+    words: Iterable[Mapping[str, str]],
+    now: float,
+) -> Counts:
+    """Count the words, files and symbols of a query in its scope.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    scope = query.scope
+    keys = join_keys(query.paths, query.symbols, scope.project)
+    values = {
+        **owners(scope.project),
+        "stems": sorted(set().union(*words)),
+        "keys": [indexable(key) for key in keys],
+    }
+    (rows,) = await postgres.ask(scope.tenant, Statement(_FREQUENCIES, values))
+    version = next((int(count) for kind, _, count in rows if kind == 0), 0)
+    overviews.note(scope.tenant, version)
+    overview = overviews.known(scope, version) or await overviews.read(postgres, scope, version)
+    first_expiry = overview.first_expiry
+    joined = {key: int(count) for kind, key, count in rows if kind == 2}
+    return Counts(
+        corpus=overview.corpus,
+        mean_tokens=overview.mean_tokens,
+        holding={stem: int(count) for kind, stem, count in rows if kind == 1},
+        joins=_joins(keys, joined),
+        null_scores=overview.null_scores,
+        keep=filter_of(
+            scope.namespaces,
+            now,
+            expired=first_expiry is not None and first_expiry <= now,
+            pinned=overview.has_pinned,
+        ),
+        supersedes=overview.has_superseding,
+    )
+
+
+def version_statement() -> Statement:
+    """Return the statement that reads the version of a tenant's memories."""
+    return Statement(_VERSION, {})
+
+
+def _joins(keys: Mapping[str, JoinKey], counted: Mapping[str, int]) -> dict[str, Join]:
+    """Map the keys that memories have to their joins."""
+    return {
+        key: join_of(join_key, counted[indexable(key)])
+        for key, join_key in keys.items()
+        if indexable(key) in counted
+    }
+
+
+def sizes_of(scope: Scope) -> Statement:
+    """Return the statement that lists the scopes that a query may see, with their sizes."""
+    return Statement(SIZES_OF_SCOPES, owners(scope.project))
+
+
+def owners(project: str | None) -> dict[str, object]:
+    """Return the values that name the project of a query, in both of its forms."""
+    path, address = owners_of(project) if project else (project, project)
+    return {"project": path, "address": address}
+
+
+def corpus_of(rows: Rows) -> tuple[Corpus, float]:
+    """Return the corpus of the rows of `sizes_of`, and the mean length of its memories."""
+    memories, words, tokens = (sum(row[index] for row in rows) for index in (2, 3, 4))
+    corpus = Corpus(tuple(row[0] for row in rows), int(memories), int(words))
+    return corpus, float(tokens / memories) if memories else 1.0
+
+
+def key_of(scope: Scope, sizes: Rows) -> int | None:
+    """Return the scope under which the null scores for this query are stored: its project's, or the
+    global one while the project has no memories. None if there are no memories at all.
+    """
+    if not sizes:
+        return None
+    numbers = {row[1]: int(row[0]) for row in sizes}
+    if scope.project is None:
+        return WHOLE_TENANT
+    names = (*owners_of(scope.project), "")
+    return next((numbers[name] for name in names if name in numbers), None)
+
+
+def _null_scores(rows: Rows, key: int | None) -> NullScores | None:
+    own = [(mean, spread) for scope, mean, spread in rows if scope == key]
+    if len(own) != len(SIZES):
+        return None
+    return NullScores(*zip(*own, strict=True))

@@ -1,0 +1,162 @@
+"""The side of PostgreSQL in the copies of shared memories: what has changed since a cursor, and the
+writes that machines send."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from upwell.ground.errors import StoreError
+from upwell.ground.postgres.connection import Postgres, Rows, Statement
+from upwell.ground.postgres.schema import ENSURE_TENANT
+from upwell.ground.trace import LOG
+from upwell.ground.ttl_store import Kind
+from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Scope
+from upwell.memory.base import Change, Cursor, Outgoing, Page, Removal
+from upwell.memory.postgres.null_scores import measure_if_due
+from upwell.memory.postgres.rows import COLUMNS, from_row
+from upwell.memory.postgres.writing import insert, remove
+from upwell.memory.records import to_json
+
+MAX_COPIED = 50_000
+"""The most memories of one project in a copy, the last changed ones."""
+PAGE = 100
+"""Changes in one page: a copy takes a page in some 50 ms."""
+TOKEN_SECONDS = 90 * 86_400.0
+"""How long a write that has arrived is known. A machine sends a write again at its next contact."""
+_NOW = "extract(epoch FROM clock_timestamp())::float8"
+_IDENTITY = "SELECT identity::text FROM upwell.tenant WHERE tenant = %(tenant)s"
+_VERSION = "SELECT coalesce(max(version), 0) FROM upwell.tenant WHERE tenant = %(tenant)s"
+_OF_PROJECT = "tenant = %(tenant)s AND project = %(project)s"
+_START = f"""
+    SELECT version, id FROM upwell.change WHERE {_OF_PROJECT} AND NOT gone
+    ORDER BY version DESC, id DESC OFFSET %(most)s LIMIT 1"""
+_CHANGES = f"""
+    SELECT c.version, c.id, m.n IS NULL, {", ".join(f"m.{name}" for name in COLUMNS.split(", "))}
+    FROM (SELECT version, id, gone FROM upwell.change
+          WHERE {_OF_PROJECT} AND (version, id) > (%(version)s, %(after)s)
+          ORDER BY version, id LIMIT %(page)s) AS c
+    LEFT JOIN upwell.memory m ON m.tenant = %(tenant)s AND m.id = c.id AND NOT c.gone
+        AND m.project = %(project)s AND NOT starts_with(m.namespace, 'me/')
+    ORDER BY c.version, c.id"""
+_RECEIVE = f"""
+    INSERT INTO upwell.entry (tenant, kind, key, created_at, expires_at)
+    SELECT %(tenant)s, '{Kind.RECEIVED}', convert_to(token, 'UTF8'), {_NOW}, {_NOW} + %(seconds)s
+    FROM unnest(%(tokens)s::text[]) AS new(token)
+    ON CONFLICT DO NOTHING RETURNING convert_from(key, 'UTF8')"""
+_TRASH = f"""
+    INSERT INTO upwell.trash SELECT %(tenant)s, id, {_NOW}, memory
+    FROM unnest(%(ids)s::text[], %(memories)s::text[]) AS gone(id, memory)
+    ON CONFLICT (tenant, id) DO UPDATE
+    SET deleted_at = excluded.deleted_at, memory = excluded.memory"""
+_FORGET = "DELETE FROM upwell.trash WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
+_BY_IDS = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
+
+
+class PostgresSharedMemories:
+    """`SharedMemories` of a tenant. Copies do not name the tenant: each machine calls its own
+    `DEFAULT_TENANT`."""
+
+    def __init__(self, postgres: Postgres, *, tenant: str = DEFAULT_TENANT) -> None:
+        self.postgres = postgres
+        self._tenant = tenant
+
+    async def identity(self) -> str:
+        """The name of this store, which it keeps when it moves.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        _, ((identity,),) = await self.postgres.ask(
+            self._tenant, Statement(ENSURE_TENANT, {"name": self._tenant}), Statement(_IDENTITY, {})
+        )
+        return str(identity)
+
+    async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
+        """The next changes of each of these projects, in one round trip; two if a copy is new or
+        the database is older than it was."""
+        newest, *read = await self.postgres.ask(
+            self._tenant, Statement(_VERSION, {}), *map(_changes, cursors)
+        )
+        version = int(newest[0][0])
+        starts = [cursor for cursor in cursors if cursor.version < 0 or cursor.version > version]
+        if starts:
+            started = dict(zip((c.project for c in starts), await self._start(starts), strict=True))
+            cursors = [started.get(cursor.project, cursor) for cursor in cursors]
+            read = await self.postgres.ask(self._tenant, *map(_changes, cursors))
+        return [self._page(cursor, rows) for cursor, rows in zip(cursors, read, strict=True)]
+
+    async def receive(self, writes: Sequence[Outgoing]) -> None:
+        """Take over all of these writes in one transaction, except those that have arrived
+        before."""
+        async with self.postgres.transaction(self._tenant) as transaction:
+            (fresh,) = await transaction.run(
+                Statement(
+                    _RECEIVE,
+                    {"tokens": sorted(w.token for w in writes), "seconds": TOKEN_SECONDS},
+                )
+            )
+            tokens = {token for (token,) in fresh}
+            new = [write for write in writes if write.token in tokens]
+            memories = [
+                replace(write.content, tenant=self._tenant)
+                for write in new
+                if isinstance(write.content, Memory)
+            ]
+            if memories:
+                await insert(transaction, self._tenant, memories)
+            trashed = [write.id for write in new if write.content is Removal.TRASH]
+            purged = [write.id for write in new if write.content is Removal.PURGE]
+            if trashed:
+                (rows,) = await transaction.run(Statement(_BY_IDS, {"ids": trashed}))
+                gone = [from_row(self._tenant, row) for row in rows]
+                values = {
+                    "ids": [memory.id for memory in gone],
+                    "memories": [to_json(memory) for memory in gone],
+                }
+                await transaction.run(Statement(_TRASH, values))
+            if trashed or purged:
+                await remove(transaction, [*trashed, *purged])
+            # A memory that is stored again or deleted for good is not in the trash.
+            out = [*purged, *(memory.id for memory in memories)]
+            if out:
+                await transaction.run(Statement(_FORGET, {"ids": out}))
+        await self._measure({memory.project for memory in memories})
+
+    async def _measure(self, projects: set[str | None]) -> None:
+        try:
+            for project in projects | ({None} if projects else set()):
+                await measure_if_due(self.postgres, Scope(tenant=self._tenant, project=project))
+        except StoreError as error:
+            # The memories are stored: the former null scores serve until the next addition.
+            LOG.warning("cannot measure null scores: %s", error)
+
+    async def _start(self, cursors: Sequence[Cursor]) -> list[Cursor]:
+        """The cursors of new copies: at most the last changed memories are copied."""
+        read = await self.postgres.ask(
+            self._tenant,
+            *(Statement(_START, {"project": c.project, "most": MAX_COPIED}) for c in cursors),
+        )
+        return [
+            Cursor(cursor.project, *(rows[0] if rows else (0, "")))
+            for cursor, rows in zip(cursors, read, strict=True)
+        ]
+
+    def _page(self, cursor: Cursor, rows: Rows) -> Page:
+        changes = [
+            Change(row[1], None if row[2] else self._own(from_row(self._tenant, row[3:])))
+            for row in rows
+        ]
+        behind = Cursor(cursor.project, rows[-1][0], rows[-1][1]) if rows else cursor
+        return Page(changes, behind, len(rows) < PAGE)
+
+    def _own(self, memory: Memory) -> Memory:
+        return replace(memory, tenant=DEFAULT_TENANT)
+
+
+def _changes(cursor: Cursor) -> Statement:
+    values = {
+        "project": cursor.project,
+        "version": cursor.version,
+        "after": cursor.after,
+        "page": PAGE,
+    }
+    return Statement(_CHANGES, values)

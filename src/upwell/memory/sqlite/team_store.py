@@ -1,0 +1,134 @@
+"""The store of a developer who shares memories with a team: the home's own `memory.db`, with a copy
+of the team's memories in it."""
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from functools import partial
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.remote_address import address_of
+from upwell.ground.sqlite.database import Database
+from upwell.ground.types.memory import Memory, Query, Scope
+from upwell.memory.base import Added, Cursor, Outgoing, Page
+from upwell.memory.embedding.questions import Questions
+from upwell.memory.ranking.scoring import Pool
+from upwell.memory.sharing import for_team, is_for_team
+from upwell.memory.sqlite import copied
+from upwell.memory.sqlite.copied import CopyState
+from upwell.memory.sqlite.store import SqliteStore
+
+UNUSED_SECONDS = 90 * 86_400.0
+"""The copy of a project that was not worked on for this time is removed."""
+WAITING_AT_ONCE = 100
+
+
+class TeamStore(SqliteStore):
+    """`Store` of a developer's own memories and of the copy. No method waits for the network.
+
+    Memories in the namespace `team` and below belong to the team; the others stay here. `wanted` is
+    set when a project is worked on that the copy lacks.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        questions: Questions | None = None,
+    ) -> None:
+        super().__init__(database, clock=clock, questions=questions)
+        self.wanted = asyncio.Event()
+        self._in_use: dict[str, float] = {}
+        self._has_removed = False
+
+    async def add(self, memories: Sequence[Memory]) -> list[Added]:
+        """As `SqliteStore.add`; what is for the team waits to be sent from then on. A memory of a
+        folder without a remote address stays here."""
+        return await super().add([_prepared(memory) for memory in memories])
+
+    async def update(self, memory: Memory) -> None:
+        await super().update(_prepared(memory))
+
+    async def candidates(self, query: Query, deadline: Deadline) -> Pool:
+        self._use(query.scope)
+        return await super().candidates(query, deadline)
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        self._use(scope)
+        return await super().pinned(scope, limit=limit)
+
+    async def purge(self, memory_id: str | None = None) -> int:
+        count = await super().purge(memory_id)
+        if self._has_removed and memory_id is None:
+            # What the team has deleted for good leaves this file, too.
+            self._has_removed = False
+            await self.drop_deleted_words()
+        return count
+
+    # The copy
+
+    async def begin(self, source: str) -> None:
+        """Prepare the copy of the store with this name; a copy of another one is removed."""
+        await self._database.write(lambda db: copied.begin(db, source, self._clock.now()))
+
+    async def cursors(self) -> list[Cursor]:
+        """How far each project's copy has come. Projects that came into use are added, and those
+        that have not been used for long are left."""
+        self.wanted.clear()
+        projects, now = list(self._in_use), self._clock.now()
+
+        def look(db: sqlite3.Connection) -> list[Cursor]:
+            copied.use(db, ["", *projects], now)
+            copied.leave_unused(db, now - UNUSED_SECONDS)
+            return copied.cursors(db)
+
+        return await self._database.write(look)
+
+    async def take(self, page: Page) -> None:
+        """Apply a page of changes, in one transaction with the cursor behind it."""
+        removed = await self._database.write(partial(copied.take, page=page))
+        self._has_removed |= removed > 0
+        if page.is_last and page.changes:
+            project = page.cursor.project or None
+            await self.measure([(self._tenant, project)])
+
+    async def checked(self) -> None:
+        """Note that the copy is up to date."""
+        now = self._clock.now()
+        await self._database.write(
+            lambda db: db.execute("UPDATE team SET checked_at = ?", (now,)) and None
+        )
+
+    async def outgoing(self) -> list[Outgoing]:
+        """The writes that wait to be sent."""
+        return await self._database.read(partial(copied.outgoing, limit=WAITING_AT_ONCE))
+
+    async def has_outgoing(self) -> bool:
+        """Whether a write waits that the team's store has not refused."""
+        sql = "SELECT 1 FROM outbox WHERE error = '' LIMIT 1"
+        return await self._database.inline_read(lambda db: db.execute(sql).fetchone() is not None)
+
+    async def sent(self, writes: Sequence[Outgoing]) -> None:
+        """Note that these writes have arrived."""
+        await self._database.write(partial(copied.sent, writes=writes))
+
+    async def refuse(self, write: Outgoing, error: str) -> None:
+        """Note that the team's store does not accept a write; it is tried again now and then."""
+        await self._database.write(partial(copied.refuse, write=write, error=error))
+
+    async def copy_state(self) -> CopyState:
+        return await self._database.read(copied.state)
+
+    def _use(self, scope: Scope) -> None:
+        address = address_of(scope.project)
+        if address is None:
+            return
+        if address not in self._in_use:
+            self.wanted.set()
+        self._in_use[address] = self._clock.now()
+
+
+def _prepared(memory: Memory) -> Memory:
+    """The form in which a memory is stored; what is for the team has nothing of this machine."""
+    return for_team(memory) if is_for_team(memory) else memory

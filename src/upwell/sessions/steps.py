@@ -1,0 +1,147 @@
+"""A past session step by step, read from its transcript for people: prompts, remarks, calls, files
+and failures, shortened and without secrets.
+
+A transcript is foreign text of any size. A part of it is read only up to the turns that are asked
+for, and every text is cut before it is masked.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from upwell.episodes.events import Event, Kind
+from upwell.episodes.failures import is_refused, succeeded
+from upwell.ground.errors import UsageError
+from upwell.ground.secrets.redact import redacted_start
+from upwell.replay.transcripts import Transcript, format_named
+from upwell.sessions.index import MAX_STORED_CHARS, Match
+from upwell.sessions.turns import error_lines
+from upwell.surface.journal import file_of, subject_of
+
+PROMPT_CHARS, REMARK_CHARS, SUBJECT_CHARS, FAILURE_CHARS = 2_000, 1_500, 300, 300
+TOOL_CHARS = 60
+MAX_TROUBLE_CHARS = 20_000
+"""So much of the result of a failed call is searched for the error."""
+MAX_STEPS = 200
+"""The most steps of one turn that are shown."""
+_SHOWN = frozenset({Kind.SAY, Kind.TOOL, Kind.COMPACT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step of a turn. `text` is the agent's remark or the command of a call; `trouble` is the
+    line of its result that reports an error.
+    """
+
+    kind: Kind
+    at: float
+    text: str = ""
+    tool: str = ""
+    file: str = ""
+    failed: bool = False
+    trouble: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Part:
+    """A turn with its first `MAX_STEPS` steps; `left_out` counts the others. If the transcript is
+    gone, `is_excerpt` is true, and the only step is the excerpt of the turn's conclusion.
+    """
+
+    number: int
+    at: float
+    prompt: str
+    steps: list[Step] = field(default_factory=list[Step])
+    left_out: int = 0
+    is_excerpt: bool = False
+
+
+def parts_of(matches: Sequence[Match]) -> list[Part]:
+    """These turns, which are in order of time, step by step."""
+    parts: list[Part] = []
+    for _, group in groupby(matches, key=lambda match: match.session.no):
+        own = list(group)
+        read = _read(own)
+        parts += [read.get(match.turn.number) or _excerpt(match) for match in own]
+    return parts
+
+
+def _read(matches: Sequence[Match]) -> dict[int, Part]:
+    """The turns of one session that its transcript still has, by number."""
+    numbers = {match.turn.number: match.turn for match in matches}
+    parts: dict[int, Part] = {}
+    try:
+        for number, event in _numbered(matches):
+            if number > max(numbers):
+                break
+            turn = numbers.get(number)
+            if turn is None:
+                continue
+            if event.kind is Kind.PROMPT:
+                # Another file may be at this path now.
+                if abs(event.t - turn.at) <= 1.0:
+                    prompt = _cut(event.text, PROMPT_CHARS)
+                    parts[number] = Part(number=number, at=event.t, prompt=prompt)
+            elif event.kind in _SHOWN and number in parts:
+                _add(parts[number], event)
+    except (UsageError, OSError):
+        return parts
+    return parts
+
+
+def _numbered(matches: Sequence[Match]) -> Iterator[tuple[int, Event]]:
+    """The events of a session with the numbers of their turns, from the first of these turns on if
+    the format allows to begin there."""
+    session = matches[0].session
+    transcript = Transcript(Path(session.path), format_named(session.format))
+    first = min(matches, key=lambda match: match.turn.number).turn
+    if first.offset and transcript.format.read_from is not None:
+        events, number = transcript.events_from(first.offset), first.number - 1
+    else:
+        events, number = transcript.events(), -1
+    for event in events:
+        if event.session[:MAX_STORED_CHARS] == session.name:
+            number += event.kind is Kind.PROMPT
+            yield number, event
+
+
+def _add(part: Part, event: Event) -> None:
+    if len(part.steps) >= MAX_STEPS:
+        part.left_out += 1
+    else:
+        part.steps.append(_step(event))
+
+
+def _step(event: Event) -> Step:
+    if event.kind is not Kind.TOOL:
+        return Step(kind=event.kind, at=event.t, text=_cut(event.text, REMARK_CHARS))
+    failed = event.failed or is_refused(event) or (event.tool == "Bash" and not succeeded(event))
+    trouble = _trouble(event.out[:MAX_TROUBLE_CHARS]) if failed else ""
+    return Step(
+        kind=event.kind,
+        at=event.t,
+        text=_cut(" ".join(subject_of(event.args)[: 4 * SUBJECT_CHARS].split()), SUBJECT_CHARS),
+        tool=event.tool[:TOOL_CHARS],
+        file=file_of(event.args, event.cwd),
+        failed=failed,
+        trouble=_cut(trouble, FAILURE_CHARS),
+    )
+
+
+def _trouble(out: str) -> str:
+    """The first line that reports an error, or else the first line."""
+    lines = [line.strip() for line in out.split("\n") if line.strip()]
+    return next(iter(error_lines(out)), lines[0] if lines else "")
+
+
+def _excerpt(match: Match) -> Part:
+    turn = match.turn
+    conclusion = [Step(kind=Kind.SAY, at=turn.at, text=turn.conclusion)] if turn.conclusion else []
+    return Part(
+        number=turn.number, at=turn.at, prompt=turn.question, steps=conclusion, is_excerpt=True
+    )
+
+
+def _cut(text: str, limit: int) -> str:
+    return redacted_start(text.strip(), limit)

@@ -1,0 +1,69 @@
+"""Numbers by day (UTC) and names: added up in memory, stored in batches, kept for 90 days."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from upwell.ground.clock import Clock
+from upwell.ground.errors import StoreError
+from upwell.ground.trace import LOG
+from upwell.ground.ttl_store import Kind, TtlStore
+
+RETENTION_DAYS = 90
+_SEPARATOR = "\t"
+
+
+class DailyNumbers:
+    """The pending numbers of this process, and the stored ones of one kind. Names are cut to
+    `max_name_chars`."""
+
+    def __init__(
+        self, ttl_store: TtlStore, kind: Kind, clock: Clock, *, max_name_chars: int
+    ) -> None:
+        self._ttl_store = ttl_store
+        self._kind = kind
+        self._clock = clock
+        self._max_name_chars = max_name_chars
+        self._pending: Counter[tuple[str, ...]] = Counter()
+
+    def add(self, *names: str, by: int) -> None:
+        """Add to today's number under these names; `flush` stores it."""
+        self._pending[tuple(_plain(name, self._max_name_chars) for name in names)] += by
+
+    async def flush(self) -> None:
+        """Store pending numbers; a store that fails costs only these."""
+        pending, self._pending = self._pending, Counter()
+        today = self._day()
+        numbers = {
+            _SEPARATOR.join((today, *key)): number for key, number in pending.items() if number
+        }
+        if not numbers:
+            return
+        try:
+            await self._ttl_store.incr(self._kind, numbers, ttl_seconds=RETENTION_DAYS * 86_400.0)
+        except StoreError as error:
+            LOG.warning("numbers of %s were not stored: %s", self._kind, error)
+
+    async def since(self, days: int) -> list[tuple[str, list[str], int]]:
+        """Day, names and number of all entries of the last `days` days, including today.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        first = self._day(days - 1)
+        entries = []
+        for item in await self._ttl_store.scan(self._kind):
+            day, *names = item.key.split(_SEPARATOR)
+            if day >= first:
+                entries.append((day, names, item.number))
+        return entries
+
+    def _day(self, back: int = 0) -> str:
+        at = datetime.fromtimestamp(self._clock.now(), UTC) - timedelta(days=back)
+        return at.date().isoformat()
+
+
+@lru_cache(maxsize=1_000)
+def _plain(name: str, max_chars: int) -> str:
+    """A name without separators, cut to `max_chars`."""
+    return " ".join(name.split())[:max_chars].encode(errors="replace").decode()

@@ -1,0 +1,49 @@
+"""What a decision of a replica waits for, with a database on which every answer takes a while."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import cluster
+from upwell.app import Settings, build
+from upwell.ground.postgres.connection import Postgres
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Memory
+from upwell.ground.types.surfacing import Surfacing
+
+DELAY = 0.2
+TEXT = "which retry limit does the queue of invoices have when the broker is down?"
+
+
+async def test_a_decision_waits_for_three_round_trips(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = {"store.url": cluster().database()}
+    settings = Settings(home=tmp_path, flags=flags, environment={}, watches=False, is_replica=True)
+    app = await build(settings)
+    texts = [f"the retry limit of the queue of invoices number {n} is {n}" for n in range(3)]
+    await app.memory.add_many([Memory(text=text, namespace="decisions") for text in texts])
+    await app.surfacer.surface(
+        Cue(door="prompt", text="why does the deployment of the frontend fail?", session="first")
+    )
+    await asyncio.sleep(1.0)  # the work after the first decision ends
+    ask = Postgres.ask
+
+    async def slow(self, *args, **more):
+        await asyncio.sleep(DELAY)
+        return await ask(self, *args, **more)
+
+    monkeypatch.setattr(Postgres, "ask", slow)
+    began = time.monotonic()
+    outcome = await app.surfacer.offer(Cue(door="prompt", text=TEXT, session="second"))
+    waited = time.monotonic() - began
+    assert isinstance(outcome, Surfacing)
+    assert waited < 4 * DELAY
+    # What was given counts as given at once, although it is recorded later.
+    again = await app.surfacer.offer(Cue(door="prompt", text=f"{TEXT} again", session="second"))
+    given = {memory.id for memory in outcome.memories}
+    assert not isinstance(again, Surfacing) or not given & {m.id for m in again.memories}
+    monkeypatch.undo()
+    await app.aclose()
