@@ -92,6 +92,15 @@ async def test_a_template_makes_the_query(lab: Lab) -> None:
         assert ids(await bench.use("crm__open", customer={"topic": "saffron"})) == ["saffron"]
 
 
+async def test_a_template_is_a_question_wherever_moments_count(lab: Lab) -> None:
+    moments = {"surface.moments": ["question", "asking_call", "failed"]}
+    template = {"surface.templates": {"crm__*": "{topic} invoices"}}
+    async with lab(moments) as bench:
+        assert isinstance(await bench.use("crm__open", topic="saffron"), Skip)
+    async with lab({**moments, **template}) as bench:
+        assert ids(await bench.use("crm__open", topic="saffron")) == ["saffron"]
+
+
 @row("`path`, `file`, `filepath`, `file_path`, `filename`")
 async def test_every_path_argument_is_read(lab: Lab) -> None:
     keys = ("path", "file", "filepath", "file_path", "filename")
