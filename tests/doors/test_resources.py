@@ -61,6 +61,14 @@ def test_resources_are_announced_and_follow_writes_of_others(
     assert peer.result("resources/read", {"uri": "upwell://topics/sea"})["contents"]
 
 
+def test_a_note_has_its_topics_at_the_next_request(gateway: Gateway) -> None:
+    peer = gateway({})
+    peer.result("resources/read", {"uri": "upwell://topics"})
+    for tag in ("mill", "weir", "lock"):
+        peer.call("upwell__add_memory", content=f"The {tag} keeper is on leave", tags=[tag])
+        assert peer.result("resources/read", {"uri": f"upwell://topics/{tag}"})["contents"]
+
+
 def test_topics_on_the_command_line(upwell: Upwell) -> None:
     assert upwell("topics", "--json").json == {"count": 0, "topics": []}
     upwell("remember", FACT, "--tag", "Deep Sea", "--namespace", "learnings")

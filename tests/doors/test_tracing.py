@@ -196,6 +196,21 @@ def test_the_header_of_an_http_request_counts_too(tmp_path: Path) -> None:
         assert receiver.services == {"memory"}
 
 
+@row("follow-up reads of one trace")
+def test_a_later_read_is_of_the_trace_of_its_call(gateway: Gateway) -> None:
+    with receiving() as receiver:
+        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.address}
+        peer = gateway({"up": script("upstream")}, env=env)
+        peer.wait_for_tools("up__big_json", "upwell__read_more")
+        keys = [key_in(peer.call(f"up__{tool}")) for tool in ("big_markdown", "big_json")]
+        for key in reversed(keys):
+            peer.call("upwell__read_more", key=key)
+        peer.close()
+        calls = [span.trace_id for span in receiver.named("upwell.call")]
+        assert len(set(calls)) == 2
+        assert [span.trace_id for span in receiver.named("upwell.read_on")] == calls[::-1]
+
+
 @row("Langfuse, OpenTelemetry")
 def test_the_recipe_for_langfuse(gateway: Gateway, tmp_path: Path) -> None:
     """The variables of docs/reference.md, at the address of a local receiver."""

@@ -11,6 +11,7 @@ from tests.doors.hooked import House
 from tests.doors.reading import everything
 
 PIERS = "oak elm ash fir yew bay fig nut gum box plum pear lime kiwi date".split()
+WINDOW = "UPWELL_AGENT__CONTEXT_WINDOW"
 WRONG = {"surface": {"max_cuont": 3, "race_ms": 5_000}, "ltm": {"transport": "streamable_http"}}
 
 
@@ -30,6 +31,16 @@ def test_the_gateway_runs_with_every_valid_setting(
     assert len(told) == len(lines) == 2
     assert any("surface.max_cuont" in line for line in told)
     assert any("server.off.enabled" in line for line in told)
+
+
+def test_a_model_without_a_known_window_is_named(upwell: Upwell) -> None:
+    env = {"UPWELL_AGENT__MODEL": "foo-9"}
+    done = upwell("config", "check", env=env)
+    assert done.code == 0
+    assert "no window is known for 'foo-9'" in done.err
+    assert "no window is known for 'foo-9'" in upwell("doctor", env=env).out
+    for known in ({"UPWELL_AGENT__MODEL": "claude-sonnet-5"}, {**env, WINDOW: "9000"}):
+        assert "no window" not in upwell("config", "check", env=known).err
 
 
 def test_doctor_examines_the_rest(upwell: Upwell, home: Path) -> None:

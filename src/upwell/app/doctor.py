@@ -16,6 +16,7 @@ from upwell.config import Config
 from upwell.gateway.options import Auth, ServerOptions
 from upwell.gateway.upstreams.fleet import probe
 from upwell.ground.clock import SYSTEM_CLOCK, Deadline
+from upwell.ground.context_windows import unknown_model
 from upwell.ground.errors import ConfigError, RecallError, StoreError, UpwellError
 from upwell.ground.home import Home
 from upwell.ground.text.format import counted
@@ -60,6 +61,8 @@ async def examine(cwd: str | None = None) -> AsyncIterator[tuple[str, Ping]]:
             yield part, ping
     finally:
         await app.aclose()
+    if remark := unknown_model(config.agent):
+        yield "model", Ping(ok=True, detail=remark)
     async for part, ping in _servers(config):
         yield part, ping
 

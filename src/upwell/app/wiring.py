@@ -135,7 +135,7 @@ class App:
         self.documents = memory.documents
         self.imports = memory.imports
         self.embeddings = Embeddings(memory.library.vector_indexes)
-        self.topics = Topics(self._files.indexed)
+        self.topics = Topics(self._files.indexed, catch_up=self.documents.catch_up)
         self._places = memory.places
         self._qmd = memory.qmd
         self._ltm = memory.ltm

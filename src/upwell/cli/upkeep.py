@@ -76,12 +76,15 @@ def show(as_json: Json = False) -> None:
 def check() -> None:
     """Check the configuration and report every mistake in it."""
     from upwell.app import config_mistakes
+    from upwell.ground.context_windows import unknown_model
 
     config, mistakes = config_mistakes()
     for mistake in mistakes:
         note(f"upwell: {mistake}")
     if mistakes:
         raise typer.Exit(1)
+    if remark := unknown_model(config.agent):
+        note(f"upwell: {remark}")
     say(f"{config.home.config_file}: {counted(len(config.values), 'setting')}, all valid")
 
 

@@ -28,8 +28,10 @@ _NUMBERED = frozenset(
 """Kinds of text whose marks name the missing lines. The other kinds, except JSON, have numbers of
 their own: those of matches, hunks and frames.
 """
-_NEARLY = 0.9
-"""A result that has this share of the retention floor satisfies it."""
+_ROOM_ABOVE_FLOOR = 1.05
+"""The soft budget rises to this multiple of the retention floor: whole units leave up to 3 % of a
+budget unused, and the result must not fall below the floor.
+"""
 _PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
 _MAY_EXCEED = frozenset({"selective", "progressive"})
 """Strategies whose results may exceed a small budget, because a section that they do not list could
@@ -79,11 +81,23 @@ class Compressor:
             result = self._try_ladder(normal.passage, budget, name)
             return _with_omissions(result, normal.omitted)
         share = normal.whole.after / max(1, len(passage.text))
-        if not normal.whole.omitted or share >= _floor(passage, budget) * _NEARLY:
+        if not normal.whole.omitted or share >= _floor(passage, budget):
             return normal.whole
         return self._try_ladder(passage, budget, name)
 
     def _try_ladder(self, passage: Passage, budget: Budget, name: str) -> Compressed:
+        """The best result of the ladder. One below the floor, whose units have more tokens than the
+        rest of the text, is replaced by the result for a larger soft budget."""
+        result = self._climb(passage, budget, name)
+        floor, share = _floor(passage, budget), result.after / max(1, result.before)
+        if result.lossless or not 0.0 < share < floor:
+            return result
+        larger = _raised(budget, floor * _ROOM_ABOVE_FLOOR / share)
+        if RemainingBudget.of(larger) == RemainingBudget.of(budget):
+            return result
+        return self._climb(passage, larger, name)
+
+    def _climb(self, passage: Passage, budget: Budget, name: str) -> Compressed:
         """Try the strategy, then each rung of the ladder until a result keeps the budget and
         satisfies the floor."""
         remaining = RemainingBudget.of(budget)
@@ -107,7 +121,7 @@ class Compressor:
             share = result.after / max(1, result.before)
             if best is None or result.after > best.after:
                 best = result
-            if result.lossless or share >= _floor(passage, budget) * _NEARLY or rung == "truncate":
+            if result.lossless or share >= _floor(passage, budget) or rung == "truncate":
                 tried.append(Attempt(strategy=rung, outcome="kept"))
                 break
             tried.append(Attempt(strategy=rung, outcome=f"delivers {share:.0%}, below the floor"))
@@ -150,8 +164,8 @@ def _floor(passage: Passage, budget: Budget) -> float:
 
 
 def _with_floor(passage: Passage, budget: Budget) -> Budget:
-    """Raise the soft limits to the retention floor. Hard limits stay."""
-    floor = _floor(passage, budget)
+    """Raise the soft limits above the retention floor. Hard limits stay."""
+    floor = min(1.0, _floor(passage, budget) * _ROOM_ABOVE_FLOOR)
     if floor <= 0.0:
         return budget
     chars, tokens = budget.max_chars, budget.max_tokens
@@ -160,6 +174,16 @@ def _with_floor(passage: Passage, budget: Budget) -> Budget:
     if tokens is not None:
         tokens = max(tokens, math.ceil(count(passage.text) * floor))
     return replace(budget, max_chars=chars, max_tokens=tokens)
+
+
+def _raised(budget: Budget, factor: float) -> Budget:
+    """The budget with soft limits raised by a factor."""
+    chars, tokens = budget.max_chars, budget.max_tokens
+    return replace(
+        budget,
+        max_chars=None if chars is None else math.ceil(chars * factor),
+        max_tokens=None if tokens is None else math.ceil(tokens * factor),
+    )
 
 
 def _skip_reason(passage: Passage, rung: str) -> str:

@@ -19,7 +19,7 @@ from itertools import chain
 
 from upwell.compress.options import Options
 from upwell.ground.errors import KeyUnknown, StoreError
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import Kind, TtlStore, file_bytes
 from upwell.ground.types.memory import DEFAULT_TENANT
 
 KIND = Kind.ORIGINAL
@@ -28,6 +28,7 @@ PATIENCE_SECONDS = 0.2
 """A call waits this long for the disk, which another process may have locked, and then stores the
 original in memory."""
 SECRET, BUSY = "It contains a secret", "The disk is busy"
+LARGE = "It exceeds compress.original_max_bytes"
 _KEY_HEX = 16
 _KEY = re.compile(rf"[0-9a-f]{{{_KEY_HEX}}}")
 
@@ -37,7 +38,8 @@ class StoredOriginal:
     """The description of an original: its `key`, its length in `chars` and in `parts`, and its
     `name` (a path, URL or tool).
 
-    `private` is the reason why it is only in the memory of this process, "" when it is on disk.
+    `private` is the reason why it is only in the memory of this process, "" when it is on disk,
+    where it takes `disk_bytes`. Without a `key` it cannot be read.
     """
 
     key: str
@@ -45,6 +47,7 @@ class StoredOriginal:
     parts: int
     name: str = ""
     private: str = ""
+    disk_bytes: int = 0
 
 
 class Originals:
@@ -69,7 +72,8 @@ class Originals:
         self._private = private
         self._secret = secret
         self._has_secret = has_secret
-        self._ttl = (options or Options()).original_ttl_seconds
+        options = options or Options()
+        self._ttl, self._max_bytes = options.original_ttl_seconds, options.original_max_bytes
         self._tenant = tenant
         self._principal = principal
 
@@ -86,20 +90,45 @@ class Originals:
         """Tell whether `text` contains a secret and must not be written to disk."""
         return self._has_secret(text)
 
-    async def keep(self, text: str, name: str = "") -> StoredOriginal:
-        """Store `text`; `name` (a path, URL or tool) is returned with it later."""
+    async def keep(
+        self, text: str, name: str = "", beside: Sequence[StoredOriginal] = ()
+    ) -> StoredOriginal:
+        """Store `text`; `name` (a path, URL or tool) is returned with it later. The store has room
+        for `beside`, the originals of the same result, and this one, or else this one stays in
+        memory.
+        """
         key = self.key_of(text, name)
         private = SECRET if await asyncio.to_thread(self._has_secret, text) else ""
         parts = [text[start : start + PART_CHARS] for start in range(0, len(text), PART_CHARS)]
-        original = StoredOriginal(key, len(text), len(parts), name, private=private)
+        original = StoredOriginal(key, len(text), len(parts), name, private)
+        if not private:
+            disk_bytes = sum(_disk_bytes(key, part) for part in (*parts, _description(original)))
+            if disk_bytes + sum(other.disk_bytes for other in beside) > self._max_bytes:
+                private = LARGE
         if not private:
             try:
                 await self._put(self._durable, original, parts)
-                return original
+                return replace(original, disk_bytes=disk_bytes)
             except TimeoutError:
-                original = replace(original, private=BUSY)
+                private = BUSY
+        original = replace(original, private=private)
         await self._put(self._private, original, parts)
         return original
+
+    async def readable(self, originals: Sequence[StoredOriginal]) -> list[StoredOriginal]:
+        """The originals of one result, those without a key for which there was no room in memory,
+        either."""
+        return [
+            original if await self._is_readable(original) else replace(original, key="", private="")
+            for original in originals
+        ]
+
+    async def _is_readable(self, original: StoredOriginal) -> bool:
+        if not original.private:
+            return True
+        numbers = [None, *range(original.parts)]
+        names = [self._entry_key(original.key, number) for number in numbers]
+        return len(await self._private.get(KIND, names)) == len(names)
 
     async def _put(
         self, ttl_store: TtlStore, original: StoredOriginal, parts: Sequence[str]
@@ -109,7 +138,7 @@ class Originals:
         Raises:
             TimeoutError: writing a part took too long.
         """
-        description = json.dumps([original.chars, original.parts, original.name]).encode()
+        description = _description(original).encode()
         raw = (part.encode("utf-8", "surrogatepass") for part in parts)
         # The description comes last: a key that can be found can be read completely.
         for number, value in chain(enumerate(raw), [(None, description)]):
@@ -184,3 +213,13 @@ class Originals:
                 await self._touch(ttl_store, entry_keys)
                 return ttl_store, StoredOriginal(key, chars, parts, name)
         raise KeyUnknown(key)
+
+
+def _description(original: StoredOriginal) -> str:
+    return json.dumps([original.chars, original.parts, original.name])
+
+
+def _disk_bytes(key: str, value: str) -> int:
+    """The space of an entry. The names of parts and principals take less than as much again as the
+    key."""
+    return file_bytes(2 * len(key) + len(value.encode("utf-8", "surrogatepass")))

@@ -269,7 +269,7 @@ LARGE_ARRAY = 20
 LARGE_MARKDOWN = 5_000
 """Markdown with this many characters is worth an outline (likewise)."""
 _MANY_HEADINGS, _MANY_FENCES = 5, 6
-_NESTED = 3
+_NESTED = 2
 
 _EMPHASIS: dict[str, Emphasis] = {
     "schema_pruning": "schema", "extract_fields": "fields", "skeleton": "values",

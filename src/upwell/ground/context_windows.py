@@ -242,6 +242,16 @@ def window_in(options: AgentOptions) -> int | None:
     return options.context_window or window_of(options.model)
 
 
+def unknown_model(options: AgentOptions) -> str:
+    """Return a sentence about a configured model whose window is unknown, "" otherwise."""
+    if not options.model or window_in(options) is not None:
+        return ""
+    return (
+        f"agent.model: no window is known for {options.model!r}, so budgets are the default ones; "
+        "set agent.context_window"
+    )
+
+
 def size_of(window: int | None) -> str:
     """Return `small`, `default` or `large` for a window in tokens."""
     if window is None:

@@ -22,7 +22,7 @@ RETENTION_SECONDS = 30 * 86_400.0
 
 MIN_RATIO, MAX_RATIO = 0.5, 3.0
 _STEP = 0.15
-_FEW = 3
+FEW = 3
 """With fewer reports nothing changes: a single report does not show a trend."""
 
 
@@ -76,7 +76,7 @@ def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     much = counts.get(Report.TOO_LONG, 0)
     back = max(0.0, counts.get(Report.CAME_BACK, 0) - counts.get(Report.SERVED, 0) / 5)
     samples = little + much + counts.get(Report.CAME_BACK, 0)
-    if samples < _FEW:
+    if samples < FEW:
         return Ratio(tool=tool, ratio=1.0, samples=samples)
     net = little - much + back / 3
     return Ratio(

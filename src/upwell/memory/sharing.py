@@ -40,6 +40,11 @@ def shared_namespace(namespace: str) -> str:
     return TEAM if namespace == DEFAULT_NAMESPACE else f"{TEAM}/{namespace}"
 
 
+def own_name(namespace: str) -> str:
+    """The name of a namespace without the team: what is in `team/decisions` are decisions."""
+    return namespace.removeprefix(f"{TEAM}/")
+
+
 def addressed(memory: Memory) -> Memory:
     """Return `memory` with the remote address of its repository as the project, and its files
     relative to the repository's root, so that it belongs to every clone. A memory of a folder

@@ -9,7 +9,7 @@ import asyncio
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
@@ -98,11 +98,27 @@ class _Index:
         ]
 
 
-class Topics:
-    """The topics of every memory in `stores`, a list that may grow."""
+CatchUp = Callable[[str | None], Awaitable[None]]
+"""Reads what changed in the files that a project sees."""
 
-    def __init__(self, stores: Sequence[IndexSource], *, clock: Clock = SYSTEM_CLOCK) -> None:
+
+async def no_files(project: str | None) -> None:
+    """There are no files."""
+
+
+class Topics:
+    """The topics of every memory in `stores`, a list that may grow; `catch_up` runs before they
+    are read."""
+
+    def __init__(
+        self,
+        stores: Sequence[IndexSource],
+        *,
+        catch_up: CatchUp = no_files,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self._stores = stores
+        self._catch_up = catch_up
         self._clock = clock
         self._indexes: list[_Index] = []
         self._refreshing = asyncio.Lock()
@@ -114,6 +130,7 @@ class Topics:
         Raises:
             StoreError: a store failed.
         """
+        await self._catch_up(project)
         await self.refresh()
         now = self._clock.now()
         holders: defaultdict[str, list[_Entry]] = defaultdict(list)
@@ -137,6 +154,7 @@ class Topics:
         Raises:
             StoreError: a store failed.
         """
+        await self._catch_up(project)
         await self.refresh()
         now, key = self._clock.now(), normal(topic)
         entries = [

@@ -18,6 +18,7 @@ from upwell.ground.text.words import jaccard, terms
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Query
 from upwell.ground.types.surfacing import Intent, Skip, SkipReason
+from upwell.memory.sharing import own_name
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import applicable
 from upwell.surface.learning import Learning
@@ -46,19 +47,27 @@ WRITE_PATTERNS = (
 )
 _WRITE_VERBS = frozenset(
     """
-    add alter apply approve archive assign attach cancel change clear close comment copy deploy
-    destroy detach disable dismiss draft drop duplicate enable fork grant install invite kill
-    lock make mark mkdir modify mutate overwrite post provision publish purge put reject reopen
-    replace reply reset restart restore revert revoke rollback save scale schedule set share
-    stop store submit subscribe terminate transfer transition trigger truncate unarchive
-    uninstall unlock unsubscribe upsert
+    add alter apply approve archive assign attach cancel change checkout cherry chmod chown clear
+    click close comment copy cp deploy destroy detach disable dismiss draft drop duplicate enable
+    expire fill finish fork forward grant hset init install invite kill lock make mark migrate
+    migration mkdir modify mutate mv overwrite post provision prune publish purge put react rebase
+    reject reopen replace reply reset restart restore revert revoke rm rmdir rollback save scale
+    schedule set share stash stop store submit subscribe terminate touch transfer transition
+    trigger truncate unarchive uninstall unlink unlock unsubscribe upsert
     """.split()
 )
 """Verbs of many APIs that change something, as the first or second word of a tool's name. The
 patterns above count anywhere in it."""
+_WRITE_OPENINGS = frozenset("book build complete new start tag".split())
+"""Verbs that are common nouns or adjectives too: they count as a tool's first word only."""
 _READ_VERBS = frozenset(
-    "get list read search find show fetch view describe query count check is has lookup".split()
+    """
+    get list read search find show fetch view describe query count check is has lookup compare diff
+    explain info preview status
+    """.split()
 )
+_NOUNS = frozenset("book build post set start tag".split())
+"""First words that are nouns where the name ends with a word for reading: `post_count`."""
 
 
 _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -142,9 +151,13 @@ def writes(cue: Cue) -> str:
         return "destructiveHint: true"
     words = _name_words((cue.tool or "").rpartition("__")[2])
     begins = words[0] if words else ""
+    if begins in _NOUNS and len(words) > 1 and words[-1] in _READ_VERBS:
+        return ""
     changes = begins in _WRITE_VERBS or first_match(begins, WRITE_PATTERNS)
     if not changes and not _READ_VERBS.isdisjoint(words[:2]):
         return ""
+    if begins in _WRITE_OPENINGS:
+        return f"its name begins with {begins}"
     if verb := next((word for word in words[:2] if word in _WRITE_VERBS), ""):
         return f"its name begins with {verb}"
     pattern = first_match(name, WRITE_PATTERNS)
@@ -399,12 +412,27 @@ def distinct(hits: Sequence[Hit]) -> list[Hit]:
 
 def _weight(hit: Hit, intent: Intent, options: Options, now: float) -> float:
     weight = hit.score
-    weight *= options.surface.namespace_weights.get(intent.kind, {}).get(hit.memory.namespace, 1.0)
+    weights = options.surface.namespace_weights.get(intent.kind, {})
+    name = hit.memory.namespace
+    weight *= weights.get(name, weights.get(own_name(name), 1.0))
     if options.memory_context.include_recency:
         weight *= recency(hit.memory, now, options.memory_context.half_life_days)
-    if len(hit.matched) >= 2:
+    if independent(hit.matched) >= 2:
         weight *= options.surface.multi_match_boost
     return weight
+
+
+def independent(texts: Sequence[str]) -> int:
+    """The number of texts with a word that the texts before them lack. The keywords of a message
+    are words of the message: a hit of both has matched one query, not two.
+    """
+    seen: set[str] = set()
+    count = 0
+    for text in texts:
+        new = set(terms(text)) - seen
+        count += bool(new)
+        seen |= new
+    return count
 
 
 def recency(memory: Memory, now: float, half_life_days: float) -> float:

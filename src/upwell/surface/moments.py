@@ -71,6 +71,9 @@ class Kind(StrEnum):
     """The conclusion of a session, for the situation that its triggers name."""
 
 
+UNASKED = frozenset({Moment.FILE, Moment.NAME, Moment.TRIGGER, Moment.ROUTINE})
+"""Moments of calls that ask nothing in words. A user's template for the tool gives it words."""
+
 _ANSWERS = frozenset({Kind.NOTE, Kind.DOCUMENT, Kind.COMMIT, Kind.FOREIGN, Kind.EPISODE})
 _FITTING = frozenset({Kind.NOTE, Kind.EPISODE})
 _ADMITTED: Mapping[Moment, frozenset[Kind]] = {

@@ -37,7 +37,7 @@ from upwell.surface.intent import Classifier, detector_of
 from upwell.surface.journal import Journal
 from upwell.surface.judge import Case, Judge, JudgeModel, is_judged
 from upwell.surface.learning import Learning, ratings_of
-from upwell.surface.moments import Moment, moment_of, triggers_in
+from upwell.surface.moments import UNASKED, Moment, moment_of, triggers_in
 from upwell.surface.options import Options
 from upwell.surface.query import CueReader
 from upwell.surface.render import block, digest, fitting, frame_of, narrowed, profile_of
@@ -320,12 +320,12 @@ class Surfacer:
         return await self._session_start.begin(cue, self._clock.now())
 
     def _moment(self, cue: Cue, triggers: Sequence[str]) -> Moment | None:
-        """The moment of an automatic cue if moments matter. Adds the cue to the session's
-        context.
-        """
+        """Add a cue to the session's context and return its moment, if moments matter."""
         if cue.door not in AUTOMATIC_DOORS or self._options.beside(cue).surface.moments == "all":
             return None
         moment = moment_of(cue, self._sketches.of(cue.session).prompts, triggers)
+        if moment in UNASKED and self._cue_reader.asks_by_template(cue):
+            moment = Moment.ASKING_CALL
         self._sketches.note(cue)
         return moment
 

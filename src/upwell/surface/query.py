@@ -41,6 +41,7 @@ _COMMANDS = frozenset(
 """Slash commands of the hosts, and of the program behind seed 003."""
 _QUESTION_MARKS = "?？؟՞⸮\u037e"
 """Question marks, including those of Arabic, Armenian and Greek."""
+_SENTENCE_ENDS = (".", "!", "?", ":", "…", "。", "？", "！")
 _EDGES = re.compile(r"^[^\w]+|[^\w]+$")
 _SPACELESS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
@@ -91,11 +92,19 @@ class Messages:
         return tuple(queries)
 
     def names(self, message: str) -> list[str]:
-        """Words that look like names: capitalised, or a short word in capitals."""
+        """Words that look like names: capitalised, or a short word in capitals. The capital of a
+        sentence's first word says nothing, unless the word owns something (`Maria's laptop`).
+        """
         names: dict[str, None] = {}
+        opens = True
         for token in message.split():
-            name = _EDGES.sub("", token).removesuffix("'s").removesuffix("’s")
+            bare = _EDGES.sub("", token)
+            name = _without_possessive(bare)
+            is_capital_by_place = opens and name == bare and name[1:].islower()
+            opens = token.endswith(_SENTENCE_ENDS)
             if not name or not name[0].isupper() or fold(name) in self._not_names:
+                continue
+            if is_capital_by_place:
                 continue
             if name.casefold() in self._stop_words and not (name.isupper() and len(name) > 1):
                 continue
@@ -132,7 +141,7 @@ class Messages:
         known_words = {fold(part) for name in persona for part in (name, *words(name))}
         keywords: dict[str, None] = {}
         for word in words(message):
-            lower = word.lower()
+            lower = _without_possessive(word.lower())
             known = fold(lower) in known_words or lower in self._stop_words
             if not known and informative([fold(lower)]):
                 keywords.setdefault(lower)
@@ -151,6 +160,10 @@ def word_count(text: str) -> int:
     others = words(_SPACELESS.sub(" ", text))
     hangul = sum(1 for word in others if _is_hangul(word))
     return len(others) - hangul + _korean_words(text) + -(-spaceless // CJK_CHARS_A_WORD)
+
+
+def _without_possessive(word: str) -> str:
+    return word.removesuffix("'s").removesuffix("’s")
 
 
 def _is_hangul(word: str) -> bool:
@@ -288,6 +301,13 @@ class CueReader:
             if usable(text):
                 return text, source
         return "", QuerySource.TOOL_NAME
+
+    def asks_by_template(self, cue: Cue) -> bool:
+        """True if one of the user's templates makes a usable query of this call."""
+        if cue.tool is None or not first_match(cue.tool, (*self.templates,)):
+            return False
+        text = self._from_template(cue.tool, cue.args, speech_of(self.lexicon), _project(cue))
+        return usable(text)
 
     def _of_message(self, cue: Cue, scope: Scope, limit: int) -> Query | None:
         texts = messages_of(self.lexicon).queries(cue.text)

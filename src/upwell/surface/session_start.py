@@ -23,6 +23,7 @@ from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.learn.implicit import Uses
 from upwell.learn.thresholds import Use
 from upwell.memory.recall import MemoryReader
+from upwell.memory.sharing import own_name
 from upwell.surface.context_sketch import COMPACTED
 from upwell.surface.filters import distinct
 from upwell.surface.learning import Learning
@@ -291,7 +292,7 @@ def standing(memory: Memory, project: str | None, touched: float, now: float) ->
     age_days = max(0.0, now - max(created, memory.viewed_at or 0.0)) / _DAY_SECONDS
     recency = 0.5 ** (age_days / HALF_LIFE_DAYS)
     nearness = 1.0 if is_own(memory.project, project) else ELSEWHERE
-    kind = KINDS.get(memory.namespace, OTHER_KINDS)
+    kind = KINDS.get(own_name(memory.namespace), OTHER_KINDS)
     worth = kind * TRUSTS.get(memory.trust, 0.0) * nearness * (0.3 + 0.7 * recency)
     signals = {"recency": recency, "used": float(used), "touched": touched, "kind": kind}
     return Hit(memory=memory, score=worth + (1.0 - worth) * 0.5 * touched, signals=signals)

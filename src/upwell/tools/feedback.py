@@ -8,7 +8,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 from upwell.ground.types.surfacing import Feedback, Rating
 from upwell.ground.uris import memory_id as id_in
-from upwell.learn.budgets import MOVING, Report
+from upwell.learn.budgets import FEW, MOVING, Report
 from upwell.learn.feedback import Rated
 from upwell.tools.base import WRITES, Result, Tool, text_result
 
@@ -99,15 +99,17 @@ def noted(ratings: Sequence[Rated]) -> str:
 
 
 def compression_feedback_tool(record: Recording, served: Served) -> Tool:
-    """`compression_feedback(server, tool, kind?, missing?)`: changes the tool's budget from the
-    next session on, within bounds; `upwell tune` shows the remarks in `missing`."""
+    """`compression_feedback(server, tool, kind?, missing?)`: `FEW` reports change the tool's budget
+    from the next session on, within bounds; `upwell tune` shows the remarks in `missing`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         tool = served(args["server"], args["tool"])
         kind = Report(args.get("kind", Report.OTHER))
         await record(tool, kind, args.get("missing", ""))
         moves = (
-            "it takes effect in the next session" if kind in MOVING else "`upwell tune` shows it"
+            f"from {FEW} such reports on, the tool's budget changes in the next session"
+            if kind in MOVING
+            else "`upwell tune` shows it"
         )
         return text_result(f"noted {kind} for {tool}; {moves}")
 

@@ -153,8 +153,8 @@ async def test_without_a_key_65_percent_are_delivered(lab: Lab) -> None:
     budget = Budget(max_chars=1000, floor=floor)
     done = Compressor().compress(Passage(text=text), budget)
     assert floor == 0.65
-    # The budget of 1 000 rises to the floor; whole units leave up to a tenth of it unused.
-    assert 0.65 * len(text) >= len(done.text) >= 0.9 * 0.65 * len(text)
+    # The budget of 1 000 rises a little above the floor, for the space that whole units leave.
+    assert 0.70 * len(text) >= len(done.text) >= 0.65 * len(text)
 
 
 @row("`max_result_chars`")

@@ -97,21 +97,6 @@ async def test_a_hit_of_several_queries_appears_once(lab: Lab) -> None:
     assert found[0].score <= 1
 
 
-@row("× 1.15 for two queries or more")
-async def test_two_queries_lift_a_hit(lab: Lab) -> None:
-    async with lab(facts=False) as bench:
-        assert bench.app.config.surface.multi_match_boost == 1.15
-        await bench.app.memory.add_many(
-            [
-                {"id": "both", "text": "Ada keeps the orchard ladder"},
-                {"id": "one", "text": "the orchard ladder leans, the orchard ladder is short"},
-            ]
-        )
-        said = await bench.say("where is the orchard ladder of Ada?", door="ask")
-    assert isinstance(said, Surfacing)
-    assert said.hits[0].memory.id == "both"
-
-
 @row("`memory.backend` builtin, qmd")
 @pytest.mark.parametrize("backend", ["builtin", "qmd"])
 def test_both_backends_answer(upwell: Upwell, notes: Path, backend: str) -> None:

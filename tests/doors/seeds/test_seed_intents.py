@@ -15,6 +15,7 @@ from tests.doors.seeds.model import Model, serving
 from tests.doors.seeds.rows import row
 from upwell import Skip, Surfacing
 from upwell.ground.types.surfacing import IntentKind
+from upwell.surface.options import SurfaceOptions
 from upwell.usage.counts import Event
 
 PROMPTS = {
@@ -71,6 +72,24 @@ async def test_a_topic_of_the_model_is_searched(lab: Lab) -> None:
     assert "cobalt glaze" in said.queries
     assert isinstance(said, Surfacing), said
     assert [hit.memory.id for hit in said.hits] == ["cobalt"]
+
+
+@row("× 1.15 for two queries or more")
+@pytest.mark.parametrize(("boost", "first"), [(9.0, "both"), (0.1, "one")])
+async def test_two_queries_lift_a_hit(lab: Lab, boost: float, first: str) -> None:
+    assert SurfaceOptions().multi_match_boost == 1.15
+    texts = {
+        "both": "the orchard ladder stands beside the cobalt glaze",
+        "one": "the orchard ladder leans, an orchard ladder is short",
+    }
+    with serving(classified("troubleshoot", 0.9, "cobalt glaze")) as model:
+        more = {"intent.llm_timeout_ms": 5000, "surface.multi_match_boost": boost}
+        async with lab(asking(model, **more), facts=False) as bench:
+            await bench.app.memory.add_many([{"id": k, "text": v} for k, v in texts.items()])
+            said = await bench.say("where is the orchard ladder?", door="ask")
+    assert isinstance(said, Surfacing), said
+    assert len(said.hits) == len(texts)
+    assert said.hits[0].memory.id == first
 
 
 @row("`use_llm`, `llm_timeout_ms` (ADR-004)")

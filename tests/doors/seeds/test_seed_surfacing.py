@@ -13,7 +13,7 @@ import pytest
 from tests.doors.address import Address, Conversation
 from tests.doors.conformance.run import free_port, program
 from tests.doors.conftest import script
-from tests.doors.reading import everything, key_in
+from tests.doors.reading import everything
 from tests.doors.seeds.conftest import FACTS, Bench, Lab
 from tests.doors.seeds.rows import row
 from upwell import Skip, Surfacing
@@ -90,6 +90,15 @@ async def test_the_first_of_five_levels_with_words_is_the_query(lab: Lab) -> Non
 async def test_a_template_makes_the_query(lab: Lab) -> None:
     async with lab({"surface.templates": {"crm__*": "{customer.topic} invoices"}}) as bench:
         assert ids(await bench.use("crm__open", customer={"topic": "saffron"})) == ["saffron"]
+
+
+async def test_a_template_is_a_question_wherever_moments_count(lab: Lab) -> None:
+    moments = {"surface.moments": ["question", "asking_call", "failed"]}
+    template = {"surface.templates": {"crm__*": "{topic} invoices"}}
+    async with lab(moments) as bench:
+        assert isinstance(await bench.use("crm__open", topic="saffron"), Skip)
+    async with lab({**moments, **template}) as bench:
+        assert ids(await bench.use("crm__open", topic="saffron")) == ["saffron"]
 
 
 @row("`path`, `file`, `filepath`, `file_path`, `filename`")
@@ -369,18 +378,6 @@ def test_a_call_carries_the_trace_of_its_client(
     call = {"name": "up__say", "arguments": {"_context_query": "tarnish"}, "_meta": parent}
     assert agent.post("tools/call", 5, call)[0] == 200
     assert trace in [decision["trace_id"] for decision in decisions()]
-
-
-@row("follow-up reads of one trace")
-def test_a_later_read_is_of_the_trace_of_its_call(
-    agent: Conversation, decisions: Callable[[], list[dict[str, Any]]]
-) -> None:
-    """Without an exporter, the trace is what `explain` shows of the call; `test_tracing.py` looks
-    at the spans."""
-    result = agent.call("up__big_markdown", _context_query="obsidian blades grinding wheel")
-    assert "[progressive" in everything(agent.call("upwell__read_more", key=key_in(result)))
-    traces = [decision["trace_id"] for decision in decisions() if decision["tool"]]
-    assert all(len(trace) == 32 for trace in traces)
 
 
 SSE = """

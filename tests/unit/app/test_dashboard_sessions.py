@@ -1,6 +1,8 @@
 """The list of sessions on the dashboard, and their timelines."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ from upwell.app import App, Settings, build
 from upwell.app.dashboard.sessions import reading, session, sessionlist, sessions
 from upwell.app.dashboard.timeline import timeline
 from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Memory
 from upwell.hosts.base import PROBE_SESSIONS
+from upwell.testing import ManualClock
 
 
 async def listed(app: App) -> list[str]:
@@ -89,7 +93,7 @@ async def test_every_session_is_on_exactly_one_page(
         await app.aclose()
 
 
-async def test_a_timeline_has_the_steps_and_why_upwell_kept_silent_at_each(user: Path) -> None:
+async def test_a_timeline_has_the_steps_of_the_transcript_without_secrets(user: Path) -> None:
     app = await build(Settings(home=user / "home", environment={}))
     try:
         await reading(app, {})
@@ -102,6 +106,34 @@ async def test_a_timeline_has_the_steps_and_why_upwell_kept_silent_at_each(user:
         assert TOKEN not in str(part)
         unknown = await timeline(app, {"id": "nobody"})
         assert unknown["parts"] == [{"items": []}]
+    finally:
+        await app.aclose()
+
+
+async def test_decisions_stand_at_the_steps_of_the_transcript(user: Path) -> None:
+    clock = ManualClock(datetime.fromisoformat("2026-01-05T10:00:03Z").timestamp())
+    app = await build(Settings(home=user / "home", environment={}, clock=clock))
+    try:
+        await reading(app, {})
+        project = str(user / "harbour")
+        await app.memory.add(Memory(text="The pump stalls when the inlet is blocked."))
+        for cue in (
+            Cue(door="prompt", text="Why does the pump stall?"),
+            Cue(door="tool", tool="Bash", args={"command": "make dock PUMP=1"}),
+        ):
+            await app.surfacer.surface(
+                replace(cue, session=samples.SESSION, cwd=project, host="claude")
+            )
+        (part,) = (await timeline(app, {"id": samples.SESSION}))["parts"]
+        kinds = [item["kind"] for item in part["items"]]
+        assert kinds.count("event") == 1
+        (spoke,) = (item for item in part["items"] if item["kind"] == "event")
+        assert "inlet is blocked" in spoke["memories"][0]["text"]
+        silences = {_text(item): item["why"] for item in part["items"] if item["kind"] == "step"}
+        assert silences["make dock PUMP=1"]
+        assert not silences["make dok"]
+        described = await session(app, {"id": samples.SESSION})
+        assert (described["attended"], described["summary"]["said"]) == (True, 1)
     finally:
         await app.aclose()
 

@@ -118,16 +118,21 @@ def test_a_finding_in_a_short_list_has_its_file():
 
 def test_a_condition_has_its_type():
     conditions = [
-        {"lastTransitionTime": f"2026-03-0{n}T10:00:00Z", "message": f"crane {n} has enough {part}",
-         "reason": f"Sufficient{part}", "status": "False", "type": f"{part}Pressure"}
-        for n, part in enumerate(("Memory", "Disk", "Process", "Network", "Berth"))
+        {"lastHeartbeatTime": "2026-03-01T16:02:35Z", "lastTransitionTime": "2026-03-01T15:00:00Z",
+         "message": f"the harbor has sufficient {part} available", "reason": f"Harbor{part}",
+         "status": "False", "type": f"{part}Pressure"}
+        for part in ("Memory", "Disk", "Process", "Network")
     ]  # fmt: skip
-    text = json.dumps({"status": {"conditions": conditions}}, indent=2)
-    shown = json.loads(compress(text, max_chars=len(text) // 3).text)
-    rows = expand(shown["status"]["conditions"])
-    named = [row for row in rows if "message" in row or "reason" in row]
-    assert named
-    assert all("type" in row for row in named)
+    images = [
+        {"names": [f"quay.example/crane-{n}@sha256:{n:064x}"], "sizeBytes": 1000 * n}
+        for n in range(17)
+    ]
+    status = {"allocatable": {"cpu": "4"}, "conditions": conditions, "images": images}
+    text = json.dumps({"status": status}, indent=2)
+    for max_chars in range(200, 1_200, 40):
+        shown = json.loads(compress(text, max_chars=max_chars).text)
+        rows = expand(shown["status"].get("conditions", []))
+        assert all("type" in row for row in rows if "message" in row or "reason" in row)
 
 
 def test_the_subjects_of_commits_precede_those_of_merges():
@@ -140,3 +145,13 @@ def test_the_subjects_of_commits_precede_those_of_merges():
     text = compress(log, max_chars=len(log) // 3).text
     assert text.count("lifts part") >= 12
     assert "Merge branch" not in text
+
+
+def test_rows_of_a_table_form_runs_and_an_error_is_among_them():
+    rows = [f"crane-{n},quay {n % 7},{'x' * (n * 37 % 90)},idle" for n in range(200)]
+    rows[150] = "crane-150,quay 3,,failed: the hook is stuck"
+    text = "\n".join(["name,place,note,state", *rows]) + "\n"
+    shown = compress(text, max_chars=len(text) // 4).text
+    assert shown.startswith("name,place,note,state\ncrane-0,")
+    assert "failed: the hook is stuck" in shown
+    assert shown.count("[…") <= 4

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from upwell.compress.originals import BUSY, PART_CHARS, SECRET, Originals
+from upwell.compress.options import Options
+from upwell.compress.originals import BUSY, LARGE, PART_CHARS, SECRET, Originals
+from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.errors import KeyUnknown
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import Kind, MemoryTtlStore
 
 
 @dataclass
@@ -123,3 +125,37 @@ async def test_a_locked_database_does_not_delay_a_call(ledger: Database) -> None
     holder.execute("ROLLBACK")
     holder.close()
     assert not (await originals_store.keep("later")).private
+
+
+def with_room(disk: int, memory: int) -> Originals:
+    """Originals with this many bytes on disk and in memory."""
+
+    def store(cap: int) -> MemoryTtlStore:
+        return MemoryTtlStore(options=ttl_stores.Options(max_bytes={Kind.ORIGINAL: cap}))
+
+    return Originals(
+        durable=store(disk),
+        private=store(memory),
+        secret=b"s" * 32,
+        has_secret=lambda text: "ghp_" in text,
+        options=Options(original_max_bytes=disk),
+    )
+
+
+async def test_originals_of_one_result_do_not_evict_each_other() -> None:
+    originals_store = with_room(disk=100_000, memory=200_000)
+    texts = [letter * 60_000 for letter in "abcd"]
+    kept = []
+    for text in texts:
+        kept.append(await originals_store.keep(text, "", kept))
+    assert [original.private for original in kept] == ["", LARGE, LARGE, LARGE]
+    readable = await originals_store.readable(kept)
+    for original, text in zip(readable, texts, strict=True):
+        assert await originals_store.get(original.key) == text
+
+
+@pytest.mark.parametrize("text", ["x" * 300_000, "ghp_" * 75_000])
+async def test_a_text_without_room_gets_no_key(text: str) -> None:
+    originals_store = with_room(disk=100_000, memory=200_000)
+    (original,) = await originals_store.readable([await originals_store.keep(text)])
+    assert (original.key, original.private) == ("", "")

@@ -29,6 +29,10 @@ TABLE = {
         json.dumps({f"k{n}": {"a": {"b": "y" * 90}} for n in range(9)}),
         "extract_fields",
     ),
+    "two nested values": (
+        json.dumps({k: {f"k{n}": "y" * 90 for n in range(30)} for k in ("config", "state")}),
+        "extract_fields",
+    ),
     "large array in wrappers": (
         json.dumps({"status": "ok", "data": {"items": ROWS}}),
         "schema_pruning",

@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from upwell.memory.postgres.shared import PostgresSharedMemories
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.recall import StoreRecall
 from upwell.memory.replication import Replication
+from upwell.memory.sqlite.copied import OWNER as COPY_OWNER
+from upwell.memory.sqlite.store import OWNER
 from upwell.memory.sqlite.team_store import TeamStore
 from upwell.testing import ManualClock
 
@@ -370,3 +373,36 @@ async def test_the_projects_of_other_work_leave_the_copy(team, tmp_path: Path) -
     ada.store._in_use.clear()
     await ada.sync()
     assert (await ada.store.copy_state()).memories == 0
+
+
+async def test_a_damaged_file_sends_nothing_again_and_is_copied_anew(team, tmp_path: Path) -> None:
+    ada, _, remote = team
+    for id in ("sent", "waits"):
+        await ada.store.add([Memory(text=f"tide {id}", id=id, namespace="team")])
+        if id == "sent":
+            await ada.sync()
+    await remote.add([Memory(text="tide theirs", id="theirs")])
+    await ada.replication.pull()
+    before = await ada.store.outgoing()
+    open_team(tmp_path, ManualClock())
+    with (
+        closing(sqlite3.connect(tmp_path / "ada" / "memory.db")) as damaged,
+        closing(sqlite3.connect(tmp_path / "memory.db", isolation_level=None)) as fresh,
+    ):
+        damaged.execute("UPDATE team SET is_copying = 1")  # a lost row is no deletion
+        damaged.execute("DELETE FROM memory WHERE id = 'theirs'")
+        damaged.execute("UPDATE team SET is_copying = 0")
+        for owner in (OWNER, COPY_OWNER):
+            assert owner.salvage is not None
+            owner.salvage(damaged, fresh)
+    store, close = open_team(tmp_path, ManualClock())
+    assert isinstance(store, TeamStore)
+    try:
+        assert [write.id for write in before] == ["waits"]
+        assert await store.outgoing() == before
+        await Machine(store, ada.project, ada.shared).sync()
+        texts = {memory.text for memory in await store.list(Scope())}
+        assert texts == {"tide sent", "tide waits", "tide theirs"}
+        assert await store.outgoing() == []
+    finally:
+        await close()

@@ -1,5 +1,7 @@
 """The order of hits: the best of every source first, near-identical texts once."""
 
+from dataclasses import replace
+
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Intent, IntentKind
 from upwell.surface.filters import distinct, ranked, spread
@@ -33,6 +35,19 @@ def test_the_users_weights_decide_the_order() -> None:
     weights = {IntentKind.HOWTO: {"blockers": 2.0}}
     options = Options(surface=SurfaceOptions(namespace_weights=weights))
     assert ids(ranked(hits, howto, options, 0.0)) == ["blockers", "patterns"]
+
+
+def test_keywords_of_a_message_are_no_second_query() -> None:
+    message, keywords, topic = "where is the kiln of Ada?", "kiln", "cobalt glaze"
+    rival = hit("rival", 0.52)
+    for texts, first in (
+        ((message, keywords), "rival"),
+        ((message, keywords, "Ada"), "rival"),
+        ((message, topic), "both"),
+        ((topic, keywords, message), "both"),
+    ):
+        both = replace(hit("both", 0.5), matched=texts)
+        assert ids(ranked([rival, both], Intent(), Options(), 0.0))[0] == first, texts
 
 
 def test_a_single_source_gets_every_place() -> None:

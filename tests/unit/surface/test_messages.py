@@ -19,6 +19,7 @@ READ = messages_of(shipped())
         ("¿qué?", ("¿qué?",)),
         ("a b c", ("a b c",)),
         ("fix bug today", ("fix bug today",)),
+        ("what does JC's dog love?", ("what does JC's dog love?", "dog love", "JC")),
         ("   ", ()),
     ],
 )
@@ -34,6 +35,10 @@ def test_queries_are_derived_from_a_message(message, queries):
         ("Is Cookie healthy?", ["Cookie"]),
         ("JC's dog", ["JC"]),
         ("tell UNICEF", ["UNICEF"]),
+        ("Restart the quokka cluster. Then ask Ada", ["Ada"]),
+        ("Maria's deploy script fails in Berlin", ["Maria", "Berlin"]),
+        ("Arregla el test de Ana", ["Ana"]),
+        ("PaymentService is slow", ["PaymentService"]),
     ],
 )
 def test_names_are_found_in_a_message(message, found):

@@ -149,11 +149,13 @@ def _woven(part: Part, seen: Sequence[Event]) -> dict[str, Any]:
 
 
 def _step_at(steps: Sequence[Step], event: Event, taken: Mapping[int, str]) -> int | None:
-    """The call of the same tool that is nearest in time and has no decision yet."""
+    """The call of the same tool, with the same command if possible, that is nearest in time and has
+    no decision yet."""
     near = [
-        (abs(step.at - event["at"]), number)
+        (not step.text.startswith(event["step"]), distance, number)
         for number, step in enumerate(steps)
         if number not in taken and step.tool and step.tool == event["tool"]
+        for distance in [abs(step.at - event["at"])]
+        if distance <= _AT_ONCE_SECONDS
     ]
-    distance, number = min(near, default=(float("inf"), 0))
-    return number if distance <= _AT_ONCE_SECONDS else None
+    return min(near)[2] if near else None

@@ -153,6 +153,12 @@ class Marks:
 
     def worth(self, start: int, end: int) -> float:
         """Return the salience of `text[start:end]` by its words and its length."""
+        size = end - start
+        cost = _LENGTH_COSTS[size] if size <= LONG_LINE else _length_cost(size)
+        return self.of_words(start, end) - cost
+
+    def of_words(self, start: int, end: int) -> float:
+        """Return the salience of `text[start:end]` by its words."""
         score = 0.0
         if self._trouble[bisect_left(self._trouble, start)] < end:
             score += 3.0
@@ -160,8 +166,7 @@ class Marks:
             score += 1.5
         if self._summary[bisect_left(self._summary, start)] < end:
             score += 2.0
-        size = end - start
-        return score - (_LENGTH_COSTS[size] if size <= LONG_LINE else _length_cost(size))
+        return score
 
 
 def _length_cost(size: int) -> float:

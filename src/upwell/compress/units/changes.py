@@ -55,12 +55,17 @@ def _pair(units: Units, text: str) -> None:
             removed.append(unit)
         else:
             removed = []
-    _pair_block(units, text, removed, added)
+    if added:
+        _pair_block(units, text, removed, added)
 
 
 def _pair_block(units: Units, text: str, removed: list[int], added: list[int]) -> None:
-    """Pair the lines of one change. Lines with the same first word belong together, such as the two
-    versions of an entry in a list; the others are paired in their order."""
+    """Pair the lines of one change in their order. If there are more lines on one side, those with
+    the same first word belong together, such as the two versions of an entry in a list."""
+    if len(removed) == len(added):
+        for old, new in zip(removed, added, strict=True):
+            _bind(units, old, new)
+        return
     places = defaultdict[str, list[int]](list)
     for unit in reversed(added):
         places[_first_word(units, text, unit)].append(unit)
@@ -73,8 +78,12 @@ def _pair_block(units: Units, text: str, removed: list[int], added: list[int]) -
     for unit in removed:
         partner = partners[unit] if unit in partners else next(rest, None)
         if partner is not None:
-            units.needs[partner] = (*units.needs[partner], unit)
-            units.needs[unit] = (*units.needs[unit], partner)
+            _bind(units, unit, partner)
+
+
+def _bind(units: Units, old: int, new: int) -> None:
+    units.needs[new] = (*units.needs[new], old)
+    units.needs[old] = (*units.needs[old], new)
 
 
 def _first_word(units: Units, text: str, unit: int) -> str:

@@ -18,7 +18,8 @@ _MAX_JOINED = 50
 
 
 def split_csv(text: str, name: str = "") -> Units:
-    """Split CSV into rows, each of which needs the header. A quoted cell may span lines."""
+    """Split CSV into rows, each of which needs the header. A quoted cell may span lines. Rows rank
+    by their words and not by their length, so that they form runs, which need few marks."""
     units = Units(reach=0)
     marks = Marks(text)
     header: tuple[int, ...] = ()
@@ -30,7 +31,7 @@ def split_csv(text: str, name: str = "") -> Units:
         if not header:
             header = (units.add(start, end, 6.0),)
             continue
-        worth = marks.worth(start, end) + (1.0 if len(units) < 4 else 0.0)
+        worth = marks.of_words(start, end) + (1.0 if len(units) < 4 else 0.0)
         for first, last in pieces(text, start, end):
             units.add(first, last, worth, header)
             worth -= 1.0

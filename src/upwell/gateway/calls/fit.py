@@ -147,20 +147,25 @@ class Fitter:
         name: str = "",
     ) -> Compressed:
         """Fit one text. Its original is kept under the `.key` of the result."""
-        original = await self._keep(self._originals, text, name)
+        (original,) = await self._keep(self._originals, [text], name)
         passage = Passage(text=text, query=query, name=original.name, key=original.key)
         return await self._compressed(passage, budget, options)
 
-    async def _keep(self, originals: Originals, text: str, name: str) -> StoredOriginal:
-        """Keep an original. An original that cannot be kept gets no key, so that the retention
-        floor leaves more of the text.
+    async def _keep(
+        self, originals: Originals, texts: Sequence[str], name: str
+    ) -> list[StoredOriginal]:
+        """Keep the originals of one result. An original that cannot be kept gets no key, so that
+        the retention floor leaves more of the text.
         """
-        try:
-            is_secret = await asyncio.to_thread(originals.is_secret, name) if name else False
-            return await originals.keep(text, "" if is_secret else name)
-        except StoreError as error:
-            LOG.warning("an original cannot be kept: %s", error)
-            return StoredOriginal("", len(text), 0, name)
+        kept: list[StoredOriginal] = []
+        shown_name = "" if originals.is_secret(name) else name
+        for text in texts:
+            try:
+                kept.append(await originals.keep(text, shown_name, kept))
+            except StoreError as error:
+                LOG.warning("an original cannot be kept: %s", error)
+                kept.append(StoredOriginal("", len(text), 0, name))
+        return await originals.readable(kept)
 
     async def _compressed(self, passage: Passage, budget: Budget, options: Options) -> Compressed:
         def compress() -> Compressed:
@@ -241,16 +246,21 @@ class Fitter:
         """Each text fitted to its share of the budget; None for each unchanged text."""
         shares = _shares([text.tokens for text in texts], budget.max_tokens, NOTICE_TOKENS)
         char_shares = _shares([len(text.text) for text in texts], budget.max_chars, NOTICE_CHARS)
+        exceeds = [
+            (tokens is not None and text.tokens > tokens)
+            or (chars is not None and len(text.text) > chars)
+            for text, tokens, chars in zip(texts, shares, char_shares, strict=True)
+        ]
+        long = [text.text for text, is_long in zip(texts, exceeds, strict=True) if is_long]
+        originals = self._originals.of(call.principal)
+        kept = iter(await self._keep(originals, long, _name_of(call)))
         fitted: list[_Shortened | None] = []
-        name, originals = _name_of(call), self._originals.of(call.principal)
-        for text, tokens, chars in zip(texts, shares, char_shares, strict=True):
-            if (tokens is None or text.tokens <= tokens) and (
-                chars is None or len(text.text) <= chars
-            ):
+        for text, tokens, chars, is_long in zip(texts, shares, char_shares, exceeds, strict=True):
+            if not is_long:
                 fitted.append(None)
                 continue
+            original = next(kept)
             share = Budget(max_tokens=tokens, max_chars=chars, floor=budget.floor)
-            original = await self._keep(originals, text.text, name)
             contents = ""
             if options.strategy == "progressive" and original.key:
                 contents = await asyncio.to_thread(_contents, text.text, original.key, share)

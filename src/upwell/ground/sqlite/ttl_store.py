@@ -42,6 +42,8 @@ def _add_sum(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE shelf ADD COLUMN sum INTEGER")
 
 
+_SORTED_ENTRIES = 1_000
+"""A kind with fewer entries is sorted as a whole to find its newest ones."""
 OWNER = Owner("shelf", [_create, _add_sum], expendable=True)
 
 
@@ -172,11 +174,17 @@ class SqliteTtlStore:
 
         def look(db: sqlite3.Connection) -> list[Item]:
             # With one time to live, the order of expiry is the order of writing, which has an
-            # index. The signs keep SQLite from sorting the whole kind instead.
+            # index. The signs keep SQLite from sorting the whole kind instead, unless the kind is
+            # so rare that the index would be read through in vain.
+            (number,) = db.execute(
+                "SELECT count(*) FROM (SELECT 1 FROM shelf WHERE tenant = ? AND kind = ? LIMIT ?)",
+                (self._tenant, kind, _SORTED_ENTRIES),
+            ).fetchone()
+            sign, tie = ("+", "") if number == _SORTED_ENTRIES else ("", ", key DESC")
             rows = db.execute(
-                f"SELECT {_COLUMNS} FROM shelf WHERE +tenant = ? "
-                "AND +kind = ? AND expires_at > ? AND created_at < ? "
-                f"{contained}ORDER BY expires_at DESC LIMIT ?",
+                f"SELECT {_COLUMNS} FROM shelf WHERE {sign}tenant = ? "
+                f"AND {sign}kind = ? AND expires_at > ? AND created_at < ? "
+                f"{contained}ORDER BY expires_at DESC{tie} LIMIT ?",
                 (self._tenant, kind, now, before, *holding, limit),
             )
             return list(_items(rows))

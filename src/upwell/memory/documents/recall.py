@@ -38,7 +38,7 @@ BATCH_FILES, BATCH_BYTES = 64, 1_000_000
 RACE_SECONDS = 0.1
 """How long automatic doors wait for changed files; indexing continues in the background."""
 LOOK_SECONDS = 5.0
-"""How long a request for a file's lines waits for changes of the imports."""
+"""How long a request for a file's lines or for topics waits for changes of the imports."""
 RESERVE_SECONDS = 0.5
 """The part of a search's deadline that is reserved for the search, after waiting for files."""
 PAUSE_SECONDS = 1.0
@@ -188,16 +188,25 @@ class Documents:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.catalog.aclose()
 
+    async def catch_up(self, project: str | None, deadline: Deadline | None = None) -> None:
+        """Check for changes of the files that `project` sees, and wait for the check until the
+        deadline, by default for `LOOK_SECONDS`."""
+        if not self._watches:
+            return
+        deadline = deadline or Deadline.after(LOOK_SECONDS, self._clock)
+        running = self._running.get(project)
+        # A check that has begun may have missed the latest change.
+        if running and not running.done():
+            await _finish(running, deadline.remaining())
+        await _finish(self._start(project), deadline.remaining())
+
     async def _catch_up(self, query: Query, deadline: Deadline) -> None:
         """Check for changes, and wait for the check as long as this query can."""
         if not self._watches:
             return
         project = query.scope.project
-        running = self._running.get(project)
         if query.awaited:
-            if running and not running.done():
-                await _finish(running, deadline.remaining() - RESERVE_SECONDS)
-            await _finish(self._start(project), deadline.remaining() - RESERVE_SECONDS)
+            await self.catch_up(project, deadline.sooner(deadline.remaining() - RESERVE_SECONDS))
         elif not self._checked_lately(project):
             await _finish(self._start(project), min(RACE_SECONDS, deadline.remaining()))
 

@@ -66,7 +66,21 @@ def create(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-OWNER = Owner("team", (create,))
+def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
+    """Salvage a damaged file, after its memories: writing these has noted them all as changes to be
+    sent, which they are not. The projects are copied anew, because memories may be missing."""
+    from upwell.ground.sqlite.salvage import copy_table
+
+    tables = ("team", "team_project", "team_memory", "outbox")
+    for table in tables:
+        fresh.execute(f"DELETE FROM {table}")
+    saved = sum(copy_table(damaged, fresh, table) for table in tables)
+    fresh.execute("INSERT OR IGNORE INTO team (one) VALUES (1)")
+    fresh.execute("UPDATE team_project SET version = -1, after = '', is_complete = 0")
+    return saved
+
+
+OWNER = Owner("team", (create,), _salvage)
 """The tables of the copy in a database file."""
 
 
