@@ -182,7 +182,7 @@ def test_a_changed_port_takes_effect(house: House) -> None:
     [
         ("gemini", "hook.port = 47620\n", "supported: claude, copilot"),
         ("emacs", "hook.port = 47620\n", "not a known host"),
-        ("claude", "", "hook.port = 47620"),
+        ("claude", "", "write `port = 47620`"),
     ],
 )
 def test_impossible_settings_are_refused(house: House, host: str, config: str, words: str) -> None:

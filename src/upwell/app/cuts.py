@@ -15,6 +15,7 @@ from upwell.gateway.calls.fit import Cut
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import KeyUnknown, StoreError
+from upwell.ground.text.surrogates import dumped
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Entries, Kind, TtlStore
 from upwell.ground.types.rpc import ToolCall
@@ -82,7 +83,7 @@ class Cuts:
             StoreError: the store cannot be read.
         """
         await self.flush()
-        holding = [orjson.dumps({name: value})[1:-1] for name, value in (matching or {}).items()]
+        holding = [dumped({name: value})[1:-1] for name, value in (matching or {}).items()]
         items = await self._ttl_store.newest(Kind.CUT, limit=limit, holding=holding)
         names = [file_key(item.key) for item in items]
         files = await self._ttl_store.get(Kind.STEP, names)
@@ -127,7 +128,7 @@ class Cuts:
 
     def _encoded(self, pending: Sequence[_Pending]) -> dict[str, bytes]:
         return {
-            _SEPARATOR.join((next(iter(entry.cut.keys), ""), secrets.token_hex(6))): orjson.dumps(
+            _SEPARATOR.join((next(iter(entry.cut.keys), ""), secrets.token_hex(6))): dumped(
                 self._described(entry)
             )
             for entry in pending

@@ -86,7 +86,7 @@ async def _relocation(config: Config, home_is_target: bool) -> AsyncIterator[Rel
     home = config.home.prepare()
     direction = "to" if home_is_target else "from"
     other = f"{direction} {config.store.url} {config.store.tenant}"
-    digest = hashlib.sha256(other.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(other.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     home.moves.mkdir(mode=0o700, exist_ok=True)
     path = home.moves / f"{digest}.jsonl"
     with exclusively(path):

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from upwell.ground.files import Locking, exclusively, file_exists, writing
+from upwell.ground.errors import UsageError
+from upwell.ground.files import Locking, exclusively, file_exists, write_atomically, writing
 from upwell.ground.host_sessions import outermost
 from upwell.ground.types.rpc import Ping
 
@@ -28,14 +29,24 @@ class Pause:
         return bool(self._read())
 
     def begin(self, session: str | None) -> None:
-        """Pause a session, or all sessions for None."""
+        """Pause a session, or all sessions for None.
+
+        Raises:
+            UsageError: the name could not stand in the file as what it is.
+        """
+        name = EVERYBODY if session is None else _checked(session)
         with self._locking(self._path):
-            self._write(self._read() | {session or EVERYBODY})
+            self._write(self._read() | {name})
 
     def end(self, session: str | None) -> None:
-        """End the pause of a session, or every pause for None."""
+        """End the pause of a session, or every pause for None.
+
+        Raises:
+            UsageError: no session can have this name.
+        """
+        name = EVERYBODY if session is None else _checked(session)
         with self._locking(self._path):
-            self._write(self._read() - {session} if session else set())
+            self._write(set() if name == EVERYBODY else self._read() - {name})
 
     def ping(self) -> Ping:
         paused = self.anybody()
@@ -52,6 +63,15 @@ class Pause:
     def _write(self, paused: set[str]) -> None:
         with writing(self._path):
             if paused:
-                self._path.write_text("\n".join(sorted(paused)) + "\n", encoding="utf-8")
+                # At once, because every call reads the file without the lock.
+                write_atomically(self._path, "\n".join(sorted(paused)) + "\n")
             else:
                 self._path.unlink(missing_ok=True)
+
+
+def _checked(session: str) -> str:
+    if not session.isprintable() or session in ("", EVERYBODY):
+        raise UsageError(
+            f"{session[:60]!a} is not a session", hint="leave --session out for every session"
+        )
+    return session

@@ -64,11 +64,16 @@ def repository_of(folder: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def _root(folder: str) -> str:
-    path = Path(os.path.abspath(folder))
-    for candidate in (path, *path.parents):
-        if (candidate / ".git").exists():
-            return str(candidate)
-    return str(path)
+    path = os.path.abspath(folder)
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        # No system has such a folder, and the search takes time that grows with its square.
+        return path
+    candidate = path
+    while not os.path.exists(os.path.join(candidate, ".git")):
+        if candidate in ("/", parent := os.path.dirname(candidate)):
+            return path
+        candidate = parent
+    return candidate
 
 
 def tracks(root: str, path: str) -> bool:

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import json
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.host_sessions import HostSessions
 from upwell.ground.receipt import Receipt, settled
+from upwell.ground.text.surrogates import loaded
 from upwell.ground.trace import LOG, conclude, contained, present_trace_id, span
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.surfacing import Skip, Surfacing
@@ -384,13 +384,9 @@ def _outcome_name(outcome: Outcome | None) -> str:
 def _payload(body: bytes) -> Mapping[str, Any] | None:
     """The event as a table, None for anything else."""
     try:
-        payload = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        try:
-            # Lone surrogates, which orjson refuses.
-            payload = json.loads(body) if b"\\u" in body else None
-        except (ValueError, RecursionError):
-            return None
+        payload = loaded(body)
+    except (ValueError, RecursionError):
+        return None
     return payload if isinstance(payload, dict) else None
 
 

@@ -22,6 +22,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.project import project_of
 from upwell.ground.secrets.redact import redact, redacted_start
+from upwell.ground.text.surrogates import dumped
 from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Entries, Item, Kind, TtlStore
@@ -123,7 +124,7 @@ class Journal:
             StoreError: the store cannot be read.
         """
         await self.flush()
-        holding = [orjson.dumps({name: value})[1:-1] for name, value in (matching or {}).items()]
+        holding = [dumped({name: value})[1:-1] for name, value in (matching or {}).items()]
         items = await self._ttl_store.newest(
             Kind.DECISION, limit=limit, before=before, holding=holding
         )
@@ -198,13 +199,11 @@ class Journal:
     ) -> tuple[dict[str, bytes], dict[str, bytes], dict[str, bytes]]:
         """The entries to write by id: the decisions, their query texts, and the agent's steps."""
         entries = {
-            key: orjson.dumps(
-                _without_defaults(_described(key, decision)) | self._situation(decision)
-            )
+            key: dumped(_without_defaults(_described(key, decision)) | self._situation(decision))
             for key, decision in pending.items()
         }
         queries = {
-            key: orjson.dumps(self._query_texts(decision))
+            key: dumped(self._query_texts(decision))
             for key, decision in pending.items()
             if decision.outcome.queries
         }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from upwell.ground.project import tracks
+from upwell.ground.project import project_of, tracks
 
 
 def git(folder: Path, *args: str) -> None:
@@ -82,3 +82,13 @@ def test_a_pipe_in_the_place_of_the_index_means_a_clone(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     os.mkfifo(tmp_path / ".git" / "index")
     assert tracks(str(tmp_path), ".upwell/stm.json")
+
+
+def test_a_path_that_no_system_has_costs_no_time() -> None:
+    """A hook or a transcript may name any folder."""
+    began = time.process_time()
+    for number in range(20):
+        folder = f"/{number}" + "/x" * 5_000
+        assert project_of(folder) == folder
+    assert project_of("/" + "y/" * 1_000) == "/" + "y/" * 999 + "y"
+    assert time.process_time() - began < 2

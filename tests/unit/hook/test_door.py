@@ -76,6 +76,27 @@ async def test_nothing_found_is_the_neutral_answer() -> None:
     assert door.outcomes["claude", "no_candidates"] == 1
 
 
+@pytest.mark.parametrize("field", ["session_id", "cwd", "hook_event_name", "prompt", "agent_id"])
+async def test_a_lone_surrogate_costs_no_decision(field: str) -> None:
+    """Decisions of all sessions are written together."""
+    ttl_store = MemoryTtlStore()
+    surfacer = Surfacer(FakeRecall(hits(SAID)), ttl_store, Options())
+    door = HookDoor(surfacer, HostSessions(ttl_store), HookOptions())
+    await door.answer("claude", "", prompt(session_id="whole"))
+    await door.answer("claude", "UserPromptSubmit", prompt(**{field: "/p \udfff\ud800"}))
+    decisions = await surfacer.journal.recent()
+    assert "whole" in {decision["session"] for decision in decisions}
+    assert len(decisions) == 2
+
+
+async def test_a_folder_whose_name_is_not_utf_8_costs_no_decision() -> None:
+    surfacer = Surfacer(FakeRecall(hits(SAID)), MemoryTtlStore(), Options())
+    for session, cwd in (("whole", "/p"), ("odd\udcff", "/p\udcff")):
+        await surfacer.surface(Cue(door=Door.PROMPT, text=SAID, session=session, cwd=cwd))
+    decisions = await surfacer.journal.recent()
+    assert {decision["session"] for decision in decisions} == {"whole", "odd?"}
+
+
 async def test_switched_off_it_is_neutral() -> None:
     door, _ = door_over(FakeRecall(hits(SAID)), enabled=False)
     assert await door.answer("claude", "", prompt()) == b"{}"

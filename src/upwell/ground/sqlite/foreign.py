@@ -1,6 +1,7 @@
 """Another program's SQLite database, opened for reading only."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -11,15 +12,41 @@ from upwell.ground.errors import UsageError
 
 BUSY_TIMEOUT_SECONDS = 8.0
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+QUERY_SECONDS = 60.0
+"""The time limit until the first row, and from each row to the next."""
+STEPS = 100_000
+MAX_VALUE_BYTES = 64_000_000
+_MIN_ROW_BYTES = 4
+_COMPUTED = """
+SELECT name FROM sqlite_schema WHERE type = 'view'
+UNION SELECT tables.name
+FROM (SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE '%AS%(%') AS tables,
+     pragma_table_xinfo(tables.name) AS columns
+WHERE columns.hidden IN (2, 3)
+"""
+"""Views, and tables with a column that is computed from others."""
 _HEADER = b"SQLite format 3\0"
 
 
 class ForeignDatabase:
     """The tables of a database that another program owns. Text that is not UTF-8 is read with
-    replacement characters."""
+    replacement characters. Views and computed columns are refused: they have no end, or no limit,
+    if somebody wishes so. A query yields at most `max_rows` rows."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, max_rows: int) -> None:
         self._connection = connection
+        self._max_rows = max_rows
+        self._ends = time.monotonic() + QUERY_SECONDS
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+        connection.execute("PRAGMA trusted_schema = OFF")
+        computed = {name.lower() for (name,) in connection.execute(_COMPUTED)}
+
+        def allowed(action: int, table: str | None, *_: str | None) -> int:
+            is_computed = action == sqlite3.SQLITE_READ and (table or "").lower() in computed
+            return sqlite3.SQLITE_DENY if is_computed else sqlite3.SQLITE_OK
+
+        connection.set_authorizer(allowed)
+        connection.set_progress_handler(lambda: time.monotonic() > self._ends, STEPS)
 
     def columns(self, table: str) -> set[str]:
         """The columns of a table; empty if there is no such table."""
@@ -30,13 +57,18 @@ class ForeignDatabase:
         """The rows of a query, each by the names of its columns."""
         cursor = self._connection.execute(statement, values)
         names = [column[0] for column in cursor.description]
-        for row in cursor:
+        for number, row in enumerate(cursor):
+            if number >= self._max_rows:
+                raise sqlite3.DatabaseError("a table has more rows than the file can hold")
             yield dict(zip(names, row, strict=True))
+            self._ends = time.monotonic() + QUERY_SECONDS
 
 
 def is_database(path: Path) -> bool:
     """True if the file begins like a SQLite database."""
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return file.read(len(_HEADER)) == _HEADER
     except OSError:
@@ -59,6 +91,8 @@ def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
     Raises:
         UsageError: the file is missing, locked, damaged, or lacks an expected column.
     """
+    if path.exists() and not path.is_file():
+        raise UsageError(f"cannot read {path}: it is not a file")
     try:
         address = f"file:{quote(str(path.absolute()))}?{_mode(path)}"
         connection = sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_SECONDS)
@@ -66,7 +100,7 @@ def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             # One transaction, because the program may be writing.
             connection.execute("BEGIN")
-            yield ForeignDatabase(connection)
+            yield ForeignDatabase(connection, path.stat().st_size // _MIN_ROW_BYTES)
     except sqlite3.Error as error:
         is_locked = getattr(error, "sqlite_errorcode", 0) in _LOCKED
         hint = "stop the program that writes it" if is_locked else "is it the program's own file?"

@@ -1,5 +1,6 @@
-"""Databases of other programs: read as they are, and left as they were."""
+"""A database of another program costs bounded time and memory, whatever it contains."""
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -7,71 +8,62 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.errors import UsageError
+from upwell.ground.foreign import read_text
 from upwell.ground.sqlite.foreign import foreign_database, is_database
 
+ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c)"
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    path = tmp_path / "theirs.db"
+
+def database(folder: Path, schema: str) -> Path:
+    path = folder / "foreign.db"
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("CREATE TABLE note (id, text)")
-        connection.execute("INSERT INTO note VALUES (1, 'kettle')")
-        connection.commit()
+        connection.executescript(schema)
     return path
 
 
-def rows_of(path: Path) -> list[dict[str, object]]:
-    with foreign_database(path) as database:
-        return list(database.rows("SELECT * FROM note ORDER BY id"))
+def count(path: Path, statement: str = "SELECT * FROM notes") -> int:
+    with foreign_database(path) as foreign:
+        return sum(1 for _ in foreign.rows(statement))
 
 
-def test_reading_leaves_nothing_beside_the_file(path: Path) -> None:
-    before = path.read_bytes()
-    assert rows_of(path) == [{"id": 1, "text": "kettle"}]
-    assert [file.name for file in path.parent.iterdir()] == ["theirs.db"]
-    assert path.read_bytes() == before
+@pytest.mark.parametrize(
+    "schema",
+    [
+        f"CREATE VIEW notes AS {ENDLESS} SELECT n FROM c",
+        f"CREATE VIEW notes AS {ENDLESS} SELECT count(*) AS n FROM c",
+        "CREATE VIEW notes AS SELECT hex(zeroblob(400000000)) AS n",
+        "CREATE TABLE notes(n, m AS (hex(zeroblob(n)))); INSERT INTO notes(n) VALUES (30000000)",
+    ],
+)
+def test_what_the_file_computes_is_not_read(tmp_path: Path, schema: str) -> None:
+    with pytest.raises(UsageError, match="prohibited"):
+        count(database(tmp_path, schema))
 
 
-def test_uncheckpointed_writes_of_a_running_program_are_read(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as writer:
-        writer.execute("PRAGMA wal_autocheckpoint = 0")
-        writer.execute("INSERT INTO note VALUES (2, 'teapot')")
-        writer.commit()
-        assert len(rows_of(path)) == 2
+def test_a_table_beside_views_and_triggers_is_read(tmp_path: Path) -> None:
+    schema = f"""
+        CREATE TABLE notes(n); CREATE TABLE log(n); INSERT INTO notes VALUES (1), (2);
+        CREATE VIEW shown AS {ENDLESS} SELECT n FROM c;
+        CREATE VIRTUAL TABLE found USING fts5(n);
+        CREATE TRIGGER noted AFTER INSERT ON notes BEGIN INSERT INTO log VALUES (1); END;
+    """
+    assert count(database(tmp_path, schema)) == 2
 
 
-def test_the_columns_of_a_missing_table_are_empty(path: Path) -> None:
-    with foreign_database(path) as database:
-        assert database.columns("note") == {"id", "text"}
-        assert database.columns("missing") == set()
+def test_a_join_yields_no_more_rows_than_the_file_can_hold(tmp_path: Path) -> None:
+    values = ", ".join(f"({number})" for number in range(300))
+    path = database(tmp_path, f"CREATE TABLE notes(n); INSERT INTO notes VALUES {values}")
+    with pytest.raises(UsageError, match="more rows than the file can hold"):
+        count(path, "SELECT a.n FROM notes a, notes b, notes c")
 
 
-def test_text_that_is_not_utf_8_is_read(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as writer:
-        writer.execute("UPDATE note SET text = CAST(x'6bff' AS TEXT)")
-        writer.commit()
-    assert rows_of(path)[0]["text"] == "k�"
-
-
-@pytest.mark.parametrize("content", [None, b"not a database", b"SQLite format 3\0" + b"x" * 500])
-def test_a_file_that_cannot_be_read_is_reported_in_one_line(
-    tmp_path: Path, content: bytes | None
-) -> None:
-    path = tmp_path / "odd.db"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(UsageError, match=r"odd\.db") as error:
-        rows_of(path)
-    assert "\n" not in str(error.value)
-
-
-def test_a_missing_column_is_reported_in_one_line(path: Path) -> None:
-    with pytest.raises(UsageError, match="no such column"), foreign_database(path) as database:
-        list(database.rows("SELECT colour FROM note"))
-
-
-def test_a_database_is_recognised_by_its_beginning(path: Path, tmp_path: Path) -> None:
-    assert is_database(path)
-    assert not is_database(tmp_path / "missing")
-    assert not is_database(tmp_path)
+def test_a_pipe_a_folder_and_a_device_are_no_files(tmp_path: Path) -> None:
+    pipe, device = tmp_path / "pipe", tmp_path / "device"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    for path in (pipe, device, tmp_path):
+        assert not is_database(path)
+        with pytest.raises(UsageError, match="not a file"), foreign_database(path):
+            pass
+        with pytest.raises(UsageError, match="cannot read"):
+            read_text(path)

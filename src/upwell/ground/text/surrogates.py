@@ -1,0 +1,33 @@
+"""Lone surrogates: halves of characters, which escapes in JSON produce, and names of files that are
+not UTF-8. No encoder accepts them, so that one in the name of a session or a folder would end the
+work on everything that is written together with it.
+"""
+
+import json
+from typing import Any
+
+import orjson
+
+
+def dumped(value: Any) -> bytes:
+    """`value` as JSON, with a question mark in place of each lone surrogate."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, ensure_ascii=False).encode(errors="replace")
+
+
+def loaded(document: bytes) -> Any:
+    """The value of a JSON document of others, with a question mark in place of each lone surrogate.
+
+    Raises:
+        ValueError, RecursionError: it is no JSON, or nested too deeply.
+    """
+    try:
+        return orjson.loads(document)
+    except orjson.JSONDecodeError:
+        # Without an escape there are no surrogates, and the document is broken in another way.
+        if b"\\u" not in document:
+            raise
+    text = json.dumps(json.loads(document), ensure_ascii=False)
+    return json.loads(text.encode(errors="replace"))
