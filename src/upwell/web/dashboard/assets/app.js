@@ -222,7 +222,8 @@ function arrived(html) {
   template.innerHTML = html
   const rows = [...template.content.querySelectorAll("li.event")]
   if (!isPaused) return prepend(rows)
-  waiting = [...rows, ...waiting].slice(0, MAX_ROWS)
+  const replaced = new Set(rows.map((row) => row.id))
+  waiting = [...rows, ...waiting.filter((row) => !replaced.has(row.id))].slice(0, MAX_ROWS)
   document.getElementById("waiting").textContent = `${waiting.length} new`
 }
 
@@ -325,7 +326,7 @@ function saveCard() {
   write("upwell", 40, 120, "#9cc9ff", 600)
   write(card.net, 150, 310, "#ffffff", 700)
   write(`tokens kept out of the context in ${card.days} days`, 42, 380, "#dcebff")
-  const facts = [`${card.results} long results`, card.share && `${card.share} shorter`, card.money && `about ${card.money}`]
+  const facts = [`${card.results} long result${card.results === 1 ? "" : "s"}`, card.share && `${card.share} shorter`, card.money && `about ${card.money}`]
   write(facts.filter(Boolean).join("  ·  "), 36, 480, "#9cc9ff")
   write("net of everything that was read again or said", 26, 560, "#7fa6d6")
   canvas.toBlob((blob) => {
