@@ -25,6 +25,17 @@ def test_remember_prints_the_id_and_recall_finds_it(upwell: Upwell) -> None:
     assert all(hit["text"] != "Bread needs salt" for hit in hits)
 
 
+def test_a_path_that_is_not_there_is_named(upwell: Upwell, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "tide.py").touch()
+    paths = ("--path", "tide.py", "--path", "src/*.py", "--path", "src/moon.py")
+    done = upwell("remember", "The tide turns at noon", *paths, cwd=tmp_path)
+    assert done.err.splitlines() == [
+        f"upwell: there is no src/moon.py in {tmp_path}; the memory is stored, and it surfaces "
+        "with that file once the file is there"
+    ]
+
+
 def test_recall_in_a_pipe_is_plain(upwell: Upwell) -> None:
     upwell("remember", "The tide turns at noon")
     out = upwell("recall", "tide").out

@@ -3,6 +3,7 @@
 import os
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -80,6 +81,11 @@ def remember(
     )
     added, identical_ids = with_app(lambda app: _added(app, memory, share=share))
     note_masked(added.redacted)
+    for absent in _absent(memory):
+        note(
+            f"upwell: there is no {absent} in {memory.project}; the memory is stored, and it "
+            "surfaces with that file once the file is there"
+        )
     for other in added.duplicates:
         if other != memory.supersedes:
             likeness = "has the same text" if other in identical_ids else "says nearly the same"
@@ -91,6 +97,15 @@ def remember(
         say_json({"id": added.id, "redacted": added.redacted, "duplicates": added.duplicates})
     else:
         say(added.id)
+
+
+def _absent(memory: Memory) -> list[str]:
+    """The memory's files that neither its project nor the current folder has; no patterns."""
+    if memory.project is None:
+        return []
+    places = (Path(memory.project), Path.cwd())
+    plain = [path for path in memory.paths if not set(path) & set("*?[")]
+    return [path for path in plain if not any((place / path).exists() for place in places)]
 
 
 async def _added(app: "App", memory: Memory, *, share: bool) -> "tuple[Added, set[str]]":

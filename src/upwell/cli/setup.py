@@ -302,7 +302,10 @@ def _say_next_steps(plan: "SetupPlan") -> None:
         "more: `upwell learn git` proposes the reasons in your commits; `upwell import docs/` "
         "reads your documents"
     )
-    say("see:  `upwell replay --since 30d` shows what upwell would have said in past sessions")
+    say(
+        "see:  `upwell dashboard` lists your past sessions; `upwell replay --since 30d` shows what "
+        "upwell would have said in them"
+    )
     say("undo: `upwell setup --undo`")
 
 

@@ -294,6 +294,7 @@ class Play:
 
 NEXT = """
 What to type next:
+  upwell setup                                                           set up your agents
   upwell add files -- npx -y @modelcontextprotocol/server-filesystem .   put a server behind upwell
   claude mcp add upwell -- upwell serve                                  give upwell to your agent
   upwell remember "…" --path src/x.py                                    store a memory
