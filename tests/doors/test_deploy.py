@@ -59,7 +59,7 @@ def test_a_misspelt_field_would_be_found() -> None:
 
 def test_every_setting_exists() -> None:
     variables = {variable["name"] for variable in CONTAINER["env"]}
-    variables |= {*COMPOSE["services"]["upwell"]["environment"]}
+    variables |= {*COMPOSE["x-gateway"]["environment"]}
     for variable in variables:
         section, _, name = variable.removeprefix("UPWELL_").lower().partition("__")
         assert name in SECTIONS[section].__dataclass_fields__, variable
@@ -71,9 +71,9 @@ def test_nothing_runs_as_root_or_writes_outside_its_volumes() -> None:
     assert pod["securityContext"]["runAsUser"] == USER
     assert CONTAINER["securityContext"]["readOnlyRootFilesystem"]
     assert f"USER {USER}:{USER}" in CONTAINERFILE
-    service = COMPOSE["services"]["upwell"]
-    assert (service["read_only"], service["user"]) == (True, f"{USER}:{USER}")
-    assert service["deploy"]["replicas"] == 2
+    for name in ("upwell-1", "upwell-2"):
+        service = COMPOSE["services"][name]
+        assert (service["read_only"], service["user"]) == (True, f"{USER}:{USER}")
 
 
 def test_labels_ports_and_probes_agree() -> None:
@@ -90,7 +90,8 @@ def test_labels_ports_and_probes_agree() -> None:
     port = CONTAINER["ports"][0]["containerPort"]
     assert f"EXPOSE {port}" in CONTAINERFILE
     assert f'"0.0.0.0:{port}"' in CONTAINERFILE
-    assert f"upwell {port}" in (DEPLOY / "Caddyfile").read_text()
+    proxied = f"reverse_proxy upwell-1:{port} upwell-2:{port} "
+    assert proxied in (DEPLOY / "Caddyfile").read_text()
     target = of_kind("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]
     assert target["name"] == of_kind("Deployment")["metadata"]["name"]
 

@@ -19,6 +19,7 @@ from tests.doors.reading import everything, key_in
 from tests.doors.replicas import Proxy, Replica, replicas
 from tests.doors.servers.data import big_markdown
 from tests.postgres import Cluster, cluster
+from upwell.gateway.front.sessions import CHECK_SECONDS
 
 MOST_WAIT_SECONDS = 0.3
 """The longest that a lost database may hold up a call."""
@@ -185,6 +186,29 @@ async def test_calls_go_on_without_the_database(
         await asyncio.to_thread(own_cluster.start)
     await recovered(client, key)
     await client.aclose()
+
+
+async def test_sessions_go_on_without_the_database(tmp_path: Path, own_cluster: Cluster) -> None:
+    with replicas(tmp_path, own_cluster.database(), "a", "b") as (a, b):
+        clients = [Client(a.port, a.token), Client(b.port, b.token)]
+
+        async def work(*names: str) -> None:
+            """Every session works at every replica, also after it has looked for its record."""
+            for client, name in itertools.product(clients, names * 2):
+                assert said(await client.legacy(name, "up__echo", text="on")) == "on"
+                await asyncio.sleep(CHECK_SECONDS / 2)
+
+        before = await clients[0].begin()
+        await work(before)
+        await asyncio.to_thread(own_cluster.stop)
+        during = await clients[0].begin()
+        await work(before, during)
+        await asyncio.to_thread(own_cluster.start)
+        for client in clients:
+            await recovered(client, key_in(await client.modern("up__big_markdown")))
+        await work(before, during)
+        for client in clients:
+            await client.aclose()
 
 
 async def test_cut_connections_are_replaced(replica: Replica, own_cluster: Cluster) -> None:

@@ -23,10 +23,11 @@ class SessionState(Protocol):
     """Small values by session, kind and key. Kinds are the callers' own names and do not collide;
     `key` may be empty if a session has one value of a kind. Every method raises StoreError when the
     storage of the state fails. `is_shared` tells that other processes see the values, which takes
-    a while.
+    a while; `is_cut_off` that they do not at the moment, so that a missing value means nothing.
     """
 
     is_shared: bool
+    is_cut_off: bool
 
     async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
         """The value, or None if there is none or it has expired."""
@@ -74,6 +75,7 @@ class LocalSessionState:
     """The sessions of one process."""
 
     is_shared = False
+    is_cut_off = False
 
     def __init__(self, *, max_sessions: int = MAX_SESSIONS, clock: Clock = SYSTEM_CLOCK) -> None:
         self._max_sessions = max_sessions
@@ -147,13 +149,16 @@ class StoredSessionState:
     def __init__(self, ttl_store: TtlStore, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._ttl_store = ttl_store
         self._local = LocalSessionState(clock=clock)
+        self.is_cut_off = False
 
     async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
         name = _name(session, key)
         try:
             item = (await self._ttl_store.get(_kind(kind), [name])).get(name)
+            self.is_cut_off = False
         except StoreError:
             item = None
+            self.is_cut_off = True
         return item.value if item else await self._local.get(session, kind, key)
 
     async def scan(self, session: str, kind: str) -> Mapping[str, bytes]:
@@ -172,8 +177,10 @@ class StoredSessionState:
             values = {_name(session, key): value}
             await self._ttl_store.put(_kind(kind), values, ttl_seconds=ttl_seconds)
         except StoreError:
+            self.is_cut_off = True
             await self._local.put(session, kind, key, value, ttl_seconds=ttl_seconds)
         else:
+            self.is_cut_off = False
             await self._local.delete(session, kind, key)
 
     async def delete(self, session: str, kind: str, key: str = "") -> bool:

@@ -2,13 +2,17 @@
 takes over.
 """
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from upwell.gateway.clients import Audience
 from upwell.gateway.front import sessions
 from upwell.gateway.front.headers import BadRequest
 from upwell.gateway.front.sessions import HttpSession, HttpSessions
-from upwell.ground.session_state import LocalSessionState
+from upwell.ground.errors import StoreError
+from upwell.ground.session_state import LocalSessionState, StoredSessionState
+from upwell.ground.ttl_store import Item, MemoryTtlStore
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.testing import ManualClock
 
@@ -125,3 +129,48 @@ async def test_a_state_out_of_reach_costs_only_other_processes_sessions(clock: M
     await front.record(opened)
     assert await is_held(front, opened)
     assert await front.find("elsewhere", ADA) is None
+
+
+class Lost(MemoryTtlStore):
+    """A shared store that fails while `is_lost`."""
+
+    is_lost = False
+
+    async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
+        if self.is_lost:
+            raise StoreError("out of reach")
+        return await super().get(kind, keys)
+
+    async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
+        if self.is_lost:
+            raise StoreError("out of reach")
+        await super().put(kind, values, ttl_seconds=ttl_seconds)
+
+
+async def test_while_the_shared_state_is_lost_every_session_goes_on(clock: ManualClock) -> None:
+    store = Lost(clock=clock)
+    one, other = (
+        HttpSessions(Audience(), StoredSessionState(store, clock=clock), clock) for _ in range(2)
+    )
+    before = await one.open(ADA)
+    await one.record(before)
+    store.is_lost = True
+    clock.advance(sessions.CHECK_SECONDS + 1)
+    assert await is_held(one, before)
+    during = await one.open(ADA)
+    await one.record(during)
+    for name in (before.session.id, during.session.id):
+        found = await other.find(name, ADA)
+        assert found is not None
+        assert found.session.ready.is_set()
+        assert await other.find(name, OWNER) is None
+    assert await other.find("of-somebody-else", ADA) is None
+    store.is_lost = False
+    clock.advance(sessions.CHECK_SECONDS + 1)
+    assert await is_held(one, before)
+    assert await is_held(one, during)
+    third = HttpSessions(Audience(), StoredSessionState(store, clock=clock), clock)
+    assert await third.find(during.session.id, ADA) is not None
+    await one.end(during)
+    clock.advance(sessions.CHECK_SECONDS + 1)
+    assert await third.find(during.session.id, ADA) is None

@@ -3,10 +3,13 @@
 A session's streams and requests live in the process that serves it. The fact that the session
 exists, and the declarations of its agent, are also a value in `SessionState`, which replicas may
 share. A process that is asked for a session of another process therefore opens it again, without
-the streams of that process.
+the streams of that process. While the shared state is cut off, nobody can tell which sessions
+exist: a process then continues those it serves, opens any other that a principal names, and records
+them all when the state is back.
 """
 
 import asyncio
+import re
 import secrets
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +33,8 @@ IDLE_SECONDS = 3600.0
 CHECK_SECONDS = 1.0
 """After this time a process looks whether another one has ended a session."""
 KIND = "http_session"
+_NAME_BYTES = 24
+_NAME = re.compile(r"[\w-]{32}", re.ASCII)
 
 
 @dataclass(slots=True, eq=False)
@@ -41,6 +46,7 @@ class HttpSession:
     streams: Streams
     used_at: float
     recorded_at: float = 0.0
+    is_recorded: bool = False
     checked_at: float = 0.0
     running: dict[bytes, "asyncio.Task[bytes]"] = field(default_factory=dict)
     """The requests in progress, by id."""
@@ -71,7 +77,7 @@ class HttpSessions:
             BadRequest: there are too many sessions, and none of the principal's is idle.
         """
         await self._make_room(principal)
-        return self._opened(secrets.token_urlsafe(24), principal)
+        return self._opened(secrets.token_urlsafe(_NAME_BYTES), principal)
 
     async def record(self, http_session: HttpSession) -> None:
         """Record that the session exists, for `IDLE_SECONDS` from now on."""
@@ -86,6 +92,7 @@ class HttpSessions:
         )
         with contained("recording an HTTP session"):
             await self._state.put(session.id, KIND, "", value, ttl_seconds=IDLE_SECONDS)
+            http_session.is_recorded = not self._state.is_cut_off
 
     async def find(self, name: str, principal: Principal) -> HttpSession | None:
         """The session of this name, if it belongs to the principal."""
@@ -106,7 +113,13 @@ class HttpSessions:
         if known.checked_at - known.recorded_at >= IDLE_SECONDS:
             return True  # the record expired by itself
         with contained("looking up an HTTP session"):
-            return await self._state.get(known.session.id, KIND) is not None
+            value = await self._state.get(known.session.id, KIND)
+            if self._state.is_cut_off:
+                known.is_recorded = False
+            elif not known.is_recorded:
+                await self.record(known)
+            else:
+                return value is not None
         return True
 
     async def end(self, http_session: HttpSession) -> None:
@@ -132,17 +145,27 @@ class HttpSessions:
         with contained("looking up an HTTP session"):
             value = await self._state.get(name, KIND)
         if value is None:
-            return None
+            return await self._adopted(name, principal) if self._state.is_cut_off else None
         record: dict[str, Any] = orjson.loads(value)
         if record["principal"] != _identity(principal):
             return None
-        await self._make_room(principal)
-        # Another request may have restored the session in the meantime.
-        restored = self._sessions.get(name) or self._opened(name, principal)
+        restored = await self._continued(name, principal)
         restored.session.capabilities = record["capabilities"].encode()
         restored.session.log_level = record["log_level"]
-        restored.session.ready.set()
+        restored.is_recorded = True
         return restored
+
+    async def _adopted(self, name: str, principal: Principal) -> HttpSession | None:
+        """A session that another process may have opened, while nobody can tell. The principal has
+        shown a token; the name only has to look like one of ours."""
+        return await self._continued(name, principal) if _NAME.fullmatch(name) else None
+
+    async def _continued(self, name: str, principal: Principal) -> HttpSession:
+        await self._make_room(principal)
+        # Another request may have continued the session in the meantime.
+        continued = self._sessions.get(name) or self._opened(name, principal)
+        continued.session.ready.set()
+        return continued
 
     def _opened(self, name: str, principal: Principal) -> HttpSession:
         questions, streams = Questions(), Streams()
