@@ -59,6 +59,30 @@ def test_from_a_file(upwell: Upwell, tmp_path: Path) -> None:
     assert result["tokens"] <= 500
 
 
+SECRET = "ghp_MTX6T5bC6O3hDpHJanr4VjXiMha2mn82r7HQ"
+UNSTORED = [
+    (f"token {SECRET}\n", {}),
+    ("", {"UPWELL_COMPRESS__ORIGINAL_MAX_BYTES": "1000"}),
+    ("", {"UPWELL_COMPRESS__ORIGINAL_TTL_SECONDS": "0"}),
+]
+
+
+@pytest.mark.parametrize("strategy", ["auto", "selective", "progressive", "hybrid"])
+@pytest.mark.parametrize(("secret", "env"), UNSTORED, ids=["secret", "too large", "expired"])
+def test_no_key_is_named_that_a_later_process_cannot_read(
+    upwell: Upwell, secret: str, env: dict[str, str], strategy: str
+) -> None:
+    text = secret + big_markdown()
+    for limit in (["--max-chars", "2000"], []):
+        args = ("compress", *limit, "--strategy", strategy)
+        result = upwell(*args, "--json", input=text, env=env).json
+        assert "key" not in result
+        assert 'key="' not in result["text"]
+        assert result["strategy"] not in ("selective", "progressive")
+        assert limit or result["after"] >= 0.65 * result["before"]
+        assert "the whole text was not stored" in upwell(*args, input=text, env=env).err
+
+
 def test_the_rest_can_be_read(upwell: Upwell) -> None:
     result = upwell("compress", "--max-tokens", "500", "--json", input=big_markdown()).json
     if result.get("key"):

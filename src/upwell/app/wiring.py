@@ -233,14 +233,18 @@ class App:
         max_chars: int | None = None,
         query: str = "",
         name: str = "",
+        read_later: bool = False,
     ) -> Compressed:
-        """Fit a text as the gateway would, and store its original. Explicit limits are hard."""
+        """Fit a text as the gateway would, and store its original. Explicit limits are hard. With
+        `read_later` the result has a key only if a later process can read it."""
         options = self.config.compress
         options = replace(options, strategy=strategy) if strategy else options
         budget = self.fitter.budget_of(options)
         if max_tokens is not None or max_chars is not None:
             budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)
-        return await self.fitter.compress(text, budget, options, query=query, name=name)
+        return await self.fitter.compress(
+            text, budget, options, query=query, name=name, read_later=read_later
+        )
 
     def toolbox(
         self,

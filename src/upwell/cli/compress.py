@@ -46,6 +46,7 @@ def compress(
             max_chars=max_chars,
             query=query or "",
             name=str(file or ""),
+            read_later=True,
         )
 
     done = with_app(work)
@@ -60,8 +61,18 @@ def compress(
         note(
             f"upwell: {done.strategy}, {done.before:,} to {done.after:,} characters "
             f"({counted(done.tokens, 'token')}); left out: {left}; "
-            f"all of it: upwell read {done.key}"
+            f"{_whole(done.key)}"
         )
+
+
+def _whole(key: str) -> str:
+    """How to read the whole text, or why only its source has it."""
+    if key:
+        return f"all of it: upwell read {key}"
+    return (
+        "the whole text was not stored, because it contains a secret, because it exceeds "
+        "compress.original_max_bytes, or because the disk is full or read-only"
+    )
 
 
 def read(

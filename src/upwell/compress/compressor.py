@@ -20,6 +20,8 @@ from upwell.ground.types.compression import Attempt, Budget, Compressed, Kind, O
 
 LADDER = ("progressive", "hybrid", "truncate")
 """Seed 002: the strategies to try, in this order, when an output is below the retention floor."""
+_READ_ON = frozenset({"selective", "progressive"})
+"""Strategies whose results are of use only with the key of the original."""
 _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
 """Strategies that work on the text as received, without cleaning or lossless rewriting."""
 _NUMBERED = frozenset(
@@ -59,9 +61,7 @@ class Compressor:
         check(name)
         budget = _with_floor(passage, budget)
         remaining = RemainingBudget.of(budget)
-        if name == "none" or (
-            remaining.holds(passage.text) and name not in ("selective", "progressive")
-        ):
+        if name == "none" or (remaining.holds(passage.text) and name not in _READ_ON):
             return whole(passage)
         if name in _AS_RECEIVED:
             return self._try_ladder(_with_kind(passage), budget, name)
@@ -106,7 +106,7 @@ class Compressor:
         # Seed 002: a failed summary falls back to `truncate`, which keeps more of the whole text.
         ladder = ("truncate",) if name == "llm_summary" else LADDER
         for rung in dict.fromkeys((name, *ladder)):
-            reason = _skip_reason(passage, rung) if rung != name else ""
+            reason = _skip_reason(passage, rung, asked=rung == name)
             if reason:
                 tried.append(Attempt(strategy=rung, outcome=reason))
                 continue
@@ -186,10 +186,14 @@ def _raised(budget: Budget, factor: float) -> Budget:
     )
 
 
-def _skip_reason(passage: Passage, rung: str) -> str:
-    """Return the reason to skip a rung of the ladder, or ""."""
-    if rung == "progressive":
-        return "" if passage.key else "no key to read the rest"
+def _skip_reason(passage: Passage, rung: str, *, asked: bool) -> str:
+    """Return the reason to skip a rung of the ladder, or "". A strategy that somebody `asked` for
+    is tried on every kind, but never leaves a rest that nobody can read.
+    """
+    if rung in _READ_ON and not passage.key:
+        return "no key to read the rest"
+    if asked or rung == "progressive":
+        return ""
     return "" if load(rung).fits(passage) else f"not suited to {passage.kind}"
 
 

@@ -116,14 +116,16 @@ class Originals:
         return original
 
     async def readable(self, originals: Sequence[StoredOriginal]) -> list[StoredOriginal]:
-        """The originals of one result, those without a key for which there was no room in memory,
-        either."""
+        """The originals of one result. One that nobody could read gets no key: there was no room in
+        memory either, or it expires at once."""
         return [
             original if await self._is_readable(original) else replace(original, key="", private="")
             for original in originals
         ]
 
     async def _is_readable(self, original: StoredOriginal) -> bool:
+        if self._ttl <= 0:
+            return False
         if not original.private:
             return True
         numbers = [None, *range(original.parts)]

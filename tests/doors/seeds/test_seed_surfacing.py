@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -377,7 +378,9 @@ def test_a_call_carries_the_trace_of_its_client(
     parent = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
     call = {"name": "up__say", "arguments": {"_context_query": "tarnish"}, "_meta": parent}
     assert agent.post("tools/call", 5, call)[0] == 200
-    assert trace in [decision["trace_id"] for decision in decisions()]
+    deadline = time.monotonic() + 20  # the answer does not wait until the decision is recorded
+    while trace not in [decision["trace_id"] for decision in decisions()]:
+        assert time.monotonic() < deadline
 
 
 SSE = """

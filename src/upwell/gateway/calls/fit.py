@@ -145,10 +145,13 @@ class Fitter:
         *,
         query: str = "",
         name: str = "",
+        read_later: bool = False,
     ) -> Compressed:
-        """Fit one text. Its original is kept under the `.key` of the result."""
+        """Fit one text. Its original is kept under the `.key` of the result. With `read_later` a
+        later process must be able to read it, so an original in memory gets no key."""
         (original,) = await self._keep(self._originals, [text], name)
-        passage = Passage(text=text, query=query, name=original.name, key=original.key)
+        key = "" if read_later and original.private else original.key
+        passage = Passage(text=text, query=query, name=original.name, key=key)
         return await self._compressed(passage, budget, options)
 
     async def _keep(
