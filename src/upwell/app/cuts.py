@@ -120,6 +120,15 @@ class Cuts:
                 pairs.append((original, shown))
         return pairs
 
+    async def session_of(self, cut_id: str) -> str:
+        """The session of a shortened result, "" if that is unknown.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        item = (await self._ttl_store.get(Kind.CUT, [cut_id])).get(cut_id)
+        return str(orjson.loads(item.value)["session"]) if item else ""
+
     async def call_of(self, key: str) -> Mapping[str, Any] | None:
         """The latest shortened result with this original."""
         items = await self._ttl_store.scan(Kind.CUT, f"{key}{_SEPARATOR}")
