@@ -195,7 +195,8 @@ def _session(
     prompts = (entry["step"] for entry in reversed(entries) if entry["door"] == "prompt")
     return {
         "id": name,
-        "host": newest["host"],
+        # A call of the gateway knows no host, and the hook event beside it does.
+        "host": next((entry["host"] for entry in entries if entry["host"]), ""),
         "project": newest["project"],
         "began": oldest["at"],
         "ended": newest["at"],
