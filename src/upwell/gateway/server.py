@@ -199,7 +199,7 @@ class Gateway:
         LOG.info("upstream %s: %s, %d tools", upstream.name, upstream.state, len(upstream.tools))
 
     async def _announce_lists(self, kinds: Sequence[str]) -> None:
-        """Announce a change of those of these lists that any client has requested."""
+        """Announce a change of each of these lists that some client has requested."""
         for kind in kinds:
             if self._resources.was_listed(kind):
                 await self.audience.announce(f"notifications/{kind}/list_changed")

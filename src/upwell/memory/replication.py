@@ -47,7 +47,7 @@ class Replication:
         await self.pull()
 
     async def push(self) -> None:
-        """Send the writes that wait.
+        """Send the waiting writes.
 
         Raises:
             StoreError: a store failed, or does not accept one of the writes; the others were sent.

@@ -263,8 +263,8 @@ def fitting(
 
 
 def narrowed(hit: Hit, query_texts: Sequence[str], profile: Profile, frame: str) -> Profile:
-    """The profile, with a preview so short that `hit` fits it alone. The same profile if nothing
-    that can be understood would be left of the memory."""
+    """The profile with a preview short enough for `hit` to fit by itself. Returns `profile`
+    unchanged if too little of the memory would be left to make sense."""
     preview_chars = max(profile.preview_chars, profile.passage_chars)
     narrow = profile
     while preview_chars >= MIN_PREVIEW_CHARS:

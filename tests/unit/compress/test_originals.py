@@ -136,7 +136,7 @@ def with_room(disk: int, memory: int) -> Originals:
     return Originals(
         durable=store(disk),
         private=store(memory),
-        secret=b"s" * 32,
+        secret=lambda: b"s" * 32,
         has_secret=lambda text: "ghp_" in text,
         options=Options(original_max_bytes=disk),
     )

@@ -186,7 +186,7 @@ def _store(db: sqlite3.Connection, changes: Sequence[Change], project: str) -> N
     db.executemany(
         "INSERT OR REPLACE INTO team_memory VALUES (?, ?)", [(m.id, project) for m in memories]
     )
-    # The team has restored a memory that lay in this home's trash.
+    # A memory that the team has restored must leave this home's trash.
     db.executemany("DELETE FROM trash WHERE id = ?", [(m.id,) for m in memories])
 
 
@@ -212,7 +212,8 @@ def _copied(db: sqlite3.Connection, project: str) -> list[str]:
 
 
 def _is_copy_of(db: sqlite3.Connection, id: str, project: str) -> bool:
-    """A memory that has moved to another project is gone from its former one only."""
+    """Whether the copy has the memory under this project. A memory that moved to another project
+    is reported as removed from its former one, and must stay."""
     row = db.execute("SELECT project FROM team_memory WHERE id = ?", (id,)).fetchone()
     return row is not None and row[0] == project
 
@@ -223,7 +224,7 @@ def _among(db: sqlite3.Connection, select: str, ids: Sequence[str]) -> set[str]:
 
 
 def outgoing(db: sqlite3.Connection, limit: int) -> list[Outgoing]:
-    """The writes that wait, those that the store refused last."""
+    """The waiting writes; those that the store has refused come last."""
     rows = db.execute(
         "SELECT id, token FROM outbox ORDER BY error, at, id LIMIT ?", (limit,)
     ).fetchall()
