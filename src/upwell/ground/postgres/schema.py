@@ -216,4 +216,4 @@ def tenant_number(name: str) -> int:
 
 ENSURE_TENANT = """
     INSERT INTO upwell.tenant (tenant, name) VALUES (%(tenant)s, %(name)s)
-    ON CONFLICT (tenant) DO NOTHING"""
+    ON CONFLICT DO NOTHING"""

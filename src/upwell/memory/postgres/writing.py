@@ -9,6 +9,7 @@ from typing import Any
 
 from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Rows, Statement, Transaction
+from upwell.ground.postgres.schema import ENSURE_TENANT
 from upwell.ground.types.memory import Memory
 from upwell.memory.lookups import SEQUENCE_BITS, scope_of
 from upwell.memory.postgres.rows import COLUMNS, TYPES, indexable, to_row
@@ -143,11 +144,11 @@ async def _prepared(
     """Lock the tenant's row, so that one writer at a time changes the counts. Returns the tenant's
     scopes of these projects, which are created if they are missing, and the rows with these ids.
     """
-    names, _, scopes, old = await transaction.run(
+    _, names, _, scopes, old = await transaction.run(
+        # Two replicas may insert one tenant at once, and either of its unique keys may conflict.
+        Statement(ENSURE_TENANT, {"name": tenant}),
         Statement(
-            "INSERT INTO upwell.tenant (tenant, name) VALUES (%(tenant)s, %(name)s) "
-            "ON CONFLICT (tenant) DO UPDATE SET tenant = excluded.tenant RETURNING name",
-            {"name": tenant},
+            "UPDATE upwell.tenant SET tenant = tenant WHERE tenant = %(tenant)s RETURNING name", {}
         ),
         Statement(
             """INSERT INTO upwell.scope (tenant, no, project)
