@@ -51,6 +51,7 @@ class Cuts:
         self._journal = journal
         self._clock = clock
         self._pending: list[_Pending] = []
+        self._writing = asyncio.Lock()
         self._tasks = BackgroundTasks("cuts")
 
     def note(self, call: ToolCall, cut: Cut) -> None:
@@ -60,10 +61,15 @@ class Cuts:
             self._tasks.start(self.flush())
 
     async def flush(self) -> None:
-        """Write what is pending. A store that fails costs only these records."""
-        pending, self._pending = self._pending, []
-        if not pending:
-            return
+        """Write what is pending, and what another task is writing. A store that fails costs only
+        these records.
+        """
+        async with self._writing:
+            pending, self._pending = self._pending, []
+            if pending:
+                await self._write(pending)
+
+    async def _write(self, pending: Sequence[_Pending]) -> None:
         values = await asyncio.to_thread(self._encoded, pending)
         writes = [Entries(Kind.CUT, values, RETENTION_SECONDS)]
         if files := self._files_of(dict(zip(values, pending, strict=True))):
