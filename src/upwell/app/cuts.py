@@ -51,6 +51,7 @@ class Cuts:
         self._journal = journal
         self._clock = clock
         self._pending: list[_Pending] = []
+        self._writing = asyncio.Lock()
         self._tasks = BackgroundTasks("cuts")
 
     def note(self, call: ToolCall, cut: Cut) -> None:
@@ -60,10 +61,15 @@ class Cuts:
             self._tasks.start(self.flush())
 
     async def flush(self) -> None:
-        """Write what is pending. A store that fails costs only these records."""
-        pending, self._pending = self._pending, []
-        if not pending:
-            return
+        """Write what is pending, and what another task is writing. A store that fails costs only
+        these records.
+        """
+        async with self._writing:
+            pending, self._pending = self._pending, []
+            if pending:
+                await self._write(pending)
+
+    async def _write(self, pending: Sequence[_Pending]) -> None:
         values = await asyncio.to_thread(self._encoded, pending)
         writes = [Entries(Kind.CUT, values, RETENTION_SECONDS)]
         if files := self._files_of(dict(zip(values, pending, strict=True))):
@@ -119,6 +125,15 @@ class Cuts:
             if not await asyncio.to_thread(self._originals.is_secret, original):
                 pairs.append((original, shown))
         return pairs
+
+    async def session_of(self, cut_id: str) -> str:
+        """The session of a shortened result, "" if that is unknown.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        item = (await self._ttl_store.get(Kind.CUT, [cut_id])).get(cut_id)
+        return str(orjson.loads(item.value)["session"]) if item else ""
 
     async def call_of(self, key: str) -> Mapping[str, Any] | None:
         """The latest shortened result with this original."""

@@ -48,12 +48,13 @@ WRITE_PATTERNS = (
 _WRITE_VERBS = frozenset(
     """
     add alter apply approve archive assign attach cancel change checkout cherry chmod chown clear
-    click close comment copy cp deploy destroy detach disable dismiss draft drop duplicate enable
-    expire fill finish fork forward grant hset init install invite kill lock make mark migrate
-    migration mkdir modify mutate mv overwrite post provision prune publish purge put react rebase
-    reject reopen replace reply reset restart restore revert revoke rm rmdir rollback save scale
-    schedule set share stash stop store submit subscribe terminate touch transfer transition
-    trigger truncate unarchive uninstall unlink unlock unsubscribe upsert
+    click close comment copy cp deploy destroy detach disable dismiss drag draft drop duplicate
+    enable erase exec expire fill finalize finish fork forward grant hset init install invite kill
+    lock make mark migrate migration mkdir mkdirs modify mutate mv overwrite pause pay post press
+    provision prune publish purge put react rebase reboot reject reopen replace reply reset restart
+    restore resume revert revoke rm rmdir rollback rotate save scale schedule set share shutdown
+    stash stop store submit subscribe terminate touch transfer transition trash trigger truncate
+    unarchive uninstall unlink unlock unsubscribe unzip upsert wipe
     """.split()
 )
 """Verbs of many APIs that change something, as the first or second word of a tool's name. The

@@ -6,7 +6,7 @@ work they identify the subject better than words do.
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -42,6 +42,7 @@ _COMMANDS = frozenset(
 _QUESTION_MARKS = "?？؟՞⸮\u037e"
 """Question marks, including those of Arabic, Armenian and Greek."""
 _SENTENCE_ENDS = (".", "!", "?", ":", "…", "。", "？", "！")
+_CLOSERS = "\"'”’»)]*_`"
 _EDGES = re.compile(r"^[^\w]+|[^\w]+$")
 _SPACELESS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
@@ -92,16 +93,15 @@ class Messages:
         return tuple(queries)
 
     def names(self, message: str) -> list[str]:
-        """Words that look like names: capitalised, or a short word in capitals. The capital of a
-        sentence's first word says nothing, unless the word owns something (`Maria's laptop`).
+        """Words that look like names: capitalised, or a short word in capitals. The capital of the
+        first word of a sentence, a line or a list's item says nothing, unless the word owns
+        something (`Maria's laptop`).
         """
         names: dict[str, None] = {}
-        opens = True
-        for token in message.split():
+        for token, opens in _tokens(message):
             bare = _EDGES.sub("", token)
             name = _without_possessive(bare)
             is_capital_by_place = opens and name == bare and name[1:].islower()
-            opens = token.endswith(_SENTENCE_ENDS)
             if not name or not name[0].isupper() or fold(name) in self._not_names:
                 continue
             if is_capital_by_place:
@@ -160,6 +160,16 @@ def word_count(text: str) -> int:
     others = words(_SPACELESS.sub(" ", text))
     hangul = sum(1 for word in others if _is_hangul(word))
     return len(others) - hangul + _korean_words(text) + -(-spaceless // CJK_CHARS_A_WORD)
+
+
+def _tokens(message: str) -> Iterator[tuple[str, bool]]:
+    """The words between spaces, each with whether it opens a sentence, a line or a list's item."""
+    for line in message.splitlines():
+        opens = True
+        for token in line.split():
+            yield token, opens
+            is_mark = not any(char.isalpha() for char in token)
+            opens = (opens and is_mark) or token.rstrip(_CLOSERS).endswith(_SENTENCE_ENDS)
 
 
 def _without_possessive(word: str) -> str:

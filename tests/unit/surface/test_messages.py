@@ -39,6 +39,9 @@ def test_queries_are_derived_from_a_message(message, queries):
         ("Maria's deploy script fails in Berlin", ["Maria", "Berlin"]),
         ("Arregla el test de Ana", ["Ana"]),
         ("PaymentService is slow", ["PaymentService"]),
+        ("- Update the README\n- Check Grafana", ["README", "Grafana"]),
+        ("1) Update it\n## Heading\nMove it", []),
+        ('He said "done." Restart it. (Fix it.) **Now:** Deploy it to Berlin', ["Berlin"]),
     ],
 )
 def test_names_are_found_in_a_message(message, found):

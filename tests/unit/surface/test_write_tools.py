@@ -50,6 +50,8 @@ fs__rm fs__unlink fs__touch fs__new_file fs__chmod git__git_checkout git__git_re
 git__git_init git__cherry_pick chat__react mail__forward_email calendar__book_meeting
 tasks__complete_task tasks__finish_task docker__prune docker__start_container docker__build_image
 redis__hset redis__expire browser__click browser__fill_form db__migrate db__run_migration
+pod__exec_in_pod mail__trash_message work__pause_project pay__finalize_invoice pay__pay_invoice
+fs__erase fs__mkdirs disk__wipe_disk host__reboot keys__rotate_key browser__browser_drag
 """.split()
 UNSEEN_READ = """
 git__explain_commit git__diff_merge_base blog__post_count math__set_theory_lookup

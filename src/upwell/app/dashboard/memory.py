@@ -14,6 +14,8 @@ from upwell.web.dashboard.desk import Fields
 
 SHOWN = 40
 MAX_LOOKED_AT = 20_000
+LOOKED_AT = 5_000
+"""The decisions among which a memory's are counted; of older ones only those that were judged."""
 MAX_RULES = 500
 MAX_OFFERS = 100
 _BATCH = 500
@@ -66,6 +68,10 @@ async def detail(app: App, fields: Fields) -> Mapping[str, Any]:
     if found is None:
         raise UsageError("this memory no longer exists", hint="reload the list")
     uses = [s.sample for s in await app.learning.sightings() if s.sample.memory == found.id]
+    # The use of a memory is judged only some steps after it was said.
+    latest = await app.surfacer.journal.latest(LOOKED_AT, matching={"outcome": "surfaced"})
+    said = {event["id"] for event in latest if found.id in dict(event["memories"])}
+    said |= {sample.surfacing for sample in uses}
     superseded = await app.memory.store.superseded([found.id])
     is_stored = await app.memory.store.get(found.id) is not None
     return {
@@ -76,7 +82,7 @@ async def detail(app: App, fields: Fields) -> Mapping[str, Any]:
         "rule": described_rule(found) if found.pinned else None,
         "triggers": [in_words(trigger) for trigger in found.triggers if not found.pinned],
         "successor": superseded.get(found.id),
-        "said": len(uses),
+        "said": len(said),
         "used": sum(sample.evidence == "used" for sample in uses),
         "can_pin": found.trust not in (Trust.AGENT, Trust.TOOL),
     }

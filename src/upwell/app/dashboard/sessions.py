@@ -151,25 +151,30 @@ async def shortened(app: App, fields: Fields) -> Mapping[str, Any]:
     Raises:
         UsageError: it is no longer stored.
     """
-    pairs = await app.cuts.texts(fields.get("id", ""))
+    name = fields.get("id", "")
+    pairs = await app.cuts.texts(name)
     if not pairs:
         raise UsageError(
             "this text is no longer stored", hint="compress.original_ttl_seconds keeps texts longer"
         )
-    return {"texts": [_beside(original, seen) for original, seen in pairs]}
+    return {
+        "texts": [_beside(original, seen) for original, seen in pairs],
+        "session": await app.cuts.session_of(name),
+    }
 
 
 def _beside(original: str, seen: str) -> Mapping[str, Any]:
     """The lines of the original, each with whether it stands in what the agent saw."""
-    every = original.splitlines()
-    lines, shown = every[:MAX_LINES], {line.strip() for line in seen.splitlines()}
-    marked = [(number, line, line.strip() in shown) for number, line in enumerate(lines)]
+    shown = {line.strip() for line in seen.splitlines()}
+    marked = [
+        (number, line, line.strip() in shown) for number, line in enumerate(original.splitlines())
+    ]
     return {
-        "blocks": _blocks(marked),
+        "blocks": _blocks(marked[:MAX_LINES]),
         "seen": seen,
         "omitted": sum(not was_seen for _, _, was_seen in marked),
-        "lines": len(every),
-        "is_cut": len(every) > MAX_LINES,
+        "lines": len(marked),
+        "is_cut": len(marked) > MAX_LINES,
     }
 
 
@@ -190,7 +195,8 @@ def _session(
     prompts = (entry["step"] for entry in reversed(entries) if entry["door"] == "prompt")
     return {
         "id": name,
-        "host": newest["host"],
+        # A call of the gateway knows no host, and the hook event beside it does.
+        "host": next((entry["host"] for entry in entries if entry["host"]), ""),
         "project": newest["project"],
         "began": oldest["at"],
         "ended": newest["at"],
