@@ -1,5 +1,5 @@
-"""A session as a timeline: the steps of its transcript, with what upwell said at each, why it kept
-silent, or what it would have said."""
+"""A session as a timeline: the steps of its transcript, and at each step which memories surfaced,
+why none did, or which would have."""
 
 import asyncio
 import json
