@@ -53,7 +53,7 @@ async def serve(
 
 
 def tell_mistakes(app: App, say: Callable[[str], None]) -> None:
-    """Report each setting that a gateway runs without."""
+    """Report the invalid settings, which the gateway ignores."""
     for mistake in app.mistakes:
         say(f"upwell: running without a setting: {mistake}")
 

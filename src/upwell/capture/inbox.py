@@ -66,8 +66,8 @@ class Proposal:
 
     @property
     def is_habit(self) -> bool:
-        """Did several sessions call the same command wrongly? Said at the start of a session, as a
-        standing rule, the correction comes before the mistake."""
+        """Tell whether several sessions made the same mistake with a command. Its correction then
+        becomes a standing rule, which an agent gets before it can repeat the mistake."""
         return self.why == WHY_COMMAND and self.occurrences >= HABIT_SESSIONS
 
     @property

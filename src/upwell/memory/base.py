@@ -168,8 +168,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far the copy of a project has come in the changes of the store that has it: up to the
-    memory `after` of `version`. A new copy begins at version -1."""
+    """The last change of a project that a copy has applied: that of the memory `after` in
+    `version`. A new copy begins at version -1."""
 
     project: str
     version: int = -1
@@ -204,7 +204,7 @@ class Outgoing:
 
 
 class SharedMemories(Protocol):
-    """A store of which machines keep copies."""
+    """A store whose memories machines keep copies of."""
 
     async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]:
         """The next changes of each of these projects.

@@ -170,7 +170,7 @@ class Relocation:
         return Plan(present=len(here), copy=copy, discard=discard, newer=newer, deleted=deleted)
 
     async def run(self, progress: Progress) -> Verified:
-        """Copy everything that the target lacks, also what is added meanwhile, and compare.
+        """Copy everything that the target lacks, including what is added meanwhile, and compare.
 
         Raises:
             StoreError: a store failed; the next run continues.
@@ -264,8 +264,8 @@ def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _fields(memory: Memory) -> bytes:
-    """All fields of a memory except its tenant, as every store returns them, and as a store that
-    several machines share names its project."""
+    """All fields of a memory except its tenant, in the form that every store returns, and with the
+    project's name as a shared store has it."""
     memory = addressed(memory)
     origin = memory.provenance
     return to_json(

@@ -1,4 +1,4 @@
-"""Keep a copy of a team's memories up to date, and send the writes that were made to it.
+"""Keep a copy of a team's memories up to date, and send the writes that were made in the copy.
 
 Writes go first, so that a page never brings back what was just changed here. Both directions may
 be interrupted anywhere: a page and the cursor behind it are one transaction of the copy, and a
@@ -67,7 +67,7 @@ class Replication:
     async def _push_each(
         self, writes: Sequence[Outgoing], failure: StoreError
     ) -> StoreError | None:
-        """Send one at a time what could not be sent together. Returns the refusal of a write.
+        """Send one by one the writes that could not be sent together. Returns the last refusal.
 
         Raises:
             StoreError: the shared store cannot be reached.

@@ -1,4 +1,4 @@
-"""The form in which a memory leaves this machine for a store that others read, too."""
+"""The form in which a memory leaves this machine for a store that others read."""
 
 from dataclasses import replace
 
@@ -9,14 +9,14 @@ from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Tr
 from upwell.ground.types.principal import PRIVATE
 
 TEAM = "team"
-"""The namespace of what is shared with the team, and the start of those below it."""
+"""The namespace of shared memories, and the first part of the namespaces below it (`team/…`)."""
 
 _OF_THIS_MACHINE = ("/", "~")
 
 
 def is_for_team(memory: Memory) -> bool:
-    """Tell whether a new memory is shared with the team: a person has put it in a namespace of the
-    team. Whatever an agent or a tool writes there stays on this machine."""
+    """Tell whether a new memory is shared with the team, because a person has put it in a namespace
+    of the team. Memories that an agent or a tool writes there stay on this machine."""
     return is_teams(memory.namespace) and memory.trust in (Trust.USER, Trust.IMPORTED)
 
 
@@ -41,7 +41,7 @@ def shared_namespace(namespace: str) -> str:
 
 
 def own_name(namespace: str) -> str:
-    """The name of a namespace without the team: what is in `team/decisions` are decisions."""
+    """The name of a namespace without the team's part: `decisions` for `team/decisions`."""
     return namespace.removeprefix(f"{TEAM}/")
 
 
@@ -65,9 +65,9 @@ def addressed(memory: Memory) -> Memory:
 
 
 def for_team(memory: Memory) -> Memory:
-    """Return `memory` as the team gets it: `addressed`, and without anything else of this machine,
-    such as other folders and the session that it comes from. A memory of a folder without a remote
-    address, which cannot be shared, is returned unchanged.
+    """Return `memory` in the form that is sent to the team: `addressed`, and without other traces
+    of this machine, such as other folders and the session that it comes from. A memory of a folder
+    without a remote address, which cannot be shared, is returned unchanged.
     """
     shared = addressed(memory)
     if shared.project is not None and shared.project.startswith("/"):

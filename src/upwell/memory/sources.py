@@ -37,7 +37,7 @@ class Source:
 
     @property
     def key(self) -> str:
-        """The properties that its memories depend on; a new key means reading the source again."""
+        """The properties that its memories depend on; if they change, the source is read again."""
         return "\n".join((self.path, self.cited, self.project or "", self.form))
 
     def holds(self, path: str) -> bool:

@@ -84,6 +84,7 @@ async def begun[T](
         yield lambda: task
     finally:
         task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 class PendingWrites:

@@ -47,7 +47,7 @@ class Tool:
 
 
 Record = Callable[[str, str, str, str], None]
-"""Records who changed, or wanted to change, what, with what, and the outcome."""
+"""Records a change or an attempt at one: who, which tool, with which arguments, and the outcome."""
 
 
 def unrecorded(actor: str, action: str, subject: str, outcome: str) -> None:

@@ -23,8 +23,8 @@ MAX_LINES_CHARS = 40_000
 
 
 OnFollowUp = Callable[[StoredOriginal, str], None]
-"""Receives the original that an agent came back for, because the shortened result showed too
-little, and the text that it gets now.
+"""Receives the original that an agent reads because the shortened result showed too little, and the
+text that it gets now.
 """
 
 

@@ -57,7 +57,7 @@ Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 async def view_nothing(memories: Sequence[Memory]) -> None:
-    """For a place where nobody records views."""
+    """Record no views."""
     del memories
 
 

@@ -31,8 +31,8 @@ MAX_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One entry: at which time (epoch seconds), who ("" for the owner), did or wanted what, with
-    what, and how it ended: `done`, or the reason why not."""
+    """One entry: the time (epoch seconds), the principal ("" for the owner), the action, its
+    subject, and the outcome: `done`, or the reason for a denial."""
 
     at: float
     actor: str

@@ -38,9 +38,9 @@ class Saved:
 class Stats:
     """The totals of some days. `skips` has every reason and `ratings` every rating, including those
     with a count of 0; `late` surfacings missed their call, and `offered_late` of them surfaced at
-    the next one. `missing` has the number of searches without a place, by its name. `judge` holds
-    the number of questions to the model, its verdicts, its tokens and their cost; `intent_model`
-    has the outcomes of `intent.use_llm`.
+    the next one. `missing` maps the name of each place to the number of searches that it did not
+    answer. `judge` holds the number of questions to the model, its verdicts, its tokens and their
+    cost; `intent_model` has the outcomes of `intent.use_llm`.
     """
 
     decisions: int

@@ -54,7 +54,7 @@ IDENTITIES = (
 _CODES = frozenset({"sha", "oid", "email", "type"})
 """Keys that identify a record only if nothing else does."""
 _FEW = 3
-"""The records of an array with at most so many are told apart by their place, unless they have a
+"""In an array of at most this many records, their position tells them apart, unless they have a
 `name`, or a file, without which a line number or a message is of no use."""
 _NAME_KEY, _PLACES = '"name"', frozenset({"path", "file"})
 _NAMING_DEPTH = 1

@@ -35,7 +35,8 @@ CONNECT_SECONDS = 5.0
 PROMPT_SECONDS = 0.25
 """How long a call waits for a value of its session or for an original."""
 BUSY_SECONDS = 2.0
-"""How long it waits if the database answers others, so that a burst is not taken for a loss."""
+"""How long it waits if the database answers other callers, so that a burst is not taken for a
+loss."""
 LATE_LOOP_SECONDS = 0.05
 SUSPICIOUS_SECONDS = 0.1
 """After this time without an answer, a second connection shows whether the server is lost."""
@@ -146,7 +147,8 @@ class Postgres:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the database did not answer lately. Every use fails at once meanwhile."""
+        """Whether the database has lately failed to answer. Until it does, every use fails at
+        once."""
         return bool(self._lost)
 
     @asynccontextmanager
@@ -235,8 +237,8 @@ class Postgres:
         return rows
 
     def _is_busy(self, began: float, waited_since: float, seconds: float) -> bool:
-        """Whether an answer that is due is late because this process has much to do: others have
-        got answers meanwhile, or the event loop is behind."""
+        """Whether an answer is late because this process is busy: other callers have got answers
+        meanwhile, or the event loop is behind."""
         now = time.monotonic()
         if now - began > BUSY_SECONDS:
             return False

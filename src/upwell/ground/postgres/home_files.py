@@ -41,8 +41,8 @@ _WRITE = """
 
 class HomeFiles:
     """The shared files at these paths. `secret` is the one that the first machine fills with random
-    bytes, `lost` tells that the database did not answer lately. The methods block: they run in a
-    thread, or in a command."""
+    bytes; `lost` tells whether the database has lately failed to answer. The methods block: they
+    run in a thread, or in a command."""
 
     def __init__(
         self,

@@ -248,7 +248,7 @@ class Database:
                 await self._commit(group)
         finally:
             # There is no await between the last check of `_pending` and this line: otherwise a
-            # write could wait there for ever.
+            # write could wait there forever.
             self._committing = None
 
     async def _commit(self, group: Sequence[_Pending[Any]]) -> None:

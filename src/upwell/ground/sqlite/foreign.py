@@ -30,8 +30,8 @@ _HEADER = b"SQLite format 3\0"
 
 class ForeignDatabase:
     """The tables of a database that another program owns. Text that is not UTF-8 is read with
-    replacement characters. Views and computed columns are refused: they have no end, or no limit,
-    if somebody wishes so. A query yields at most `max_rows` rows."""
+    replacement characters. Views and computed columns are refused: somebody may have made them
+    endless. A query yields at most `max_rows` rows."""
 
     def __init__(self, connection: sqlite3.Connection, max_rows: int) -> None:
         self._connection = connection

@@ -1,6 +1,6 @@
 """Lone surrogates: halves of characters, which escapes in JSON produce, and names of files that are
-not UTF-8. No encoder accepts them, so that one in the name of a session or a folder would end the
-work on everything that is written together with it.
+not UTF-8. No encoder accepts them, so one in the name of a session or folder would make every entry
+of the same batch fail.
 """
 
 import json
@@ -18,7 +18,8 @@ def dumped(value: Any) -> bytes:
 
 
 def loaded(document: bytes) -> Any:
-    """The value of a JSON document of others, with a question mark in place of each lone surrogate.
+    """The value of a JSON document that another program wrote, with a question mark in place of
+    each lone surrogate.
 
     Raises:
         ValueError, RecursionError: it is no JSON, or nested too deeply.

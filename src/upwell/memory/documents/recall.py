@@ -44,7 +44,7 @@ RESERVE_SECONDS = 0.5
 PAUSE_SECONDS = 1.0
 """Without any files, automatic doors check for imports at this interval."""
 QUIET_SECONDS = 60.0
-"""The interval while the list of imports has not been written."""
+"""The interval while nothing has ever been imported."""
 SHARE = 10
 """Automatic doors check again after ten times the duration of the last check."""
 

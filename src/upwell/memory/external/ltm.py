@@ -31,7 +31,7 @@ from upwell.memory.sqlite.rescore import rescored
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """A server's answers to one query, not parsed yet, and the texts that it was asked for."""
+    """A server's unparsed answers to one query, and the texts that were sent to it."""
 
     dialect: Dialect
     results: tuple[Mapping[str, Any], ...]

@@ -49,8 +49,8 @@ _INSTALL = "npm install -g @tobilu/qmd, or memory.backend = builtin"
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """The passages that qmd found, each line once, its own scores by id, and the texts that it was
-    asked for."""
+    """The passages that qmd found, each line once; qmd's scores by id; and the texts that were sent
+    to it."""
 
     memories: tuple[Memory, ...]
     own_scores: Mapping[str, float]

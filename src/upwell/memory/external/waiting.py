@@ -72,8 +72,8 @@ class LateAnswers[Answer]:
         await asyncio.gather(*pending, return_exceptions=True)
 
     def _arrived(self, done: "asyncio.Task[Answer]", query: Query, began: float | None) -> None:
-        """Settle a request. `began` is its start time if no search waited for it; a search that
-        did wait has already counted a failure."""
+        """Record the end of a request. `began` is its start time if no search waited for it; a
+        search that did wait has already counted a failure."""
         self._pending.discard(done)
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or error is not None:
@@ -140,8 +140,8 @@ class Waiting[Answer]:
         deadline: Deadline,
         ask: Callable[[Query, Deadline], Coroutine[Any, Any, Answer]],
     ) -> Answer:
-        """The source's answer, if it comes in time. The caller reports by `succeed` or `fail`
-        whether the answer was of use.
+        """The source's answer, if it comes in time. The caller then calls `succeed` or `fail` to
+        report whether it could use the answer.
 
         Raises:
             RecallUnavailable: the source failed, took too long, or is not asked at present.

@@ -1,5 +1,5 @@
-"""The labels of a note, which tell what it is about. They are keys of their own in `stm.json` only
-if they were given, so that a plain note keeps the four keys of seed 001.
+"""The labels of a note: its namespace, kind and tags. `stm.json` has keys for the labels that were
+given, so a note without labels has only the four keys of seed 001.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,8 @@
 sees, and how many of them have each of its words, files and symbols.
 
 The database is asked for the version of the tenant's memories and for the frequencies, in one round
-trip. Everything that does not depend on the query is remembered with the version, and read again
-only when the version is another one.
+trip. Everything that does not depend on the query is cached with the version, and read again only
+when the version has changed.
 """
 
 import time
@@ -26,7 +26,7 @@ WHOLE_TENANT = -1
 """The scope of the null scores of all projects of a tenant."""
 MAX_OVERVIEWS = 256
 RECENT_SECONDS = 0.5
-"""For this time the version that the database named last counts as the current one."""
+"""For this time the version that the database reported last counts as current."""
 _VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s))"
 _VISIBLE_SCOPES = f"SELECT no FROM upwell.scope WHERE tenant = %(tenant)s AND {_VISIBLE}"
 SIZES_OF_SCOPES = f"""
@@ -159,25 +159,25 @@ class Overview:
 
 class Overviews:
     """The overviews of the scopes that were searched last, and the version of each tenant that the
-    database named last."""
+    database reported last."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[tuple[str, str | None], Overview] = OrderedDict()
         self._versions: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def note(self, tenant: str, version: int) -> None:
-        """Note the version that the database named just now."""
+        """Record the version that the database has just reported."""
         self._versions[tenant] = (version, time.monotonic())
         self._versions.move_to_end(tenant)
         if len(self._versions) > MAX_OVERVIEWS:
             self._versions.popitem(last=False)
 
     def forget(self, tenant: str) -> None:
-        """Note that this process has changed the tenant's memories."""
+        """Forget the version, because this process has changed the tenant's memories."""
         self._versions.pop(tenant, None)
 
     def version(self, tenant: str) -> int | None:
-        """The version of a tenant if the database named it a moment ago."""
+        """The version of a tenant, if the database reported it a moment ago."""
         version, at = self._versions.get(tenant, (None, 0.0))
         return version if time.monotonic() - at < RECENT_SECONDS else None
 

@@ -88,7 +88,7 @@ class _Found:
 async def _found(
     postgres: Postgres, query: Query, counts: Counts, lookups: Sequence[Lookup]
 ) -> _Found:
-    """Read the memories that match the query."""
+    """Run the second round trip."""
     finding = [
         statement
         for lookup in worthwhile(lookups)

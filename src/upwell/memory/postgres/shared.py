@@ -1,5 +1,5 @@
-"""The side of PostgreSQL in the copies of shared memories: what has changed since a cursor, and the
-writes that machines send."""
+"""The team's store, as machines with a copy use it: it returns the changes since a cursor, and
+takes the writes that machines send."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,8 @@ MAX_COPIED = 50_000
 PAGE = 100
 """Changes in one page: a copy takes a page in some 50 ms."""
 TOKEN_SECONDS = 90 * 86_400.0
-"""How long a write that has arrived is known. A machine sends a write again at its next contact."""
+"""How long the token of a write that has arrived is stored. A machine repeats an unacknowledged
+write at its next contact."""
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _IDENTITY = "SELECT identity::text FROM upwell.tenant WHERE tenant = %(tenant)s"
 _VERSION = "SELECT coalesce(max(version), 0) FROM upwell.tenant WHERE tenant = %(tenant)s"

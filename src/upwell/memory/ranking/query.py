@@ -39,7 +39,7 @@ class Corpus:
         negative).
 
         A few memories do not show which words are rare. A small store therefore counts as one of
-        `LEAST_MEMORIES`, and one in twenty of its unseen memories has a `common` word.
+        `LEAST_MEMORIES`, with a `common` word in one of twenty of the memories that it lacks.
         """
         size = max(self.memories, LEAST_MEMORIES)
         total = holding + (COMMON_SHARE * (size - self.memories) if common else 0.0)

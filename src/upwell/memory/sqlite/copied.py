@@ -1,12 +1,12 @@
-"""The copy of a team's memories in a developer's own `memory.db`, and the writes that wait for the
-team's store.
+"""The copy of a team's memories in a developer's own `memory.db`, and the writes that wait to be
+sent to the team's store.
 
 A copied memory is a row of `memory` like any other, so one search finds it beside the developer's
-own, without a network. `team_memory` names the copied ones.
+own, without a network. `team_memory` lists the copied ones.
 
-SQLite's own triggers note each write to a memory that the team shares, in the transaction of the
-write: no door can forget it, and a process that dies at any moment leaves either both or neither.
-The outbox names the memory and not its content, so several changes of one memory are sent once.
+SQLite's own triggers queue each write to a shared memory, in the transaction of the write: no door
+can bypass them, and a process that dies at any moment leaves both or neither. The outbox has the
+memory's id and not its content, so several changes of one memory are sent once.
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ from upwell.memory.sqlite.rows import by_id, marks, number_of
 from upwell.memory.sqlite.writing import insert, remove
 
 USED_SECONDS = 86_400.0
-"""How exactly the time of a project's last use is stored."""
+"""The time of a project's last use is updated at most once in this many seconds."""
 _IS_SHARED = """
     NEW.project NOT GLOB '/*' AND (
         (NEW.namespace = 'team' OR NEW.namespace GLOB 'team/*')
@@ -67,8 +67,9 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
-    """Salvage a damaged file, after its memories: writing these has noted them all as changes to be
-    sent, which they are not. The projects are copied anew, because memories may be missing."""
+    """Salvage a damaged file, after its memories were salvaged: that has queued them all as changes
+    to be sent, which they are not. The projects are copied anew, because memories may be
+    missing."""
     from upwell.ground.sqlite.salvage import copy_table
 
     tables = ("team", "team_project", "team_memory", "outbox")
@@ -113,8 +114,8 @@ def state(db: sqlite3.Connection) -> CopyState:
 
 
 def begin(db: sqlite3.Connection, source: str, now: float) -> None:
-    """Prepare the copy of a store. A copy of another store is removed, with the writes that waited
-    for it: they must not reach this one."""
+    """Prepare the copy of a store. A copy of another store is removed, together with the writes
+    that waited for that store, which must not reach this one."""
     (former,) = db.execute("SELECT source FROM team").fetchone()
     if former == source:
         return
@@ -129,7 +130,7 @@ def begin(db: sqlite3.Connection, source: str, now: float) -> None:
 
 
 def use(db: sqlite3.Connection, projects: Iterable[str], now: float) -> None:
-    """Copy these projects, too, and remember that they are in use."""
+    """Add these projects to the copy, and record that they are in use."""
     db.executemany(
         "INSERT INTO team_project (project, used_at) VALUES (?, ?) ON CONFLICT (project) "
         "DO UPDATE SET used_at = excluded.used_at WHERE used_at < excluded.used_at - ?",
@@ -253,5 +254,5 @@ def sent(db: sqlite3.Connection, writes: Sequence[Outgoing]) -> None:
 
 
 def refuse(db: sqlite3.Connection, write: Outgoing, error: str) -> None:
-    """Note why the store did not accept a write."""
+    """Record why the store did not accept a write."""
     db.execute("UPDATE outbox SET error = ? WHERE token = ?", (error, write.token))

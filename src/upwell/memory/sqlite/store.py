@@ -239,7 +239,7 @@ class SqliteStore:
         version, now = await self._database.data_version(), self._clock.now()
         if version != self._pinned_version:
             self._pinned_version, self._pinned = version, {}
-        pinned_here = self._pinned  # a newer version replaces it, also while this waits
+        pinned_here = self._pinned  # A newer version may replace it while this waits.
         rules = pinned_here.get((scope, limit))
         if rules is None or any(rule.expires_at and rule.expires_at <= now for rule in rules):
             look = self._newest(scope, "pinned AND trust NOT IN ('agent', 'tool')", limit, 0)

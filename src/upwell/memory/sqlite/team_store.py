@@ -19,7 +19,7 @@ from upwell.memory.sqlite.copied import CopyState
 from upwell.memory.sqlite.store import SqliteStore
 
 UNUSED_SECONDS = 90 * 86_400.0
-"""The copy of a project that was not worked on for this time is removed."""
+"""The copy of a project that nobody here has worked on for this time is removed."""
 WAITING_AT_ONCE = 100
 
 
@@ -27,7 +27,7 @@ class TeamStore(SqliteStore):
     """`Store` of a developer's own memories and of the copy. No method waits for the network.
 
     Memories in the namespace `team` and below belong to the team; the others stay here. `wanted` is
-    set when a project is worked on that the copy lacks.
+    set when somebody works on a project that the copy lacks.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class TeamStore(SqliteStore):
         self._has_removed = False
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
-        """As `SqliteStore.add`; what is for the team waits to be sent from then on. A memory of a
+        """As `SqliteStore.add`; memories for the team then wait to be sent. A memory of a
         folder without a remote address stays here."""
         return await super().add([_prepared(memory) for memory in memories])
 
@@ -61,7 +61,7 @@ class TeamStore(SqliteStore):
     async def purge(self, memory_id: str | None = None) -> int:
         count = await super().purge(memory_id)
         if self._has_removed and memory_id is None:
-            # What the team has deleted for good leaves this file, too.
+            # Memories that the team has deleted for good must leave this file, too.
             self._has_removed = False
             await self.drop_deleted_words()
         return count
@@ -73,8 +73,8 @@ class TeamStore(SqliteStore):
         await self._database.write(lambda db: copied.begin(db, source, self._clock.now()))
 
     async def cursors(self) -> list[Cursor]:
-        """How far each project's copy has come. Projects that came into use are added, and those
-        that have not been used for long are left."""
+        """The cursor of each project's copy. Projects that came into use are added, and the copies
+        of unused ones are removed."""
         self.wanted.clear()
         projects, now = list(self._in_use), self._clock.now()
 
@@ -86,7 +86,7 @@ class TeamStore(SqliteStore):
         return await self._database.write(look)
 
     async def take(self, page: Page) -> None:
-        """Apply a page of changes, in one transaction with the cursor behind it."""
+        """Apply a page of changes and the new cursor, in one transaction."""
         removed = await self._database.write(partial(copied.take, page=page))
         self._has_removed |= removed > 0
         if page.is_last and page.changes:
@@ -94,7 +94,7 @@ class TeamStore(SqliteStore):
             await self.measure([(self._tenant, project)])
 
     async def checked(self) -> None:
-        """Note that the copy is up to date."""
+        """Record that the copy is up to date."""
         now = self._clock.now()
         await self._database.write(
             lambda db: db.execute("UPDATE team SET checked_at = ?", (now,)) and None
@@ -110,11 +110,12 @@ class TeamStore(SqliteStore):
         return await self._database.inline_read(lambda db: db.execute(sql).fetchone() is not None)
 
     async def sent(self, writes: Sequence[Outgoing]) -> None:
-        """Note that these writes have arrived."""
+        """Record that these writes have arrived."""
         await self._database.write(partial(copied.sent, writes=writes))
 
     async def refuse(self, write: Outgoing, error: str) -> None:
-        """Note that the team's store does not accept a write; it is tried again now and then."""
+        """Record that the team's store does not accept a write, which is tried again now and
+        then."""
         await self._database.write(partial(copied.refuse, write=write, error=error))
 
     async def copy_state(self) -> CopyState:
@@ -130,5 +131,5 @@ class TeamStore(SqliteStore):
 
 
 def _prepared(memory: Memory) -> Memory:
-    """The form in which a memory is stored; what is for the team has nothing of this machine."""
+    """The form in which a memory is stored; `for_team` if it is for the team."""
     return for_team(memory) if is_for_team(memory) else memory

@@ -14,7 +14,7 @@ _MARKDOWN_NAME = re.compile(r"\.(?:mdx?|markdown|html)$")
 NEAR_CHARS = 120
 """How many characters before and after a link describe its target."""
 MAX_LINK_COUNT = 3
-"""Occurrences of a term in the links to a section count up to this number."""
+"""At most this many occurrences of a term in the links to a section count."""
 
 
 @dataclass(frozen=True, slots=True)

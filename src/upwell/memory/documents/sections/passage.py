@@ -238,7 +238,7 @@ def _pieces(
     index: Index, blocks: Sequence[Block], block_numbers: set[int], best: int, reading: Reading
 ) -> list[Piece]:
     """Return the chosen blocks in order, with excerpts of those that are too long. The best block
-    has the first claim to the available space.
+    gets space first.
     """
     pieces: dict[int, Piece] = {}
     room = MAX_PASSAGE_CHARS
@@ -263,7 +263,7 @@ def _excerpt(
     index: Index, block: Block, reading: Reading, max_chars: int, *, is_lead: bool
 ) -> Piece:
     """Cut a block that is too long to whole sentences, or whole rows of a fence or table. The
-    pieces that hold most of the question remain; of a lead-in the last ones remain."""
+    pieces with the most of the question remain; a lead-in keeps its last pieces."""
     by_rows = block.kind in (CODE, TABLE)
     parts = block.text.split("\n") if by_rows else _SENTENCE.split(block.text)
     begins, position = list[int](), 0

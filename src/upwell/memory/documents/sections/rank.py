@@ -165,7 +165,7 @@ def _rescored(
 def _pairs_of_blocks(
     blocks: Sequence[frozenset[str]], present: Sequence[str], worth: Mapping[str, float]
 ) -> Iterator[float]:
-    """Return how much of the question each two neighbouring blocks hold."""
+    """Return how much of the question each pair of neighbouring blocks holds."""
     for first, second in pairwise((*blocks, frozenset[str]())):
         yield sum(worth[term] for term in present if term in first or term in second)
 
