@@ -22,8 +22,9 @@ SQLITE = "sqlite"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a move, or of its preview. `notes` counts the notes of `stm.json` to copy, or
-    copied, and `ratings` the copied ratings. `verified` is None for a preview."""
+    """The outcome of a move, or of its preview. `notes` counts the notes of `stm.json` that were
+    copied, or that would be; `ratings` counts the copied ratings. `verified` is None for a
+    preview."""
 
     source: str
     target: str

@@ -131,8 +131,8 @@ class Review:
 
 
 def forget_for_good(inbox: Inbox, memory: Memory, *, duplicates: bool = False) -> None:
-    """Keep a memory that a person removed from being learned again from sessions and commits, and
-    with `duplicates` also the same words and other conclusions for its situation.
+    """Never learn this memory again from sessions and commits, since a person has removed it. With
+    `duplicates`, never learn the same words or another conclusion for its situation either.
 
     Raises:
         StoreError: the inbox failed.
