@@ -20,7 +20,8 @@ MAX_NUMBER = 10**12
 """The largest number of any setting, in bytes or seconds. Infinity is not a valid size or wait."""
 ADDRESSES = frozenset({"url", "base_url"})
 DATABASE = "store.url"
-"""The only address that is not HTTP."""
+"""The only address that may be a database's."""
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False}
 
 
@@ -120,20 +121,35 @@ def _check_range(key: str, name: str, converted: Any, origin: str) -> None:
 
 
 def _check_address(key: str, address: str, origin: str) -> None:
-    is_database = key == DATABASE
-    schemes = ("postgresql", "postgres") if is_database else ("http", "https")
-    if _is_address(address, schemes):
+    if key == DATABASE:
+        _check_store(key, address, origin)
         return
-    kind = "the address of a PostgreSQL database" if is_database else "an HTTP address"
-    form = (
-        "postgresql://USER@HOST/DATABASE" if is_database else "http://HOST:PORT/PATH or https://…"
-    )
-    raise ConfigError(
-        f"{key} in {origin} is {masked(key, address)!r}: not {kind}",
-        key=key,
-        origin=origin,
-        hint=f"write {form}",
-    )
+    if not _is_address(address, ("http", "https")):
+        raise ConfigError(
+            f"{key} in {origin} is {masked(key, address)!r}: not an HTTP address",
+            key=key,
+            origin=origin,
+            hint="write http://HOST:PORT/PATH or https://…",
+        )
+
+
+def _check_store(key: str, address: str, origin: str) -> None:
+    if not _is_address(address, ("postgresql", "postgres", "https", "http")):
+        raise ConfigError(
+            f"{key} in {origin} is {masked(key, address)!r}: neither the address of a PostgreSQL "
+            "database nor that of a gateway",
+            key=key,
+            origin=origin,
+            hint="write postgresql://USER@HOST/DATABASE or https://HOST",
+        )
+    parts = urlsplit(address)
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        raise ConfigError(
+            f"{key} in {origin} is {masked(key, address)!r}: the token would travel unencrypted",
+            key=key,
+            origin=origin,
+            hint="write https://HOST",
+        )
 
 
 def _check_names(key: str, value: Any, hint: Any, origin: str) -> None:
