@@ -10,7 +10,7 @@ from pathlib import Path
 from upwell.app import App, Settings, build
 from upwell.app.team_access import TeamAccess
 from upwell.ground.types.principal import OWNER, Principal
-from upwell.web.admission import Admission, Rates
+from upwell.web.admission import Admission, Denials, Rates
 from upwell.web.options import LimitOptions
 from upwell.web.routes import http_app
 from upwell.web.server import http_server, listen
@@ -47,7 +47,7 @@ async def gateway(
         tenant=app.config.store.tenant,
         own_only=False,
         rates=Rates(limits or LimitOptions()),
-        denied=app.audit.denied,
+        denied=Denials(app.audit.denied, app.audit.stranger),
     )
     server = http_server(http_app(TeamDoor(access.open_for).routes(), admission))
     with listen("127.0.0.1", 0) as listening:

@@ -122,6 +122,8 @@ def test_a_tenant_is_audited_exported_and_deleted(upwell: Upwell, house: House, 
     ada = house.of("acme").begin()
     add(ada, f"The vault opens at noon, says {SECRET}.", namespace="team/ops")
     house.of("acme", "rae", "reader").begin().call("upwell__add_memory", content="no")
+    forged = Address(house.owner.port, "made-up-" + SECRET)
+    assert [forged.send("POST", {"jsonrpc": "2.0"})[0] for _ in range(5)] == [401] * 5
     ada.call("up__big_json")
     stored = {"UPWELL_STORE__TENANT": "acme"}
     upwell("remember", f"The vault closes at six, says {SECRET}", env=stored)
@@ -136,6 +138,9 @@ def test_a_tenant_is_audited_exported_and_deleted(upwell: Upwell, house: House, 
     assert SECRET not in json.dumps(audit)
     denials = upwell("tenant", "audit", "--json").json["events"]
     assert "oidc:ada of acme" in {event["actor"] for event in denials}
+    strangers = [event["outcome"] for event in denials if event["actor"] == "unknown at 127.0.0.1"]
+    assert strangers == ["denied: unknown token"]
+    assert SECRET not in json.dumps(denials)
 
     exported = upwell("tenant", "export", "acme")
     assert exported.code == 0

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from upwell import __version__
 from upwell.app.dashboard.desk import desk_of
 from upwell.app.principals import team_token
-from upwell.app.running import housekeeping, tell_mistakes
+from upwell.app.running import housekeeping, tell_troubles
 from upwell.app.team_access import TeamAccess
 from upwell.app.tenants import Tenants
 from upwell.app.wiring import App, Settings, build
@@ -22,7 +22,7 @@ from upwell.gateway.server import Gateway
 from upwell.gateway.upstreams.supervisor import State
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG, export_spans
-from upwell.web.admission import Admission, Rates
+from upwell.web.admission import Admission, Denials, Rates
 from upwell.web.dashboard.routes import dashboard_routes
 from upwell.web.metrics import Metric, gauge
 from upwell.web.oidc import open_oidc
@@ -43,7 +43,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     """
     host, port = address_of(address)
     app = await build(Settings(tolerant=True, cwd=cwd, is_replica=True))
-    tell_mistakes(app, say)
+    tell_troubles(app, say)
     export_spans(app.config.environment, __version__)
     tenants = Tenants(app)
     gateway = app.gateway(tenants=tenants)
@@ -114,7 +114,7 @@ def _admission(app: App, shared: Callable[[], str] | None) -> Admission:
         tenant=app.config.store.tenant,
         own_only=False,
         rates=Rates(app.config.limits),
-        denied=app.audit.denied,
+        denied=Denials(app.audit.denied, app.audit.stranger),
     )
 
 

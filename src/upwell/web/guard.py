@@ -112,16 +112,22 @@ class Guard:
             return None
         principal = await self._principal(headers)
         if isinstance(principal, InvalidToken):
+            self._admission.denied.stranger(_address_of(scope), principal.reason)
             return _refused(principal.status, principal.reason, ask=principal.status == 401)
         if principal is None:
-            return _refused(401, "needs the token from UPWELL_HOME/token", ask=True)
+            why = "unknown token" if "authorization" in headers else "no token"
+            self._admission.denied.stranger(_address_of(scope), why)
+            known = "unknown, or it was revoked" if "authorization" in headers else "missing"
+            return _refused(
+                401, f"the token is {known}; the owner's is in UPWELL_HOME/token", ask=True
+            )
         if principal.name and path not in SHARED_PATHS:
             why = "only the owner of the home may use this path"
-            self._admission.denied(_shown(principal), why)
+            self._admission.denied.principal(_shown(principal), why)
             return _refused(403, why)
         scope[IN_SCOPE] = principal
         if excess := self._admission.count(principal):
-            self._admission.denied(_shown(principal), excess.reason)
+            self._admission.denied.principal(_shown(principal), excess.reason)
             return _too_many(excess)
         return None
 
@@ -143,6 +149,12 @@ class Guard:
 def _shown(principal: Principal) -> str:
     """The name of a principal, with its tenant if that is not the home's."""
     return f"{principal.name} of {principal.tenant}" if principal.tenant else principal.name
+
+
+def _address_of(scope: Scope) -> str:
+    """The address of the sender: that of a proxy, if one stands before this server."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 def _too_many(refusal: TooMany) -> JSONResponse:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -141,6 +141,8 @@ class Postgres:
         self._opening = asyncio.Lock()
         self._is_open = False
         self._lost = ""
+        self._lost_at = 0.0
+        self._say: Callable[[str], None] | None = None
         self._answered_at = 0.0
         self._tasks = BackgroundTasks("PostgreSQL")
         self._suspicion: asyncio.Task[None] | None = None
@@ -150,6 +152,12 @@ class Postgres:
         """Whether the database has lately failed to answer. Until it does, every use fails at
         once."""
         return bool(self._lost)
+
+    def report_to(self, say: Callable[[str], None]) -> None:
+        """Report in one line each when the database is lost and when it answers again."""
+        self._say = say
+        if self._lost:
+            self._say_lost()
 
     @asynccontextmanager
     async def transaction(self, tenant: str) -> AsyncIterator[Transaction]:
@@ -308,7 +316,8 @@ class Postgres:
         """Fail every use from now on, until the database answers a task in the background."""
         if not self._lost:
             LOG.warning("PostgreSQL is lost: %s", reason)
-            self._lost = reason
+            self._lost, self._lost_at = reason, time.monotonic()
+            self._say_lost()
             self._tasks.start(self._reach_again())
 
     def _suspect(self, since: float) -> None:
@@ -335,6 +344,16 @@ class Postgres:
             delay = min(LAST_RETRY_SECONDS, delay * 2)
         self._lost = ""
         LOG.info("PostgreSQL answers again")
+        if self._say:
+            seconds = time.monotonic() - self._lost_at
+            self._say(f"upwell: PostgreSQL answers again, after {seconds:.0f} s")
+
+    def _say_lost(self) -> None:
+        if self._say:
+            self._say(
+                f"upwell: PostgreSQL is lost: {self._lost}; calls go on without memory until it "
+                "answers; check the server, its disk and store.url"
+            )
 
     async def _is_reached(self) -> bool:
         try:
