@@ -22,6 +22,11 @@ ADDRESSES = frozenset({"url", "base_url"})
 DATABASE = "store.url"
 """The only address that may be a database's."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_DATABASES = ("postgresql", "postgres")
+_DATABASE_FORM = (
+    "postgresql://USER:PASSWORD@HOST/DATABASE, with signs such as @ and / in the password "
+    "percent-encoded (%40, %2F)"
+)
 _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False}
 
 
@@ -123,8 +128,7 @@ def _check_range(key: str, name: str, converted: Any, origin: str) -> None:
 def _check_address(key: str, address: str, origin: str) -> None:
     if key == DATABASE:
         _check_store(key, address, origin)
-        return
-    if not _is_address(address, ("http", "https")):
+    elif not _is_address(address, ("http", "https")):
         raise ConfigError(
             f"{key} in {origin} is {masked(key, address)!r}: not an HTTP address",
             key=key,
@@ -134,21 +138,27 @@ def _check_address(key: str, address: str, origin: str) -> None:
 
 
 def _check_store(key: str, address: str, origin: str) -> None:
-    if not _is_address(address, ("postgresql", "postgres", "https", "http")):
+    """Refuse what is neither the address of a database nor that of a gateway."""
+    what, hint = "", "write https://HOST"
+    if not _is_address(address, (*_DATABASES, "https", "http")):
+        what = "not the address of a PostgreSQL database or a gateway"
+        hint = f"write {_DATABASE_FORM}, or https://HOST for a gateway"
+    elif urlsplit(address).scheme in _DATABASES:
+        # libpq ends the password at the first `@`, and would show the rest of it as the host.
+        if urlsplit(address).netloc.count("@") > 1:
+            what = "not the address of a PostgreSQL database"
+            hint = f"write {_DATABASE_FORM}"
+    elif "@" in urlsplit(address).netloc:
+        what = "the address of a gateway with a password"
+        hint = "store the token with `upwell team join`"
+    elif urlsplit(address).scheme == "http" and urlsplit(address).hostname not in LOOPBACK:
+        what = "the token would travel unencrypted"
+    if what:
         raise ConfigError(
-            f"{key} in {origin} is {masked(key, address)!r}: neither the address of a PostgreSQL "
-            "database nor that of a gateway",
+            f"{key} in {origin} is {masked(key, address)!r}: {what}",
             key=key,
             origin=origin,
-            hint="write postgresql://USER@HOST/DATABASE or https://HOST",
-        )
-    parts = urlsplit(address)
-    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-        raise ConfigError(
-            f"{key} in {origin} is {masked(key, address)!r}: the token would travel unencrypted",
-            key=key,
-            origin=origin,
-            hint="write https://HOST",
+            hint=hint,
         )
 
 
