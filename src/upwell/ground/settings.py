@@ -122,11 +122,16 @@ def _check_range(key: str, name: str, converted: Any, origin: str) -> None:
 def _check_address(key: str, address: str, origin: str) -> None:
     is_database = key == DATABASE
     schemes = ("postgresql", "postgres") if is_database else ("http", "https")
-    if _is_address(address, schemes):
+    # libpq ends the password at the first `@`, and would show the rest of it as the host.
+    is_unambiguous = not is_database or urlsplit(address).netloc.count("@") < 2
+    if _is_address(address, schemes) and is_unambiguous:
         return
     kind = "the address of a PostgreSQL database" if is_database else "an HTTP address"
     form = (
-        "postgresql://USER@HOST/DATABASE" if is_database else "http://HOST:PORT/PATH or https://…"
+        "postgresql://USER:PASSWORD@HOST/DATABASE, with signs such as @ and / in the password "
+        "percent-encoded (%40, %2F)"
+        if is_database
+        else "http://HOST:PORT/PATH or https://…"
     )
     raise ConfigError(
         f"{key} in {origin} is {masked(key, address)!r}: not {kind}",

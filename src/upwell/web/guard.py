@@ -24,6 +24,10 @@ _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::[0-
 """The host and the port of RFC 3986, 3.2, without user information, escapes and other notations:
 the part before the first colon is not the host in `127.0.0.1:@evil.example`.
 """
+_NO_TOKEN = (
+    "needs a valid token: the owner's is in UPWELL_HOME/token, others get theirs by "
+    "`upwell token add`"
+)
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 SHARED_PATHS = frozenset({"/mcp"})
 _HEADERS = (
@@ -116,7 +120,7 @@ class Guard:
         if principal is None:
             why = "unknown token" if "authorization" in headers else "no token"
             self._admission.denied.stranger(_address_of(scope), why)
-            return _refused(401, "needs the token from UPWELL_HOME/token", ask=True)
+            return _refused(401, _NO_TOKEN, ask=True)
         if principal.name and path not in SHARED_PATHS:
             why = "only the owner of the home may use this path"
             self._admission.denied.principal(_shown(principal), why)
