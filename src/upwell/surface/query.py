@@ -45,7 +45,7 @@ _SENTENCE_ENDS = (".", "!", "?", ":", "…", "。", "？", "！")
 _CLOSERS = "\"'”’»)]*_`"
 _EDGES = re.compile(r"^[^\w]+|[^\w]+$")
 _MARK = re.compile(r"\(?[A-Z]\)|\(?(?:[a-z]|[ivx]{1,4})[.)]|\[[xX]\]")
-"""The letters of a list (`a)`, `iv.`) and a ticked box. A capital before a full stop is an initial."""
+"""The letters of a list (`a)`, `iv.`) and a ticked box. `A.` is an initial."""
 _BULLETS = frozenset("•·")
 _INITIAL = re.compile(r"[A-Z]\.")
 _SPACELESS = re.compile(
