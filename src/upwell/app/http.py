@@ -14,6 +14,7 @@ from upwell import __version__
 from upwell.app.dashboard.desk import desk_of
 from upwell.app.principals import team_token
 from upwell.app.running import housekeeping, tell_troubles
+from upwell.app.team_access import TeamAccess
 from upwell.app.tenants import Tenants
 from upwell.app.wiring import App, Settings, build
 from upwell.gateway.front.http import PATH
@@ -27,12 +28,14 @@ from upwell.web.metrics import Metric, gauge
 from upwell.web.oidc import open_oidc
 from upwell.web.routes import health_routes, hook_routes, http_app
 from upwell.web.server import address_of, http_server, is_loopback, listen, url_of
+from upwell.web.team import TeamDoor
 from upwell.web.tokens import Tokens, token_of
 
 
 async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None:
-    """Serve `/mcp`, `/hook`, `/dashboard`, `/healthz`, `/readyz` and `/metrics` at `HOST:PORT`
-    until a signal ends the process. `say` first receives the address and the path of the token.
+    """Serve `/mcp`, `/team`, `/hook`, `/dashboard`, `/healthz`, `/readyz` and `/metrics` at
+    `HOST:PORT` until a signal ends the process. `say` first receives the address and the path of
+    the token.
 
     Raises:
         UsageError: the address is invalid or in use.
@@ -48,9 +51,11 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     until = time.monotonic() + limits.connect_timeout_seconds
     front = gateway.http()
     door = app.hooks()
+    team = TeamAccess(app)
     desk = desk_of(lambda: app, partial(_servers, gateway), lambda: server.is_draining)
     routes: list[BaseRoute] = [
         Route(PATH, front),
+        *TeamDoor(team.open_for).routes(),
         *hook_routes(door.answer),
         *dashboard_routes(desk),
         *_health(gateway, lambda: "ending" if server.is_draining else _starting(gateway, until)),
@@ -95,6 +100,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
             await work.aclose()
             await front.aclose()
             await door.aclose()
+            await team.aclose()
 
 
 def _admission(app: App, shared: Callable[[], str] | None) -> Admission:

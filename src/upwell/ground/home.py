@@ -102,6 +102,7 @@ class Home:
     team = Inside("team")
     sources_file = Inside("team/sources.json")
     team_token_file = Inside("team/token")
+    gateway_token_file = Inside("gateway-token")
 
     def of_tenant(self, tenant: str) -> "Home":
         """Return the home of another tenant. Its name is a digest, since a tenant's name may hold

@@ -47,6 +47,7 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
 CLOSING_SECONDS = 1.0
 _LOST_STATES = ("08", "57P", "53300")
 """SQLSTATEs of a server that shuts down, starts, or accepts no connection."""
+_DISK_FULL = "53100"
 _BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"), "off")
 """Lookups use the indexes even if the planner has no statistics of the tables yet."""
 
@@ -124,7 +125,7 @@ class Postgres:
         self.url = url
         self.clock_offset = 0.0
         """The seconds by which the server's clock is ahead of ours; 0 if the two nearly agree."""
-        logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # we report its failures
+        logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # we report its failures
         self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
             url,
             min_size=0,
@@ -406,7 +407,10 @@ def _first_line(error: Exception) -> str:
 
 def store_error(error: Exception) -> StoreError:
     """The error of ours for an error of the driver."""
+    is_full = getattr(error, "sqlstate", None) == _DISK_FULL
     return StoreError(
         f"PostgreSQL failed: {_first_line(error)}",
-        hint="check store.url and whether the server runs; `upwell doctor` tries it",
+        hint="nothing was stored; free space on the database's disk, and write it again"
+        if is_full
+        else "check store.url and whether the server runs; `upwell doctor` tries it",
     )
