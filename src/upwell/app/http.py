@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from upwell import __version__
 from upwell.app.dashboard.desk import desk_of
+from upwell.app.metrics import gateway_metrics
 from upwell.app.principals import team_token
 from upwell.app.running import housekeeping, tell_troubles
 from upwell.app.team_access import TeamAccess
@@ -24,7 +25,7 @@ from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG, export_spans
 from upwell.web.admission import Admission, Denials, Rates
 from upwell.web.dashboard.routes import dashboard_routes
-from upwell.web.metrics import Metric, gauge
+from upwell.web.metrics import Metric
 from upwell.web.oidc import open_oidc
 from upwell.web.routes import health_routes, hook_routes, http_app
 from upwell.web.server import address_of, http_server, is_loopback, listen, url_of
@@ -58,7 +59,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
         *TeamDoor(team.open_for).routes(),
         *hook_routes(door.answer),
         *dashboard_routes(desk),
-        *_health(gateway, lambda: "ending" if server.is_draining else _starting(gateway, until)),
+        *_health(app, gateway, lambda: _reason(server.is_draining, gateway, until)),
     ]
     home = app.config.home
     shared = team_token(app.config)
@@ -140,18 +141,18 @@ def _starting(gateway: Gateway, until: float) -> str:
     return f"starting: {', '.join(starting)}" if starting and time.monotonic() < until else ""
 
 
-def _health(gateway: Gateway, unready: Callable[[], str]) -> list[BaseRoute]:
+def _reason(is_draining: bool, gateway: Gateway, until: float) -> str:
+    """The reason not to be ready, or ""."""
+    return "ending" if is_draining else _starting(gateway, until)
+
+
+def _health(app: App, gateway: Gateway, unready: Callable[[], str]) -> list[BaseRoute]:
     """The routes for health and metrics of the gateway."""
 
     def state() -> Mapping[str, Any]:
         return {"version": __version__, "servers": len(gateway.upstreams)}
 
     async def metrics() -> Iterable[Metric]:
-        ready = [upstream for upstream in gateway.upstreams if upstream.state is State.READY]
-        return [
-            gauge("upwell_upstreams", "Servers behind the gateway", len(gateway.upstreams)),
-            gauge("upwell_upstreams_ready", "Servers that can be called", len(ready)),
-            gauge("upwell_sessions", "Connected agents", len(gateway.audience.sessions)),
-        ]
+        return gateway_metrics(app, gateway)
 
     return health_routes(state, metrics, unready)

@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from upwell.ground.meters import DENIALS
 from upwell.ground.types.principal import IN_SCOPE, Principal
 from upwell.web.admission import Admission, TooMany
 from upwell.web.oidc import InvalidToken
@@ -71,6 +72,8 @@ class Guard:
             return
         headers = Headers(scope=scope)
         refusal = await self._refusal(scope, headers)
+        if refusal:
+            DENIALS.add(str(refusal.status_code))
         await self._capped(refusal or self._app, scope, receive, send)
 
     async def _capped(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:

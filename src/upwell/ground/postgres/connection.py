@@ -23,6 +23,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import StoreError
+from upwell.ground.meters import LOSSES
 from upwell.ground.postgres.migrate import CONNECTION, connect, migrate
 from upwell.ground.postgres.schema import TENANT_SETTING, tenant_number
 from upwell.ground.trace import LOG
@@ -86,6 +87,18 @@ class _Asked:
             self.answer.cancel()
         else:
             self.answer.set_exception(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The state of the connections: how many are open (`most` at most), how many of them are busy,
+    and how many requests wait for one."""
+
+    is_lost: bool
+    connections: int
+    busy: int
+    most: int
+    waiting: int
 
 
 class Transaction:
@@ -153,6 +166,19 @@ class Postgres:
         """Whether the database has lately failed to answer. Until it does, every use fails at
         once."""
         return bool(self._lost)
+
+    @property
+    def use(self) -> Use:
+        """The state of the connections now."""
+        pool = self._pool.get_stats()
+        open_, idle = pool.get("pool_size", 0), pool.get("pool_available", 0)
+        return Use(
+            is_lost=self.is_lost,
+            connections=open_,
+            busy=open_ - idle,
+            most=pool.get("pool_max", 0),
+            waiting=pool.get("requests_waiting", 0),
+        )
 
     def report_to(self, say: Callable[[str], None]) -> None:
         """Report in one line each when the database is lost and when it answers again."""
@@ -318,6 +344,7 @@ class Postgres:
         if not self._lost:
             LOG.warning("PostgreSQL is lost: %s", reason)
             self._lost, self._lost_at = reason, time.monotonic()
+            LOSSES.add()
             self._say_lost()
             self._tasks.start(self._reach_again())
 
