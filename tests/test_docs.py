@@ -20,9 +20,7 @@ from upwell.surface.options import NOT_PER_TOOL
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("reference", "gateway", "http", "databases", "memory")
-REFERENCE = "\n".join(
-    (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in PAGES
-)
+REFERENCE = "\n".join((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in PAGES)
 
 
 def verbs() -> list[str]:
