@@ -24,6 +24,7 @@ from upwell.web.tokens import revoke, tokens_in
 
 _DERIVED = frozenset(
     {"posting", "term", "anchor", "about", "memory_trigger", "null_score", "change"}
+    | {"embedding", "embedding_model"}
 )
 """Tables that follow from others."""
 _PAGE = 1_000
@@ -39,7 +40,7 @@ async def exported(tenant: str) -> AsyncIterator[dict[str, Any]]:
         StoreError: the database failed.
     """
     async with _of(tenant) as (config, home):
-        if config.store.url:
+        if config.store.database:
             for table, row in _rows(config):
                 yield {"table": table, "row": row}
         for path in _files(home):
@@ -63,7 +64,7 @@ async def delete(tenant: str) -> dict[str, int]:
     deleted: dict[str, int] = {}
     async with _of(tenant) as (config, home):
         own = load()
-        if not own.store.url and tenant == own.store.tenant:
+        if not own.store.database and tenant == own.store.tenant:
             raise UsageError(
                 f"{tenant!r} is the tenant of this home", hint=f"delete {own.home.root}"
             )
@@ -76,7 +77,7 @@ async def delete(tenant: str) -> dict[str, int]:
         for name in issued:
             revoke(own.home.tokens_file, name, locking)
         deleted["tokens"] = len(issued)
-        if config.store.url:
+        if config.store.database:
             deleted |= await _delete_rows(config)
         if tenant != own.store.tenant:
             deleted["files"] = len(list(_files(home)))

@@ -4,7 +4,7 @@ Any web page can send requests to 127.0.0.1, and a foreign host name can resolve
 rebinding). `Host` must therefore be one of our names, and so must `Origin` if there is one. Every
 path needs a token, except `/healthz`, `/readyz` and the files of the dashboard, which hold no data:
 a browser cannot send a token with its first request. The token identifies the principal; tokens
-that the owner gave to others open only `/mcp`.
+that the owner gave to others open only `/mcp` and `/team`.
 """
 
 import re
@@ -14,9 +14,11 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from upwell.ground.meters import DENIALS
 from upwell.ground.types.principal import IN_SCOPE, Principal
 from upwell.web.admission import Admission, TooMany
 from upwell.web.oidc import InvalidToken
+from upwell.web.team import TEAM_PATHS
 
 MAX_BODY_BYTES = 4_194_304
 _MAX_DIGITS = 16
@@ -29,7 +31,7 @@ _NO_TOKEN = (
     "`upwell token add`"
 )
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-SHARED_PATHS = frozenset({"/mcp"})
+SHARED_PATHS = frozenset({"/mcp", *TEAM_PATHS})
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -70,6 +72,8 @@ class Guard:
             return
         headers = Headers(scope=scope)
         refusal = await self._refusal(scope, headers)
+        if refusal:
+            DENIALS.add(str(refusal.status_code))
         await self._capped(refusal or self._app, scope, receive, send)
 
     async def _capped(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
