@@ -323,6 +323,17 @@ def test_a_file_that_cannot_be_read_is_named_and_the_rest_goes_on(user: User) ->
     assert (user.folder / ".claude/settings.json").read_bytes() == CLAUDE_SETTINGS
 
 
+def test_a_file_that_became_a_folder_is_named_and_the_rest_is_undone(user: User) -> None:
+    user.run("setup", "--yes")
+    settings, hooks = user.folder / ".claude/settings.json", user.folder / ".codex/hooks.json"
+    settings.unlink()
+    settings.mkdir()
+    _, err = user.run("setup", "--undo", "--yes", code=1)
+    assert f"cannot read {settings}" in err
+    assert "internal error" not in err
+    assert "upwell" not in (hooks.read_text() if hooks.exists() else "")
+
+
 def test_without_an_agent_there_is_nothing_to_do(user: User, tmp_path: Path) -> None:
     user.environment["HOME"] = str(tmp_path / "nobody")
     (tmp_path / "nobody").mkdir()

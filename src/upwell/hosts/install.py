@@ -212,6 +212,10 @@ def _read(path: Path) -> str | None:
         raise ConfigError(
             f"{path} is not UTF-8", hint="fix the file first; it was not changed"
         ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}", hint="fix the file first; it was not changed"
+        ) from error
 
 
 def digest(text: str) -> str:

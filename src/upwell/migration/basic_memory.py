@@ -16,7 +16,7 @@ from typing import Any
 from upwell.ground.errors import UsageError
 from upwell.ground.foreign import read_json, read_text
 from upwell.ground.project import repository_of
-from upwell.migration.base import Item, LeftOut, Place, Record, record
+from upwell.migration.base import Item, LeftOut, Place, Record, link_out, record
 from upwell.migration.front_matter import Fields, field, front_and_body, items
 
 _KINDS = {
@@ -73,6 +73,9 @@ class BasicMemory:
             raise UsageError(f"{path} has no notes of basic-memory", hint=f"usually {self.usual}")
         root = path if path.is_dir() else path.parent
         for file in files:
+            if path.is_dir() and (left_out := link_out(file, root)):
+                yield left_out
+                continue
             try:
                 yield from _memories(file, file.relative_to(root).as_posix())
             except UsageError as error:

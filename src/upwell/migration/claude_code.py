@@ -16,7 +16,7 @@ from pathlib import Path
 from upwell.ground.errors import UsageError
 from upwell.ground.foreign import read_text
 from upwell.ground.project import project_of
-from upwell.migration.base import Item, LeftOut, Place, Record, record, texts
+from upwell.migration.base import Item, LeftOut, Place, Record, link_out, record, texts
 from upwell.migration.front_matter import field, front_and_body
 
 MEMORY = "memory"
@@ -50,6 +50,9 @@ class ClaudeCode:
         projects: dict[Path, str] = {}
         for file in files:
             folder = file.parent
+            if path.is_dir() and (left_out := link_out(file, folder)):
+                yield left_out
+                continue
             projects[folder] = projects.get(folder) or _project(folder)
             try:
                 yield from _memories(file, projects[folder])

@@ -117,3 +117,11 @@ def test_the_home_folder_is_not_searched(tmp_path: Path) -> None:
 def test_a_folder_without_notes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no notes of basic-memory"):
         items_of("basic-memory", tmp_path)
+
+
+def test_a_link_out_of_the_folder_is_not_read(tmp_path: Path) -> None:
+    folder = notes(tmp_path / "notes", "---\ntitle: A\n---\nText.\n")
+    (tmp_path / "private.md").write_text("a key")
+    (folder / "b.md").symlink_to(tmp_path / "private.md")
+    assert len(memories_of("basic-memory", folder)) == 1
+    assert "a link out of the folder" in left_out_of("basic-memory", folder)

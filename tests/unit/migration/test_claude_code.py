@@ -117,3 +117,12 @@ def test_every_projects_memory_is_found(tmp_path: Path, shop: Path) -> None:
 def test_a_folder_without_memory_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no memory files"):
         items_of("claude-code", tmp_path)
+
+
+def test_a_link_out_of_the_memory_folder_is_not_read(tmp_path: Path, shop: Path) -> None:
+    memory = memory_folder(tmp_path, shop)
+    (memory / "a.md").write_text(FEEDBACK)
+    (tmp_path / "private.md").write_text("a key")
+    (memory / "b.md").symlink_to(tmp_path / "private.md")
+    assert len(memories_of("claude-code", memory)) == 1
+    assert left_out_of("claude-code", memory) == ["a link out of the folder"]
