@@ -186,6 +186,11 @@ async def test_calls_go_on_without_the_database(
         await asyncio.to_thread(own_cluster.start)
     await recovered(client, key)
     await client.aclose()
+    lines = [line for line in replica.log.splitlines() if "PostgreSQL" in line]
+    assert len(lines) == 2, lines
+    assert "PostgreSQL is lost" in lines[0]
+    assert "check the server, its disk and store.url" in lines[0]
+    assert "PostgreSQL answers again" in lines[1]
 
 
 async def test_sessions_go_on_without_the_database(tmp_path: Path, own_cluster: Cluster) -> None:

@@ -122,6 +122,8 @@ def test_a_tenant_is_audited_exported_and_deleted(upwell: Upwell, house: House, 
     ada = house.of("acme").begin()
     add(ada, f"The vault opens at noon, says {SECRET}.", namespace="team/ops")
     house.of("acme", "rae", "reader").begin().call("upwell__add_memory", content="no")
+    forged = Address(house.owner.port, "made-up-" + SECRET)
+    assert [forged.send("POST", {"jsonrpc": "2.0"})[0] for _ in range(5)] == [401] * 5
     ada.call("up__big_json")
     stored = {"UPWELL_STORE__TENANT": "acme"}
     upwell("remember", f"The vault closes at six, says {SECRET}", env=stored)
@@ -132,10 +134,14 @@ def test_a_tenant_is_audited_exported_and_deleted(upwell: Upwell, house: House, 
     seen = {(event["actor"], event["action"], event["outcome"][:7]) for event in audit}
     assert ("oidc:ada", "add_memory", "done") in seen
     assert ("oidc:rae", "add_memory", "refused") in seen
+    assert ("", "token_add", "done") in seen
     assert any(event["action"] == "store" for event in audit)
     assert SECRET not in json.dumps(audit)
     denials = upwell("tenant", "audit", "--json").json["events"]
     assert "oidc:ada of acme" in {event["actor"] for event in denials}
+    strangers = [event["outcome"] for event in denials if event["actor"] == "unknown at 127.0.0.1"]
+    assert strangers == ["denied: unknown token"]
+    assert SECRET not in json.dumps(denials)
 
     exported = upwell("tenant", "export", "acme")
     assert exported.code == 0
@@ -150,6 +156,8 @@ def test_a_tenant_is_audited_exported_and_deleted(upwell: Upwell, house: House, 
     deleted = upwell("tenant", "delete", "acme", "--yes", "--json").json["deleted"]
     assert deleted["memory"] == 1
     assert deleted["tokens"] == 1
+    (latest, *_) = upwell("tenant", "audit", "--json").json["events"]
+    assert (latest["action"], latest["subject"]) == ("tenant_delete", "acme")
     assert_gone(house.url, SECRET)
     for path in home.rglob("*"):
         if path.is_file():

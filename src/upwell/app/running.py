@@ -45,15 +45,18 @@ async def serve(
     """Run the gateway for the agent at the other end of `lines` and `sink` until it disconnects.
     `say` receives the mistakes in the configuration."""
     app = await build(Settings(tolerant=True, cwd=cwd))
-    tell_mistakes(app, say)
+    tell_troubles(app, say)
     export_spans(app.config.environment, __version__)
     gateway = app.gateway(own_parent())
     async with housekeeping(app, gateway):
         await gateway.serve(lines, sink, hello)
 
 
-def tell_mistakes(app: App, say: Callable[[str], None]) -> None:
-    """Report the invalid settings, which the gateway ignores."""
+def tell_troubles(app: App, say: Callable[[str], None]) -> None:
+    """Report the invalid settings, which the gateway ignores, and the loss and the return of a
+    team's database."""
+    if app.postgres:
+        app.postgres.report_to(say)
     for mistake in app.mistakes:
         say(f"upwell: running without a setting: {mistake}")
 

@@ -6,6 +6,7 @@ itself adds for every stored and removed memory, whichever door wrote it.
 """
 
 import json
+import math
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -25,14 +26,21 @@ MAX_FILE_BYTES = 5_000_000
 RETENTION_SECONDS = 365 * 86_400.0
 REPEAT_SECONDS = 60.0
 """The same denial of the same principal is recorded once within this time."""
+STRANGER_SECONDS = 3_600.0
+"""The same denial of the same address without a valid token is recorded once within this time."""
+MAX_OF_STRANGERS = 60
+"""Entries about such denials within `STRANGER_SECONDS`; further ones are counted in a last one, so
+that a flood of requests does not fill the log."""
 MAX_REMEMBERED = 2_000
 MAX_CHARS = 300
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One entry: the time (epoch seconds), the principal ("" for the owner), the action, its
-    subject, and the outcome: `done`, or the reason for a denial."""
+    """One entry: the time (epoch seconds), the principal ("" for the owner, `UNKNOWN` with an
+    address for a request without a valid token), the action, its subject, and the outcome: `done`,
+    or the reason for a denial."""
 
     at: float
     actor: str
@@ -116,6 +124,34 @@ class PostgresLog:
         await self._postgres.ask(self._tenant, Statement(sql, values))
 
 
+class _Strangers:
+    """Chooses which denials of requests without a valid token are listed within an hour; the
+    others are counted."""
+
+    def __init__(self) -> None:
+        self._until = -math.inf
+        self._listed: set[tuple[str, str]] = set()
+        self._unlisted = 0
+
+    def unlisted(self, now: float) -> int:
+        """The denials of the hour that is over at `now` that were not listed; 0 while it lasts."""
+        if now < self._until:
+            return 0
+        unlisted, self._unlisted = self._unlisted, 0
+        self._until = now + STRANGER_SECONDS
+        self._listed.clear()
+        return unlisted
+
+    def is_new(self, address: str, why: str, now: float) -> bool:
+        """Whether to list a denial."""
+        key = (address, why)
+        if key in self._listed or len(self._listed) >= MAX_OF_STRANGERS:
+            self._unlisted += 1
+            return False
+        self._listed.add(key)
+        return True
+
+
 class Audit:
     """Writes events without holding up a request, and without failing one."""
 
@@ -123,6 +159,7 @@ class Audit:
         self._log = log
         self._clock = clock
         self._denials: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._strangers = _Strangers()
         self._tasks = BackgroundTasks("audit log")
 
     def record(self, actor: str, action: str, subject: str, outcome: str) -> None:
@@ -138,7 +175,14 @@ class Audit:
         self._denials[key] = now
         if len(self._denials) > MAX_REMEMBERED:
             self._denials.popitem(last=False)
-        self.record(actor, "request", "", f"denied: {why}")
+        self._record_denial(actor, why)
+
+    def stranger(self, address: str, why: str) -> None:
+        """Record the denial of a request that came from an address without a valid token."""
+        now = self._clock.monotonic()
+        self._record_unlisted(now)
+        if self._strangers.is_new(address, why, now):
+            self._record_denial(f"{UNKNOWN} at {address}" if address else UNKNOWN, why)
 
     async def latest(self, limit: int = 100) -> Sequence[Event]:
         """The latest events, newest first.
@@ -150,11 +194,20 @@ class Audit:
 
     async def expire(self) -> None:
         """Remove events that are older than a year."""
+        self._record_unlisted(self._clock.monotonic())
         await self._log.expire(self._clock.now())
 
     async def aclose(self) -> None:
         """Finish writing."""
+        self._record_unlisted(math.inf)
         await self._tasks.drain()
+
+    def _record_unlisted(self, now: float) -> None:
+        if unlisted := self._strangers.unlisted(now):
+            self._record_denial(UNKNOWN, f"{unlisted:,} more requests without a valid token")
+
+    def _record_denial(self, actor: str, why: str) -> None:
+        self.record(actor, "request", "", f"denied: {why}")
 
     async def _write(self, event: Event) -> None:
         with contained("writing the audit log"):

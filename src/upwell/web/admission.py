@@ -91,6 +91,15 @@ def nobody(principal: str, why: str) -> None:
     """Record nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Denials:
+    """Hears of denials: `principal` of those of a known principal, `stranger` of requests without a
+    valid token, with the address from which they came."""
+
+    principal: Denied = nobody
+    stranger: Denied = nobody
+
+
 class Admission:
     """Finds principals: `principal_of` looks up a token of ours, `verify` one that an issuer
     signed. A principal of the home's own `tenant` has the tenant ""; with `own_only` no other
@@ -104,14 +113,14 @@ class Admission:
         tenant: str = "",
         own_only: bool = True,
         rates: Rates | None = None,
-        denied: Denied = nobody,
+        denied: Denials | None = None,
     ) -> None:
         self._principal_of = principal_of
         self._verify = verify
         self._tenant = tenant
         self._own_only = own_only
         self._rates = rates
-        self.denied = denied
+        self.denied = denied or Denials()
 
     async def find(self, token: str) -> Principal | InvalidToken | None:
         """The principal of a token; None for an unknown one."""

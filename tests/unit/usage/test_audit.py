@@ -1,7 +1,7 @@
 """The audit log, in a file and in a database."""
 
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,16 @@ from upwell.ground.types.memory import Memory
 from upwell.memory.postgres.store import PostgresStore
 from upwell.testing import ManualClock
 from upwell.usage import audit as audit_module
-from upwell.usage.audit import RETENTION_SECONDS, Audit, FileLog, Log, PostgresLog
+from upwell.usage.audit import (
+    MAX_OF_STRANGERS,
+    RETENTION_SECONDS,
+    STRANGER_SECONDS,
+    Audit,
+    Event,
+    FileLog,
+    Log,
+    PostgresLog,
+)
 
 
 @pytest.fixture
@@ -52,6 +61,40 @@ async def test_the_same_denial_is_recorded_once_a_minute(log: Log, clock: Manual
     audit.denied("ada", "too many")
     await audit.aclose()
     assert sorted(event.actor for event in await audit.latest()) == ["ada", "ada", "bob"]
+
+
+async def test_a_flood_of_strangers_adds_few_entries(log: Log, clock: ManualClock) -> None:
+    audit = Audit(log, clock)
+    for number in range(1_000):
+        for _ in range(3):
+            audit.stranger(f"192.0.2.{number % 250}:{number}", "unknown token")
+    audit.denied("ada", "too many")
+    await audit.aclose()
+    events = await audit.latest(1_000)
+    assert len(events) == MAX_OF_STRANGERS + 2, "a count of the others, and another's denial"
+    assert "denied: 2,940 more requests without a valid token" in {e.outcome for e in events}
+    assert "ada" in {event.actor for event in events}
+    assert "unknown at 192.0.2.0:0" in {event.actor for event in events}
+
+
+async def test_a_stranger_is_recorded_once_an_hour(log: Log, clock: ManualClock) -> None:
+    audit = Audit(log, clock)
+    for _ in range(3):
+        audit.stranger("192.0.2.1", "no token")
+        audit.stranger("192.0.2.1", "unknown token")
+        clock.advance(STRANGER_SECONDS / 2)
+    await audit.expire()
+    outcomes = sorted(event.outcome for event in await _finished(audit))
+    assert outcomes == [
+        "denied: 2 more requests without a valid token",
+        *["denied: no token"] * 2,
+        *["denied: unknown token"] * 2,
+    ]
+
+
+async def _finished(audit: Audit) -> Sequence[Event]:
+    await audit.aclose()
+    return await audit.latest()
 
 
 async def test_a_file_stays_small_and_private(

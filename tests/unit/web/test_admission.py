@@ -9,7 +9,7 @@ from starlette.routing import Route
 from upwell.ground.types.principal import OWNER, granted
 from upwell.testing import ManualClock
 from upwell.web import admission as admission_module
-from upwell.web.admission import Admission, Rates, TooMany
+from upwell.web.admission import Admission, Denials, Rates, TooMany
 from upwell.web.oidc import InvalidToken
 from upwell.web.options import LimitOptions
 from upwell.web.routes import http_app
@@ -82,6 +82,7 @@ async def asked(app: Any, token: str, path: str = "/mcp") -> tuple[int, dict[str
         "path": path,
         "headers": headers,
         "query_string": b"",
+        "client": ("192.0.2.7", 40_000),
     }
 
     async def receive() -> dict[str, Any]:
@@ -97,6 +98,7 @@ async def asked(app: Any, token: str, path: str = "/mcp") -> tuple[int, dict[str
 
 async def test_an_excess_is_answered_with_429_and_recorded(clock: ManualClock) -> None:
     denials: list[tuple[str, str]] = []
+    strangers: list[tuple[str, str]] = []
 
     async def endpoint(request: Any) -> Any:
         return PlainTextResponse("in")
@@ -105,7 +107,10 @@ async def test_an_excess_is_answered_with_429_and_recorded(clock: ManualClock) -
         {"a": ADA, "e": EVE}.get,
         own_only=False,
         rates=limited(clock, requests_per_minute=2),
-        denied=lambda actor, why: denials.append((actor, why)),
+        denied=Denials(
+            lambda actor, why: denials.append((actor, why)),
+            lambda address, why: strangers.append((address, why)),
+        ),
     )
     app = http_app([Route("/mcp", endpoint, methods=["POST"])], admission)
     assert [(await asked(app, "a"))[0] for _ in range(3)] == [200, 200, 429]
@@ -115,3 +120,6 @@ async def test_an_excess_is_answered_with_429_and_recorded(clock: ManualClock) -
     assert (await asked(app, "e", "/metrics"))[0] == 403
     assert denials[0] == ("ada", "you may make 2 requests a minute")
     assert denials[-1] == ("ada of elsewhere", "only the owner of the home may use this path")
+    assert not strangers
+    assert (await asked(app, "made-up"))[0] == 401
+    assert strangers == [("192.0.2.7", "unknown token")]
