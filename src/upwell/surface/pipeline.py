@@ -26,6 +26,7 @@ from upwell.ground.types.surfacing import (
     SkipReason,
     Surfacing,
 )
+from upwell.hosts.base import PROBE_SESSIONS
 from upwell.learn.feedback import Rated, without_rater
 from upwell.memory.ranking.scoring import SUPERSEDED
 from upwell.memory.recall import MemoryReader
@@ -159,6 +160,8 @@ class Surfacer:
         by `delivered` or `take_back`; until then, the memories count as delivered for only a
         minute.
         """
+        if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
+            return Skip(reason=SkipReason.EXCLUDED_PROJECT)
         started = self._clock.monotonic()
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
         with span("upwell.surface", trace_id=cue.trace_id, door=str(cue.door)) as current:
@@ -225,6 +228,8 @@ class Surfacer:
         """Record that the agent received this surfacing."""
         memories = [hit.memory for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
         await self._pending.settled(cue.session)
+        if not self._is_recorded(cue):
+            return
 
         async def record() -> None:
             if cue.session and cue.door != Door.SESSION:
@@ -240,9 +245,10 @@ class Surfacer:
         it missed its call and is offered at the session's next one.
         """
         await self._pending.settled(cue.session)
-        self._learning.undo(surfacing, cue, late=late)
-        undelivered = _undelivered(surfacing, late=late)
-        self._journal.note(cue, undelivered, surfacing.id, surfacing.took_ms, late=late)
+        if self._is_recorded(cue):
+            self._learning.undo(surfacing, cue, late=late)
+            undelivered = _undelivered(surfacing, late=late)
+            self._journal.note(cue, undelivered, surfacing.id, surfacing.took_ms, late=late)
         with contained("taking back a surfacing"):
             await self._withdraw(surfacing.hits, cue)
             if cue.door == Door.SESSION:
@@ -535,8 +541,14 @@ class Surfacer:
             judged = any(map(is_judged, hits))
             await self._late_hits.keep(cue, query, hits, judged=judged)
 
+    def _is_recorded(self, cue: Cue) -> bool:
+        """False for the trials of `upwell setup`, and in a project that the user excluded."""
+        return not (cue.session.startswith(PROBE_SESSIONS) or self._options.is_excluded(cue.cwd))
+
     def _note(self, cue: Cue, outcome: Outcome, took_ms: float) -> None:
         """Hand the decision to the journal and to learning, which work after the call."""
+        if not self._is_recorded(cue):
+            return
         key = outcome.id if isinstance(outcome, Surfacing) else f"k_{secrets.token_hex(6)}"
         with contained("noting a decision"):
             self._journal.note(cue, outcome, key, took_ms)
