@@ -1,12 +1,14 @@
-"""Decisions of a hook on a developer's machine: plain SQLite, a copy of the team's memories
-(`store.local`), and the team's PostgreSQL asked directly, over a slow network, in one run.
+"""Decisions of a hook on a developer's machine: plain SQLite, a copy of the team's memories from
+the database (`store.local`) or by token from a gateway, and the team's PostgreSQL asked directly,
+over a slow network, in one run.
 
     .venv/bin/python benchmarks/local_copy.py [--memories 10000] [--decisions 60] [--rounds 2]
 
-Starts a PostgreSQL of its own, as the tests do. Each series is a process of its own that answers
-prompts through the receiver of hooks, each prompt in a session of its own, six words of one memory.
-A proxy in this process adds the delay, half of it in each direction, and counts the round trips.
-The memories are those of `benchmarks/scale.py`, half of them of the repository that is worked on.
+Starts a PostgreSQL and a gateway of its own, as the tests do. Each series is a process of its own
+that answers prompts through the receiver of hooks, each prompt in a session of its own, six words
+of one memory. A proxy in this process adds the delay, half of it in each direction, and counts the
+round trips. The memories are those of `benchmarks/scale.py`, half of them of the repository that is
+worked on.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.scale import memories, prompts
+from tests.doors.replicas import Replica, replicas
 from tests.postgres import Cluster
 from tests.proxy import Proxy
 
@@ -77,8 +80,9 @@ def main() -> None:
         (project / ".git/config").write_text(config)
         rows: dict[str, list[dict[str, Any]]] = {}
         for _ in range(options.rounds):
-            for name, answer in measured(options, cluster.port, url, project):
-                rows.setdefault(name, []).append(answer)
+            with replicas(Path(folder), url, "replica") as (replica,):
+                for name, answer in measured(options, cluster.port, url, project, replica):
+                    rows.setdefault(name, []).append(answer)
     print("| series | wall p50 | p95 | CPU p50 | p95 | round trips | said | first fill |")
     print("|---|---|---|---|---|---|---|---|")
     for name, answers in rows.items():
@@ -86,17 +90,22 @@ def main() -> None:
 
 
 def measured(
-    options: argparse.Namespace, port: int, url: str, project: Path
+    options: argparse.Namespace, port: int, url: str, project: Path, replica: Replica
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for series, delay_ms in [
         ("sqlite", 0),
-        *((name, delay) for delay in DELAYS_MS for name in ("copy", "direct")),
-        ("offline", 50),
+        *((name, delay) for delay in DELAYS_MS for name in ("copy", "gateway", "direct")),
+        ("copy offline", 50),
+        ("gateway offline", 50),
     ]:
-        proxy = Proxy(port, delay_ms / 2_000)
-        home = project.parent / f"{series}-{delay_ms}"
+        is_by_token = series.startswith("gateway")
+        proxy = Proxy(replica.port if is_by_token else port, delay_ms / 2_000)
+        home = project.parent / f"{series.replace(' ', '-')}-{delay_ms}"
         environment = {**os.environ, "UPWELL_HOME": str(home), "UPWELL_HOOK__PROMPT_MS": "8000"}
-        if series != "sqlite":
+        if is_by_token:
+            environment["UPWELL_STORE__URL"] = f"http://127.0.0.1:{proxy.port}"
+            environment["UPWELL_STORE__TOKEN"] = replica.token
+        elif series != "sqlite":
             environment["UPWELL_STORE__URL"] = proxy.url(url)
             environment["UPWELL_STORE__LOCAL"] = str(series != "direct").lower()
         command = [sys.executable, __file__, "--worker", series, str(home)]
@@ -112,7 +121,7 @@ def measured(
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
-        if series == "offline":
+        if series.endswith("offline"):
             proxy.cut()
         before = proxy.round_trips
         child.stdin.write("go\n")

@@ -22,11 +22,19 @@ _INSTALLED = Path(__file__).parents[1] / ".tools" / "postgres"
 
 
 class Cluster:
-    """A running cluster. Its files are in a folder of its own; it listens on loopback only."""
+    """A running cluster. Its files are in a folder of its own; it listens on loopback only. Its
+    `tables` or its write-ahead `log` may be elsewhere, for example on a small disk."""
 
-    def __init__(self, standby_of: "Cluster | None" = None) -> None:
+    def __init__(
+        self,
+        standby_of: "Cluster | None" = None,
+        *,
+        tables: Path | None = None,
+        log: Path | None = None,
+    ) -> None:
         self._binaries = binaries()
         self.folder = Path(tempfile.mkdtemp(prefix="upwell-postgres-"))
+        self.data = str((tables or self.folder) / "data")
         self.port = _free_port()
         self._databases = 0
         self._shared: str | None = None
@@ -40,15 +48,12 @@ class Cluster:
             self.start()
             atexit.register(self.remove)
             return
-        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "--no-sync")
+        where = ("--waldir", str(log / "log"), "--wal-segsize", "1") if log else ()
+        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "--no-sync", *where)
         self.start()
         with psycopg.connect(self.url("postgres", "postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE ROLE {APPLICATION} LOGIN")
         atexit.register(self.remove)
-
-    @property
-    def data(self) -> str:
-        return str(self.folder / "data")
 
     def url(self, database: str, user: str = APPLICATION) -> str:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
@@ -60,6 +65,10 @@ class Cluster:
             self._run("pg_ctl", "-D", self.data, "-w", "-o", options, "-l", log, "start")
         except subprocess.CalledProcessError as error:
             raise AssertionError(Path(log).read_text()[-2_000:]) from error
+
+    def is_running(self) -> bool:
+        """Whether the server has not ended."""
+        return any(_is_alive(process) for process in self._processes()[:1])
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop")

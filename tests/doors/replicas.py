@@ -39,7 +39,7 @@ class Replica:
         self.home = folder / name
         self.port = free_port()
         self._log = folder / f"{name}.log"
-        self._environment = {
+        self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
             "UPWELL_HOME": str(self.home),
@@ -55,7 +55,7 @@ class Replica:
     def start(self) -> "Replica":
         command = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{self.port}"]
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
         self.wait_until_ready()
         return self
 

@@ -81,6 +81,14 @@ def test_a_failure_is_exit_1_and_one_line_with_a_hint(
     assert args[1] in complaint(upwell(*args), 1)
 
 
+def test_a_home_with_a_path_that_is_too_long_for_sqlite(upwell: Upwell, tmp_path: Path) -> None:
+    home = tmp_path.joinpath("a" * 200, "b" * 200, "c" * 150)
+    done = upwell("remember", "the door opens", env={"UPWELL_HOME": str(home)})
+    assert done.code == 1
+    assert done.err.count("\n") == 1
+    assert "its path is too long (set UPWELL_HOME to a folder" in done.err
+
+
 def test_a_missing_file(upwell: Upwell) -> None:
     assert "file.txt" in complaint(upwell("compress", "/no/such/file.txt"), 2)
 

@@ -1,6 +1,7 @@
 """The files in `deploy/`: linted, and their command run as far as a machine without containers can,
 as two replicas on one database."""
 
+import configparser
 import http.client
 import json
 import os
@@ -21,12 +22,14 @@ from tests.conftest import ROOT
 from tests.doors.conformance.run import free_port
 from tests.postgres import cluster
 from upwell.config import SECTIONS, load
+from upwell.gateway.options import GatewayOptions
 
 DEPLOY = ROOT / "deploy"
 MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes/upwell.yaml").read_text()))
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
 USER = 10_001
+GATEWAY = GatewayOptions()
 
 
 def of_kind(kind: str) -> dict[str, Any]:
@@ -74,6 +77,25 @@ def test_nothing_runs_as_root_or_writes_outside_its_volumes() -> None:
     for name in ("upwell-1", "upwell-2"):
         service = COMPOSE["services"][name]
         assert (service["read_only"], service["user"]) == (True, f"{USER}:{USER}")
+
+
+def test_a_replica_under_systemd_may_end_in_peace() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.read_string((DEPLOY / "upwell@.service").read_text())
+    service = unit["Service"]
+    assert float(service["TimeoutStopSec"]) > GATEWAY.notice_seconds + GATEWAY.drain_seconds
+    assert service["ExecStart"].split()[1:] == ["serve", "--http", "127.0.0.1:%i"]
+    assert service["Environment"] == f"UPWELL_HOME=/var/lib/{service['StateDirectory']}"
+
+
+def test_the_proxy_looks_more_often_than_a_replica_announces_its_end() -> None:
+    for name, pattern, unit in (
+        ("Caddyfile", r"health_interval (\d+)s", 1.0),
+        ("haproxy.cfg", r"check inter (\d+)ms", 0.001),
+    ):
+        interval = re.search(pattern, (DEPLOY / name).read_text())
+        assert interval, name
+        assert float(interval[1]) * unit < GATEWAY.notice_seconds
 
 
 def test_labels_ports_and_probes_agree() -> None:

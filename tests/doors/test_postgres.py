@@ -51,6 +51,13 @@ def test_a_wrong_address_is_refused_in_one_line(upwell: Upwell) -> None:
     assert len(done.err.splitlines()) == 1
 
 
+def test_a_password_with_an_at_sign_is_not_taken_for_a_host(upwell: Upwell) -> None:
+    url = "postgresql://u:let@me@in@db/upwell"
+    done = upwell("doctor", env={"UPWELL_STORE__URL": url})
+    assert "percent-encoded" in done.out + done.err
+    assert "me@in" not in done.out + done.err
+
+
 def test_the_password_in_the_address_is_not_shown(upwell: Upwell) -> None:
     shown = upwell("config", "show", env={"UPWELL_STORE__URL": "postgresql://u:letmein@db/upwell"})
     assert "store.url" in shown.out

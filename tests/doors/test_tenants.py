@@ -134,6 +134,7 @@ def test_a_tenant_is_audited_exported_and_deleted(upwell: Upwell, house: House, 
     seen = {(event["actor"], event["action"], event["outcome"][:7]) for event in audit}
     assert ("oidc:ada", "add_memory", "done") in seen
     assert ("oidc:rae", "add_memory", "refused") in seen
+    assert ("", "token_add", "done") in seen
     assert any(event["action"] == "store" for event in audit)
     assert SECRET not in json.dumps(audit)
     denials = upwell("tenant", "audit", "--json").json["events"]
@@ -155,6 +156,8 @@ def test_a_tenant_is_audited_exported_and_deleted(upwell: Upwell, house: House, 
     deleted = upwell("tenant", "delete", "acme", "--yes", "--json").json["deleted"]
     assert deleted["memory"] == 1
     assert deleted["tokens"] == 1
+    (latest, *_) = upwell("tenant", "audit", "--json").json["events"]
+    assert (latest["action"], latest["subject"]) == ("tenant_delete", "acme")
     assert_gone(house.url, SECRET)
     for path in home.rglob("*"):
         if path.is_file():

@@ -1,4 +1,5 @@
-"""A machine that is killed between any two steps of sharing loses no write and doubles none."""
+"""A machine that is killed between any two steps of sharing loses no write and doubles none, over
+the database and through a gateway."""
 
 import asyncio
 import os
@@ -6,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,11 @@ import pytest
 
 from tests.contracts.stores import open_team
 from tests.postgres import APPLICATION, cluster
+from tests.team_gateway import OWNER_TOKEN, gateway_in_thread
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.memory import Memory, Scope
+from upwell.memory.base import SharedMemories
+from upwell.memory.external.gateway import GatewayMemories
 from upwell.memory.postgres.shared import PostgresSharedMemories
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.replication import Replication
@@ -47,6 +52,17 @@ class Steps:
         return counted
 
 
+def source_at(url: str) -> SharedMemories:
+    """The team's store at an address, the database's or a gateway's."""
+    if url.startswith("http:"):
+        return GatewayMemories(url, lambda: OWNER_TOKEN)
+    return PostgresSharedMemories(Postgres(url))
+
+
+async def closed(shared: SharedMemories) -> None:
+    await (shared.postgres if isinstance(shared, PostgresSharedMemories) else shared).aclose()  # type: ignore[attr-defined]
+
+
 async def work(folder: Path, url: str, kill_at: int) -> None:
     """The day of a machine: it writes, sends and receives, and dies at a step."""
     taken = 0
@@ -59,17 +75,17 @@ async def work(folder: Path, url: str, kill_at: int) -> None:
 
     store, close = open_team(folder, ManualClock())
     assert isinstance(store, TeamStore)
-    postgres = Postgres(url)
-    shared = PostgresSharedMemories(postgres)
+    shared = source_at(url)
     counted_store: Any = Steps(store, step)
     stored = await store.get(CHANGED)
     assert stored is not None
     await counted_store.update(replace(stored, text="tide changed"))
     await counted_store.delete(GONE)
     await counted_store.add([Memory(text="tide new", id=NEW, namespace="team")])
+    await counted_store.begin(await shared.identity())
     await Replication(counted_store, Steps(shared, step)).run()  # type: ignore[arg-type]
     await close()
-    await postgres.aclose()
+    await closed(shared)
     print(taken)
 
 
@@ -92,12 +108,14 @@ async def prepared(folder: Path, url: str) -> None:
     await postgres.aclose()
 
 
-async def recovered(folder: Path, url: str) -> tuple[dict[str, str], dict[str, str]]:
+async def recovered(folder: Path, database: str, url: str) -> tuple[dict[str, str], dict[str, str]]:
     """The memories of the team and of the machine, after its next start."""
     store, close = open_team(folder, ManualClock())
     assert isinstance(store, TeamStore)
-    postgres = Postgres(url)
-    await Replication(store, PostgresSharedMemories(postgres)).run()
+    shared, postgres = source_at(url), Postgres(database)
+    await store.begin(await shared.identity())
+    await Replication(store, shared).run()
+    await closed(shared)
     assert await store.outgoing() == []
     team = await PostgresStore(postgres).list(Scope())
     own = await store.list(Scope())
@@ -122,40 +140,53 @@ def audited(url: str, id: str) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_a_kill_between_any_two_steps_doubles_and_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["database", "gateway"])
+def test_a_kill_between_any_two_steps_doubles_and_loses_nothing(tmp_path: Path, way: str) -> None:
     survived = False
     for kill_at in range(1, MOST_STEPS):
-        url, folder = cluster().emptied(), tmp_path / str(kill_at)
-        asyncio.run(prepared(folder, url))
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "tests.faults.test_sharing_kill",
-                str(folder),
-                url,
-                str(kill_at),
-            ],
-            capture_output=True,
-            timeout=60,
-        )
-        survived = done.returncode == 0
-        assert survived or done.returncode == -signal.SIGKILL, done.stderr.decode()
-        team, own = asyncio.run(recovered(folder, url))
-        assert team == own
-        # A write that was not acknowledged by the machine itself may be missing, but not in part.
-        assert team[THEIRS] == "tide theirs"
-        assert team[CHANGED] == ("tide changed" if kill_at > 1 else "tide one")
-        assert (GONE in team) == (kill_at <= 3)
-        assert (NEW in team) == (kill_at > 5)
-        if kill_at > 5:
-            assert audited(url, NEW) == {"store": 1}
-            assert audited(url, CHANGED) == {"store": 2, "remove": 1}
-            assert audited(url, GONE) == {"store": 1, "remove": 1}
+        folder = tmp_path / str(kill_at)
+        with ExitStack() as stack:
+            database = url = cluster().emptied()
+            if way == "gateway":
+                opened = gateway_in_thread(tmp_path / f"g{kill_at}", database)
+                url = stack.enter_context(opened).url
+            survived = survives(folder, database, url, kill_at)
         if survived:
             break
     assert survived, "there are more steps than were tried"
     assert kill_at > 15
+
+
+def survives(folder: Path, database: str, url: str, kill_at: int) -> bool:
+    """Kill a machine at a step, and check what is left. Returns whether it ended before."""
+    asyncio.run(prepared(folder, database))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.faults.test_sharing_kill",
+            str(folder),
+            url,
+            str(kill_at),
+        ],
+        capture_output=True,
+        timeout=60,
+    )
+    survived = done.returncode == 0
+    assert survived or done.returncode == -signal.SIGKILL, done.stderr.decode()
+    team, own = asyncio.run(recovered(folder, database, url))
+    assert team == own
+    # A write that was not acknowledged by the machine itself may be missing, but not in part.
+    assert team[THEIRS] == "tide theirs"
+    assert team[CHANGED] == ("tide changed" if kill_at > 1 else "tide one")
+    assert (GONE in team) == (kill_at <= 3)
+    assert (NEW in team) == (kill_at > 5)
+    if kill_at > 5:
+        assert audited(database, NEW) in ({"store": 1}, {"store": 1, "share": 1})
+        changed, gone = audited(database, CHANGED), audited(database, GONE)
+        assert (changed["store"], changed["remove"]) == (2, 1)
+        assert (gone["store"], gone["remove"]) == (1, 1)
+    return survived
 
 
 if __name__ == "__main__":

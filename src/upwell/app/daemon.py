@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upwell import __version__
@@ -122,10 +121,12 @@ class Warm:
             self._http = self._tasks.start(_serve_hooks(self, port))
 
     def state(self) -> Mapping[str, Any]:
+        from upwell.app.metrics import rss_bytes
+
         return {
             "pid": os.getpid(),
             "answered": self._earlier_events + (self._door.outcomes.total() if self._door else 0),
-            "rss_bytes": _rss_bytes(),
+            "rss_bytes": rss_bytes(),
         }
 
     async def aclose(self) -> None:
@@ -245,8 +246,10 @@ async def _serve_hooks(warm: Warm, port: int) -> None:
 
 def _routes(warm: Warm) -> list[Any]:
     from upwell.app.dashboard.desk import desk_of
+    from upwell.app.metrics import process_metrics, rss_bytes
+    from upwell.ground.meters import DECISION_SECONDS, DECISIONS, MEMORIES, TOKENS_SAVED
     from upwell.web.dashboard.routes import dashboard_routes
-    from upwell.web.metrics import gauge, hook_metric
+    from upwell.web.metrics import gauge, hook_metric, of_histogram, of_meter
     from upwell.web.routes import health_routes, hook_routes
 
     def app_now() -> App:
@@ -256,7 +259,10 @@ def _routes(warm: Warm) -> list[Any]:
     async def metrics() -> Iterable[Any]:
         return [
             hook_metric(warm.door.outcomes),
-            gauge("upwell_resident_memory_bytes", "Resident memory", _rss_bytes()),
+            gauge("upwell_resident_memory_bytes", "Resident memory", rss_bytes()),
+            *map(of_meter, (DECISIONS, MEMORIES, TOKENS_SAVED)),
+            of_histogram(DECISION_SECONDS),
+            *process_metrics(),
         ]
 
     async def answer(host: str, name: str, body: bytes, *, receipt: Receipt) -> bytes:
@@ -276,12 +282,3 @@ def _tokens(warm: Warm) -> "Tokens":
 
     home = warm.app.config.home
     return Tokens(token_of(home.token_file), home.tokens_file, team_token(warm.app.config))
-
-
-def _rss_bytes() -> int:
-    """Resident memory now; 0 if /proc does not report it."""
-    try:
-        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-    except OSError:
-        return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -11,6 +11,7 @@ from upwell.compress.originals import StoredOriginal
 from upwell.gateway.calls.fit import Cut
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import StoreError
+from upwell.ground.meters import TOKENS_SAVED
 from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG, conclude, contained, is_tracing, span
 from upwell.ground.ttl_store import Kind, TtlStore
@@ -79,6 +80,7 @@ class FollowUp:
         """Count a shortened result of an agent's own tool, whose originals the agent reads with the
         command line, in another process.
         """
+        TOKENS_SAVED.add(call.server, by=cut.tokens_before - cut.tokens_after)
         self._learning.shortened(_place_of(call), cut.tokens_before, cut.tokens_after)
         self._cuts.note(call, cut)
 

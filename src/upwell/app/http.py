@@ -12,8 +12,10 @@ from starlette.routing import BaseRoute, Route
 
 from upwell import __version__
 from upwell.app.dashboard.desk import desk_of
+from upwell.app.metrics import gateway_metrics
 from upwell.app.principals import team_token
 from upwell.app.running import housekeeping, tell_troubles
+from upwell.app.team_access import TeamAccess
 from upwell.app.tenants import Tenants
 from upwell.app.wiring import App, Settings, build
 from upwell.gateway.front.http import PATH
@@ -23,16 +25,18 @@ from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG, export_spans
 from upwell.web.admission import Admission, Denials, Rates
 from upwell.web.dashboard.routes import dashboard_routes
-from upwell.web.metrics import Metric, gauge
+from upwell.web.metrics import Metric
 from upwell.web.oidc import open_oidc
 from upwell.web.routes import health_routes, hook_routes, http_app
 from upwell.web.server import address_of, http_server, is_loopback, listen, url_of
+from upwell.web.team import TeamDoor
 from upwell.web.tokens import Tokens, token_of
 
 
 async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None:
-    """Serve `/mcp`, `/hook`, `/dashboard`, `/healthz`, `/readyz` and `/metrics` at `HOST:PORT`
-    until a signal ends the process. `say` first receives the address and the path of the token.
+    """Serve `/mcp`, `/team`, `/hook`, `/dashboard`, `/healthz`, `/readyz` and `/metrics` at
+    `HOST:PORT` until a signal ends the process. `say` first receives the address and the path of
+    the token.
 
     Raises:
         UsageError: the address is invalid or in use.
@@ -48,12 +52,14 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     until = time.monotonic() + limits.connect_timeout_seconds
     front = gateway.http()
     door = app.hooks()
+    team = TeamAccess(app)
     desk = desk_of(lambda: app, partial(_servers, gateway), lambda: server.is_draining)
     routes: list[BaseRoute] = [
         Route(PATH, front),
+        *TeamDoor(team.open_for).routes(),
         *hook_routes(door.answer),
         *dashboard_routes(desk),
-        *_health(gateway, lambda: "ending" if server.is_draining else _starting(gateway, until)),
+        *_health(app, gateway, lambda: _reason(server.is_draining, gateway, until)),
     ]
     home = app.config.home
     shared = team_token(app.config)
@@ -95,6 +101,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
             await work.aclose()
             await front.aclose()
             await door.aclose()
+            await team.aclose()
 
 
 def _admission(app: App, shared: Callable[[], str] | None) -> Admission:
@@ -134,18 +141,18 @@ def _starting(gateway: Gateway, until: float) -> str:
     return f"starting: {', '.join(starting)}" if starting and time.monotonic() < until else ""
 
 
-def _health(gateway: Gateway, unready: Callable[[], str]) -> list[BaseRoute]:
+def _reason(is_draining: bool, gateway: Gateway, until: float) -> str:
+    """The reason not to be ready, or ""."""
+    return "ending" if is_draining else _starting(gateway, until)
+
+
+def _health(app: App, gateway: Gateway, unready: Callable[[], str]) -> list[BaseRoute]:
     """The routes for health and metrics of the gateway."""
 
     def state() -> Mapping[str, Any]:
         return {"version": __version__, "servers": len(gateway.upstreams)}
 
     async def metrics() -> Iterable[Metric]:
-        ready = [upstream for upstream in gateway.upstreams if upstream.state is State.READY]
-        return [
-            gauge("upwell_upstreams", "Servers behind the gateway", len(gateway.upstreams)),
-            gauge("upwell_upstreams_ready", "Servers that can be called", len(ready)),
-            gauge("upwell_sessions", "Connected agents", len(gateway.audience.sessions)),
-        ]
+        return gateway_metrics(app, gateway)
 
     return health_routes(state, metrics, unready)

@@ -1,41 +1,40 @@
-"""The copy of a team's memories on a developer's machine (`store.local`): keep it up to date, and
-send what this machine shares.
+"""The copy of a team's memories on a developer's machine: keep it up to date, and send what this
+machine shares. The team's store is a database (`store.local`), or a gateway that has one.
 
-Decisions and commands read the copy and never wait for the database. One process of a home at a
-time, usually the daemon, talks to it.
+Decisions and commands read the copy and never wait for the store. One process of a home at a time,
+usually the daemon, talks to it.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from upwell.app.team import no_driver
 from upwell.config import Config
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK
-from upwell.ground.errors import ConfigError, StoreError
+from upwell.ground.errors import ConfigError, StoreError, UpwellError
+from upwell.ground.files import read_regular_file
 from upwell.ground.text.format import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Ping
-from upwell.memory.base import Store
+from upwell.memory.base import SharedMemories, Store
 from upwell.memory.replication import Replication
 from upwell.memory.sqlite.copied import CopyState
 from upwell.memory.sqlite.team_store import TeamStore
 
-if TYPE_CHECKING:
-    from upwell.memory.postgres.shared import PostgresSharedMemories
-
 LOOK_SECONDS = 1.0
 """How often to look for writes of other processes of this home."""
 CHECK_SECONDS = 60.0
-"""How often to ask for changes without a notification."""
+"""How often to ask for changes without a notification, and to send again what was refused."""
 RETRY_SECONDS = 2.0
 TURN_SECONDS = 5.0
 """How often a process looks whether the one that keeps the copy has ended."""
 SEND_SECONDS = 3.0
-"""How long a command waits for the database to take what it shares."""
+"""How long a command waits for the store to take what it shares."""
 TRIAL_SECONDS = 2.0
 LOCK = "team-copy.lock"
 
@@ -45,36 +44,39 @@ async def keep_copy(config: Config, store: Store) -> None:
     if not isinstance(store, TeamStore):
         return
     try:
-        # The driver takes a tenth of a second to import, in which events must not wait.
-        await asyncio.to_thread(_import_driver)
+        # The libraries take a tenth of a second to import, in which events must not wait.
+        await asyncio.to_thread(_import_library, config)
     except ConfigError as error:
         LOG.error("the team's memories are not copied: %s", error)
         return
     async with _turn(config.home.root / LOCK), _connected(config) as shared:
-        woken, listening = asyncio.Event(), BackgroundTasks("changes of the team")
-        listening.start(_listen(shared, config.store.tenant, woken))
+        woken, following = asyncio.Event(), BackgroundTasks("changes of the team")
+        following.start(shared.follow(woken.set))
         try:
             await _replicate(store, shared, woken)
         finally:
-            await listening.aclose()
+            await following.aclose()
 
 
-async def send_now(config: Config, store: Store) -> bool:
-    """Send what waits to be shared, for a command that has just shared something. Returns False if
-    something still waits; the next process that keeps the copy sends it."""
+async def send_now(config: Config, store: Store) -> str:
+    """Send what waits to be shared, for a command that has just shared something. Returns "", or
+    why something still waits; the next process that keeps the copy sends it."""
     if not isinstance(store, TeamStore):
-        return True
+        return ""
+    reason = ""
     try:
         async with asyncio.timeout(SEND_SECONDS), _connected(config) as shared:
             await store.begin(await shared.identity())
             await Replication(store, shared).push()
     except (StoreError, ConfigError, TimeoutError) as error:
+        reason = _reason(error)
         LOG.debug("nothing could be sent to the team: %s", error)
-    return not await store.outgoing()
+    state = await store.copy_state()
+    return (state.refused or reason or "not yet") if state.waiting else ""
 
 
 async def copy_ping(config: Config, store: Store) -> Ping | None:
-    """The state of the copy, and whether the database answers; None without a copy."""
+    """The state of the copy, and whether the team's store answers; None without a copy."""
     if not isinstance(store, TeamStore):
         return None
     state = await store.copy_state()
@@ -83,31 +85,39 @@ async def copy_ping(config: Config, store: Store) -> Ping | None:
         async with asyncio.timeout(TRIAL_SECONDS), _connected(config) as shared:
             await shared.identity()
     except (StoreError, ConfigError, TimeoutError) as error:
-        reason = error.message if isinstance(error, StoreError | ConfigError) else "no answer"
         hint = "upwell goes on with the copy, and sends later what waits"
-        return Ping(ok=False, detail=f"{detail}; {reason}", hint=hint)
+        if isinstance(error, UpwellError) and error.hint:
+            hint = f"{error.hint}; {hint}"
+        return Ping(ok=False, detail=f"{detail}; {_reason(error)}", hint=hint)
     if state.refused:
         hint = "change or forget that memory"
         return Ping(ok=False, detail=f"{detail}; not accepted: {state.refused}", hint=hint)
     return Ping(ok=True, detail=detail)
 
 
-async def _replicate(
-    store: TeamStore, shared: "PostgresSharedMemories", woken: asyncio.Event
-) -> None:
-    replication, is_begun, reported = Replication(store, shared), False, ""
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, UpwellError) else "the team's store does not answer"
+
+
+async def _replicate(store: TeamStore, shared: SharedMemories, woken: asyncio.Event) -> None:
+    replication, reported, retried_at = Replication(store, shared), "", -CHECK_SECONDS
+    is_begun = False
     while True:
         woken.clear()
         try:
             if not is_begun:
                 await store.begin(await shared.identity())
                 is_begun = True
-            await replication.run()
+            now = time.monotonic()
+            is_due = now - retried_at >= CHECK_SECONDS
+            await replication.run(again=is_due)
+            retried_at = now if is_due else retried_at
             reported = ""
         except StoreError as error:
             if error.message != reported:
                 LOG.warning("the copy of the team's memories is not up to date: %s", error)
-            reported = error.message
+            # The store may be another one when it answers again.
+            reported, is_begun = error.message, False
             await asyncio.sleep(RETRY_SECONDS)
         await _wait_for_work(store, woken, is_failing=bool(reported))
 
@@ -130,24 +140,23 @@ async def _has_outgoing(store: TeamStore) -> bool:
         return False
 
 
-async def _listen(shared: "PostgresSharedMemories", tenant: str, woken: asyncio.Event) -> None:
-    from upwell.ground.postgres.listening import MEMORIES, listen
-
-    async def changed(parts: frozenset[str]) -> None:
-        if MEMORIES in parts:
-            woken.set()
-
-    await listen(shared.postgres, tenant, changed)
-
-
 @asynccontextmanager
-async def _connected(config: Config) -> "AsyncIterator[PostgresSharedMemories]":
+async def _connected(config: Config) -> AsyncIterator[SharedMemories]:
     """The team's store, which is connected to at the first use.
 
     Raises:
         ConfigError: the driver is not installed.
     """
-    await asyncio.to_thread(_import_driver)
+    await asyncio.to_thread(_import_library, config)
+    if config.store.is_gateway:
+        from upwell.memory.external.gateway import GatewayMemories
+
+        gateway = GatewayMemories(config.store.url, partial(gateway_token, config))
+        try:
+            yield gateway
+        finally:
+            await gateway.aclose()
+        return
     from upwell.ground.postgres.connection import Postgres
     from upwell.memory.postgres.shared import PostgresSharedMemories
 
@@ -158,7 +167,28 @@ async def _connected(config: Config) -> "AsyncIterator[PostgresSharedMemories]":
         await postgres.aclose()
 
 
-def _import_driver() -> None:
+def gateway_token(config: Config) -> str:
+    """The token for the gateway: `store.token`, or the file that `upwell team join` writes.
+
+    Raises:
+        StoreError: there is none.
+    """
+    from upwell.memory.external.gateway import checked_token
+
+    token, path = config.store.token, config.home.gateway_token_file
+    if not token:
+        try:
+            token = read_regular_file(path).decode() if path.exists() else ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise StoreError(f"cannot read {path}: {error}", hint="upwell team join URL") from error
+    return checked_token(token)
+
+
+def _import_library(config: Config) -> None:
+    if config.store.is_gateway:
+        import httpx2  # noqa: F401
+
+        return
     try:
         import upwell.memory.postgres.shared  # noqa: F401
     except ImportError as error:

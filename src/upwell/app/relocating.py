@@ -49,9 +49,12 @@ async def migrate(to: str, origin: str, *, apply: bool, notes: bool, progress: P
             "--from needs --to sqlite", hint="a home's own memories move with --to URL"
         )
     config = load(flags={"store.url": url} if (url := origin if home_is_target else to) else {})
-    if not config.store.url:
+    if not config.store.database:
         raise UsageError(
-            "no database to move from", hint="name it: upwell migrate --to sqlite --from URL"
+            "memories move to and from a database, not a gateway"
+            if config.store.is_gateway
+            else "no database to move from",
+            hint="name it: upwell migrate --to sqlite --from URL",
         )
     names = (str(config.home.memory_db), masked_address(config.store.url))
     source, target = reversed(names) if home_is_target else names

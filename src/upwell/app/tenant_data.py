@@ -14,8 +14,10 @@ from typing import Any
 from upwell.app.files import open_audit_log, open_files
 from upwell.app.team import current_files
 from upwell.config import Config, load
+from upwell.ground.clock import SYSTEM_CLOCK
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.home import Home
+from upwell.ground.trace import contained
 from upwell.memory.records import check_tenant
 from upwell.usage.audit import Event
 from upwell.web.tokens import revoke, tokens_in
@@ -37,7 +39,7 @@ async def exported(tenant: str) -> AsyncIterator[dict[str, Any]]:
         StoreError: the database failed.
     """
     async with _of(tenant) as (config, home):
-        if config.store.url:
+        if config.store.database:
             for table, row in _rows(config):
                 yield {"table": table, "row": row}
         for path in _files(home):
@@ -50,8 +52,9 @@ async def exported(tenant: str) -> AsyncIterator[dict[str, Any]]:
 
 
 async def delete(tenant: str) -> dict[str, int]:
-    """Delete everything that this gateway stores for a tenant, its tokens first. Returns the number
-    of rows and files by place.
+    """Delete everything that this gateway stores for a tenant, its tokens first, and record the
+    deletion in the audit log of the home's own tenant. Returns the number of rows and files by
+    place.
 
     Raises:
         UsageError: the name is invalid, or the tenant is the home's own without a database.
@@ -60,7 +63,7 @@ async def delete(tenant: str) -> dict[str, int]:
     deleted: dict[str, int] = {}
     async with _of(tenant) as (config, home):
         own = load()
-        if not own.store.url and tenant == own.store.tenant:
+        if not own.store.database and tenant == own.store.tenant:
             raise UsageError(
                 f"{tenant!r} is the tenant of this home", hint=f"delete {own.home.root}"
             )
@@ -73,11 +76,12 @@ async def delete(tenant: str) -> dict[str, int]:
         for name in issued:
             revoke(own.home.tokens_file, name, locking)
         deleted["tokens"] = len(issued)
-        if config.store.url:
+        if config.store.database:
             deleted |= await _delete_rows(config)
         if tenant != own.store.tenant:
             deleted["files"] = len(list(_files(home)))
             shutil.rmtree(home.root, ignore_errors=True)
+            await record_administration("", "tenant_delete", tenant)
     return deleted
 
 
@@ -94,6 +98,20 @@ async def audit(tenant: str, limit: int) -> list[Event]:
             return list(await open_audit_log(config, files).latest(limit))
         finally:
             await files.aclose()
+
+
+async def record_administration(tenant: str, action: str, subject: str) -> None:
+    """Record in the audit log of a tenant ("" for the home's own) what the owner has just done by
+    the command line. A log that cannot be written is reported in upwell's own log."""
+    with contained("writing the audit log"):
+        async with _of(tenant or load().store.tenant) as (config, home):
+            home.prepare()
+            files = open_files(config)
+            try:
+                event = Event(SYSTEM_CLOCK.now(), "", action, subject, "done")
+                await open_audit_log(config, files).write(event)
+            finally:
+                await files.aclose()
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ GROUPS = {
     "Tool results": ("compress", "read", "cache"),
     "Servers and hooks": (
         *("init", "eject", "serve", "add", "list", "remove", "login", "logout", "token", "tenant"),
-        *("hook", "daemon", "config"),
+        *("team", "hook", "daemon", "config"),
     ),
 }
 REST = "Other commands"

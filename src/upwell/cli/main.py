@@ -28,6 +28,7 @@ from upwell.cli import (
     servers,
     setup,
     stats,
+    team,
     tenant,
     tokens,
     transfer,
@@ -77,6 +78,7 @@ for verbs in (
     capturing,
     tokens,
     tenant,
+    team,
     logins,
 ):
     verbs.register(app)

@@ -122,8 +122,8 @@ async def _added(app: "App", memory: Memory, *, share: bool) -> "tuple[Added, se
             hint="add a git remote named origin, or leave out --share",
         )
     added = await app.memory.add(memory)
-    if is_teams(memory.namespace) and not await send_now(app.config, app.memory.store):
-        note("upwell: the team's database does not answer; the memory is sent as soon as it does")
+    if is_teams(memory.namespace) and (reason := await send_now(app.config, app.memory.store)):
+        note(f"upwell: the memory is sent as soon as the team's store takes it: {reason}")
     stored = await app.memory.get(added.id)
     others = [await app.memory.get(other) for other in added.duplicates]
     return added, {other.id for other in others if other and stored and other.text == stored.text}

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.session import run
 from upwell.ground.types.principal import Role
 
 if TYPE_CHECKING:
@@ -47,12 +48,14 @@ def add(
     ] = "",
 ) -> None:
     """Create a token for another user and print it. It is shown only once."""
+    from upwell.app.tenant_data import record_administration
     from upwell.web.tokens import issue
 
     path, locking = _tokens_file()
     say(issue(path, name, namespace or (), locking, tenant=tenant, role=role))
+    run(record_administration(tenant, "token_add", f"{name} as {role}"))
     seen = ", ".join(namespace) if namespace else "every namespace"
-    note(f"upwell: {name} is a {role} of {tenant or 'this home'} and sees {seen}")
+    note(f"upwell: {name} has the role {role} in {tenant or 'this home'} and sees {seen}")
     note(f"upwell: `upwell token remove {name}` revokes the token")
 
 
@@ -87,8 +90,10 @@ def list_tokens(as_json: Json = False) -> None:
 @token.command("remove")
 def remove(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     """Revoke a token. Running gateways reject it at once."""
+    from upwell.app.tenant_data import record_administration
     from upwell.web.tokens import revoke
 
     path, locking = _tokens_file()
-    revoke(path, name, locking)
+    revoked = revoke(path, name, locking)
+    run(record_administration(revoked.principal.tenant, "token_remove", name))
     say(f"revoked the token of {name}")

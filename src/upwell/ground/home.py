@@ -15,6 +15,10 @@ from upwell.ground.errors import StoreUnwritable
 
 LAUNCHER = "upwell-hook"
 """The script in the home that the hooks of agents run."""
+MAX_PATH_BYTES = 400
+"""SQLite opens no file whose path has more than 512 bytes, and the files of a tenant's backups lie
+below the home.
+"""
 
 
 def default_home() -> Path:
@@ -98,6 +102,7 @@ class Home:
     team = Inside("team")
     sources_file = Inside("team/sources.json")
     team_token_file = Inside("team/token")
+    gateway_token_file = Inside("gateway-token")
 
     def of_tenant(self, tenant: str) -> "Home":
         """Return the home of another tenant. Its name is a digest, since a tenant's name may hold
@@ -119,8 +124,14 @@ class Home:
         """Create the folder, private to the user.
 
         Raises:
-            StoreUnwritable: the folder cannot be created, belongs to another user, or is a file.
+            StoreUnwritable: the folder cannot be created, belongs to another user, is a file, or
+            its path is too long for SQLite.
         """
+        if len(os.fsencode(self.root.absolute())) > MAX_PATH_BYTES:
+            raise StoreUnwritable(
+                f"cannot use {str(self.root)[:60]}… as upwell's home: its path is too long",
+                hint=f"set UPWELL_HOME to a folder whose path has at most {MAX_PATH_BYTES} bytes",
+            )
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.is_shared:

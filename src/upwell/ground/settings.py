@@ -20,7 +20,13 @@ MAX_NUMBER = 10**12
 """The largest number of any setting, in bytes or seconds. Infinity is not a valid size or wait."""
 ADDRESSES = frozenset({"url", "base_url"})
 DATABASE = "store.url"
-"""The only address that is not HTTP."""
+"""The only address that may be a database's."""
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_DATABASES = ("postgresql", "postgres")
+_DATABASE_FORM = (
+    "postgresql://USER:PASSWORD@HOST/DATABASE, with signs such as @ and / in the password "
+    "percent-encoded (%40, %2F)"
+)
 _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False}
 
 
@@ -120,20 +126,40 @@ def _check_range(key: str, name: str, converted: Any, origin: str) -> None:
 
 
 def _check_address(key: str, address: str, origin: str) -> None:
-    is_database = key == DATABASE
-    schemes = ("postgresql", "postgres") if is_database else ("http", "https")
-    if _is_address(address, schemes):
-        return
-    kind = "the address of a PostgreSQL database" if is_database else "an HTTP address"
-    form = (
-        "postgresql://USER@HOST/DATABASE" if is_database else "http://HOST:PORT/PATH or https://…"
-    )
-    raise ConfigError(
-        f"{key} in {origin} is {masked(key, address)!r}: not {kind}",
-        key=key,
-        origin=origin,
-        hint=f"write {form}",
-    )
+    if key == DATABASE:
+        _check_store(key, address, origin)
+    elif not _is_address(address, ("http", "https")):
+        raise ConfigError(
+            f"{key} in {origin} is {masked(key, address)!r}: not an HTTP address",
+            key=key,
+            origin=origin,
+            hint="write http://HOST:PORT/PATH or https://…",
+        )
+
+
+def _check_store(key: str, address: str, origin: str) -> None:
+    """Refuse what is neither the address of a database nor that of a gateway."""
+    what, hint = "", "write https://HOST"
+    if not _is_address(address, (*_DATABASES, "https", "http")):
+        what = "not the address of a PostgreSQL database or a gateway"
+        hint = f"write {_DATABASE_FORM}, or https://HOST for a gateway"
+    elif urlsplit(address).scheme in _DATABASES:
+        # libpq ends the password at the first `@`, and would show the rest of it as the host.
+        if urlsplit(address).netloc.count("@") > 1:
+            what = "not the address of a PostgreSQL database"
+            hint = f"write {_DATABASE_FORM}"
+    elif "@" in urlsplit(address).netloc:
+        what = "the address of a gateway with a password"
+        hint = "store the token with `upwell team join`"
+    elif urlsplit(address).scheme == "http" and urlsplit(address).hostname not in LOOPBACK:
+        what = "the token would travel unencrypted"
+    if what:
+        raise ConfigError(
+            f"{key} in {origin} is {masked(key, address)!r}: {what}",
+            key=key,
+            origin=origin,
+            hint=hint,
+        )
 
 
 def _check_names(key: str, value: Any, hint: Any, origin: str) -> None:

@@ -3,7 +3,7 @@
 The suites in `tests/contracts/` hold every implementation to these protocols.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NoReturn, Protocol
@@ -160,10 +160,12 @@ class Store(IndexSource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A memory of a shared project that is new, has changed, or (None) is gone."""
+    """A memory of a shared project that is new, has changed, or (None) is gone, and the version of
+    the store since which it is so."""
 
     id: str
     memory: Memory | None
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,23 +205,38 @@ class Outgoing:
     content: Memory | Removal
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A write that a shared store does not accept, by its token, and the reason."""
+
+    token: str
+    reason: str
+
+
+VIEW = "/"
+"""Stands in an identity between the name of the store and that of what a machine may see of it."""
+
+
 class SharedMemories(Protocol):
-    """A store whose memories machines keep copies of."""
+    """A store whose memories machines keep copies of. Every method raises StoreError if the store
+    fails."""
 
-    async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]:
-        """The next changes of each of these projects.
-
-        Raises:
-            StoreError: the store failed.
-        """
+    async def identity(self) -> str:
+        """The name of the store, which it keeps when it moves. After `VIEW` follows a name for what
+        this machine may see, if that is not everything."""
         ...
 
-    async def receive(self, writes: Sequence[Outgoing]) -> None:
-        """Take over all of these writes, except those that have arrived before, or none.
+    async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]:
+        """The next changes of each of these projects. A page may be empty and not the last one."""
+        ...
 
-        Raises:
-            StoreError: the store failed.
-        """
+    async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
+        """Take over these writes, except those that have arrived before, and those that are
+        returned because this machine may not make them."""
+        ...
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever something may have changed, until cancelled."""
         ...
 
 

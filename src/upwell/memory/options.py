@@ -34,28 +34,40 @@ class MemoryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """`store.*`: the database of a team; without an address, the home has databases of its own.
-    `secret` replaces the random secret from which keys and the owner's token are made. `tenant` is
-    the one that the home belongs to in the database. Only the owner and admins change the
-    namespaces in `read_only`. With `local`, memory stays in this home, beside a copy of the
-    team's memories, and only what is meant for the team goes into the database.
+    """`store.*`: the database of a team, or a gateway that has one, with the `token` for it.
+    Without an address, the home has databases of its own. `secret` replaces the random secret from
+    which keys and the owner's token are made. `tenant` is the one that the home belongs to in the
+    database. Only the owner and admins change the namespaces in `read_only`. With `local`, memory
+    stays in this home, beside a copy of the team's memories, and only what is meant for the team
+    goes into the database; with a gateway it is always so.
     """
 
     url: str = ""
+    token: str = ""
     local: bool = False
     secret: str = ""
     tenant: str = DEFAULT_TENANT
     read_only: tuple[str, ...] = ()
 
     @property
+    def database(self) -> str:
+        """The address of the database; "" for a gateway."""
+        return "" if self.is_gateway else self.url
+
+    @property
+    def is_gateway(self) -> bool:
+        """Whether this home reaches the team's memories through a gateway."""
+        return self.url.startswith(("https:", "http:"))
+
+    @property
     def is_team(self) -> bool:
         """Whether everything of this home is in the team's database."""
-        return bool(self.url) and not self.local
+        return bool(self.database) and not self.local
 
     @property
     def has_copy(self) -> bool:
         """Whether this home has its own memory and a copy of the team's."""
-        return bool(self.url) and self.local
+        return bool(self.url) and not self.is_team
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,7 +148,7 @@ def validated(memory: Memory) -> Memory:
     """The memory with the normal forms of its namespace and project.
 
     Raises:
-        UsageError: the text or the namespace is malformed.
+        UsageError: the text, the namespace or the project is malformed.
     """
     if not isinstance(memory.text, str):
         raise UsageError("a memory's text must be a string")
@@ -171,7 +171,13 @@ def _anchored(memory: Memory) -> Memory:
 
 
 def _root(project: str | None) -> str | None:
-    """The project without a trailing slash; None for an empty one."""
+    """The project without a trailing slash; None for an empty one.
+
+    Raises:
+        UsageError: no folder can have this name.
+    """
+    if project and "\0" in project:
+        raise UsageError("a project's path must not contain a NUL", hint="give the folder's path")
     return (project.rstrip("/") or "/") if project else None
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from upwell.ground.errors import StoreError
 from upwell.ground.trace import LOG
-from upwell.memory.base import Cursor, Outgoing, Page, SharedMemories
+from upwell.memory.base import Cursor, Outgoing, Page, Refused, SharedMemories
 
 BUSY_SHARE = 0.5
 """The share of the time that filling a copy may keep the processor busy: an agent's events come
@@ -25,7 +25,7 @@ class Copy(Protocol):
     async def cursors(self) -> Sequence[Cursor]: ...
     async def take(self, page: Page) -> None: ...
     async def checked(self) -> None: ...
-    async def outgoing(self) -> Sequence[Outgoing]: ...
+    async def outgoing(self, *, again: bool) -> Sequence[Outgoing]: ...
     async def sent(self, writes: Sequence[Outgoing]) -> None: ...
     async def refuse(self, write: Outgoing, error: str) -> None: ...
 
@@ -37,54 +37,60 @@ class Replication:
         self._copy = copy
         self._shared = shared
 
-    async def run(self) -> None:
+    async def run(self, *, again: bool = True) -> None:
         """Send what waits, and bring the copy up to date.
 
         Raises:
             StoreError: a store failed; the next run continues.
         """
-        await self.push()
+        await self.push(again=again)
         await self.pull()
 
-    async def push(self) -> None:
-        """Send the waiting writes.
+    async def push(self, *, again: bool = True) -> None:
+        """Send the waiting writes, those that were refused before only if `again`. A write that the
+        shared store does not accept waits on, and the copy records the reason.
 
         Raises:
-            StoreError: a store failed, or does not accept one of the writes; the others were sent.
+            StoreError: a store failed.
         """
-        refused: StoreError | None = None
         tried: set[str] = set()
-        while writes := [w for w in await self._copy.outgoing() if w.token not in tried]:
+        while True:
+            waiting = await self._copy.outgoing(again=again)
+            writes = [write for write in waiting if write.token not in tried]
+            if not writes:
+                return
             tried |= {write.token for write in writes}
             try:
-                await self._shared.receive(writes)
-                await self._copy.sent(writes)
+                refusals = await self._shared.receive(writes)
             except StoreError as error:
-                refused = await self._push_each(writes, error) or refused
-        if refused:
-            raise refused
+                refusals = await self._push_each(writes, error)
+            await self._settle(writes, refusals)
+
+    async def _settle(self, writes: Sequence[Outgoing], refusals: Sequence[Refused]) -> None:
+        reasons = {refusal.token: refusal.reason for refusal in refusals}
+        await self._copy.sent([write for write in writes if write.token not in reasons])
+        for write in writes:
+            if reason := reasons.get(write.token):
+                LOG.warning("the team's store does not accept memory %s: %s", write.id, reason)
+                await self._copy.refuse(write, reason)
 
     async def _push_each(
         self, writes: Sequence[Outgoing], failure: StoreError
-    ) -> StoreError | None:
-        """Send one by one the writes that could not be sent together. Returns the last refusal.
+    ) -> Sequence[Refused]:
+        """Send one by one the writes that could not be sent together. Returns those that failed.
 
         Raises:
             StoreError: the shared store cannot be reached.
         """
-        refusals: list[tuple[Outgoing, StoreError]] = []
+        refusals: list[Refused] = []
         for write in writes:
             try:
-                await self._shared.receive([write])
-                await self._copy.sent([write])
+                refusals += await self._shared.receive([write])
             except StoreError as error:
                 if not await self._is_reachable():
                     raise failure from error
-                refusals.append((write, error))
-        for write, refusal in refusals:
-            LOG.warning("the team's store does not accept memory %s: %s", write.id, refusal)
-            await self._copy.refuse(write, refusal.message)
-        return refusals[-1][1] if refusals else None
+                refusals.append(Refused(write.token, error.message))
+        return refusals
 
     async def _is_reachable(self) -> bool:
         try:

@@ -158,11 +158,11 @@ def _namespace(kind: str) -> tuple[str, tuple[str, ...]]:
 
 def time_of(value: object) -> float | None:
     """Epoch seconds from seconds, milliseconds or ISO 8601; None for anything else."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and value > _MILLISECONDS:
-        value = value / 1000
     try:
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > _MILLISECONDS:
+            value = value / 1000
         return moment(value)
-    except UsageError:
+    except (UsageError, OverflowError):
         return None
 
 

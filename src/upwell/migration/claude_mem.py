@@ -39,7 +39,7 @@ _MANUAL = (
     "SELECT item.*, project.root_path FROM memory_items AS item "
     "JOIN projects AS project ON project.id = item.project_id "
     "WHERE item.legacy_observation_id IS NULL AND item.kind IN ('observation', 'manual') "
-    "ORDER BY item.created_at_epoch"
+    "ORDER BY item.rowid"
 )
 _DETAILS = {"text", "narrative", "facts"}
 
@@ -59,10 +59,10 @@ class ClaudeMem:
                 raise UsageError(
                     f"{file} is not a database of claude-mem", hint=f"usually {self.usual}"
                 )
-            for row in database.rows("SELECT * FROM observations ORDER BY id"):
+            for row in database.rows("SELECT * FROM observations ORDER BY rowid"):
                 yield _observation(row, f"observation/{row['id']}")
             if database.columns("session_summaries") >= {"id", "learned", "completed"}:
-                for row in database.rows("SELECT * FROM session_summaries ORDER BY id"):
+                for row in database.rows("SELECT * FROM session_summaries ORDER BY rowid"):
                     yield _summary(row)
             yield from _manual(database)
             yield from _prompts(database)

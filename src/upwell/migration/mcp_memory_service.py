@@ -51,7 +51,7 @@ class McpMemoryService:
                 raise UsageError(
                     f"{file} is not a database of mcp-memory-service", hint=f"usually {self.usual}"
                 )
-            for row in database.rows("SELECT * FROM memories ORDER BY id"):
+            for row in database.rows("SELECT * FROM memories ORDER BY rowid"):
                 yield _memory(row)
 
 

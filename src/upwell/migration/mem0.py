@@ -10,7 +10,9 @@ documentation of exports.
 
 import gzip
 import io
+import lzma
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,11 +31,21 @@ from upwell.migration.base import (
 from upwell.migration.metadata import metadata_of, project_in
 
 _FILES = ("history.db", "openmemory.db", "memories.json")
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    RuntimeError,
+    lzma.LZMAError,
+    zlib.error,
+    zipfile.BadZipFile,
+)
+"""What `zipfile` raises for a damaged, an encrypted or a strangely packed archive."""
 _LISTS = ("results", "memories", "data")
 _TEXTS = ("memory", "content", "text", "data")
 _CHANGES = """
 SELECT memory_id AS id, new_memory AS memory, event, is_deleted, actor_id,
-       min(coalesce(created_at, updated_at)) OVER (PARTITION BY memory_id) AS created_at,
+       coalesce(created_at, updated_at) AS created_at,
        coalesce(updated_at, created_at) AS updated_at
 FROM history ORDER BY rowid
 """
@@ -42,7 +54,7 @@ SELECT memories.*, apps.name AS app,
        (SELECT group_concat(categories.name) FROM memory_categories
         JOIN categories ON categories.id = memory_categories.category_id
         WHERE memory_categories.memory_id = memories.id) AS categories
-FROM memories LEFT JOIN apps ON apps.id = memories.app_id ORDER BY memories.created_at
+FROM memories LEFT JOIN apps ON apps.id = memories.app_id ORDER BY memories.rowid
 """
 _KINDS = {
     **dict.fromkeys(("preferences", "preference", "user_preferences", "rules"), "patterns"),
@@ -88,7 +100,12 @@ def _last_changes(database: ForeignDatabase) -> Iterable[Mapping[str, Any]]:
     last: dict[str, Mapping[str, Any]] = {}
     for row in database.rows(_CHANGES):
         deleted = row["is_deleted"] or row["event"] == "DELETE"
-        last[row["id"]] = {**row, "state": "deleted" if deleted else "active"}
+        first = last.get(row["id"], row)
+        last[row["id"]] = {
+            **row,
+            "created_at": first["created_at"],
+            "state": "deleted" if deleted else "active",
+        }
     return last.values()
 
 
@@ -135,7 +152,7 @@ def _zipped(file: Path) -> Iterator[Any]:
                 raw = _bounded(archive.open(names["memories.json"]), file)
                 yield from _listed(parsed_json(raw.decode("utf-8", "replace"), file), file)
                 return
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
+    except _DAMAGE as error:
         raise UsageError(f"cannot read {file}: {error}") from error
     raise UsageError(f"{file} is not an export of OpenMemory", hint="it has no memories.json")
 

@@ -26,52 +26,7 @@ from upwell.surface.moments import Moment, case_of, lack_of, suited, triggers_in
 from upwell.surface.options import InjectionMode, Options
 from upwell.surface.query import messages_of, says_little, usable
 from upwell.surface.seen_log import SeenLog
-
-WRITE_PATTERNS = (
-    "*write*",
-    "*edit*",
-    "*create*",
-    "*delete*",
-    "*remove*",
-    "*update*",
-    "*push*",
-    "*send*",
-    "*move*",
-    "*rename*",
-    "*insert*",
-    "*append*",
-    "*commit*",
-    "*merge*",
-    "*upload*",
-    "*patch*",
-)
-_WRITE_VERBS = frozenset(
-    """
-    add alter apply approve archive assign attach cancel change checkout cherry chmod chown clear
-    click close comment copy cp deploy destroy detach disable dismiss drag draft drop duplicate
-    enable erase exec expire fill finalize finish fork forward grant hset init install invite kill
-    lock make mark migrate migration mkdir mkdirs modify mutate mv overwrite pause pay post press
-    provision prune publish purge put react rebase reboot reject reopen replace reply reset restart
-    restore resume revert revoke rm rmdir rollback rotate save scale schedule set share shutdown
-    stash stop store submit subscribe terminate touch transfer transition trash trigger truncate
-    unarchive uninstall unlink unlock unsubscribe unzip upsert wipe
-    """.split()
-)
-"""Verbs of many APIs that change something, as the first or second word of a tool's name. The
-patterns above count anywhere in it."""
-_WRITE_OPENINGS = frozenset("book build complete new start tag".split())
-"""Verbs that are common nouns or adjectives too: they count as a tool's first word only."""
-_READ_VERBS = frozenset(
-    """
-    get list read search find show fetch view describe query count check is has lookup compare diff
-    explain info preview status
-    """.split()
-)
-_NOUNS = frozenset("book build post set start tag".split())
-"""First words that are nouns where the name ends with a word for reading: `post_count`."""
-
-
-_NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+from upwell.surface.write_tools import writes
 
 
 class Gate:
@@ -135,38 +90,6 @@ class Gate:
             detail = f"confidence {intent.confidence:.2f} < {options.min_confidence:.2f}"
             return Skip(reason=SkipReason.LOW_INTENT, detail=detail)
         return None
-
-
-def writes(cue: Cue) -> str:
-    """The evidence that the cue's tool has side effects; "" if there is none.
-
-    `readOnlyHint: false` and `destructiveHint: true` are decisive; a missing annotation says
-    nothing, and `readOnlyHint: true` outweighs the name.
-    """
-    hints, name = cue.annotations, (cue.tool or "").rpartition("__")[2].lower()
-    if hints.get("readOnlyHint") is True:
-        return ""
-    if hints.get("readOnlyHint") is False:
-        return "readOnlyHint: false"
-    if hints.get("destructiveHint") is True:
-        return "destructiveHint: true"
-    words = _name_words((cue.tool or "").rpartition("__")[2])
-    begins = words[0] if words else ""
-    if begins in _NOUNS and len(words) > 1 and words[-1] in _READ_VERBS:
-        return ""
-    changes = begins in _WRITE_VERBS or first_match(begins, WRITE_PATTERNS)
-    if not changes and not _READ_VERBS.isdisjoint(words[:2]):
-        return ""
-    if begins in _WRITE_OPENINGS:
-        return f"its name begins with {begins}"
-    if verb := next((word for word in words[:2] if word in _WRITE_VERBS), ""):
-        return f"its name begins with {verb}"
-    pattern = first_match(name, WRITE_PATTERNS)
-    return f"its name matches {pattern}" if pattern else ""
-
-
-def _name_words(name: str) -> list[str]:
-    return [word.lower() for word in _NAME_WORD.findall(name)]
 
 
 PACE = "pace"

@@ -38,6 +38,7 @@ from upwell.surface.intent import Classifier, detector_of
 from upwell.surface.journal import Journal
 from upwell.surface.judge import Case, Judge, JudgeModel, is_judged
 from upwell.surface.learning import Learning, ratings_of
+from upwell.surface.metering import count_decision, count_delivery, label
 from upwell.surface.moments import UNASKED, Moment, moment_of, triggers_in
 from upwell.surface.options import Options
 from upwell.surface.query import CueReader
@@ -166,8 +167,9 @@ class Surfacer:
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
         with span("upwell.surface", trace_id=cue.trace_id, door=str(cue.door)) as current:
             outcome = await _without_faults(self._outcome(cue))
-            conclude(current, _label(outcome), failed=_has_failed(outcome))
+            conclude(current, label(outcome), failed=_has_failed(outcome))
         took_ms = (self._clock.monotonic() - started) * 1000
+        count_decision(cue, outcome, took_ms / 1000)
         self._note(cue, outcome, took_ms)
         return replace(outcome, took_ms=took_ms) if isinstance(outcome, Surfacing) else outcome
 
@@ -227,6 +229,7 @@ class Surfacer:
     async def delivered(self, surfacing: Surfacing, cue: Cue) -> None:
         """Record that the agent received this surfacing."""
         memories = [hit.memory for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
+        count_delivery(surfacing)
         await self._pending.settled(cue.session)
         if not self._is_recorded(cue):
             return
@@ -603,9 +606,3 @@ def _may_be_said(hit: Hit) -> bool:
 
 def _has_failed(outcome: Outcome) -> bool:
     return isinstance(outcome, Skip) and outcome.reason in (SkipReason.FAULT, SkipReason.DEADLINE)
-
-
-def _label(outcome: Outcome) -> str:
-    if isinstance(outcome, Skip):
-        return f"skip {outcome.reason}"
-    return f"surfaced {len(outcome.hits)}"

@@ -44,6 +44,10 @@ _QUESTION_MARKS = "?？؟՞⸮\u037e"
 _SENTENCE_ENDS = (".", "!", "?", ":", "…", "。", "？", "！")
 _CLOSERS = "\"'”’»)]*_`"
 _EDGES = re.compile(r"^[^\w]+|[^\w]+$")
+_MARK = re.compile(r"\(?[A-Z]\)|\(?(?:[a-z]|[ivx]{1,4})[.)]|\[[xX]\]")
+"""The letters of a list (`a)`, `iv.`) and a ticked box. `A.` is an initial."""
+_BULLETS = frozenset("•·")
+_INITIAL = re.compile(r"[A-Z]\.")
 _SPACELESS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
 )
@@ -168,8 +172,10 @@ def _tokens(message: str) -> Iterator[tuple[str, bool]]:
         opens = True
         for token in line.split():
             yield token, opens
-            is_mark = not any(char.isalpha() for char in token)
-            opens = (opens and is_mark) or token.rstrip(_CLOSERS).endswith(_SENTENCE_ENDS)
+            is_mark = not any(char.isalpha() for char in token) or bool(_MARK.fullmatch(token))
+            is_open = token in _BULLETS or (opens and is_mark)
+            is_end = token.rstrip(_CLOSERS).endswith(_SENTENCE_ENDS)
+            opens = is_open or (is_end and not _INITIAL.fullmatch(token))
 
 
 def _without_possessive(word: str) -> str:

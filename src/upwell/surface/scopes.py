@@ -4,13 +4,14 @@ commands. A rule without a scope opens every session.
 """
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from os.path import isabs, join, normpath
 from typing import Any
 
-from upwell.episodes.signatures import steps_of
+from upwell.episodes.signatures import Step, steps_of
 from upwell.ground.errors import UsageError
 from upwell.ground.names import first_match
 from upwell.ground.project import project_of
@@ -26,6 +27,15 @@ MAX_COMMAND_CHARS = 10_000
 _PATH, _TOOL = "path:", "tool:"
 _NAMED_TOOL = re.compile(r"([\w*?.:-]+)(?:\((.+)\))?")
 _COMMAND_ENDS = re.compile(r"&&|\|\|?|;|\n")
+_SUBSTITUTION = re.compile(r"\$\(([^()]++)\)")
+_BACKTICKS = re.compile(r"`([^`]++)`")
+_SHELLS = frozenset("ash bash dash fish ksh sh zsh".split())
+_SHELL_OPTION = re.compile(r"-[a-z]{0,6}c")
+_RUNNERS = frozenset("chroot doas env ionice nice parallel setsid stdbuf sudo xargs".split())
+MAX_SCRIPTS = 16
+"""The scripts of one call that are read, with those inside others."""
+MAX_OPTIONS = 8
+"""The words before the command that a runner such as `sudo` may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +133,53 @@ def _runs(pattern: str, cue: Cue) -> bool:
 
 def _steps(cue: Cue) -> list[str]:
     """The commands of a call, one by one, as written and without wrappers: `cd web && sudo rm x`
-    has `cd web`, `sudo rm x` and `rm x`."""
-    texts = [cue.args[key] for key in sorted(COMMAND_KEYS & cue.args.keys())]
-    line = "\n".join(text for text in texts if isinstance(text, str))[:MAX_COMMAND_CHARS]
+    has `cd web`, `sudo rm x` and `rm x`. A command inside another one is one too: that of
+    `sh -c '…'`, of `eval`, of `$(…)`.
+    """
+    line = "\n".join(_lines(cue))[:MAX_COMMAND_CHARS]
     steps = (step.strip().strip("(){}") for step in _COMMAND_ENDS.split(line))
-    written = [" ".join(step.split()) for step in steps if step]
-    return [*written, *(" ".join(step.words) for step in steps_of(line))]
+    found = [" ".join(step.split()) for step in steps if step]
+    scripts = [line]
+    for script in scripts:
+        inside = [*_SUBSTITUTION.findall(script), *_BACKTICKS.findall(script)]
+        for step in steps_of(script):
+            found += _from_program(step)
+            inside += _scripts_in(step.words)
+        scripts += inside[: MAX_SCRIPTS - len(scripts)]
+    return found
+
+
+def _lines(cue: Cue) -> Iterator[str]:
+    """The commands of a call. Some agents give the words of one command."""
+    for key in sorted(COMMAND_KEYS & cue.args.keys()):
+        value = cue.args[key]
+        if isinstance(value, list):
+            value = shlex.join(word for word in value if isinstance(word, str))
+        if isinstance(value, str):
+            yield value
+
+
+def _from_program(step: Step) -> list[str]:
+    """The command from its program on; also without the folder of the program, and without a
+    program that runs another one, which may have options with values before it.
+    """
+    program = step.words[0].rpartition("/")[2]
+    found = [" ".join(step.words), " ".join((program, *step.words[1:]))]
+    written = step.text.split()
+    if any(word.rpartition("/")[2] in _RUNNERS for word in written[:2]):
+        found += [" ".join(written[start:]) for start in range(1, min(len(written), MAX_OPTIONS))]
+    return found
+
+
+def _scripts_in(words: Sequence[str]) -> list[str]:
+    """The scripts that a command gives to a shell."""
+    if words[0] == "eval":
+        return [" ".join(words[1:])]
+    for place, word in enumerate(words[:-1]):
+        is_shell = word.rpartition("/")[2] in _SHELLS
+        if is_shell and _SHELL_OPTION.fullmatch(words[place + 1]):
+            return list(words[place + 2 : place + 3])
+    return []
 
 
 @lru_cache(maxsize=256)

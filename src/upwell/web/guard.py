@@ -4,7 +4,7 @@ Any web page can send requests to 127.0.0.1, and a foreign host name can resolve
 rebinding). `Host` must therefore be one of our names, and so must `Origin` if there is one. Every
 path needs a token, except `/healthz`, `/readyz` and the files of the dashboard, which hold no data:
 a browser cannot send a token with its first request. The token identifies the principal; tokens
-that the owner gave to others open only `/mcp`.
+that the owner gave to others open only `/mcp` and `/team`.
 """
 
 import re
@@ -14,9 +14,11 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from upwell.ground.meters import DENIALS
 from upwell.ground.types.principal import IN_SCOPE, Principal
 from upwell.web.admission import Admission, TooMany
 from upwell.web.oidc import InvalidToken
+from upwell.web.team import TEAM_PATHS
 
 MAX_BODY_BYTES = 4_194_304
 _MAX_DIGITS = 16
@@ -24,8 +26,12 @@ _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::[0-
 """The host and the port of RFC 3986, 3.2, without user information, escapes and other notations:
 the part before the first colon is not the host in `127.0.0.1:@evil.example`.
 """
+_NO_TOKEN = (
+    "needs a valid token: the owner's is in UPWELL_HOME/token, others get theirs by "
+    "`upwell token add`"
+)
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-SHARED_PATHS = frozenset({"/mcp"})
+SHARED_PATHS = frozenset({"/mcp", *TEAM_PATHS})
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -66,6 +72,8 @@ class Guard:
             return
         headers = Headers(scope=scope)
         refusal = await self._refusal(scope, headers)
+        if refusal:
+            DENIALS.add(str(refusal.status_code))
         await self._capped(refusal or self._app, scope, receive, send)
 
     async def _capped(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,7 +124,7 @@ class Guard:
         if principal is None:
             why = "unknown token" if "authorization" in headers else "no token"
             self._admission.denied.stranger(_address_of(scope), why)
-            return _refused(401, "needs the token from UPWELL_HOME/token", ask=True)
+            return _refused(401, _NO_TOKEN, ask=True)
         if principal.name and path not in SHARED_PATHS:
             why = "only the owner of the home may use this path"
             self._admission.denied.principal(_shown(principal), why)

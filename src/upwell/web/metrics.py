@@ -1,22 +1,40 @@
 """Metrics in Prometheus' text format 0.0.4."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
+
+from upwell.ground.meters import SECONDS, Histogram, Meter
+
+Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `samples` maps labels to values."""
+    """One metric. `samples` maps labels to values, and `buckets` those of a histogram to the
+    cumulative number of values up to each bound, and to their sum."""
 
     name: str
     help: str
     kind: str = "counter"
-    samples: Mapping[tuple[tuple[str, str], ...], float] = field(default_factory=dict)
+    samples: Mapping[Labels, float] = field(default_factory=dict)
+    buckets: Mapping[Labels, tuple[Mapping[str, int], float]] = field(default_factory=dict)
+
+    def lines(self) -> Iterator[str]:
+        yield f"# HELP {self.name} {self.help}"
+        yield f"# TYPE {self.name} {self.kind}"
+        for labels, value in sorted(self.samples.items()):
+            yield f"{self.name}{_labels(labels)} {_number(value)}"
+        for labels, (bounds, total) in sorted(self.buckets.items()):
+            for bound, count in bounds.items():
+                yield f"{self.name}_bucket{_labels((*labels, ('le', bound)))} {count}"
+            yield f"{self.name}_sum{_labels(labels)} {_number(total)}"
+            yield f"{self.name}_count{_labels(labels)} {bounds['+Inf']}"
 
 
 def hook_metric(outcomes: Mapping[tuple[str, str], int]) -> Metric:
     """Hook events by host and outcome."""
-    samples: dict[tuple[tuple[str, str], ...], float] = {
+    samples: dict[Labels, float] = {
         (("host", host), ("outcome", outcome)): float(count)
         for (host, outcome), count in outcomes.items()
     }
@@ -25,22 +43,42 @@ def hook_metric(outcomes: Mapping[tuple[str, str], int]) -> Metric:
 
 def gauge(name: str, help: str, value: float) -> Metric:
     """A metric that goes up and down."""
-    return Metric(name, help, "gauge", {(): value})
+    return Metric(name, help, "gauge", {(): float(value)})
+
+
+def counted(name: str, help: str, value: float) -> Metric:
+    """A metric that only rises."""
+    return Metric(name, help, "counter", {(): value})
+
+
+def of_meter(meter: Meter) -> Metric:
+    samples = {_named(meter.labels, key): total for key, total in meter.totals.items()}
+    return Metric(meter.name, meter.help, samples=samples)
+
+
+def of_histogram(histogram: Histogram) -> Metric:
+    bounds = [*(f"{bound:g}" for bound in SECONDS), "+Inf"]
+    buckets = {
+        _named(histogram.labels, key): (dict(zip(bounds, accumulate(counts), strict=True)), total)
+        for key, (counts, total) in histogram.totals.items()
+    }
+    return Metric(histogram.name, histogram.help, "histogram", buckets=buckets)
 
 
 def exposition(metrics: Iterable[Metric]) -> str:
     """The metrics in Prometheus' text format."""
-    lines: list[str] = []
-    for metric in metrics:
-        lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
-        lines += [
-            f"{metric.name}{_labels(labels)} {value:g}"
-            for labels, value in sorted(metric.samples.items())
-        ]
-    return "\n".join(lines) + "\n"
+    return "".join(f"{line}\n" for metric in metrics for line in metric.lines())
 
 
-def _labels(labels: tuple[tuple[str, str], ...]) -> str:
+def _named(names: tuple[str, ...], values: tuple[str, ...]) -> Labels:
+    return tuple(zip(names, values, strict=True))
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def _labels(labels: Labels) -> str:
     if not labels:
         return ""
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"

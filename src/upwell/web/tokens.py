@@ -160,8 +160,8 @@ def issue(
     return secret
 
 
-def revoke(path: Path, name: str, locking: Locking = exclusively) -> None:
-    """Revoke the token of `name`.
+def revoke(path: Path, name: str, locking: Locking = exclusively) -> AccessToken:
+    """Revoke the token of `name`, and return it.
 
     Raises:
         UsageError: no token has that name.
@@ -169,10 +169,11 @@ def revoke(path: Path, name: str, locking: Locking = exclusively) -> None:
     """
     with locking(path):
         issued = tokens_in(path)
-        remaining = [token for token in issued if token.principal.name != name]
-        if len(remaining) == len(issued):
+        revoked = next((token for token in issued if token.principal.name == name), None)
+        if revoked is None:
             raise UsageError(f"no token for {name!r}", hint="`upwell token list` lists them")
-        _write(path, remaining)
+        _write(path, [token for token in issued if token is not revoked])
+    return revoked
 
 
 def tokens_in(path: Path) -> list[AccessToken]:

@@ -19,7 +19,7 @@ from upwell.hosts.export import exported, instruction
 from upwell.hosts.install import Installer
 from upwell.hosts.installation import HttpAddress, Installation
 from upwell.hosts.settings import JsonHooks
-from upwell.surface.filters import writes
+from upwell.surface.write_tools import writes
 
 DOCS = Path(__file__).parents[3] / "docs" / "hooks.md"
 ALL = [pytest.param(host, id=name) for name, host in HOSTS.items()]
@@ -141,7 +141,7 @@ def test_its_writing_tools_get_no_memories(host: Host) -> None:
     assert tools, "name its writing tools in tests/doors/hook_events.py"
     assert set(tools) <= IGNORED_TOOLS, "add them to IGNORED_TOOLS in hook/client.py"
     unknown = [tool for tool in tools if not writes(Cue(door=Door.TOOL, tool=tool))]
-    assert unknown == [], "add a pattern to WRITE_PATTERNS, or a verb, in surface/filters.py"
+    assert unknown == [], "add a pattern to WRITE_PATTERNS, or a verb, in surface/write_tools.py"
 
 
 @pytest.mark.parametrize("host", ALL)

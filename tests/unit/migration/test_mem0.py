@@ -150,3 +150,31 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_an_entry_that_is_not_an_object_is_left_out(tmp_path: Path) -> None:
     assert left_out_of("mem0", export(tmp_path, [3, RESULT])) == ["unreadable"]
+
+
+def test_a_damaged_or_encrypted_archive_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("memories.json", json.dumps([RESULT] * 50))
+    whole = path.read_bytes()
+    local, central = whole.index(b"PK\3\4"), whole.index(b"PK\1\2")
+    for header, entry, value in ((6, 8, 1), (8, 10, 99), (8, 10, 14), (8, 10, 12)):
+        changed = bytearray(whole)
+        changed[local + header] = changed[central + entry] = value
+        path.write_bytes(changed)
+        with pytest.raises(UsageError, match="cannot read"):
+            items_of("mem0", path)
+    packed = bytearray(whole)
+    packed[local + 45 : local + 65] = b"\xff" * 20
+    path.write_bytes(packed)
+    with pytest.raises(UsageError, match="cannot read"):
+        items_of("mem0", path)
+
+
+def test_the_first_change_has_the_time_at_which_a_memory_was_made(tmp_path: Path) -> None:
+    row = {"memory_id": "m", "event": "ADD", "new_memory": "old", "is_deleted": 0}
+    first = {**row, "id": "1", "created_at": "2025-07-20T12:00:00Z"}
+    last = {**row, "id": "2", "event": "UPDATE", "new_memory": "new", "created_at": 1.0}
+    path = database(tmp_path / "history.db", HISTORY, [("history", first), ("history", last)])
+    (memory,) = memories_of("mem0", path)
+    assert (memory.text, memory.created_at) == ("new", EPOCH)

@@ -2,8 +2,10 @@
 
 import json
 import os
+import sqlite3
 import tracemalloc
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from upwell.replay.transcripts import (
     transcripts_at,
     transcripts_of_user,
 )
-from upwell.replay.transcripts.base import Format, arguments, moment, prompt_in, records
+from upwell.replay.transcripts.base import Format, Unreadable, arguments, moment, prompt_in, records
 
 
 def told(path: Path) -> list[Event]:
@@ -342,3 +344,17 @@ def test_a_line_without_an_end_is_skipped_and_not_held_in_memory(tmp_path: Path)
     tracemalloc.stop()
     assert found == [{"n": 1}, {"n": 2}]
     assert peak < 200_000_000
+
+
+def test_views_in_a_database_of_opencode_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "opencode.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(
+            """
+            CREATE VIEW session AS
+            WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c)
+            SELECT n AS id, '/' AS directory, n AS time_created, NULL AS parent_id FROM c
+            """
+        )
+    with pytest.raises(Unreadable, match="prohibited"):
+        list(format_named("opencode").read(path))

@@ -41,6 +41,10 @@ def test_queries_are_derived_from_a_message(message, queries):
         ("PaymentService is slow", ["PaymentService"]),
         ("- Update the README\n- Check Grafana", ["README", "Grafana"]),
         ("1) Update it\n## Heading\nMove it", []),
+        ("- [x] Remove the flag\na) Rotate it\n(b) Notify Omar\niv. Check it", ["Omar"]),
+        ("| restart | Ana |\nFetch it • Parse it", ["Ana"]),
+        ("J. Smith asks JC", ["Smith", "JC"]),
+        ("TODO: ask Ada about the FIXME in billing", ["Ada"]),
         ('He said "done." Restart it. (Fix it.) **Now:** Deploy it to Berlin', ["Berlin"]),
     ],
 )

@@ -1,5 +1,6 @@
 """Scopes of rules: which files and commands they match, and which patterns are refused."""
 
+import time
 from typing import Any
 
 import pytest
@@ -96,3 +97,43 @@ def test_patterns_that_cannot_match_are_refused(paths: list[str], tools: list[st
 def test_a_hostile_pattern_takes_linear_time() -> None:
     cue = tool("Read", file_path="/repo/" + "a" * 3_000)
     assert not RuleScope(paths=("*a" * 90 + "b",)).matches(cue)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git push --force",
+        "sh -c 'git push --force'",
+        'cd web && bash -lc "git push --force"',
+        "/bin/zsh -c 'sh -c \"git push --force\"'",
+        ["bash", "-lc", "cd web; git push --force"],
+        "echo $(git push --force)",
+        "sha=`git push --force`",
+        "eval 'git push --force'",
+        "/usr/bin/git push --force",
+        "sudo -u ada git push --force",
+        "nice -n 5 git push --force",
+        "echo x | xargs git push --force",
+        "FOO='a b' git  'push' \\\n --force",
+    ],
+)
+def test_a_command_inside_another_one_is_found(command: object) -> None:
+    scope = RuleScope(tools=("Bash(git push*--force*)",))
+    assert scope.matches(tool("Bash", command=command))
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["echo 'git push --force'", "git commit -m 'no git push --force'", "# git push --force"],
+)
+def test_a_command_in_a_text_is_not_run(command: str) -> None:
+    scope = RuleScope(tools=("Bash(git push*--force*)",))
+    assert not scope.matches(tool("Bash", command=command))
+
+
+@pytest.mark.parametrize("unit", ["$(", "`", "sh -c '", "sudo ", "eval ", "$(a) ", "(", "\\"])
+def test_a_hostile_command_takes_linear_time(unit: str) -> None:
+    scope = RuleScope(tools=("Bash(git push*--force*)",))
+    began = time.process_time()
+    assert not scope.matches(tool("Bash", command=unit * 400_000))
+    assert time.process_time() - began < 1

@@ -1,6 +1,7 @@
 """A proxied call, from the agent's request to its reply. Read `Pipeline.call` first."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from upwell.gateway.upstreams.supervisor import Upstream
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import CompressionError, UpstreamError, UpstreamProtocolError
+from upwell.ground.meters import CALL_SECONDS, CALLS
 from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.rpc import Reply, ToolCall
@@ -313,10 +315,13 @@ class Pipeline:
         memories is raced: it starts with the call, and the reply waits for it until `race_ms`."""
         names = {"server": call.server, "tool": call.tool}
         with span("upwell.call", trace_id=call.trace_id, **names) as current:
+            began = time.monotonic()
             reply = await self._answered(call, upstream, client, current)
+            outcome = _outcome_of(reply)
+            CALLS.add(call.server, outcome)
+            CALL_SECONDS.observe(time.monotonic() - began, call.server)
             if current.is_recording():
                 current.set_attribute("bytes_delivered", len(reply.result or reply.error))
-                outcome = _outcome_of(reply)
                 conclude(current, outcome, failed=outcome in _FAILED)
             return reply
 

@@ -23,6 +23,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import StoreError
+from upwell.ground.meters import LOSSES
 from upwell.ground.postgres.migrate import CONNECTION, connect, migrate
 from upwell.ground.postgres.schema import TENANT_SETTING, tenant_number
 from upwell.ground.trace import LOG
@@ -47,6 +48,7 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
 CLOSING_SECONDS = 1.0
 _LOST_STATES = ("08", "57P", "53300")
 """SQLSTATEs of a server that shuts down, starts, or accepts no connection."""
+_DISK_FULL = "53100"
 _BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"), "off")
 """Lookups use the indexes even if the planner has no statistics of the tables yet."""
 
@@ -87,6 +89,18 @@ class _Asked:
             self.answer.set_exception(error)
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The state of the connections: how many are open (`most` at most), how many of them are busy,
+    and how many requests wait for one."""
+
+    is_lost: bool
+    connections: int
+    busy: int
+    most: int
+    waiting: int
+
+
 class Transaction:
     """An open transaction of one tenant."""
 
@@ -124,7 +138,7 @@ class Postgres:
         self.url = url
         self.clock_offset = 0.0
         """The seconds by which the server's clock is ahead of ours; 0 if the two nearly agree."""
-        logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # we report its failures
+        logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # we report its failures
         self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
             url,
             min_size=0,
@@ -152,6 +166,19 @@ class Postgres:
         """Whether the database has lately failed to answer. Until it does, every use fails at
         once."""
         return bool(self._lost)
+
+    @property
+    def use(self) -> Use:
+        """The state of the connections now."""
+        pool = self._pool.get_stats()
+        open_, idle = pool.get("pool_size", 0), pool.get("pool_available", 0)
+        return Use(
+            is_lost=self.is_lost,
+            connections=open_,
+            busy=open_ - idle,
+            most=pool.get("pool_max", 0),
+            waiting=pool.get("requests_waiting", 0),
+        )
 
     def report_to(self, say: Callable[[str], None]) -> None:
         """Report in one line each when the database is lost and when it answers again."""
@@ -317,6 +344,7 @@ class Postgres:
         if not self._lost:
             LOG.warning("PostgreSQL is lost: %s", reason)
             self._lost, self._lost_at = reason, time.monotonic()
+            LOSSES.add()
             self._say_lost()
             self._tasks.start(self._reach_again())
 
@@ -406,7 +434,10 @@ def _first_line(error: Exception) -> str:
 
 def store_error(error: Exception) -> StoreError:
     """The error of ours for an error of the driver."""
+    is_full = getattr(error, "sqlstate", None) == _DISK_FULL
     return StoreError(
         f"PostgreSQL failed: {_first_line(error)}",
-        hint="check store.url and whether the server runs; `upwell doctor` tries it",
+        hint="nothing was stored; free space on the database's disk, and write it again"
+        if is_full
+        else "check store.url and whether the server runs; `upwell doctor` tries it",
     )

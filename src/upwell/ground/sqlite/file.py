@@ -168,13 +168,16 @@ def prepare_read_only(plan: Plan) -> sqlite3.Connection:
     """
     log = Path(f"{plan.path}-wal")
     suffix = "" if log.exists() and log.stat().st_size else "&immutable=1"
-    db = sqlite3.connect(
-        f"file:{quote(str(plan.path))}?mode=ro{suffix}",
-        uri=True,
-        timeout=BUSY_TIMEOUT_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
-    )
+    try:
+        db = sqlite3.connect(
+            f"file:{quote(str(plan.path))}?mode=ro{suffix}",
+            uri=True,
+            timeout=BUSY_TIMEOUT_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+    except sqlite3.Error as error:
+        raise StoreUnwritable(f"cannot read {plan.path}: {error}", hint=_CHECK_OWNER) from error
     try:
         if any(version(db, owner.name) != len(owner.migrations) for owner in plan.owners):
             raise StoreUnwritable(f"cannot migrate {plan.path}", hint=_CHECK_OWNER)

@@ -17,6 +17,10 @@ QUERY_SECONDS = 60.0
 STEPS = 100_000
 MAX_VALUE_BYTES = 64_000_000
 _MIN_ROW_BYTES = 4
+MAX_COPIES = 4
+"""A database may hold a text once for several rows of a query, so its rows together may be this
+many times as large as the file. A file whose rows share their pages unfolds without end."""
+SLACK_BYTES = 1_000_000
 _COMPUTED = """
 SELECT name FROM sqlite_schema WHERE type = 'view'
 UNION SELECT tables.name
@@ -28,24 +32,30 @@ WHERE columns.hidden IN (2, 3)
 _HEADER = b"SQLite format 3\0"
 
 
+def refuse_computed(connection: sqlite3.Connection) -> None:
+    """Refuse to read views and computed columns, and values over `MAX_VALUE_BYTES`."""
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    computed = {name.lower() for (name,) in connection.execute(_COMPUTED)}
+
+    def allowed(action: int, table: str | None, *_: str | None) -> int:
+        is_computed = action == sqlite3.SQLITE_READ and (table or "").lower() in computed
+        return sqlite3.SQLITE_DENY if is_computed else sqlite3.SQLITE_OK
+
+    connection.set_authorizer(allowed)
+
+
 class ForeignDatabase:
     """The tables of a database that another program owns. Text that is not UTF-8 is read with
     replacement characters. Views and computed columns are refused: somebody may have made them
-    endless. A query yields at most `max_rows` rows."""
+    endless. The rows of all queries hold at most what a file of `file_bytes` can hold."""
 
-    def __init__(self, connection: sqlite3.Connection, max_rows: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, file_bytes: int) -> None:
         self._connection = connection
-        self._max_rows = max_rows
+        self._max_rows = file_bytes // _MIN_ROW_BYTES
+        self._bytes_left = MAX_COPIES * file_bytes + SLACK_BYTES
         self._ends = time.monotonic() + QUERY_SECONDS
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
-        connection.execute("PRAGMA trusted_schema = OFF")
-        computed = {name.lower() for (name,) in connection.execute(_COMPUTED)}
-
-        def allowed(action: int, table: str | None, *_: str | None) -> int:
-            is_computed = action == sqlite3.SQLITE_READ and (table or "").lower() in computed
-            return sqlite3.SQLITE_DENY if is_computed else sqlite3.SQLITE_OK
-
-        connection.set_authorizer(allowed)
+        refuse_computed(connection)
         connection.set_progress_handler(lambda: time.monotonic() > self._ends, STEPS)
 
     def columns(self, table: str) -> set[str]:
@@ -60,6 +70,9 @@ class ForeignDatabase:
         for number, row in enumerate(cursor):
             if number >= self._max_rows:
                 raise sqlite3.DatabaseError("a table has more rows than the file can hold")
+            self._bytes_left -= sum(len(value) for value in row if isinstance(value, str | bytes))
+            if self._bytes_left < 0:
+                raise sqlite3.DatabaseError("the rows are larger than the file that holds them")
             yield dict(zip(names, row, strict=True))
             self._ends = time.monotonic() + QUERY_SECONDS
 
@@ -100,7 +113,7 @@ def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             # One transaction, because the program may be writing.
             connection.execute("BEGIN")
-            yield ForeignDatabase(connection, path.stat().st_size // _MIN_ROW_BYTES)
+            yield ForeignDatabase(connection, path.stat().st_size)
     except sqlite3.Error as error:
         is_locked = getattr(error, "sqlite_errorcode", 0) in _LOCKED
         hint = "stop the program that writes it" if is_locked else "is it the program's own file?"

@@ -1,20 +1,22 @@
 """The team's store, as machines with a copy use it: it returns the changes since a cursor, and
 takes the writes that machines send."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from upwell.ground.errors import StoreError
-from upwell.ground.postgres.connection import Postgres, Rows, Statement
+from upwell.ground.postgres.connection import Postgres, Rows, Statement, Transaction
+from upwell.ground.postgres.listening import MEMORIES, listen
 from upwell.ground.postgres.schema import ENSURE_TENANT
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Scope
-from upwell.memory.base import Change, Cursor, Outgoing, Page, Removal
+from upwell.memory.access import Limits, Received
+from upwell.memory.base import Change, Cursor, Outgoing, Page, Refused, Removal
 from upwell.memory.postgres.null_scores import measure_if_due
 from upwell.memory.postgres.rows import COLUMNS, from_row
 from upwell.memory.postgres.writing import insert, remove
-from upwell.memory.records import to_json
+from upwell.memory.records import from_json, to_json
 
 MAX_COPIED = 50_000
 """The most memories of one project in a copy, the last changed ones."""
@@ -23,6 +25,7 @@ PAGE = 100
 TOKEN_SECONDS = 90 * 86_400.0
 """How long the token of a write that has arrived is stored. A machine repeats an unacknowledged
 write at its next contact."""
+NOT_YOURS = "a memory with this id, or the one that it replaces, is not yours to change"
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _IDENTITY = "SELECT identity::text FROM upwell.tenant WHERE tenant = %(tenant)s"
 _VERSION = "SELECT coalesce(max(version), 0) FROM upwell.tenant WHERE tenant = %(tenant)s"
@@ -49,6 +52,16 @@ _TRASH = f"""
     ON CONFLICT (tenant, id) DO UPDATE
     SET deleted_at = excluded.deleted_at, memory = excluded.memory"""
 _FORGET = "DELETE FROM upwell.trash WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
+_LOCK = Statement("SELECT FROM upwell.tenant WHERE tenant = %(tenant)s FOR UPDATE", {})
+"""Keeps other writers of the tenant out until the end of the transaction."""
+_NAMESPACES = (
+    "SELECT id, namespace FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
+)
+_TRASHED = "SELECT id, memory FROM upwell.trash WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
+_RETURN = f"""
+    DELETE FROM upwell.entry WHERE tenant = %(tenant)s AND kind = '{Kind.RECEIVED}'
+    AND key IN (SELECT convert_to(token, 'UTF8') FROM unnest(%(tokens)s::text[]) AS r(token))"""
+_SIZE = "SELECT coalesce(sum(memories), 0) FROM upwell.scope WHERE tenant = %(tenant)s"
 _BY_IDS = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
 
 
@@ -85,42 +98,64 @@ class PostgresSharedMemories:
             read = await self.postgres.ask(self._tenant, *map(_changes, cursors))
         return [self._page(cursor, rows) for cursor, rows in zip(cursors, read, strict=True)]
 
-    async def receive(self, writes: Sequence[Outgoing]) -> None:
-        """Take over all of these writes in one transaction, except those that have arrived
-        before."""
+    async def follow(self, changed: Callable[[], None]) -> None:
+        async def announced(parts: frozenset[str]) -> None:
+            if MEMORIES in parts:
+                changed()
+
+        await listen(self.postgres, self._tenant, announced)
+
+    async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
+        """Take over these writes in one transaction, except those that have arrived before."""
+        return (await self.receive_within(writes, None)).refused
+
+    async def receive_within(self, writes: Sequence[Outgoing], limits: Limits | None) -> Received:
+        """Take over these writes in one transaction, except those that have arrived before and
+        those beyond the limits.
+
+        Raises:
+            StoreError: the database failed; nothing was changed, unless the connection broke while
+            the server was committing.
+        """
+        refused: Sequence[Refused] = ()
         async with self.postgres.transaction(self._tenant) as transaction:
-            (fresh,) = await transaction.run(
-                Statement(
-                    _RECEIVE,
-                    {"tokens": sorted(w.token for w in writes), "seconds": TOKEN_SECONDS},
-                )
-            )
-            tokens = {token for (token,) in fresh}
-            new = [write for write in writes if write.token in tokens]
-            memories = [
-                replace(write.content, tenant=self._tenant)
-                for write in new
-                if isinstance(write.content, Memory)
-            ]
-            if memories:
-                await insert(transaction, self._tenant, memories)
-            trashed = [write.id for write in new if write.content is Removal.TRASH]
-            purged = [write.id for write in new if write.content is Removal.PURGE]
-            if trashed:
-                (rows,) = await transaction.run(Statement(_BY_IDS, {"ids": trashed}))
-                gone = [from_row(self._tenant, row) for row in rows]
-                values = {
-                    "ids": [memory.id for memory in gone],
-                    "memories": [to_json(memory) for memory in gone],
-                }
-                await transaction.run(Statement(_TRASH, values))
-            if trashed or purged:
-                await remove(transaction, [*trashed, *purged])
-            # A memory that is stored again or deleted for good is not in the trash.
-            out = [*purged, *(memory.id for memory in memories)]
-            if out:
-                await transaction.run(Statement(_FORGET, {"ids": out}))
+            new = await _fresh(transaction, writes)
+            if limits and new:
+                refused = await _beyond(transaction, new, limits)
+                tokens = {refusal.token for refusal in refused}
+                new = [write for write in new if write.token not in tokens]
+            memories = await self._apply(transaction, new)
         await self._measure({memory.project for memory in memories})
+        return Received(frozenset(write.token for write in new), refused)
+
+    async def _apply(
+        self, transaction: Transaction, writes: Sequence[Outgoing]
+    ) -> Sequence[Memory]:
+        """Make these writes. Returns the stored memories."""
+        memories = [
+            replace(write.content, tenant=self._tenant)
+            for write in writes
+            if isinstance(write.content, Memory)
+        ]
+        if memories:
+            await insert(transaction, self._tenant, memories)
+        trashed = [write.id for write in writes if write.content is Removal.TRASH]
+        purged = [write.id for write in writes if write.content is Removal.PURGE]
+        if trashed:
+            (rows,) = await transaction.run(Statement(_BY_IDS, {"ids": trashed}))
+            gone = [from_row(self._tenant, row) for row in rows]
+            values = {
+                "ids": [memory.id for memory in gone],
+                "memories": [to_json(memory) for memory in gone],
+            }
+            await transaction.run(Statement(_TRASH, values))
+        if trashed or purged:
+            await remove(transaction, [*trashed, *purged])
+        # A memory that is stored again or deleted for good is not in the trash.
+        out = [*purged, *(memory.id for memory in memories)]
+        if out:
+            await transaction.run(Statement(_FORGET, {"ids": out}))
+        return memories
 
     async def _measure(self, projects: set[str | None]) -> None:
         try:
@@ -143,7 +178,7 @@ class PostgresSharedMemories:
 
     def _page(self, cursor: Cursor, rows: Rows) -> Page:
         changes = [
-            Change(row[1], None if row[2] else self._own(from_row(self._tenant, row[3:])))
+            Change(row[1], None if row[2] else self._own(from_row(self._tenant, row[3:])), row[0])
             for row in rows
         ]
         behind = Cursor(cursor.project, rows[-1][0], rows[-1][1]) if rows else cursor
@@ -151,6 +186,53 @@ class PostgresSharedMemories:
 
     def _own(self, memory: Memory) -> Memory:
         return replace(memory, tenant=DEFAULT_TENANT)
+
+
+async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[Outgoing]:
+    """The writes that have not arrived before; from now on, they have."""
+    (fresh,) = await transaction.run(
+        Statement(_RECEIVE, {"tokens": sorted(w.token for w in writes), "seconds": TOKEN_SECONDS})
+    )
+    tokens = {token for (token,) in fresh}
+    return [write for write in writes if write.token in tokens]
+
+
+async def _beyond(
+    transaction: Transaction, writes: Sequence[Outgoing], limits: Limits
+) -> list[Refused]:
+    """The writes beyond the limits, which then have not arrived: those that would change, delete or
+    supersede a memory that the machine may not change, and new memories for which there is no
+    room."""
+    ids = {id for write in writes for id in _touched(write)}
+    _, rows, trashed, ((size,),) = await transaction.run(
+        _LOCK,
+        Statement(_NAMESPACES, {"ids": sorted(ids)}),
+        Statement(_TRASHED, {"ids": sorted(ids)}),
+        Statement(_SIZE, {}),
+    )
+    namespaces = [*rows, *((id, from_json(memory).namespace) for id, memory in trashed)]
+    foreign = {id for id, namespace in namespaces if not limits.may_change(namespace)}
+    known, stored = {id for id, _ in rows}, int(size)
+    full = f"the team has {stored:,} of at most {limits.max_memories:,} memories"
+    refused = []
+    for write in writes:
+        is_new = isinstance(write.content, Memory) and write.id not in known
+        if not foreign.isdisjoint(_touched(write)):
+            refused.append(Refused(write.token, NOT_YOURS))
+        elif is_new and limits.max_memories and stored >= limits.max_memories:
+            refused.append(Refused(write.token, full))
+        else:
+            stored += is_new
+    if refused:
+        tokens = [refusal.token for refusal in refused]
+        await transaction.run(Statement(_RETURN, {"tokens": tokens}))
+    return refused
+
+
+def _touched(write: Outgoing) -> set[str]:
+    """The ids of the memories that a write changes, deletes or supersedes."""
+    supersedes = write.content.supersedes if isinstance(write.content, Memory) else None
+    return {write.id, *([supersedes] if supersedes else [])}
 
 
 def _changes(cursor: Cursor) -> Statement:

@@ -1,10 +1,12 @@
 """Write memories and everything derived from them, in the caller's transaction: two round trips,
 however many memories there are."""
 
+import asyncio
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from upwell.ground.errors import StoreError
@@ -18,6 +20,8 @@ from upwell.memory.ranking.signals import EXTRA_WEIGHT
 from upwell.memory.ranking.terms import Indexed, indexed, sound, speaker
 from upwell.memory.stems import counted
 
+LONG_CHARS = 20_000
+"""Longer texts are indexed in a thread, because other requests should not wait for that."""
 _SPEAKER_CHARS = 100
 _MEMORY = f"n, {COLUMNS}, extra, keys, is_turn"
 _MEMORY_TYPES = f"bigint, {TYPES}, text, text, boolean"
@@ -105,21 +109,35 @@ async def insert(transaction: Transaction, tenant: str, memories: Sequence[Memor
     latest = {memory.id: memory for memory in memories}
     projects = sorted({memory.project or "" for memory in latest.values()})
     scopes, old = await _prepared(transaction, tenant, projects, list(latest))
+    last = {no: count for _, no, count in scopes}
+    scope_number = {project: no for project, no, _ in scopes}
+    building = partial(_replacement, latest.values(), old, last, scope_number)
+    chars = sum(len(memory.text) for memory in latest.values()) + sum(len(row[2]) for row in old)
+    statements = await asyncio.to_thread(building) if chars > LONG_CHARS else building()
+    await transaction.run(*statements)
+
+
+def _replacement(
+    memories: Iterable[Memory],
+    old: Rows,
+    last: dict[int, int],
+    scope_number: Mapping[str, int],
+) -> list[Statement]:
+    """The statements that write these memories in place of the `old` ones. Counts the new numbers
+    in `last`."""
     changes = Changes()
     number_of = {}
     for row in old:
         changes.remove(row)
         number_of[row[1]] = row[0]
-    last = {no: count for _, no, count in scopes}
-    scope_number = {project: no for project, no, _ in scopes}
-    for memory in latest.values():
+    for memory in memories:
         scope = scope_number[memory.project or ""]
         n = number_of.get(memory.id)
         if n is None or scope_of(n) != scope:
             last[scope] += 1
             n = scope << SEQUENCE_BITS | last[scope]
         changes.add(n, memory)
-    await _write(transaction, changes, last)
+    return _statements(changes, last)
 
 
 async def remove(transaction: Transaction, ids: Sequence[str]) -> int:
@@ -131,7 +149,7 @@ async def remove(transaction: Transaction, ids: Sequence[str]) -> int:
     for row in old:
         changes.remove(row)
     if old:
-        await _write(transaction, changes, {})
+        await transaction.run(*_statements(changes, {}))
     return len(old)
 
 
@@ -173,8 +191,8 @@ async def _prepared(
     return scopes, old
 
 
-async def _write(transaction: Transaction, changes: Changes, last: Mapping[int, int]) -> None:
-    await transaction.run(
+def _statements(changes: Changes, last: Mapping[int, int]) -> list[Statement]:
+    return [
         *_deletions(changes),
         *_counts(changes.tallies, last),
         _insertion("memory", _MEMORY, _MEMORY_TYPES, changes.memories),
@@ -182,7 +200,7 @@ async def _write(transaction: Transaction, changes: Changes, last: Mapping[int, 
         _insertion("about", "key, n", "text, bigint", changes.joins),
         _insertion("memory_trigger", "trigger, n", "text, bigint", changes.triggers),
         NEXT_VERSION,
-    )
+    ]
 
 
 def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, ...]]) -> Statement:
@@ -193,12 +211,25 @@ def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, .
     arrays = [
         f"%({name})s::{type.strip()}[]" for name, type in zip(names, types.split(","), strict=True)
     ]
-    values = {name: [row[index] for row in rows] for index, name in enumerate(names)}
+    values = {name: array([row[index] for row in rows]) for index, name in enumerate(names)}
     return Statement(
         f"INSERT INTO upwell.{table} (tenant, {columns}) "
         f"SELECT %(tenant)s, * FROM unnest({', '.join(arrays)}) ON CONFLICT DO NOTHING",
         values,
     )
+
+
+def array(values: Sequence[Any]) -> Sequence[Any] | str:
+    """The literal of an array of texts or numbers (PostgreSQL 8.15.2), or `values` themselves if
+    there is anything else among them. The driver takes ten times as long, on the event loop, and a
+    batch of long texts has hundreds of thousands of postings."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
+        return "{" + ",".join(f'"{value}"' for value in escaped) + "}"
+    if kinds <= {int, float}:
+        return "{" + ",".join(map(repr, values)) + "}"
+    return values
 
 
 def _deletions(changes: Changes) -> Iterable[Statement]:
@@ -217,7 +248,7 @@ def _deletions(changes: Changes) -> Iterable[Statement]:
             f"DELETE FROM upwell.{table} t "
             "USING unnest(%(keys)s::text[], %(numbers)s::bigint[]) AS gone(key, n) "
             f"WHERE t.tenant = %(tenant)s AND t.{column} = gone.key AND t.n = gone.n",
-            {"keys": [key for key, _ in rows], "numbers": [n for _, n in rows]},
+            {"keys": array([key for key, _ in rows]), "numbers": array([n for _, n in rows])},
         )
 
 
@@ -241,7 +272,8 @@ def _counts(tallies: Mapping[int, Tally], last: Mapping[int, int]) -> Iterable[S
             ("anchor", "key", tally.anchors),
         ):
             counts = {name: change for name, change in changed.items() if change}
-            values = {"scope": scope, "names": list(counts), "counts": list(counts.values())}
+            names, numbers = array(list(counts)), array(list(counts.values()))
+            values = {"scope": scope, "names": names, "counts": numbers}
             yield Statement(
                 f"""INSERT INTO upwell.{table} AS t (tenant, {column}, scope, memories)
                     SELECT %(tenant)s, name, %(scope)s, count

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from upwell.ground.sqlite.database import Owner
 from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.principal import PRIVATE
-from upwell.memory.base import Change, Cursor, Outgoing, Page, Removal
+from upwell.memory.base import VIEW, Change, Cursor, Outgoing, Page, Removal
 from upwell.memory.sqlite.rows import by_id, marks, number_of
 from upwell.memory.sqlite.writing import insert, remove
 
@@ -115,11 +115,16 @@ def state(db: sqlite3.Connection) -> CopyState:
 
 def begin(db: sqlite3.Connection, source: str, now: float) -> None:
     """Prepare the copy of a store. A copy of another store is removed, together with the writes
-    that waited for that store, which must not reach this one."""
+    that waited for that store, which must not reach this one. Where this machine may now see other
+    parts of the same store, the copy begins anew, and the writes wait on."""
     (former,) = db.execute("SELECT source FROM team").fetchone()
     if former == source:
         return
-    if former:
+    if former.partition(VIEW)[0] == source.partition(VIEW)[0]:
+        for cursor in cursors(db):
+            _drop(db, _copied(db, cursor.project))
+        db.execute("UPDATE team_project SET version = -1, after = '', is_complete = 0")
+    elif former:
         waiting = [row[0] for row in db.execute("SELECT id FROM outbox")]
         db.execute("DELETE FROM outbox")
         db.executemany("DELETE FROM team_memory WHERE id = ?", [(id,) for id in waiting])
@@ -224,10 +229,11 @@ def _among(db: sqlite3.Connection, select: str, ids: Sequence[str]) -> set[str]:
     return {row[0] for row in rows}
 
 
-def outgoing(db: sqlite3.Connection, limit: int) -> list[Outgoing]:
-    """The waiting writes; those that the store has refused come last."""
+def outgoing(db: sqlite3.Connection, limit: int, *, again: bool) -> list[Outgoing]:
+    """The waiting writes. Those that the store has refused come last, and only if `again`."""
     rows = db.execute(
-        "SELECT id, token FROM outbox ORDER BY error, at, id LIMIT ?", (limit,)
+        "SELECT id, token FROM outbox WHERE error = '' OR ? ORDER BY error, at, id LIMIT ?",
+        (again, limit),
     ).fetchall()
     memories = by_id(db, DEFAULT_TENANT, [id for id, _ in rows])
     trashed = _among(db, "SELECT id FROM trash", [id for id, _ in rows])

@@ -100,9 +100,10 @@ class TeamStore(SqliteStore):
             lambda db: db.execute("UPDATE team SET checked_at = ?", (now,)) and None
         )
 
-    async def outgoing(self) -> list[Outgoing]:
-        """The writes that wait to be sent."""
-        return await self._database.read(partial(copied.outgoing, limit=WAITING_AT_ONCE))
+    async def outgoing(self, *, again: bool = True) -> list[Outgoing]:
+        """The writes that wait to be sent, those that were refused before only if `again`."""
+        find = partial(copied.outgoing, limit=WAITING_AT_ONCE, again=again)
+        return await self._database.read(find)
 
     async def has_outgoing(self) -> bool:
         """Whether a write waits that the team's store has not refused."""

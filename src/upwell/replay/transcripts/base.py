@@ -235,10 +235,10 @@ def moment(value: Any) -> float:
     other value."""
     if isinstance(value, bool):
         return 0.0
-    if isinstance(value, int | float):
-        seconds = float(value) / 1000 if value > LATEST else float(value)
-        return seconds if 0.0 <= seconds <= LATEST else 0.0
     try:
+        if isinstance(value, int | float):
+            seconds = float(value) / 1000 if value > LATEST else float(value)
+            return seconds if 0.0 <= seconds <= LATEST else 0.0
         stamp = datetime.fromisoformat(value) if isinstance(value, str) else None
         if stamp is None:
             return 0.0

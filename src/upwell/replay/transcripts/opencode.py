@@ -18,6 +18,7 @@ from urllib.parse import quote
 import orjson
 
 from upwell.episodes.events import Event, Kind
+from upwell.ground.sqlite.foreign import refuse_computed
 from upwell.replay.merge import Stream, merged
 from upwell.replay.transcripts.base import (
     Draft,
@@ -118,6 +119,7 @@ def _file(path: Path) -> Mapping[str, Any]:
 def _of_database(path: Path) -> Iterator[Event]:
     try:
         with closing(_opened(path)) as db:
+            refuse_computed(db)
             yield from merged(
                 Stream(moment(created), partial(_of_session, db, str(session), directory))
                 for session, directory, created in db.execute(_SESSIONS).fetchall()

@@ -67,3 +67,12 @@ def test_a_pipe_a_folder_and_a_device_are_no_files(tmp_path: Path) -> None:
             pass
         with pytest.raises(UsageError, match="cannot read"):
             read_text(path)
+
+
+def test_rows_that_share_their_pages_do_not_unfold_without_end(tmp_path: Path) -> None:
+    values = ", ".join("('g', 'some text of a row')" for _ in range(2_000))
+    path = database(tmp_path, f"CREATE TABLE notes(g, n); INSERT INTO notes VALUES {values}")
+    texts = "SELECT (SELECT group_concat(n) FROM notes b WHERE b.g = a.g) AS n FROM notes a"
+    with pytest.raises(UsageError, match="larger than the file"):
+        count(path, texts)
+    assert count(path, "SELECT n FROM notes") == 2_000

@@ -1,0 +1,124 @@
+"""`upwell team`: join a team whose gateway gave out a token, see how that goes, and leave it."""
+
+from dataclasses import dataclass
+
+from filelock import FileLock, Timeout
+
+from upwell.app.local_copy import LOCK
+from upwell.app.wiring import Settings, build
+from upwell.config import Config, load
+from upwell.ground.errors import StoreUnwritable, UsageError
+from upwell.ground.files import exclusively, write_atomically
+from upwell.ground.secrets.mask import masked_address
+from upwell.memory.external.gateway import GatewayMemories, checked_token
+from upwell.memory.sqlite.team_store import TeamStore
+
+NO_TEAM = "this home has no copy of a team's memories"
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """`gateway`: the address, as shown. `may_write`: whether the token's role allows sharing."""
+
+    gateway: str
+    may_write: bool
+
+
+async def join(url: str, token: str) -> Joined:
+    """Try a token at a gateway, and store both in this home.
+
+    Raises:
+        UsageError: this is the address of a database, or another setting would win.
+        ConfigError: the address is invalid. StoreError: the gateway does not accept the token, or
+        the home cannot be written.
+    """
+    import tomlkit
+
+    from upwell.setup.config_file import read_document, write_document
+
+    config = load(flags={"store.url": url})
+    if not config.store.is_gateway:
+        raise UsageError(
+            "a token is for the address of a gateway",
+            hint="set store.url and store.local for a database",
+        )
+    if config.store.token:
+        origin = config.values["store.token"].origin
+        raise UsageError(f"the token in {origin} would win", hint=f"remove store.token in {origin}")
+    bare = checked_token(token)
+    gateway = GatewayMemories(url, lambda: bare)
+    try:
+        greeting = await gateway.greeting()
+    finally:
+        await gateway.aclose()
+    home = config.home.prepare()
+    try:
+        write_atomically(home.gateway_token_file, f"{bare}\n")
+    except OSError as error:
+        raise StoreUnwritable(
+            f"cannot write {home.gateway_token_file}: {error.strerror}", hint="check the folder"
+        ) from error
+    with exclusively(home.config_file):
+        document = read_document(home.config_file)
+        document.setdefault("store", tomlkit.table())["url"] = url
+        write_document(home.config_file, document)
+    return Joined(masked_address(url), greeting.may_write)
+
+
+async def leave(*, drop_waiting: bool) -> int:
+    """Remove the copy of the team's memories from this home, the token and the address. Returns the
+    number of memories that were removed.
+
+    Raises:
+        UsageError: there is no copy, another process keeps it, or writes wait that would be lost.
+        StoreError: the home cannot be written.
+    """
+    from upwell.setup.config_file import read_document, write_document
+
+    config = load()
+    if not config.store.has_copy:
+        raise UsageError(NO_TEAM, hint="upwell team join URL")
+    if (origin := config.values["store.url"].origin) != str(config.home.config_file):
+        raise UsageError(f"store.url is set in {origin}", hint=f"remove it from {origin} first")
+    lock = FileLock(config.home.prepare().root / LOCK, mode=0o600)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UsageError(
+            "another process keeps the copy up to date",
+            hint="end your agents, run `upwell daemon stop`, and then this command again",
+        ) from None
+    try:
+        removed = await _drop_copy(drop_waiting=drop_waiting)
+        config.home.gateway_token_file.unlink(missing_ok=True)
+        with exclusively(config.home.config_file):
+            document = read_document(config.home.config_file)
+            for name in ("url", "local"):
+                document["store"].pop(name, None)
+            write_document(config.home.config_file, document)
+    finally:
+        lock.release()
+    return removed
+
+
+async def _drop_copy(*, drop_waiting: bool) -> int:
+    app = await build(Settings())
+    try:
+        store = app.memory.store
+        if not isinstance(store, TeamStore):
+            raise UsageError(NO_TEAM, hint="`upwell doctor` shows what is wrong with the memory")
+        state = await store.copy_state()
+        if state.waiting and not drop_waiting:
+            raise UsageError(
+                f"{state.waiting} of your writes have not reached the team",
+                hint="they are sent once the gateway answers; --yes leaves without",
+            )
+        await store.begin("")
+        return state.memories - (await store.copy_state()).memories
+    finally:
+        await app.aclose()
+
+
+def described(config: Config) -> str:
+    """How this home reaches its team's memories, "" if it has none."""
+    return masked_address(config.store.url) if config.store.has_copy else ""

@@ -1,0 +1,97 @@
+"""The team's memories behind `/team` of a gateway, for the principals of every tenant.
+
+No tenant's app is opened: machines ask every few seconds, and only 64 apps may be open at once.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from upwell.app.wiring import App
+from upwell.ground.errors import StoreError
+from upwell.ground.types.principal import Principal
+from upwell.memory.access import AccessedMemories, LimitedMemories, Limits, Received
+from upwell.memory.base import Cursor, Outgoing, Page
+from upwell.usage.audit import Audit, PostgresLog
+from upwell.web.team import OpenFor
+
+MAX_TENANTS = 500
+IDENTITY_SECONDS = 60.0
+"""How long the identity of a tenant's store is remembered; it changes only if the tenant is deleted
+or the database is another one."""
+
+
+class _Remembered:
+    """`LimitedMemories` that asks for its identity once a minute."""
+
+    def __init__(self, shared: LimitedMemories) -> None:
+        self._shared = shared
+        self._identity = ""
+        self._asked_at = 0.0
+
+    async def identity(self) -> str:
+        now = time.monotonic()
+        if not self._identity or now - self._asked_at > IDENTITY_SECONDS:
+            self._identity = await self._shared.identity()
+            self._asked_at = now
+        return self._identity
+
+    async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]:
+        return await self._shared.pages(cursors)
+
+    async def receive_within(self, writes: Sequence[Outgoing], limits: Limits) -> Received:
+        return await self._shared.receive_within(writes, limits)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tenant:
+    shared: _Remembered
+    audit: Audit
+
+
+class TeamAccess:
+    """Opens the memories of principals, over the connections of `app`."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
+
+    @property
+    def open_for(self) -> OpenFor | None:
+        """None without a team's database."""
+        return self._opened if self._app.postgres else None
+
+    @asynccontextmanager
+    async def _opened(self, principal: Principal) -> AsyncIterator[AccessedMemories]:
+        config = self._app.config
+        tenant = await self._of(principal.tenant or config.store.tenant)
+        yield AccessedMemories(
+            tenant.shared,
+            principal,
+            tenant.audit,
+            read_only=config.store.read_only,
+            max_memories=config.limits.tenant_memories,
+        )
+
+    async def _of(self, name: str) -> _Tenant:
+        from upwell.memory.postgres.shared import PostgresSharedMemories
+
+        postgres = self._app.postgres
+        if postgres is None:
+            raise StoreError("there is no team's database", hint="set store.url")
+        if name not in self._tenants:
+            shared = PostgresSharedMemories(postgres, tenant=name)
+            audit = Audit(PostgresLog(postgres, name))
+            self._tenants[name] = _Tenant(_Remembered(shared), audit)
+        self._tenants.move_to_end(name)
+        if len(self._tenants) > MAX_TENANTS:
+            _, idle = self._tenants.popitem(last=False)
+            await idle.audit.aclose()
+        return self._tenants[name]
+
+    async def aclose(self) -> None:
+        """Finish writing the audit logs."""
+        for tenant in self._tenants.values():
+            await tenant.audit.aclose()

@@ -1,0 +1,81 @@
+"""team join|status|leave"""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upwell.cli.output import Json, note, say, say_json
+from upwell.cli.session import run, with_app
+from upwell.ground.errors import UsageError
+from upwell.ground.text.format import counted
+
+if TYPE_CHECKING:
+    from upwell.app import App
+    from upwell.ground.types.rpc import Ping
+
+team = typer.Typer(
+    help="Share memories with a team, with a token for its gateway.", no_args_is_help=True
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(team, name="team")
+
+
+@team.command("join")
+def join(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The gateway, like https://HOST.")],
+) -> None:
+    """Copy a team's memories to this machine. Asks for the token that the owner of the gateway made
+    with `upwell token add`, or reads it from stdin."""
+    from upwell.app.joining import join as try_and_store
+
+    is_asked = sys.stdin.isatty()
+    token = (
+        typer.prompt("Token", hide_input=True, err=True)
+        if is_asked
+        else typer.get_text_stream("stdin").read()
+    )
+    joined = run(try_and_store(url, token))
+    say(f"joined the team of {joined.gateway}")
+    if not joined.may_write:
+        note("upwell: your token may only read; `remember --share` waits until it may write")
+    note("upwell: start your agents again, and run `upwell daemon stop` if hooks use the daemon")
+
+
+@team.command("status")
+def status(as_json: Json = False) -> None:
+    """Show the state of the copy, and whether the team's store answers."""
+
+    async def ping(app: "App") -> "tuple[str, Ping | None]":
+        from upwell.app.joining import described
+        from upwell.app.local_copy import copy_ping
+
+        return described(app.config), await copy_ping(app.config, app.memory.store)
+
+    url, found = with_app(ping, tolerant=True)
+    if found is None:
+        raise UsageError("this home has no copy of a team's memories", hint="upwell team join URL")
+    if as_json:
+        say_json({"ok": found.ok, "store": url, "detail": found.detail, "hint": found.hint})
+    else:
+        say(f"{url}: {found.detail}")
+        if not found.ok and found.hint:
+            note(f"upwell: {found.hint}")
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+@team.command("leave")
+def leave(
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Leave even if writes of yours have not been sent.")
+    ] = False,
+) -> None:
+    """Remove the copy of the team's memories, the token and the address from this home. Your own
+    memories stay, and the team keeps what you shared."""
+    from upwell.app.joining import leave as drop
+
+    removed = run(drop(drop_waiting=yes))
+    say(f"left the team; {counted(removed, 'copied memory', 'copied memories')} removed")

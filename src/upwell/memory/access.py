@@ -1,0 +1,201 @@
+"""A team's memories as one principal may read and change them through a gateway: only those that it
+sees, never private ones, and no write that its role or its namespaces do not allow."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.errors import UsageError
+from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Provenance, Trust
+from upwell.ground.types.principal import EVERY, PRIVATE, Principal
+from upwell.memory.base import VIEW, Change, Cursor, Outgoing, Page, Refused, Removal
+from upwell.memory.exchange import Malformed, check_name, storable
+from upwell.memory.library import masked
+from upwell.memory.records import check, memory_of, stamped
+
+MAX_DOOR_CHARS = 40
+_FOLDERS = ("/", "~")
+READER = "your token may only read the team's memories"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What may be changed: memories in the namespaces for which `may_change` is true, and at most
+    `max_memories` in the whole store (0 for no limit)."""
+
+    may_change: Callable[[str], bool]
+    max_memories: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The outcome of a batch: the tokens of the writes that have taken effect now, and the refused
+    ones. The others had arrived before."""
+
+    fresh: frozenset[str]
+    refused: Sequence[Refused]
+
+
+class LimitedMemories(Protocol):
+    """The team's store in the database."""
+
+    async def identity(self) -> str: ...
+    async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]: ...
+    async def receive_within(self, writes: Sequence[Outgoing], limits: Limits) -> Received: ...
+
+
+class AuditTrail(Protocol):
+    """Records who changed or was denied what."""
+
+    def record(self, actor: str, action: str, subject: str, outcome: str) -> None: ...
+    def denied(self, actor: str, why: str) -> None: ...
+
+
+class AccessedMemories:
+    """The store `shared` for `principal`. Nobody but admins changes the namespaces in
+    `read_only`."""
+
+    def __init__(
+        self,
+        shared: LimitedMemories,
+        principal: Principal,
+        audit: AuditTrail,
+        *,
+        read_only: Sequence[str] = (),
+        max_memories: int = 0,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._shared = shared
+        self._principal = principal
+        self._audit = audit
+        self._read_only = read_only
+        self._limits = Limits(self._may_change, max_memories)
+        self._clock = clock
+
+    @property
+    def may_write(self) -> bool:
+        return self._principal.may_write
+
+    async def identity(self) -> str:
+        """The name of the store, and of what this principal sees of it if that is not everything:
+        a machine whose token now shows it other namespaces begins its copy anew.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        own = await self._shared.identity()
+        patterns = [p for p in self._principal.namespaces if not p.startswith(PRIVATE)]
+        if not self._principal.namespaces or EVERY in patterns:
+            return own
+        digest = hashlib.sha256("\n".join(sorted(patterns)).encode()).hexdigest()[:16]
+        return f"{own}{VIEW}{digest}"
+
+    async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
+        """The next changes of each of these projects. A memory that this principal does not see is
+        one that is gone: it may have been in a namespace that it sees.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        pages = await self._shared.pages(cursors)
+        return [replace(page, changes=[*map(self._seen, page.changes)]) for page in pages]
+
+    async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
+        """Make these writes, except those that have arrived before. Returns those that this
+        principal may not make.
+
+        Raises:
+            StoreError: the database failed; nothing was changed.
+        """
+        # Masking a batch of long texts takes longer than other requests should wait.
+        outcomes = await asyncio.to_thread(lambda: [self._admitted(write) for write in writes])
+        admitted = [outcome for outcome in outcomes if isinstance(outcome, Outgoing)]
+        refused = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
+        received = Received(frozenset(), ())
+        if admitted:
+            received = await self._shared.receive_within(admitted, self._limits)
+        refused += received.refused
+        self._record(writes, received.fresh, refused)
+        return refused
+
+    def _record(
+        self, writes: Sequence[Outgoing], fresh: frozenset[str], refused: Sequence[Refused]
+    ) -> None:
+        actor = self._principal.name
+        for write in writes:
+            if write.token in fresh:
+                self._audit.record(actor, _action(write), write.id, "done")
+        for reason in {refusal.reason for refusal in refused}:
+            self._audit.denied(actor, f"sharing: {reason}")
+
+    def _seen(self, change: Change) -> Change:
+        memory = change.memory
+        if memory is None or self._sees(memory.namespace):
+            return change
+        return replace(change, memory=None)
+
+    def _sees(self, namespace: str) -> bool:
+        return not namespace.startswith(PRIVATE) and self._principal.sees(namespace)
+
+    def _may_change(self, namespace: str) -> bool:
+        return self._sees(namespace) and self._principal.may_write_to(namespace, self._read_only)
+
+    def _admitted(self, write: Outgoing) -> Outgoing | Refused:
+        if not self._principal.may_write:
+            return Refused(write.token, READER)
+        if isinstance(write.content, Removal):
+            return write
+        try:
+            return replace(write, content=self._checked(write.id, write.content))
+        except UsageError as error:
+            return Refused(write.token, error.message)
+        except Malformed as error:
+            return Refused(write.token, str(error))
+
+    def _checked(self, id: str, sent: Memory) -> Memory:
+        """The form in which a memory is stored: without secrets, without traces of its machine, and
+        without claims about other sessions.
+
+        Raises:
+            UsageError: this principal may not store it.
+        """
+        if sent.tenant != DEFAULT_TENANT:
+            raise UsageError("the memory names another tenant")
+        if sent.id != id:
+            raise UsageError("the memory and its write have different ids")
+        if sent.pinned and sent.trust in (Trust.AGENT, Trust.TOOL):
+            raise UsageError("only a person can pin a memory")
+        if sent.project is not None and sent.project.startswith(_FOLDERS):
+            raise UsageError("the memory belongs to a folder of one machine")
+        for name in (sent.project, sent.supersedes):
+            check_name(name or "")
+        memory = memory_of(storable(sent))
+        if memory.namespace.startswith(PRIVATE):
+            raise UsageError(f"{memory.namespace!r} is private")
+        if not self._may_change(memory.namespace):
+            raise UsageError(f"you may not write to {memory.namespace!r}")
+        now = self._clock.now()
+        memory = replace(
+            memory,
+            paths=tuple(path for path in memory.paths if not path.startswith(_FOLDERS)),
+            source="" if memory.source.startswith(_FOLDERS) else memory.source,
+            provenance=Provenance(door=memory.provenance.door[:MAX_DOOR_CHARS]),
+            created_at=_past(memory.created_at, now),
+            updated_at=_past(memory.updated_at, now),
+            viewed_at=_past(memory.viewed_at, now),
+        )
+        clean, _ = masked(memory)
+        check(clean)
+        return stamped(clean, now)
+
+
+def _past(seconds: float | None, now: float) -> float | None:
+    """A time that is not in the future, in which a memory would stay new."""
+    return None if seconds is None else min(seconds, now)
+
+
+def _action(write: Outgoing) -> str:
+    return "share" if isinstance(write.content, Memory) else f"{write.content} shared"

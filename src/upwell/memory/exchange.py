@@ -1,0 +1,241 @@
+"""The messages by which a developer's machine reads and changes a team's memories through a gateway
+(`memory/external/gateway.py`, `web/team.py`): JSON over HTTP.
+
+    GET  /team          → Greeting       who serves, and what the token may do
+    POST /team/pages    Asked → Pages    the next changes of some projects
+    POST /team/writes   Sent → Taken     writes of the machine's outbox
+
+Both sides check what they receive, because neither can know the other.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from upwell.ground.types.memory import Memory
+from upwell.memory.base import Change, Cursor, Outgoing, Page, Refused
+from upwell.memory.ranking.terms import sound
+from upwell.memory.records import MAX_COUNT, MAX_ID_CHARS, MAX_TIME
+
+PROTOCOL = 1
+"""The version of these messages. Both sides refuse another one."""
+PATH, PAGES_PATH, WRITES_PATH = "/team", "/team/pages", "/team/writes"
+MAX_CURSORS = 32
+MAX_WRITES = 100
+MAX_REQUEST_BYTES = 4_000_000
+PAGES_BYTES = 2_000_000
+"""About the size of an answer with pages; one memory may exceed it."""
+MAX_REPLY_BYTES = 16_000_000
+MAX_NAME_CHARS = 1_000
+_MAX_VERSION = 2**63 - 1
+_MAX_LINE = 2**31 - 1
+_TOKEN_CHARS = range(16, 65)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greeting:
+    """`source`: the identity of the store, as `SharedMemories.identity` returns it. `version` of
+    upwell. `may_write`: whether the token's role allows writes."""
+
+    protocol: int
+    source: str
+    version: str = ""
+    may_write: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request for the next changes of `source`, the store that the machine has a copy of."""
+
+    protocol: int
+    source: str
+    cursors: tuple[Cursor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    protocol: int
+    pages: tuple[Page, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """Writes for the store `source`."""
+
+    protocol: int
+    source: str
+    writes: tuple[Outgoing, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """All writes have arrived, except the refused ones."""
+
+    protocol: int
+    refused: tuple[Refused, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """The body of every answer that is an error."""
+
+    error: str
+    protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Any:
+    """The part that every version of every message has."""
+
+    protocol: int
+
+
+class Malformed(Exception):
+    """A message that is not one of these."""
+
+
+class OtherProtocol(Malformed):
+    """A message of another version of upwell."""
+
+
+def encoded(message: Any) -> bytes:
+    """The JSON of a message. Lone surrogates in texts are replaced: no JSON may hold them."""
+    try:
+        return msgspec.json.encode(message)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_sound(msgspec.to_builtins(message)))
+
+
+def decoded[T](kind: type[T], body: bytes) -> T:
+    """Read a message of this kind.
+
+    Raises:
+        OtherProtocol: the sender speaks another version.
+        Malformed: the body is not such a message.
+    """
+    protocol = _decoded(_Any, body).protocol
+    if protocol != PROTOCOL:
+        raise OtherProtocol(str(protocol))
+    return _decoded(kind, body)
+
+
+def problem_in(body: bytes) -> Problem | None:
+    """The error in the body of an answer; None if another program wrote it."""
+    try:
+        return _decoded(Problem, body)
+    except Malformed:
+        return None
+
+
+def check_cursors(cursors: Sequence[Cursor]) -> None:
+    """Refuse positions in the log of changes that no gateway can have returned.
+
+    Raises:
+        Malformed: there are too many, or one is impossible.
+    """
+    if len(cursors) > MAX_CURSORS:
+        raise Malformed(f"more than {MAX_CURSORS} projects at once")
+    if len({cursor.project for cursor in cursors}) < len(cursors):
+        raise Malformed("a project occurs twice")
+    for cursor in cursors:
+        if not -1 <= cursor.version <= _MAX_VERSION:
+            raise Malformed("a version that no store has")
+        check_name(cursor.project)
+        check_name(cursor.after, MAX_ID_CHARS)
+
+
+def check_writes(writes: Sequence[Outgoing]) -> None:
+    """Refuse writes that no outbox can have sent.
+
+    Raises:
+        Malformed: there are too many, or two of one memory, or one has no proper id or token.
+    """
+    if len(writes) > MAX_WRITES:
+        raise Malformed(f"more than {MAX_WRITES} writes at once")
+    for names in ([write.id for write in writes], [write.token for write in writes]):
+        if len(set(names)) < len(names):
+            raise Malformed("two writes of one memory, or with one token")
+    for write in writes:
+        if len(write.token) not in _TOKEN_CHARS or not (
+            write.token.isascii() and write.token.isalnum()
+        ):
+            raise Malformed("a write without a proper token")
+        check_name(write.id, MAX_ID_CHARS)
+        if not write.id:
+            raise Malformed("a write without an id")
+
+
+def storable(memory: Memory) -> Memory:
+    """The memory without numbers that no database column can hold: they count as absent."""
+    first, last = memory.lines or (0, -1)
+    return replace(
+        memory,
+        lines=memory.lines if 0 < first <= last <= _MAX_LINE else None,
+        occurrences=min(max(memory.occurrences, 1), MAX_COUNT),
+        expires_at=_time(memory.expires_at),
+        created_at=_time(memory.created_at),
+        updated_at=_time(memory.updated_at),
+        viewed_at=_time(memory.viewed_at),
+    )
+
+
+def cut(asked: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tuple[Page, ...]:
+    """The beginnings of the pages behind these cursors, together about `max_bytes` long. The first
+    change of all is left, however long it is, so that every answer leads on."""
+    remaining, is_first, result = max_bytes, True, []
+    for cursor, page in zip(asked, pages, strict=True):
+        changes: list[Change] = []
+        for change in page.changes:
+            remaining -= len(encoded(change))
+            if remaining < 0 and not is_first:
+                break
+            is_first = False
+            changes.append(change)
+        result.append(_beginning(cursor, page, changes))
+    return tuple(result)
+
+
+def _beginning(asked: Cursor, page: Page, changes: Sequence[Change]) -> Page:
+    """The page with only these first ones of its changes."""
+    if len(changes) == len(page.changes):
+        return page
+    if not changes:
+        return Page((), asked, is_last=False)
+    last = changes[-1]
+    return Page(changes, Cursor(asked.project, last.version, last.id), is_last=False)
+
+
+def _decoded[T](kind: type[T], body: bytes) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise Malformed(f"not a message of upwell: {str(error)[:200]}") from error
+
+
+def check_name(name: str, most: int = MAX_NAME_CHARS) -> None:
+    """Refuse the name of a memory or a project that a database cannot hold.
+
+    Raises:
+        Malformed: it is too long, or has characters that no text has.
+    """
+    if len(name) > most or sound(name) != name:
+        raise Malformed("a name that no memory or project has")
+
+
+def _time(seconds: float | None) -> float | None:
+    if seconds is None or not math.isfinite(seconds) or abs(seconds) >= MAX_TIME:
+        return None
+    return seconds
+
+
+def _sound(value: Any) -> Any:
+    if isinstance(value, str):
+        return sound(value)
+    if isinstance(value, dict):
+        return {name: _sound(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_sound(item) for item in value]
+    return value

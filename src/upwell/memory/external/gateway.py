@@ -1,0 +1,263 @@
+"""The team's store behind a gateway (`upwell serve --http`), for a machine that has a token and no
+password of the database.
+
+The messages are those of `memory/exchange.py`. Every failure is a `StoreError` of one line with
+what to do, and none names the token.
+"""
+
+import asyncio
+import random
+import ssl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from upwell import __version__
+from upwell.ground.errors import StoreError
+from upwell.ground.secrets.mask import masked_address
+from upwell.ground.secrets.redact import redacted_start
+from upwell.memory import exchange
+from upwell.memory.base import Change, Cursor, Outgoing, Page, Refused
+from upwell.memory.exchange import (
+    PROTOCOL,
+    Asked,
+    Greeting,
+    Malformed,
+    OtherProtocol,
+    Pages,
+    Sent,
+    Taken,
+)
+
+if TYPE_CHECKING:
+    import httpx2
+
+POLL_SECONDS = 5.0
+"""How often to ask for changes: a request that waits for them would hold a connection of the
+gateway for every machine."""
+EXCHANGE_SECONDS = 30.0
+CONNECT_SECONDS = 5.0
+MAX_REST_SECONDS = 60.0
+MAX_REASON_CHARS = 200
+_HELP = "see `upwell team`; decisions go on with the copy"
+
+
+class GatewayMemories:
+    """`SharedMemories` of the tenant and the namespaces of a token. `token` is asked before every
+    request, so that a new one needs no restart, and may raise StoreError."""
+
+    def __init__(self, url: str, token: Callable[[], str]) -> None:
+        self._url = url.rstrip("/").removesuffix("/mcp")
+        self._token = token
+        self._source = ""
+        self._client: httpx2.AsyncClient | None = None
+        self._rest_until = 0.0
+
+    async def identity(self) -> str:
+        self._source = (await self.greeting()).source
+        return self._source
+
+    async def greeting(self) -> Greeting:
+        """What the gateway says of itself and of the token.
+
+        Raises:
+            StoreError: there is no such gateway, or it does not accept the token.
+        """
+        return self._read(Greeting, await self._exchange("GET", exchange.PATH))
+
+    async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
+        pages: list[Page] = []
+        for start in range(0, max(1, len(cursors)), exchange.MAX_CURSORS):
+            asked = tuple(cursors[start : start + exchange.MAX_CURSORS])
+            message = Asked(protocol=PROTOCOL, source=await self._known(), cursors=asked)
+            body = await self._exchange("POST", exchange.PAGES_PATH, exchange.encoded(message))
+            answer = self._read(Pages, body).pages
+            if [page.cursor.project for page in answer] != [cursor.project for cursor in asked]:
+                raise self._wrong("pages of other projects")
+            pages += [_storable(page) for page in answer]
+        return pages
+
+    async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
+        refused: list[Refused] = []
+        for batch in _batches(writes):
+            message = Sent(protocol=PROTOCOL, source=await self._known(), writes=tuple(batch))
+            body = exchange.encoded(message)
+            if len(body) > exchange.MAX_REQUEST_BYTES:
+                refused.append(Refused(batch[0].token, "the memory is too long for the gateway"))
+                continue
+            answer = await self._exchange("POST", exchange.WRITES_PATH, body)
+            refused += self._read(Taken, answer).refused
+        return [Refused(refusal.token, _line(refusal.reason)) for refusal in refused]
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        while True:
+            # Machines that lost the gateway at the same moment must not return in step.
+            await asyncio.sleep(POLL_SECONDS * random.uniform(0.8, 1.2))
+            changed()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _known(self) -> str:
+        return self._source or await self.identity()
+
+    async def _exchange(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """Send a request. Returns the body of the answer.
+
+        Raises:
+            StoreError: the gateway did not answer, or with an error.
+        """
+        import httpx2
+
+        if (rest := self._rest_until - time.monotonic()) > 0:
+            raise self._failed(f"asks to wait {rest:.0f} s more")
+        headers = {"authorization": f"Bearer {self._token()}", "accept-encoding": "identity"}
+        if self._client is None:
+            self._client = await asyncio.to_thread(_client)
+        if body:
+            headers["content-type"] = "application/json"
+        try:
+            async with (
+                asyncio.timeout(EXCHANGE_SECONDS),
+                self._client.stream(
+                    method, self._url + path, content=body or None, headers=headers
+                ) as response,
+            ):
+                return self._body_of(response, await self._content(response))
+        except (httpx2.TimeoutException, TimeoutError) as error:
+            raise self._failed("does not answer") from error
+        except httpx2.ConnectError as error:
+            raise self._failed(f"cannot be reached: {_line(str(error))}") from error
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+            raise self._failed(f"broke off: {_line(str(error))}") from error
+
+    async def _content(self, response: "httpx2.Response") -> bytes:
+        content = bytearray()
+        async for chunk in response.aiter_raw():
+            content += chunk
+            if len(content) > exchange.MAX_REPLY_BYTES:
+                raise self._wrong("an answer that is too long")
+        return bytes(content)
+
+    def _body_of(self, response: "httpx2.Response", content: bytes) -> bytes:
+        """The content of an answer that is no error.
+
+        Raises:
+            StoreError: it is one.
+        """
+        status = response.status_code
+        if status == HTTPStatus.OK:
+            return content
+        if response.is_redirect:
+            place = masked_address(response.headers.get("location", ""))
+            raise self._failed(
+                f"redirects to {_line(place)}, and upwell sends its token nowhere else",
+                "set store.url to the address of the gateway itself",
+            )
+        problem = exchange.problem_in(content)
+        reason = f": {_line(problem.error)}" if problem else ""
+        wait = response.headers.get("retry-after", "")
+        if wait.isascii() and wait.isdigit():
+            self._rest_until = time.monotonic() + min(float(wait), MAX_REST_SECONDS)
+        if status == HTTPStatus.UNAUTHORIZED:
+            raise self._failed(
+                f"does not accept the token{reason}",
+                "ask its owner for a new one, and run `upwell team join URL`",
+            )
+        if status == HTTPStatus.NOT_FOUND and not (problem and problem.protocol):
+            raise self._failed(
+                "has no route for teams: not an upwell gateway, or an older one",
+                "check store.url, and upgrade the gateway first",
+            )
+        raise self._failed(f"answers {status}{reason}")
+
+    def _read[T](self, kind: type[T], body: bytes) -> T:
+        try:
+            return exchange.decoded(kind, body)
+        except OtherProtocol as error:
+            raise self._failed(
+                f"speaks version {_line(str(error))} of these messages, and upwell {__version__} "
+                f"version {PROTOCOL}",
+                "upgrade the older of the two",
+            ) from error
+        except Malformed as error:
+            raise self._wrong("something else") from error
+
+    def _wrong(self, what: str) -> StoreError:
+        return self._failed(
+            f"sent {what}, which no upwell gateway sends", "check store.url: a page of a proxy?"
+        )
+
+    def _failed(self, how: str, hint: str = _HELP) -> StoreError:
+        return StoreError(f"the team's gateway {masked_address(self._url)} {how}", hint=hint)
+
+
+def checked_token(token: str) -> str:
+    """A token as it is sent, without the white space around it.
+
+    Raises:
+        StoreError: it is empty or has characters that no token has. A header with them is refused
+            by an error that shows it.
+    """
+    bare = token.strip()
+    if not bare:
+        raise StoreError(
+            "there is no token for the team's gateway",
+            hint="`upwell team join URL` stores one; UPWELL_STORE__TOKEN is another way",
+        )
+    if not (bare.isascii() and bare.isprintable() and " " not in bare):
+        raise StoreError(
+            "the token for the team's gateway has characters that no token has",
+            hint="`upwell team join URL` stores another one",
+        )
+    return bare
+
+
+def _client() -> "httpx2.AsyncClient":
+    """Reading the certificates of the system takes a tenth of a second."""
+    import httpx2
+
+    return httpx2.AsyncClient(
+        verify=ssl.create_default_context(),
+        timeout=httpx2.Timeout(EXCHANGE_SECONDS, connect=CONNECT_SECONDS),
+        limits=httpx2.Limits(max_connections=2, keepalive_expiry=POLL_SECONDS * 2),
+        follow_redirects=False,
+        trust_env=False,
+    )
+
+
+def _batches(writes: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
+    """The writes in requests that the gateway accepts."""
+    batch: list[Outgoing] = []
+    size = exchange.MAX_NAME_CHARS
+    for write in writes:
+        length = len(exchange.encoded(write)) + 1
+        is_full = len(batch) == exchange.MAX_WRITES
+        if batch and (is_full or size + length > exchange.MAX_REQUEST_BYTES):
+            yield batch
+            batch, size = [], exchange.MAX_NAME_CHARS
+        batch.append(write)
+        size += length
+    if batch:
+        yield batch
+
+
+def _storable(page: Page) -> Page:
+    changes = [
+        Change(
+            change.id,
+            None if change.memory is None else exchange.storable(change.memory),
+            change.version,
+        )
+        for change in page.changes
+    ]
+    return Page(changes, page.cursor, page.is_last)
+
+
+def _line(text: str) -> str:
+    """A text of the gateway, fit for one line of a log."""
+    shown = "".join(char if char.isprintable() else " " for char in text[:MAX_REASON_CHARS])
+    return redacted_start(shown, MAX_REASON_CHARS)

@@ -1,0 +1,173 @@
+"""`/team`: the team's memories for machines that keep a copy of them (`memory/exchange.py`)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from http import HTTPStatus
+from typing import Protocol
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from upwell import __version__
+from upwell.ground.errors import StoreError
+from upwell.ground.trace import LOG
+from upwell.ground.types.principal import IN_SCOPE, Principal
+from upwell.memory import exchange
+from upwell.memory.access import AccessedMemories
+from upwell.memory.exchange import (
+    PAGES_PATH,
+    PATH,
+    PROTOCOL,
+    WRITES_PATH,
+    Asked,
+    Greeting,
+    Malformed,
+    OtherProtocol,
+    Pages,
+    Problem,
+    Sent,
+    Taken,
+)
+
+TEAM_PATHS = frozenset({PATH, PAGES_PATH, WRITES_PATH})
+MAX_AT_ONCE = 8
+"""How many requests are served at once, and how many more may wait. Copies have time, and calls of
+agents go first."""
+MAX_WAITING = 64
+BODY_SECONDS = 20.0
+RETRY_SECONDS = 2
+
+
+class OpenFor(Protocol):
+    """Opens the team's memories for a principal. They stay open within the block."""
+
+    def __call__(self, principal: Principal) -> AbstractAsyncContextManager[AccessedMemories]: ...
+
+
+class _Refusal(Exception):
+    """The answer to a request that is not served."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+        self.why = why
+
+
+class TeamDoor:
+    """Serves the routes. `open_for` is None for a gateway without a team's database."""
+
+    def __init__(self, open_for: OpenFor | None) -> None:
+        self._open_for = open_for
+        self._turns = asyncio.Semaphore(MAX_AT_ONCE)
+        self._waiting = 0
+
+    def routes(self) -> list[BaseRoute]:
+        return [
+            Route(PATH, self._served(self._greet), methods=["GET"]),
+            Route(PAGES_PATH, self._served(self._pages), methods=["POST"]),
+            Route(WRITES_PATH, self._served(self._writes), methods=["POST"]),
+        ]
+
+    async def _greet(self, memories: AccessedMemories, _: bytes) -> Greeting:
+        return Greeting(
+            protocol=PROTOCOL,
+            source=await memories.identity(),
+            version=__version__,
+            may_write=memories.may_write,
+        )
+
+    async def _pages(self, memories: AccessedMemories, body: bytes) -> Pages:
+        asked = exchange.decoded(Asked, body)
+        exchange.check_cursors(asked.cursors)
+        await _check_source(memories, asked.source)
+        pages = await memories.pages(asked.cursors)
+        cut = await asyncio.to_thread(exchange.cut, asked.cursors, pages, exchange.PAGES_BYTES)
+        return Pages(protocol=PROTOCOL, pages=cut)
+
+    async def _writes(self, memories: AccessedMemories, body: bytes) -> Taken:
+        sent = await asyncio.to_thread(exchange.decoded, Sent, body)
+        exchange.check_writes(sent.writes)
+        await _check_source(memories, sent.source)
+        return Taken(protocol=PROTOCOL, refused=tuple(await memories.receive(sent.writes)))
+
+    def _served(
+        self, serve: Callable[[AccessedMemories, bytes], Awaitable[object]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            try:
+                body = await _body(request)
+                async with self._turn(), self._opened(request.scope[IN_SCOPE]) as memories:
+                    answer = await serve(memories, body)
+                return _response(200, await asyncio.to_thread(exchange.encoded, answer))
+            except _Refusal as refusal:
+                return _problem(refusal.status, refusal.why)
+            except OtherProtocol as error:
+                why = f"this gateway speaks version {PROTOCOL} of these messages, not {error!s:.20}"
+                return _problem(409, why)
+            except Malformed as error:
+                return _problem(400, str(error))
+            except StoreError as error:
+                # The error may name the database's host, which is not for everybody.
+                LOG.warning("a request for the team's memories failed: %s", error)
+                return _problem(503, "the team's database failed")
+
+        return endpoint
+
+    def _opened(self, principal: Principal) -> AbstractAsyncContextManager[AccessedMemories]:
+        if self._open_for is None:
+            raise _Refusal(404, "this gateway has no team's database: its store.url is not set")
+        return self._open_for(principal)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        if self._waiting >= MAX_WAITING:
+            raise _Refusal(503, "too many requests for the team's memories at once")
+        self._waiting += 1
+        try:
+            await self._turns.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+
+async def _body(request: Request) -> bytes:
+    """The body of a request; the guard has limited its size."""
+    headers = request.headers
+    if request.method == "GET":
+        return b""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" or headers.get("content-encoding", "identity") != "identity":
+        raise _Refusal(415, "send JSON, uncompressed")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.body()
+    except TimeoutError:
+        raise _Refusal(408, "the body did not arrive in time") from None
+    except ClientDisconnect:
+        raise _Refusal(400, "the body broke off") from None
+
+
+async def _check_source(memories: AccessedMemories, source: str) -> None:
+    """Refuse a copy of another store, or of other parts of this one.
+
+    Raises:
+        _Refusal: the machine must begin its copy anew.
+    """
+    if await memories.identity() != source:
+        raise _Refusal(409, "the team's store, or what you may see of it, is another one now")
+
+
+def _problem(status: int, why: str) -> Response:
+    answer = _response(status, exchange.encoded(Problem(error=why, protocol=PROTOCOL)))
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        answer.headers["retry-after"] = str(RETRY_SECONDS)
+    return answer
+
+
+def _response(status: int, body: bytes) -> Response:
+    return Response(body, status_code=status, media_type="application/json")

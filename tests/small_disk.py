@@ -1,0 +1,86 @@
+"""A small disk for the tests, which can be filled and freed: a file system of its own, so that the
+kernel refuses further bytes exactly as a full disk does, and nothing else on the machine is short
+of space."""
+
+import errno
+import os
+import shutil
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+NOBODY = 65_534
+_SHARED_MEMORY = Path("/dev/shm")
+_MOST_MEGABYTES = 256
+"""The largest shared memory of a container that a test may fill."""
+
+
+class SmallDisk:
+    """A tmpfs of some megabytes, for the user under whom PostgreSQL runs.
+
+    It is mounted in a mount namespace of its own, and lives as long as the process that holds the
+    namespace; others reach it by that process's `/proc/PID/root`. Root may mount it, and without
+    root a user namespace allows it. A container that refuses both has a small file system all the
+    same, its `/dev/shm`, which is used instead.
+    """
+
+    def __init__(self, megabytes: int) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="upwell-disk-"))
+        self._folder.chmod(0o755)
+        self._holder: subprocess.Popen[bytes] | None = None
+        mount = f"mount -t tmpfs -o size={megabytes}m,mode=1777 upwell {self._folder} && echo done"
+        attempts = {
+            "unshare -m": f"{mount} && exec setpriv --reuid {NOBODY} --regid {NOBODY} "
+            "--clear-groups cat",
+            "unshare -Urm": f"{mount} && exec cat",
+        }
+        for namespace, script in list(attempts.items())[0 if os.geteuid() == 0 else 1 :]:
+            holder = subprocess.Popen(
+                [*namespace.split(), "sh", "-c", script],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            assert holder.stdout
+            if holder.stdout.readline() == b"done\n":
+                self._holder = holder
+                self.path = Path(f"/proc/{holder.pid}/root{self._folder}")
+                return
+            holder.communicate()
+        self.path = self._in_shared_memory()
+
+    def _in_shared_memory(self) -> Path:
+        total = shutil.disk_usage(_SHARED_MEMORY).total >> 20
+        assert total <= _MOST_MEGABYTES, (
+            "the tests of a full disk need a small file system: allow this machine or container to "
+            f"mount a tmpfs or to create user namespaces, or give it a /dev/shm of at most "
+            f"{_MOST_MEGABYTES} MB"
+        )
+        path = Path(tempfile.mkdtemp(prefix="upwell-disk-", dir=_SHARED_MEMORY))
+        path.chmod(0o777)
+        return path
+
+    def fill(self) -> None:
+        """Leave no byte free."""
+        with (self.path / "ballast").open("ab", buffering=0) as ballast:
+            size = 1 << 20
+            while size:
+                try:
+                    ballast.write(b"-" * size)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    size //= 2
+
+    def free(self) -> None:
+        """Make space again."""
+        (self.path / "ballast").unlink()
+
+    def remove(self) -> None:
+        if self._holder:
+            self._holder.communicate()
+        else:
+            shutil.rmtree(self.path, ignore_errors=True)
+        with suppress(OSError):
+            self._folder.rmdir()

@@ -1,0 +1,282 @@
+"""What a machine says when the gateway of its team misbehaves: one line, with what to do, and never
+the token."""
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from tests.contracts.stores import open_team
+from tests.postgres import APPLICATION, cluster
+from tests.team_gateway import OWNER_TOKEN, gateway
+
+from upwell.ground.errors import StoreError
+from upwell.ground.postgres.connection import Postgres
+from upwell.ground.types.memory import Memory, Scope
+from upwell.ground.types.principal import Role, granted
+from upwell.memory.base import Cursor
+from upwell.memory.exchange import MAX_CURSORS, MAX_REPLY_BYTES
+from upwell.memory.external import gateway as gateway_source
+from upwell.memory.external.gateway import GatewayMemories, checked_token
+from upwell.memory.postgres.store import PostgresStore
+from upwell.memory.replication import Replication
+from upwell.memory.sqlite.team_store import TeamStore
+from upwell.testing import ManualClock
+
+TOKEN = "planted-token-1234567890"
+GREETING = json.dumps({"protocol": 1, "source": "s"}).encode()
+
+
+def answer(status: int, body: bytes = b"", length: int | None = None, **headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status} X", f"content-length: {len(body) if length is None else length}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "connection: close", "", ""]).encode() + body
+
+
+@asynccontextmanager
+async def server(reply: bytes | None) -> AsyncIterator[GatewayMemories]:
+    """A source whose gateway sends these bytes to every request; for None, nothing at all."""
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if reply is None:
+            await ended.wait()
+        with suppress(ConnectionError):
+            writer.write(reply or b"")
+            await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    source = GatewayMemories(f"http://127.0.0.1:{port}/mcp", lambda: TOKEN)
+    try:
+        yield source
+    finally:
+        await source.aclose()
+        ended.set()
+        listening.close()
+        await listening.wait_closed()
+
+
+@asynccontextmanager
+async def losing(port: int, path: bytes) -> AsyncIterator[int]:
+    """The port of a proxy that loses the first answer from this path, after it was given."""
+    lost: list[bytes] = []
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"content-length: (\d+)", head, re.I)
+                body = await reader.readexactly(int(length[1]) if length else 0)
+                theirs, ours = await asyncio.open_connection("127.0.0.1", port)
+                ours.write(head + body)
+                head_back = await theirs.readuntil(b"\r\n\r\n")
+                size = re.search(rb"content-length: (\d+)", head_back, re.I)
+                assert size
+                content = await theirs.readexactly(int(size[1]))
+                ours.close()
+                if path in head and not lost:
+                    lost.append(content)
+                    break
+                writer.write(head_back + content)
+        writer.close()
+
+    listening = await asyncio.start_server(relay, "127.0.0.1", 0)
+    try:
+        yield listening.sockets[0].getsockname()[1]
+        assert lost
+    finally:
+        listening.close()
+
+
+async def failure_of(source: GatewayMemories) -> StoreError:
+    with pytest.raises(StoreError) as caught:
+        await source.identity()
+    shown = str(caught.value)
+    assert TOKEN not in shown
+    assert "\n" not in shown
+    assert caught.value.hint
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (answer(401, b'{"error": "the token has expired"}'), "does not accept the token: the tok"),
+        (answer(401), "does not accept the token"),
+        (answer(403, b'{"error": "this gateway does not serve your tenant"}'), "403: this gateway"),
+        (
+            answer(404, b"<html>nothing</html>"),
+            "no route for teams: not an upwell gateway, or an o",
+        ),
+        (
+            answer(404, b'{"protocol": 1, "error": "no team\'s database"}'),
+            "404: no team's database",
+        ),
+        (answer(421, b'{"error": "unknown host name"}'), "421: unknown host name"),
+        (answer(502, b"Bad gateway"), "answers 502"),
+        (answer(301, location="http://gateway.example/team?key=abc"), "redirects to http://gate"),
+        (answer(307, location="https://evil.example/team"), "redirects to https://evil"),
+        (answer(200, b"<html>a captive portal</html>"), "sent something else, which no upwell"),
+        (answer(200, b'{"protocol": 2}'), "speaks version 2 of these messages, and upwell"),
+        (answer(200, b'{"protocol": 1, "sou', length=100), "broke off"),
+        (answer(200, GREETING[:-1]), "sent something else"),
+        (b"", "broke off"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "broke off"),
+        (answer(200, b"x" * (MAX_REPLY_BYTES + 1)), "too long"),
+        (
+            answer(500, b'{"error": "a\\nb\\u001b[31m' + b"c" * 999 + b'"}'),
+            "answers 500: a b [31mccc",
+        ),
+    ],
+)
+async def test_every_failure_is_one_line(reply: bytes, expected: str) -> None:
+    async with server(reply) as source:
+        assert expected in (await failure_of(source)).message
+
+
+async def test_a_redirect_is_not_followed_with_the_token() -> None:
+    asked = []
+
+    async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    other = await asyncio.start_server(elsewhere, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    async with server(answer(307, location=f"http://127.0.0.1:{port}/team")) as source:
+        await failure_of(source)
+    assert asked == []
+    other.close()
+
+
+async def test_a_gateway_that_is_down_or_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    down = GatewayMemories("http://127.0.0.1:9", lambda: TOKEN)
+    assert "cannot be reached" in (await failure_of(down)).message
+    await down.aclose()
+    monkeypatch.setattr(gateway_source, "EXCHANGE_SECONDS", 0.3)
+
+    async with server(None) as source:
+        assert "does not answer" in (await failure_of(source)).message
+
+
+@pytest.mark.parametrize("token", ["", "  \n", "two words", "a\nb", "schlüssel", "a\x00b"])
+async def test_a_token_that_cannot_be_sent_is_not_shown(token: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        checked_token(token)
+    assert not token.strip() or token not in str(caught.value)
+
+
+async def test_a_gateway_that_asks_to_wait_is_left_alone() -> None:
+    async with server(answer(429, b'{"error": "you may make 5"}', retry_after="20")) as source:
+        assert "429: you may make 5" in (await failure_of(source)).message
+        assert "asks to wait" in (await failure_of(source)).message
+
+
+async def test_pages_of_other_projects_are_refused() -> None:
+    cursor = {"project": "other", "version": 0, "after": ""}
+    page = {"changes": [], "cursor": cursor, "is_last": True}
+    body = json.dumps({"protocol": 1, "source": "s", "pages": [page]}).encode()
+    async with server(answer(200, body)) as source:
+        with pytest.raises(StoreError, match="other projects"):
+            await source.pages([Cursor("mine")])
+
+
+async def test_many_projects_and_long_texts_take_several_requests(tmp_path: Path) -> None:
+    url = cluster().emptied()
+    async with gateway(tmp_path, url) as opened:
+        source = GatewayMemories(opened.url, lambda: OWNER_TOKEN)
+        store = PostgresStore(Postgres(url))
+        projects = [f"p{n}" for n in range(MAX_CURSORS * 2 + 1)]
+        await store.add([Memory(text="tide", id=p, project=p) for p in projects])
+        pages = await source.pages([Cursor(project) for project in projects])
+        assert [page.changes[0].id for page in pages] == projects
+        copy, close = open_team(tmp_path, ManualClock())
+        assert isinstance(copy, TeamStore)
+        await copy.begin(await source.identity())
+        long = [Memory(text="é" * 900_000, id=f"m{n}", namespace="team") for n in range(4)]
+        await copy.add([*long, Memory(text="\0" * 999_999 + "x", id="n", namespace="team")])
+        await copy.add([Memory(text="odd \ud800 tide", id="odd", namespace="team")])
+        await Replication(copy, source).run()
+        state = await copy.copy_state()
+        assert (state.waiting, state.refused) == (1, "the memory is too long for the gateway")
+        arrived = {memory.id for memory in await store.list(Scope(), limit=1_000)}
+        assert arrived == {*projects, "m0", "m1", "m2", "m3", "odd"}
+        odd = await copy.get("odd")
+        assert odd is not None
+        assert odd.text == "odd \ufffd tide"
+        await close()
+        await store.aclose()
+        await source.aclose()
+
+
+async def test_a_write_whose_answer_is_lost_takes_effect_once(tmp_path: Path) -> None:
+    url = cluster().emptied()
+    async with AsyncExitStack() as stack, gateway(tmp_path, url) as opened:
+        port = await stack.enter_async_context(losing(opened.port, b"/team/writes"))
+        source = GatewayMemories(f"http://127.0.0.1:{port}", lambda: OWNER_TOKEN)
+        copy, close = open_team(tmp_path, ManualClock())
+        assert isinstance(copy, TeamStore)
+        await copy.begin(await source.identity())
+        await copy.add([Memory(text="tide", id="m", namespace="team")])
+        with pytest.raises(StoreError, match="broke off"):
+            await source.receive(await copy.outgoing())
+        assert await copy.has_outgoing()
+        await Replication(copy, source).run()
+        assert not await copy.has_outgoing()
+        with psycopg.connect(url.replace(APPLICATION, "postgres")) as connection:
+            sql = "SELECT count(*) FROM upwell.audit WHERE action = 'store' AND subject = 'm'"
+            assert connection.execute(sql).fetchone() == (1,)
+        await close()
+        await source.aclose()
+
+
+async def test_a_change_of_what_a_token_shows_loses_no_waiting_write(tmp_path: Path) -> None:
+    url, tokens = cluster().emptied(), {TOKEN: granted("ada", ["team", "team/*"])}
+    async with gateway(tmp_path, url, tokens) as opened:
+        source = GatewayMemories(opened.url, lambda: TOKEN)
+        store = PostgresStore(Postgres(url))
+        for id in ("web", "api"):
+            await store.add([Memory(text=f"tide {id}", id=id, namespace=f"team/{id}")])
+        copy, close = open_team(tmp_path, ManualClock())
+        assert isinstance(copy, TeamStore)
+
+        async def synced() -> set[str]:
+            await copy.begin(await source.identity())
+            await Replication(copy, source).run()
+            return {memory.id for memory in await copy.list(Scope())}
+
+        assert await synced() == {"web", "api"}
+        await copy.add([Memory(text="tide", id="own", namespace="team/web")])
+        opened.tokens[TOKEN] = granted("ada", ["team/web"])
+        with pytest.raises(StoreError, match="another one now"):
+            await Replication(copy, source).run()
+        assert await synced() == {"web", "own"}
+        assert await store.get("own")
+        opened.tokens[TOKEN] = granted("ada", role=Role.READER)
+        await copy.add([Memory(text="tide", id="late", namespace="team")])
+        assert await synced() == {"web", "api", "own", "late"}
+        assert "only read" in (await copy.copy_state()).refused
+        await close()
+        await store.aclose()
+        await source.aclose()
+
+
+async def test_no_log_has_the_token(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with gateway(tmp_path, cluster().emptied(), {TOKEN: granted("ada")}) as opened:
+        source: Any = GatewayMemories(opened.url, lambda: TOKEN)
+        await source.pages([])
+        await source.aclose()
+    async with server(answer(401)) as source:
+        await failure_of(source)
+    assert caplog.text
+    assert TOKEN not in caplog.text
