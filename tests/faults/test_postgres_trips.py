@@ -7,24 +7,28 @@ from pathlib import Path
 import pytest
 
 from tests.postgres import cluster
-from upwell.app import Settings, build
+from upwell.app import Settings, build, wiring
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import Surfacing
+from upwell.testing import FakeEmbedder
 
 DELAY = 0.2
 TEXT = "which retry limit does the queue of invoices have when the broker is down?"
 
 
+@pytest.mark.parametrize("embedder", [None, FakeEmbedder()], ids=["words", "meaning"])
 async def test_a_decision_waits_for_three_round_trips(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: FakeEmbedder | None
 ) -> None:
+    monkeypatch.setattr(wiring, "embedder_of", lambda options: embedder)
     flags = {"store.url": cluster().database()}
     settings = Settings(home=tmp_path, flags=flags, environment={}, watches=False, is_replica=True)
     app = await build(settings)
     texts = [f"the retry limit of the queue of invoices number {n} is {n}" for n in range(3)]
     await app.memory.add_many([Memory(text=text, namespace="decisions") for text in texts])
+    await app.embeddings.catch_up()
     await app.surfacer.surface(
         Cue(door="prompt", text="why does the deployment of the frontend fail?", session="first")
     )

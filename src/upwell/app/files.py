@@ -136,7 +136,7 @@ def open_store(
     """The memory store, the list of imported files, and the ratings."""
     home = config.home
     if config.store.is_team:
-        return _open_team_store(config, files, clock)
+        return _open_team_store(config, files, questions, clock)
     try:
         database = open_memory_db(home, has_copy=config.store.has_copy)
     except StoreError as error:
@@ -154,7 +154,7 @@ def open_store(
 
 
 def _open_team_store(
-    config: Config, files: Files, clock: Clock
+    config: Config, files: Files, questions: Questions | None, clock: Clock
 ) -> tuple[Store, Sources, LearningStore | None]:
     """The stores that a team shares. Without its database there is no memory, because the home's
     own store would contain other memories."""
@@ -165,7 +165,9 @@ def _open_team_store(
     from upwell.learn.postgres import PostgresRatings
     from upwell.memory.postgres.store import PostgresStore
 
-    store: Store = PostgresStore(team.postgres, tenant=team.tenant, clock=clock)
+    store: Store = PostgresStore(
+        team.postgres, tenant=team.tenant, clock=clock, questions=questions
+    )
     if team.tenant != DEFAULT_TENANT:
         store = TenantStore(store, team.tenant)
     files.indexed.append(store)

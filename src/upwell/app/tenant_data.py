@@ -24,6 +24,7 @@ from upwell.web.tokens import revoke, tokens_in
 
 _DERIVED = frozenset(
     {"posting", "term", "anchor", "about", "memory_trigger", "null_score", "change"}
+    | {"embedding", "embedding_model"}
 )
 """Tables that follow from others."""
 _PAGE = 1_000

@@ -278,6 +278,8 @@ async def test_memories_from_before_the_change_log_are_copied(team, url: str) ->
     with as_superuser(url) as connection:
         connection.execute("DROP TABLE upwell.change")
         connection.execute("DROP FUNCTION upwell.note_changes CASCADE")
+        connection.execute("DROP TABLE upwell.embedding, upwell.embedding_model")
+        connection.execute("DROP FUNCTION upwell.forget_embeddings CASCADE")
         connection.execute("ALTER TABLE upwell.tenant DROP COLUMN identity")
         number = schema.MIGRATIONS.index(schema._CHANGES) + 1
         connection.execute("DELETE FROM upwell.migration WHERE number >= %s", [number])

@@ -6,6 +6,8 @@
     term, anchor            number of memories of a scope with a stem, with a key
     null_score              null scores of each scope
     trash                   deleted memories, kept for 30 days
+    embedding               the vector of a memory by a model, if an embedder is configured
+    embedding_model         the models, and the replica that embeds at the moment
 
 Everything else that the machines of a team share:
 
@@ -50,7 +52,8 @@ _OF_MEMORIES = (
     "trash",
 )
 _SHARED = ("entry", "feedback", "threshold", "home_file")
-TABLES_OF_A_TENANT = (*_OF_MEMORIES, *_SHARED, "change", "audit")
+_EMBEDDED = ("embedding", "embedding_model")
+TABLES_OF_A_TENANT = (*_OF_MEMORIES, *_SHARED, *_EMBEDDED, "change", "audit")
 
 
 def _walls(tables: Sequence[str]) -> Iterator[str]:
@@ -205,7 +208,28 @@ _CHANGES = (
     *(f"ALTER TABLE upwell.{table} FORCE ROW LEVEL SECURITY" for table in _UNWALLED),
 )
 
-MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES)
+_EMBED = (
+    """CREATE TABLE upwell.embedding (
+        tenant bigint, model bigint, n bigint, numbers bytea NOT NULL,
+        PRIMARY KEY (tenant, model, n))""",
+    # Compression gains nothing on such numbers.
+    "ALTER TABLE upwell.embedding ALTER COLUMN numbers SET STORAGE EXTERNAL",
+    "CREATE INDEX embedding_memory ON upwell.embedding (tenant, n)",
+    """CREATE TABLE upwell.embedding_model (
+        tenant bigint, model bigint, name text NOT NULL, dim integer NOT NULL,
+        used_at double precision NOT NULL, complete bigint NOT NULL, holder text NOT NULL,
+        leased_until double precision NOT NULL, PRIMARY KEY (tenant, model))""",
+    *_walls(_EMBEDDED),
+    # Replicas of an earlier version, which do not know the table, change memories too.
+    """CREATE FUNCTION upwell.forget_embeddings() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        DELETE FROM upwell.embedding e USING changed c WHERE e.tenant = c.tenant AND e.n = c.n;
+        RETURN NULL; END $$""",
+    """CREATE TRIGGER forget_embeddings AFTER DELETE ON upwell.memory
+        REFERENCING OLD TABLE AS changed
+        FOR EACH STATEMENT EXECUTE FUNCTION upwell.forget_embeddings()""",
+)
+
+MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED)
 """The migrations of the tables, oldest first; each is a list of statements."""
 
 

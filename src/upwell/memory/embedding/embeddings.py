@@ -45,6 +45,6 @@ class Embeddings:
             return Ping(ok=False, detail=questions.failure, hint=hint)
         counts = [await index.counts() for index in indexes]
         embedded, total = (sum(column) for column in zip(*counts, strict=True))
-        return Ping(
-            ok=True, detail=f"{embedded} of {total} memories embedded by {questions.embedder.name}"
-        )
+        detail = f"{embedded} of {total} memories embedded by {questions.embedder.name}"
+        notes = dict.fromkeys(index.note for index in indexes if index.note)
+        return Ping(ok=True, detail="; ".join([detail, *notes]))

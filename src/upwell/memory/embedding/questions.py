@@ -33,8 +33,10 @@ Progress = Callable[[int, int], None]
 
 
 class VectorIndex(Protocol):
-    """The vectors of a store's memories."""
+    """The vectors of a store's memories. `note` tells what searches do not do with them, "" if they
+    do everything."""
 
+    note: str
     questions: "Questions"
 
     async def catch_up(self, progress: Progress | None = None) -> int:

@@ -5,7 +5,8 @@ The statements of the second round trip are one transaction. Those that find mem
 numbers in a setting of that transaction, and those that read memories take them from there.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import log
@@ -32,6 +33,7 @@ from upwell.memory.lookups import (
 )
 from upwell.memory.postgres.counts import Counts, Filter, Overviews, counted
 from upwell.memory.postgres.rows import COLUMNS, ID, NAMESPACE, from_row, indexable, text_of
+from upwell.memory.postgres.vectors import Question
 from upwell.memory.ranking.null_scores import usual
 from upwell.memory.ranking.query import MAX_TEXTS, Corpus
 from upwell.memory.ranking.scoring import Pool, Successor
@@ -47,20 +49,28 @@ _NUMBERS = "upwell.found"
 _RANGES = "unnest(%(lows)s::bigint[], %(highs)s::bigint[]) AS span(low, high)"
 
 
-async def pool_of(postgres: Postgres, overviews: Overviews, query: Query, now: float) -> Pool:
-    """Return the candidates of `query`, with everything that ranking needs.
+async def pool_of(
+    postgres: Postgres,
+    overviews: Overviews,
+    query: Query,
+    now: float,
+    asking: Coroutine[Any, Any, Question | None] | None = None,
+) -> Pool:
+    """Return the candidates of `query`, with everything that ranking needs. `asking` embeds the
+    query while the frequencies are read.
 
     Raises:
         StoreError: the database failed.
     """
     texts = [text for text in query.texts[:MAX_TEXTS] if text.strip()]
     word_of = {text: words_by_stem(text) for text in texts}
-    counts = await counted(postgres, overviews, query, word_of.values(), now)
+    counting = counted(postgres, overviews, query, word_of.values(), now)
+    counts, question = await asyncio.gather(counting, asking or _no_question())
     if not counts.corpus.memories:
         return Pool({}, {}, (), counts.corpus, usual(counts.corpus))
     lookups = [counts.lookup(text, words) for text, words in word_of.items()]
     readings = [lookup.reading for lookup in lookups]
-    found = await _found(postgres, query, counts, lookups)
+    found = await _found(postgres, query, counts, lookups, question)
     candidates, successors = _gathered(
         query.scope.tenant, counts.keep, found, stems_to_count(readings, counts.joins)
     )
@@ -71,6 +81,7 @@ async def pool_of(postgres: Postgres, overviews: Overviews, query: Query, now: f
         readings=readings,
         corpus=counts.corpus,
         null_scores=counts.null_scores,
+        likeness=question.likeness(found.vectors, counts.corpus.scopes) if question else None,
         successors=successors,
     )
 
@@ -78,15 +89,25 @@ async def pool_of(postgres: Postgres, overviews: Overviews, query: Query, now: f
 @dataclass(frozen=True, slots=True)
 class _Found:
     """The result of the second round trip: the trigger of each memory that was found by one, the
-    rows of all memories, and those of the successors of superseded ones."""
+    rows of all memories, those of the successors of superseded ones, and the vectors of found
+    memories."""
 
     triggered: Mapping[int, str]
     rows: Rows
     newer: Rows
+    vectors: Rows = ()
+
+
+async def _no_question() -> None:
+    """Stands in for a question where there is no embedder."""
 
 
 async def _found(
-    postgres: Postgres, query: Query, counts: Counts, lookups: Sequence[Lookup]
+    postgres: Postgres,
+    query: Query,
+    counts: Counts,
+    lookups: Sequence[Lookup],
+    question: Question | None,
 ) -> _Found:
     """Run the second round trip."""
     finding = [
@@ -104,12 +125,15 @@ async def _found(
     if counts.supersedes:
         values = {**_spans(counts.corpus), "now": counts.keep.now}
         statements.append(Statement(successors_sql(_OF_FOUND), values))
+    if question:
+        statements.append(question.statement(_THESE))
     results = await postgres.ask(query.scope.tenant, *statements)
     triggered: dict[int, str] = {}
     for place, n in results[len(finding)] if triggers else ():
         triggered.setdefault(n, query.triggers[place - 1])
     rows = results[len(finding) + (2 if triggers else 0) :]
-    return _Found(triggered, rows[0], rows[1] if counts.supersedes else ())
+    newer = rows[1] if counts.supersedes else ()
+    return _Found(triggered, rows[0], newer, rows[-1] if question else ())
 
 
 def _noted(finding: Statement) -> Statement:

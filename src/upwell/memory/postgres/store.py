@@ -14,7 +14,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Added, WordCounts
-from upwell.memory.embedding.questions import VectorIndex
+from upwell.memory.embedding.questions import Questions
 from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.postgres.counts import (
     HOLDING,
@@ -29,6 +29,7 @@ from upwell.memory.postgres.duplicates import find_duplicates
 from upwell.memory.postgres.lookup import last_of, pool_of, successors_sql
 from upwell.memory.postgres.null_scores import measure_if_due
 from upwell.memory.postgres.rows import COLUMNS, from_row
+from upwell.memory.postgres.vectors import PostgresVectors
 from upwell.memory.postgres.writing import insert, remove
 from upwell.memory.ranking.null_scores import usual
 from upwell.memory.ranking.query import Corpus
@@ -58,15 +59,21 @@ _SIZE = "SELECT coalesce(sum(memories), 0)::bigint FROM upwell.scope WHERE tenan
 
 class PostgresStore:
     """`Store` in one database. Methods without a tenant of their own, such as `get`, see the
-    memories of `tenant`.
+    memories of `tenant`. With `questions` searches also compare the memories that they find by
+    meaning.
     """
 
     name = "postgres"
-    vectors: VectorIndex | None = None
 
     def __init__(
-        self, postgres: Postgres, *, tenant: str = DEFAULT_TENANT, clock: Clock = SYSTEM_CLOCK
+        self,
+        postgres: Postgres,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        clock: Clock = SYSTEM_CLOCK,
+        questions: Questions | None = None,
     ) -> None:
+        self.vectors = PostgresVectors(questions, postgres, tenant) if questions else None
         self._postgres = postgres
         self._tenant = tenant
         self._clock = clock
@@ -237,7 +244,10 @@ class PostgresStore:
         """
         try:
             async with asyncio.timeout(deadline.remaining()):
-                return await pool_of(self._postgres, self._overviews, query, self._clock.now())
+                question = self.vectors.question(query, deadline) if self.vectors else None
+                return await pool_of(
+                    self._postgres, self._overviews, query, self._clock.now(), question
+                )
         except TimeoutError:
             nothing = Corpus((), 0, 0)
             return Pool({}, {}, (), nothing, usual(nothing))

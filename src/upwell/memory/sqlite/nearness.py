@@ -15,22 +15,25 @@ import numpy as np
 
 from upwell.ground.embed import Vector
 from upwell.ground.types.principal import is_visible
+from upwell.memory.embedding.numbers import (
+    NEAREST,
+    SAMPLE,
+    Floats,
+    Numbers,
+    background_of,
+    unpacked,
+    usual_cosines,
+)
 from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import chunks, marks
 
-NEAREST = 40
 COMPARED = 240
-"""The `COMPARED` nearest by sign bits are compared exactly, and the best `NEAREST` of them
-become candidates."""
-SAMPLE, MIN_SAMPLE = 400, 12
-MIN_SPREAD = 0.03
-BACKGROUND_FROM, BACKGROUND_TO = 5, 15
+"""The nearest by sign bits are compared exactly, and the best `NEAREST` of them become
+candidates."""
 _BITS = 64
 _GROWTH = 1.5
 
-Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 Codes = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
 
 
@@ -62,16 +65,15 @@ class Nearness:
         near = self._cosines(db, question, self._memories[seen].tolist())
         if not near or not len(self._sample):
             return None
-        mean, spread = self._usual(question, scopes)
+        mean, spread = usual_cosines(self._sample, self._sampled, question, scopes)
         best = dict(sorted(near.items(), key=lambda pair: -pair[1]))
-        next_best = list(best.values())[BACKGROUND_FROM:BACKGROUND_TO]
         nearest = dict(list(best.items())[:NEAREST])
         missing = [n for n in others if n not in nearest]
         return Likeness(
             cosines=nearest | self._cosines(db, question, missing),
             mean=mean,
             spread=spread,
-            background=sum(next_best) / len(next_best) if next_best else mean,
+            background=background_of(list(best.values()), mean),
         )
 
     def _forget(self) -> None:
@@ -137,14 +139,6 @@ class Nearness:
             visible &= np.isin(self._namespaces, np.asarray(numbers, np.int64))
         return visible
 
-    def _usual(self, question: Floats, scopes: Sequence[int]) -> tuple[float, float]:
-        """Return the mean and spread of the sample's cosines, or of its visible part's if that
-        is large enough."""
-        visible = np.isin(self._sampled >> SEQUENCE_BITS, np.asarray(scopes, np.int64))
-        sample = self._sample[visible] if visible.sum() >= MIN_SAMPLE else self._sample
-        cosines = sample @ question
-        return float(cosines.mean()), max(MIN_SPREAD, float(cosines.std()))
-
     def _distances(
         self, question: Floats, seen: Numbers
     ) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
@@ -164,16 +158,6 @@ class Nearness:
             return {}
         likeness = unpacked([numbers for _, numbers in rows], self._dim) @ question
         return dict(zip([n for n, _ in rows], likeness.tolist(), strict=True))
-
-
-def packed(vector: Vector) -> bytes:
-    """Pack a vector for storage."""
-    return np.asarray(vector, dtype=np.float16).tobytes()
-
-
-def unpacked(numbers: Sequence[bytes], dim: int) -> Floats:
-    """Unpack stored vectors into the rows of a matrix."""
-    return np.frombuffer(b"".join(numbers), np.float16).reshape(-1, dim).astype(np.float32)
 
 
 def _numbers(

@@ -10,21 +10,13 @@ memory. The numbers have half precision, which moves a cosine by less than 0.001
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
-from upwell.ground.errors import LlmError
 from upwell.ground.sqlite.database import Database, Owner
 from upwell.ground.sqlite.file import recreate
 from upwell.ground.trace import LOG
-from upwell.memory.embedding.questions import (
-    MAX_FAILURES,
-    Progress,
-    Questions,
-    embedded,
-    on_daemon_thread,
-)
+from upwell.memory.embedding.batches import BATCH, MAX_CHARS, Due, packed_vectors
+from upwell.memory.embedding.questions import Progress, Questions
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import text_of
 
@@ -32,13 +24,11 @@ if TYPE_CHECKING:
     from upwell.ground.embed import Vector
     from upwell.memory.sqlite.nearness import Nearness
 
-MAX_CHARS = 2_000
-"""Only this much of the beginning of a longer memory is embedded."""
-BATCH = 32
-
 
 class VectorTable:
     """A `VectorIndex` over one file's memories, which also compares them with questions."""
+
+    note = ""
 
     def __init__(self, questions: Questions, database: Database) -> None:
         self.questions = questions
@@ -100,7 +90,7 @@ class VectorTable:
         done, after = 0, -1
         earlier, total = await self.counts()
         while batch := await self._database.read(_due(model, after)):
-            vectors = await self._packed(batch)
+            vectors = await packed_vectors(self.questions, batch)
             if not vectors:
                 return done
             await self._database.write(_keep(model, list(vectors), list(vectors.values())))
@@ -112,38 +102,9 @@ class VectorTable:
             LOG.info("embedded %d memories with %s", done, self.questions.embedder.name)
         return done
 
-    async def _packed(self, batch: "Sequence[Due]") -> "dict[Due, bytes]":
-        """Return the packed vectors of these memories. If the model refuses a batch, its texts
-        are tried one by one, so that one unreadable text does not cost the others their vectors. If
-        the model is down, no vectors are returned.
-        """
-        from upwell.memory.sqlite.nearness import packed
-
-        texts = [due.text for due in batch]
-        try:
-            vectors = await on_daemon_thread(partial(embedded, self.questions.embedder, texts))
-            return dict(zip(batch, map(packed, vectors), strict=True))
-        except LlmError as error:
-            LOG.warning("%d memories cannot be embedded: %s", len(batch), error)
-        one_by_one: dict[Due, bytes] = {}
-        for attempts, due in enumerate(batch if len(batch) > 1 else ()):
-            if not one_by_one and attempts >= MAX_FAILURES:
-                break
-            one_by_one |= await self._packed([due])
-        return one_by_one
-
     async def _model(self) -> int:
         name, dim = self.questions.embedder.name, self.questions.embedder.dim
         return await self._database.write(lambda db: model_number(db, name, dim))
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """A memory without a vector; `hash` shows whether its text is still the embedded one."""
-
-    n: int
-    hash: str
-    text: str
 
 
 def model_number(db: sqlite3.Connection, name: str, dim: int) -> int:

@@ -12,11 +12,12 @@ from upwell.ground.clock import Deadline
 from upwell.ground.embed import Embedder
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.types.memory import Hit, Memory, Query, Scope
+from upwell.memory.embedding.batches import Due
+from upwell.memory.embedding.numbers import packed
 from upwell.memory.embedding.questions import Questions
 from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.recall import StoreRecall
 from upwell.memory.sqlite import vectors
-from upwell.memory.sqlite.nearness import packed
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.testing import FakeEmbedder, ManualClock
 
@@ -104,7 +105,7 @@ async def test_a_vector_of_an_earlier_text_is_not_kept(
     store: SqliteStore, database: Database
 ) -> None:
     await store.update(Memory(id="m1", text="Something else by now"))
-    stale = vectors.Due(n=(1 << SEQUENCE_BITS) | 2, hash="of earlier", text="")
+    stale = Due(n=(1 << SEQUENCE_BITS) | 2, hash="of earlier", text="")
     await database.write(lambda db: vectors.keep(db, 1, [stale], [packed([1.0] * 128)]))
     assert rows(database) == len(TEXTS) - 1
 

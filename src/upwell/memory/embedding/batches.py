@@ -1,0 +1,44 @@
+"""Embed memories a batch at a time, for every store."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from upwell.ground.errors import LlmError
+from upwell.ground.trace import LOG
+from upwell.memory.embedding.questions import MAX_FAILURES, Questions, embedded, on_daemon_thread
+
+MAX_CHARS = 2_000
+"""Only this much of the beginning of a longer memory is embedded."""
+BATCH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A memory without a vector; `hash` shows whether its text is still the embedded one."""
+
+    n: int
+    hash: str
+    text: str
+
+
+async def packed_vectors(questions: Questions, batch: Sequence[Due]) -> dict[Due, bytes]:
+    """Return the packed vectors of these memories. If the model refuses a batch, its texts are
+    tried one by one, so that one unreadable text does not cost the others their vectors. If the
+    model is down, no vectors are returned.
+    """
+    # numpy takes 100 ms to import and only searches by meaning need it.
+    from upwell.memory.embedding.numbers import packed
+
+    texts = [due.text for due in batch]
+    try:
+        vectors = await on_daemon_thread(partial(embedded, questions.embedder, texts))
+        return dict(zip(batch, map(packed, vectors), strict=True))
+    except LlmError as error:
+        LOG.warning("%d memories cannot be embedded: %s", len(batch), error)
+    one_by_one: dict[Due, bytes] = {}
+    for attempts, due in enumerate(batch if len(batch) > 1 else ()):
+        if not one_by_one and attempts >= MAX_FAILURES:
+            break
+        one_by_one |= await packed_vectors(questions, [due])
+    return one_by_one

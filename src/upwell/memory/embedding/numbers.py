@@ -1,0 +1,44 @@
+"""Vectors as stored numbers of half precision, and what their cosines are usually like."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from upwell.ground.embed import Vector
+from upwell.memory.lookups import SEQUENCE_BITS
+
+NEAREST = 40
+"""How many of the nearest memories become candidates."""
+SAMPLE, MIN_SAMPLE = 400, 12
+MIN_SPREAD = 0.03
+BACKGROUND_FROM, BACKGROUND_TO = 5, 15
+
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+
+def packed(vector: Vector) -> bytes:
+    """Pack a vector for storage."""
+    return np.asarray(vector, dtype=np.float16).tobytes()
+
+
+def unpacked(numbers: Sequence[bytes], dim: int) -> Floats:
+    """Unpack stored vectors into the rows of a matrix."""
+    return np.frombuffer(b"".join(numbers), np.float16).reshape(-1, dim).astype(np.float32)
+
+
+def usual_cosines(
+    sample: Floats, sampled: Numbers, question: Floats, scopes: Sequence[int]
+) -> tuple[float, float]:
+    """Return the mean and spread of the cosines of a sample of the store, or of its visible part if
+    that is large enough. `sampled` are the memories of the rows of `sample`."""
+    visible = np.isin(sampled >> SEQUENCE_BITS, np.asarray(scopes, np.int64))
+    cosines = (sample[visible] if visible.sum() >= MIN_SAMPLE else sample) @ question
+    return float(cosines.mean()), max(MIN_SPREAD, float(cosines.std()))
+
+
+def background_of(best: Sequence[float], mean: float) -> float:
+    """Return the cosine of the memories after the best ones, or the usual cosine. `best` is
+    sorted."""
+    next_best = best[BACKGROUND_FROM:BACKGROUND_TO]
+    return sum(next_best) / len(next_best) if next_best else mean

@@ -1,0 +1,281 @@
+"""Vectors of memories in PostgreSQL, in a plain table. A search compares the memories that it has
+found by words, files and symbols; it finds none by meaning alone.
+
+Replicas take turns at embedding: one of them holds a lease on the tenant's memories, which it
+renews with every batch. Each model has vectors of its own, so replicas that change to another model
+one by one do not overwrite each other's; vectors of a model that no replica has used for a week are
+deleted. A trigger deletes the vectors of a deleted or changed memory.
+"""
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from upwell.ground.clock import Deadline
+from upwell.ground.errors import StoreError
+from upwell.ground.postgres.connection import Postgres, Rows, Statement
+from upwell.ground.trace import LOG
+from upwell.ground.types.memory import Query
+from upwell.memory.embedding.batches import BATCH, MAX_CHARS, Due, packed_vectors
+from upwell.memory.embedding.questions import Progress, Questions
+from upwell.memory.lookups import SEQUENCE_BITS
+from upwell.memory.ranking.signals import Likeness
+
+if TYPE_CHECKING:
+    from upwell.ground.embed import Vector
+    from upwell.memory.embedding.numbers import Floats, Numbers
+
+LEASE_SECONDS = 120.0
+"""Longer than an endpoint takes for a batch, so that the lease of a living replica does not end."""
+UNUSED_SECONDS = 7 * 86_400.0
+SAMPLE_SECONDS = 60.0
+"""How long a sample of the tenant's vectors is used."""
+_NOW = "extract(epoch FROM clock_timestamp())::float8"
+_VERSION = "SELECT version FROM upwell.tenant WHERE tenant = %(tenant)s"
+_LEASE = f"""
+    INSERT INTO upwell.embedding_model AS old
+        (tenant, model, name, dim, used_at, complete, holder, leased_until)
+    VALUES (%(tenant)s, %(model)s, %(name)s, %(dim)s, {_NOW}, -1, %(holder)s, {_NOW} + %(lease)s)
+    ON CONFLICT (tenant, model) DO UPDATE SET used_at = excluded.used_at,
+        holder = excluded.holder, leased_until = excluded.leased_until
+    WHERE old.holder = excluded.holder OR old.leased_until < {_NOW}
+    RETURNING complete"""
+_RELEASE = """
+    UPDATE upwell.embedding_model SET leased_until = 0, complete = greatest(complete, %(complete)s)
+    WHERE tenant = %(tenant)s AND model = %(model)s AND holder = %(holder)s"""
+_DUE = f"""
+    SELECT m.n, m.content_hash, left(m.text, {MAX_CHARS}) FROM upwell.memory m
+    WHERE m.tenant = %(tenant)s AND m.n > %(after)s AND NOT m.pinned AND NOT EXISTS (
+        SELECT FROM upwell.embedding e
+        WHERE e.tenant = %(tenant)s AND e.model = %(model)s AND e.n = m.n)
+    ORDER BY m.n LIMIT {BATCH}"""
+# The lock of a row makes a writer that replaces the memory wait, so that the trigger sees the
+# vector that it must delete.
+_KEEP = """
+    INSERT INTO upwell.embedding (tenant, model, n, numbers)
+    SELECT %(tenant)s, %(model)s, living.n, living.numbers FROM (
+        SELECT m.n, new.numbers FROM upwell.memory m
+        JOIN unnest(%(ns)s::bigint[], %(hashes)s::text[], %(numbers)s::bytea[])
+            AS new(n, hash, numbers) ON m.n = new.n AND m.content_hash = new.hash
+        WHERE m.tenant = %(tenant)s ORDER BY m.n FOR KEY SHARE OF m) AS living
+    ON CONFLICT (tenant, model, n) DO UPDATE SET numbers = excluded.numbers"""
+_COUNTS = """
+    SELECT (SELECT count(*) FROM upwell.embedding WHERE tenant = %(tenant)s AND model = %(model)s),
+           (SELECT count(*) FROM upwell.memory WHERE tenant = %(tenant)s AND NOT pinned)"""
+_UNUSED = f"""
+    SELECT model FROM upwell.embedding_model
+    WHERE tenant = %(tenant)s AND used_at < {_NOW} - {UNUSED_SECONDS}"""
+_DROP_UNUSED = (
+    f"DELETE FROM upwell.embedding WHERE tenant = %(tenant)s AND model IN ({_UNUSED})",
+    f"DELETE FROM upwell.embedding_model WHERE tenant = %(tenant)s AND model IN ({_UNUSED})",
+)
+# The order by a hash is the same everywhere and has nothing to do with the texts.
+_SAMPLE = """
+    SELECT n, numbers FROM upwell.embedding
+    WHERE tenant = %(tenant)s AND model = %(model)s AND n = ANY(ARRAY(
+        SELECT n FROM upwell.embedding WHERE tenant = %(tenant)s AND model = %(model)s
+        ORDER BY hashint8extended(n, 0) LIMIT %(sample)s))"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Vectors of a tenant drawn at random, and the numbers of their memories."""
+
+    vectors: "Floats"
+    memories: "Numbers"
+    at: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The vector of a query's text, the model that it comes from, and the vectors of the tenant
+    that show which cosines are usual."""
+
+    vector: "Vector"
+    model: int
+    sample: Sample
+
+    def statement(self, found: str) -> Statement:
+        """The statement that reads the vectors of the memories of the array `found`, and of their
+        neighbours."""
+        return Statement(
+            f"""SELECT n, numbers FROM upwell.embedding
+                WHERE tenant = %(tenant)s AND model = %(model)s AND n IN (
+                    SELECT DISTINCT own.n + step FROM unnest({found}) AS own(n)
+                    CROSS JOIN (VALUES (-1), (0), (1)) AS near(step)
+                    WHERE (own.n + step) >> {SEQUENCE_BITS} = own.n >> {SEQUENCE_BITS})""",
+            {"model": self.model},
+        )
+
+    def likeness(self, rows: Rows, scopes: Sequence[int]) -> Likeness | None:
+        """Compare the question with the vectors of these rows. Returns None if there are none."""
+        import numpy as np
+
+        from upwell.memory.embedding.numbers import background_of, unpacked, usual_cosines
+
+        if not rows:
+            return None
+        question = np.asarray(self.vector, dtype=np.float32)
+        vectors = unpacked([bytes(numbers) for _, numbers in rows], len(question))
+        cosines = dict(zip([n for n, _ in rows], (vectors @ question).tolist(), strict=True))
+        sample = self.sample
+        mean, spread = usual_cosines(sample.vectors, sample.memories, question, scopes)
+        visible = np.isin(sample.memories >> SEQUENCE_BITS, np.asarray(scopes, np.int64))
+        others = zip(
+            sample.memories[visible].tolist(),
+            (sample.vectors[visible] @ question).tolist(),
+            strict=True,
+        )
+        best = sorted((dict(others) | cosines).values(), reverse=True)
+        return Likeness(
+            cosines=dict(sorted(cosines.items(), key=lambda pair: -pair[1])),
+            mean=mean,
+            spread=spread,
+            background=background_of(best, mean),
+        )
+
+
+class PostgresVectors:
+    """A `VectorIndex` over the memories of one tenant."""
+
+    note = "in PostgreSQL, searches compare only memories that they find by words, files or symbols"
+
+    def __init__(self, questions: Questions, postgres: Postgres, tenant: str) -> None:
+        self.questions = questions
+        self._postgres = postgres
+        self._tenant = tenant
+        self._holder = secrets.token_hex(8)
+        self._samples: dict[tuple[str, int], Sample] = {}
+        self._complete_at: int | None = None
+
+    async def question(self, query: Query, deadline: Deadline) -> Question | None:
+        """Return the question of a query, or None if it cannot be compared with any memory."""
+        if not query.texts:
+            return None
+        vector = await self.questions.vector(query.texts[0], deadline)
+        if vector is None:
+            return None
+        try:
+            sample = await self._sample(query.scope.tenant)
+        except StoreError as error:
+            LOG.warning("searching by words only: %s", error)
+            return None
+        return None if sample is None else Question(vector, self._model, sample)
+
+    async def catch_up(self, progress: Progress | None = None) -> int:
+        """Embed the memories that have no vector of this model yet, a batch at a time. Does
+        nothing while another replica embeds or the model fails. Returns the number of embedded
+        memories.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        version = await self._version()
+        if version in (None, self._complete_at) or not await self.questions.load():
+            return 0
+        complete = await self._lease()
+        if complete is None:
+            return 0
+        if complete == version:
+            await self._release(complete)
+            self._complete_at = version
+            return 0
+        ended = -1
+        try:
+            done, is_whole = await self._embed_all(progress)
+            if is_whole:
+                self._complete_at = ended = version
+                await self._postgres.ask(self._tenant, *(Statement(s, {}) for s in _DROP_UNUSED))
+        finally:
+            await self._release(ended)
+        return done
+
+    async def counts(self) -> tuple[int, int]:
+        """Count the memories that have a vector, and the memories that should have one."""
+        (rows,) = await self._postgres.ask(self._tenant, self._of_model(_COUNTS))
+        return int(rows[0][0]), int(rows[0][1])
+
+    @property
+    def _model(self) -> int:
+        """The number of the model: 63 bits of the SHA-256 of its name and its dimension."""
+        embedder = self.questions.embedder
+        name = f"{embedder.name}\n{embedder.dim}".encode("utf-8", "surrogatepass")
+        return int.from_bytes(hashlib.sha256(name).digest()[:8]) >> 1
+
+    def _of_model(self, sql: str, **values: object) -> Statement:
+        return Statement(sql, {"model": self._model, "holder": self._holder, **values})
+
+    async def _version(self) -> int | None:
+        (rows,) = await self._postgres.ask(self._tenant, Statement(_VERSION, {}))
+        return int(rows[0][0]) if rows else None
+
+    async def _lease(self) -> int | None:
+        """Take or renew the lease. Returns the version of the tenant's memories at which all had a
+        vector, or None if another replica holds the lease."""
+        (rows,) = await self._postgres.ask(self._tenant, self._leasing())
+        return int(rows[0][0]) if rows else None
+
+    def _leasing(self) -> Statement:
+        embedder = self.questions.embedder
+        return self._of_model(_LEASE, name=embedder.name, dim=embedder.dim, lease=LEASE_SECONDS)
+
+    async def _release(self, complete: int) -> None:
+        await self._postgres.ask(self._tenant, self._of_model(_RELEASE, complete=complete))
+
+    async def _embed_all(self, progress: Progress | None) -> tuple[int, bool]:
+        """Return the number of embedded memories, and whether the model took every batch."""
+        done, after = 0, -1
+        earlier, total = await self.counts()
+        while batch := await self._due(after):
+            vectors = await packed_vectors(self.questions, batch)
+            if not vectors:
+                return done, False
+            values = {
+                "ns": [due.n for due in vectors],
+                "hashes": [due.hash for due in vectors],
+                "numbers": [*vectors.values()],
+            }
+            _, leased = await self._postgres.ask(
+                self._tenant, self._of_model(_KEEP, **values), self._leasing()
+            )
+            done, after = done + len(vectors), batch[-1].n
+            if progress is not None:
+                progress(earlier + done, total)
+            if not leased:
+                return done, False
+        if done:
+            LOG.info("embedded %d memories with %s", done, self.questions.embedder.name)
+        return done, True
+
+    async def _due(self, after: int) -> list[Due]:
+        (rows,) = await self._postgres.ask(self._tenant, self._of_model(_DUE, after=after))
+        return [Due(n, hash, text) for n, hash, text in rows]
+
+    async def _sample(self, tenant: str) -> Sample | None:
+        """Return a sample of the tenant's vectors, or None while there are none."""
+        key = tenant, self._model
+        sample = self._samples.get(key)
+        if sample is None or time.monotonic() - sample.at > SAMPLE_SECONDS:
+            sample = await self._drawn(tenant)
+            if sample is None:
+                return None
+            self._samples[key] = sample
+        return sample
+
+    async def _drawn(self, tenant: str) -> Sample | None:
+        # numpy takes 100 ms to import, which must not hold up the event loop.
+        await asyncio.to_thread(import_module, "upwell.memory.embedding.numbers")
+        import numpy as np
+
+        from upwell.memory.embedding.numbers import SAMPLE, unpacked
+
+        (rows,) = await self._postgres.ask(tenant, self._of_model(_SAMPLE, sample=SAMPLE))
+        if not rows:
+            return None
+        vectors = unpacked([bytes(numbers) for _, numbers in rows], self.questions.embedder.dim)
+        return Sample(vectors, np.asarray([n for n, _ in rows], np.int64))

@@ -1,0 +1,232 @@
+"""Comparing by meaning in PostgreSQL: vectors in a plain table, for the memories that a search has
+found by words."""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.postgres import cluster
+
+from upwell.ground.clock import Deadline
+from upwell.ground.embed import Embedder
+from upwell.ground.postgres.connection import Postgres, Statement
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.types.memory import Hit, Memory, Query, Scope
+from upwell.memory.base import Store
+from upwell.memory.embedding.batches import Due
+from upwell.memory.embedding.embeddings import Embeddings
+from upwell.memory.embedding.numbers import packed
+from upwell.memory.embedding.questions import Questions
+from upwell.memory.postgres import vectors
+from upwell.memory.postgres.store import PostgresStore
+from upwell.memory.recall import StoreRecall
+from upwell.memory.sqlite.store import OWNER, SqliteStore
+from upwell.memory.sqlite.vectors import OWNER as VECTORS
+from upwell.testing import FakeEmbedder
+
+SAME = {"automobile": "car", "vehicle": "car", "repaired": "fixed", "mended": "fixed"}
+TEXTS = [
+    "The automobile was repaired in the garden",
+    "Tulips bloom in the garden in May",
+    "The release train leaves on Thursdays",
+    "Ana prefers tea to coffee in the garden",
+    *(f"Filler number {n} about {word}" for n, word in enumerate("abcdefghijklmnop")),
+]
+WORDS = "kettle lid oven bread till order charge retry queue lock cache token branch merge".split()
+
+
+@pytest.fixture
+async def postgres() -> AsyncIterator[Postgres]:
+    opened = Postgres(cluster().emptied())
+    yield opened
+    await opened.aclose()
+
+
+async def filled(postgres: Postgres, model: Embedder, **options: str) -> PostgresStore:
+    store = PostgresStore(postgres, questions=Questions(model), **options)
+    await store.add([Memory(id=f"m{n}", text=text) for n, text in enumerate(TEXTS)])
+    assert store.vectors
+    await store.vectors.catch_up()
+    return store
+
+
+async def found(store: Store, text: str, **scope: object) -> list[Hit]:
+    query = Query(texts=(text,), scope=Scope(**scope))  # type: ignore[arg-type]
+    return list((await StoreRecall(store).search(query, Deadline.after(20.0))).hits)
+
+
+async def rows(postgres: Postgres, tenant: str = "default") -> int:
+    (counted,) = await postgres.ask(tenant, Statement("SELECT count(*) FROM upwell.embedding", {}))
+    return int(counted[0][0])
+
+
+async def test_meaning_orders_the_memories_that_share_a_word(postgres: Postgres) -> None:
+    store = await filled(postgres, FakeEmbedder(SAME))
+    best, second, *_ = await found(store, "vehicle mended in the garden?")
+    assert best.memory.id == "m0"
+    assert best.signals["cosine"] > second.signals["cosine"]
+    assert best.signals["meaning"] > 2
+    by_words = {hit.memory.id: hit for hit in await found(PostgresStore(postgres), "in the garden")}
+    assert "cosine" not in by_words["m0"].signals
+    # Without a shared word nothing is found: there is no index of vectors.
+    assert await found(store, "vehicle mended?") == []
+
+
+async def test_the_hits_and_scores_are_those_of_sqlite(postgres: Postgres, tmp_path: Path) -> None:
+    rng, model = random.Random(7), FakeEmbedder()
+    memories = [
+        Memory(id=f"m{n}", text=f"{' '.join(rng.choices(WORDS, k=9))} item{n % 20}")
+        for n in range(160)
+    ]
+    database = open_database(tmp_path / "memory.db", [OWNER, VECTORS], synchronous="NORMAL")
+    local = SqliteStore(database, questions=Questions(model))
+    shared = PostgresStore(postgres, questions=Questions(model))
+    for store in (local, shared):
+        await store.add(memories)
+        assert store.vectors
+        assert await store.vectors.catch_up() == len(memories)
+    in_sqlite = in_both = close = 0
+    for size in (1, 2, 3, 5, 8) * 4:
+        text = " ".join(rng.sample(WORDS, k=size)) + f" item{size}"
+        left = {hit.memory.id: hit.score for hit in (await found(local, text))[:10]}
+        right = {hit.memory.id: hit.score for hit in (await found(shared, text))[:10]}
+        both = left.keys() & right.keys()
+        close += sum(abs(left[id] - right[id]) <= 0.01 for id in both)
+        in_sqlite += len(left)
+        in_both += len(both)
+    await database.aclose()
+    assert in_sqlite >= 100
+    assert in_both >= 0.95 * in_sqlite
+    assert close >= 0.95 * in_both
+
+
+async def test_a_vector_goes_with_its_memory(postgres: Postgres) -> None:
+    store = await filled(postgres, FakeEmbedder(SAME))
+    assert store.vectors
+    assert await store.vectors.counts() == (len(TEXTS), len(TEXTS))
+    await store.delete("m0")
+    await store.update(Memory(id="m1", text="The vehicle is blue"))
+    assert await rows(postgres) == len(TEXTS) - 2
+    assert await store.vectors.catch_up() == 1
+    assert await store.vectors.catch_up() == 0
+
+
+async def test_a_vector_of_an_earlier_text_is_not_stored(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(postgres, questions=Questions(FakeEmbedder(SAME)))
+    await store.add([Memory(id="m", text="The car is red")])
+
+    async def changing(questions: Questions, batch: list[Due]) -> dict[Due, bytes]:
+        await store.update(Memory(id="m", text="The car is blue"))
+        return {due: packed([1.0] * FakeEmbedder.dim) for due in batch}
+
+    monkeypatch.setattr(vectors, "packed_vectors", changing)
+    assert store.vectors
+    await store.vectors.catch_up()
+    assert await rows(postgres) == 0
+    monkeypatch.undo()
+    assert await store.vectors.catch_up() == 1
+
+
+async def test_each_tenant_sees_only_its_own_vectors(postgres: Postgres) -> None:
+    store = await filled(postgres, FakeEmbedder(SAME))
+    await store.add([Memory(id="other", text="The car is in the garden", tenant="other")])
+    other = PostgresStore(postgres, tenant="other", questions=Questions(FakeEmbedder(SAME)))
+    assert other.vectors
+    assert await other.vectors.catch_up() == 1
+    assert await rows(postgres, "other") == 1
+    assert [hit.memory.id for hit in await found(other, "garden", tenant="other")] == ["other"]
+    with psycopg.connect(postgres.url) as connection:
+        assert connection.execute("SELECT count(*) FROM upwell.embedding").fetchone() == (0,)
+
+
+async def test_two_models_do_not_overwrite_each_other(postgres: Postgres) -> None:
+    store = await filled(postgres, FakeEmbedder(SAME))
+    other = PostgresStore(postgres, questions=Questions(FakeEmbedder(SAME, name="other")))
+    assert store.vectors
+    assert other.vectors
+    assert "cosine" not in (await found(other, "garden"))[0].signals
+    assert await other.vectors.catch_up() == len(TEXTS)
+    assert await store.vectors.counts() == await other.vectors.counts()
+    age = f"UPDATE upwell.embedding_model SET used_at = used_at - {vectors.UNUSED_SECONDS + 1}"
+    await postgres.ask("default", Statement(age, {}))
+    await other.add([Memory(id="new", text="A new thing")])
+    assert await other.vectors.catch_up() == 1
+    assert await rows(postgres) == len(TEXTS) + 1
+
+
+async def test_replicas_embed_each_memory_once(postgres: Postgres) -> None:
+    models = [FakeEmbedder(SAME), FakeEmbedder(SAME)]
+    replicas = [PostgresStore(postgres, questions=Questions(model)) for model in models]
+    await replicas[0].add([Memory(id=f"m{n}", text=text) for n, text in enumerate(TEXTS)])
+    await asyncio.gather(*(each.vectors.catch_up() for each in replicas if each.vectors))
+    await asyncio.gather(*(each.vectors.catch_up() for each in replicas if each.vectors))
+    assert sorted(models[0].asked + models[1].asked) == sorted(TEXTS)
+
+
+async def test_the_lease_of_a_lost_replica_ends(postgres: Postgres) -> None:
+    store = await filled(postgres, FakeEmbedder(SAME))
+    hold = "UPDATE upwell.embedding_model SET holder = 'lost', leased_until = {}"
+    await postgres.ask("default", Statement(hold.format("1e12"), {}))
+    await store.add([Memory(id="new", text="A new thing")])
+    assert store.vectors
+    assert await store.vectors.catch_up() == 0
+    await postgres.ask("default", Statement(hold.format("1"), {}))
+    assert await store.vectors.catch_up() == 1
+
+
+@pytest.mark.parametrize("made", [[0.1] * 7, [float("nan")] * 128, []])
+async def test_vectors_that_cannot_be_compared_are_refused(
+    postgres: Postgres, made: list[float]
+) -> None:
+    class Odd(FakeEmbedder):
+        def embed(self, texts):
+            return [made for _ in texts] if made else []
+
+    await filled(postgres, FakeEmbedder(SAME))
+    odd = PostgresStore(postgres, questions=Questions(Odd(SAME)))
+    assert (await found(odd, "tulips in the garden"))[0].memory.id == "m1"
+    await odd.add([Memory(id="new", text="The car is red")])
+    assert odd.vectors
+    assert await odd.vectors.catch_up() == 0
+    assert await rows(postgres) == len(TEXTS)
+
+
+async def test_a_hanging_model_delays_no_search(postgres: Postgres) -> None:
+    class Hanging(FakeEmbedder):
+        slow = False
+        released = threading.Event()
+
+        def embed(self, texts):
+            if self.slow:
+                self.released.wait(60)
+            return super().embed(texts)
+
+    model = Hanging(SAME)
+    store = await filled(postgres, model)
+    model.slow = True
+    began = time.monotonic()
+    try:
+        for text in ("tulips", "garden in May", "bloom", "release train"):
+            assert await found(store, text)
+        assert time.monotonic() - began < 20
+    finally:
+        model.released.set()
+
+
+async def test_the_health_says_what_is_not_searched(postgres: Postgres) -> None:
+    store = await filled(postgres, FakeEmbedder(SAME))
+
+    async def indexes():
+        return [store.vectors]
+
+    ping = await Embeddings(indexes).ping()
+    assert ping
+    assert f"{len(TEXTS)} of {len(TEXTS)} memories embedded by fake" in ping.detail
+    assert "compare only memories that they find by words" in ping.detail
