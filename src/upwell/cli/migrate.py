@@ -51,9 +51,10 @@ def migrate(
     else:
         _report(outcome)
     if outcome.verified and outcome.verified.different:
+        different = outcome.verified.different
         raise StoreError(
-            f"{counted(len(outcome.verified.different), 'memory', 'memories')} differ after the "
-            f"move, the first one is {outcome.verified.different[0]!r}",
+            f"{counted(len(different), 'memory differs', 'memories differ')} after the move, "
+            f"the first one is {different[0]!r}",
             hint="run the same command again",
         )
 
