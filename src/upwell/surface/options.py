@@ -11,6 +11,7 @@ from upwell.ground.settings import MAX_NUMBER
 from upwell.ground.text.lexicon import Lexicon, shipped
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.surfacing import IntentKind
+from upwell.hosts.base import PROBE_SESSIONS
 from upwell.surface.moments import Moment
 
 Weight = Annotated[float, Meta(gt=0, le=MAX_NUMBER)]
@@ -182,6 +183,10 @@ class Options:
     is_excluded: Callable[[str | None], bool] = never_excluded
     judge: JudgeOptions = field(default_factory=JudgeOptions)
     commands_in: Callable[[str], Sequence[str]] = no_commands
+
+    def records(self, cue: Cue) -> bool:
+        """False for the trials of `upwell setup`, and in a project that the user excluded."""
+        return not (cue.session.startswith(PROBE_SESSIONS) or self.is_excluded(cue.cwd))
 
     def beside(self, cue: Cue) -> "Options":
         """The options for this cue: those of its tool (`server__tool`, or the host's own name for
