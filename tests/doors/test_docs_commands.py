@@ -26,6 +26,7 @@ FAILS = {
     "upwell login": "the server of the example does not exist",
     "upwell hook install claude --http": "the port of the example is set by hand",
     "upwell feedback s_97b89fa703db": "the surfacing of the example does not exist",
+    "upwell team join": "nobody is there to paste the token of the example",
     "upwell recall --sessions session:": "the session of the example does not exist",
     "upwell import --from mem0 ~/Downloads": "the file of the example does not exist",
 }

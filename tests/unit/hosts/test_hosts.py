@@ -165,10 +165,10 @@ def test_the_tables_of_hosts_have_a_row_for_it(host: Host, section: str) -> None
 
 @pytest.mark.parametrize("host", ALL)
 def test_the_reference_tells_whether_it_refuses_calls(host: Host) -> None:
-    reference = (DOCS.parent / "reference.md").read_text(encoding="utf-8")
+    reference = (DOCS.parent / "memory.md").read_text(encoding="utf-8")
     guards = reference.partition("\n## Guards\n")[2].partition("\n## ")[0]
     name = host.title.removeprefix("GitHub ")
-    assert name in guards, f"name {name} under Guards in docs/reference.md"
+    assert name in guards, f"name {name} under Guards in docs/memory.md"
 
 
 @pytest.mark.parametrize("host", ALL)
