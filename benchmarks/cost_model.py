@@ -71,7 +71,7 @@ def measured_in(lines: Sequence[str]) -> Measured:
     stored = [row for row in rows if row.get("ingest") == "postgres" and "server_cpu_ms" in row]
     return Measured(
         memories=chosen["memories"] // chosen["tenants"],
-        gateway_ms=chosen["cpu_mean"],
+        gateway_ms=chosen["cpu"],
         database_ms=chosen["server_cpu"],
         store_ms=stored[-1]["server_cpu_ms"] if stored else 0.0,
         trips=min(proxied, default=0.0),

@@ -1,78 +1,49 @@
 """Decisions beside a team's PostgreSQL and beside SQLite, in one run.
 
-    .venv/bin/python benchmarks/scale.py [--sizes 30000 100000] [--tenants 100] [--each 300]
+    .venv/bin/python benchmarks/scale.py [--sizes 30000 100000 1000000] [--tenants 1000]
 
-Starts a PostgreSQL of its own (as the tests do), fills both stores with the same made-up memories,
-and asks both for the same decisions: a prompt of six words of one memory, through the whole of
-surfacing, each in a session of its own. CPU is that of this process, and of the server's processes
-beside it. A TCP proxy delays every packet and counts the round trips. Memories are words drawn by
-Zipf's law, about 210 characters each, half of them in one of fifty projects.
+Starts a PostgreSQL of its own (as the tests do), fills both stores with the same made-up memories
+(`made_up.py`, `bulk.py`), and asks both for the same decisions: a prompt about one memory, in all
+projects, through the whole of surfacing, each in a session of its own. The clock stops when the
+decision is made; the record of its delivery follows, and CPU covers both: that of this process,
+and of the server's processes beside it. A TCP proxy delays every packet and counts round trips.
 """
 
 import argparse
 import asyncio
 import json
 import os
-import random
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from multiprocessing import Process
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks import bulk
+from benchmarks.made_up import Company, questions
 from tests.postgres import Cluster
 
 from upwell.app import App, Settings, build
+from upwell.app.tenants import open_tenant
+from upwell.ground.postgres.migrate import migrate
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import Surfacing
 
-VOCABULARY = 40_000
-WORDS_EACH = 30
-PROJECTS = 50
-BATCH = 1_000
+SAMPLED = 20_000
+"""Prompts are about one of so many memories."""
+INGESTED, BATCH, SINGLES = 2_000, 1_000, 50
 CLIENTS = (1, 8, 32)
 DELAYS_MS = (0, 5, 50)
-
-
-def memories(count: int, seed: int = 1) -> Iterator[Memory]:
-    """Made-up memories, the same at every run."""
-    rng = random.Random(seed)
-    ranks = range(1, VOCABULARY + 1)
-    weights = [1.0 / rank for rank in ranks]
-    words = [word_of(rank) for rank in ranks]
-    for number in range(count):
-        drawn = rng.choices(words, weights, k=WORDS_EACH)
-        project = f"/srv/p{rng.randrange(PROJECTS)}" if rng.random() < 0.5 else None
-        yield Memory(
-            text=" ".join(drawn),
-            id=f"m{seed}-{number}",
-            project=project,
-            paths=(f"src/{rng.choice(drawn)}.py",),
-            created_at=1_000_000.0 + number,
-        )
-
-
-def word_of(rank: int) -> str:
-    """A pronounceable word for each rank; frequent ones are short."""
-    consonants, vowels, word = "bdfgklmnprstvz", "aeiou", ""
-    while rank:
-        rank, sound = divmod(rank, len(consonants) * len(vowels))
-        word += consonants[sound // len(vowels)] + vowels[sound % len(vowels)]
-    return f"{word}x" if len(word) < 4 else word
-
-
-def prompts(stored: Sequence[Memory], count: int, seed: int = 2) -> list[str]:
-    rng = random.Random(seed)
-    return [
-        f"why does the {' '.join(rng.sample(rng.choice(stored).text.split(), k=6))} fail?"
-        for _ in range(count)
-    ]
+SERVER = {"shared_buffers": "2GB", "max_connections": "300", "max_wal_size": "8GB"}
+"""As a database server of this size would be set up; PostgreSQL's defaults are for less."""
 
 
 @dataclass
@@ -88,8 +59,7 @@ class Row:
     decisions: int
     p50: float
     p95: float
-    cpu_p50: float
-    cpu_mean: float
+    cpu: float
     server_cpu: float
     per_second: float
     said: int
@@ -167,44 +137,52 @@ def server_cpu(cluster: Cluster) -> float:
 async def opened(home: Path, url: str = "", tenant: str = "default") -> AsyncIterator[App]:
     flags = {"store.url": url, "store.tenant": tenant} if url else {}
     # The proxy runs beside the app, and the daily chores are left out.
-    app = await build(Settings(home=home, flags=flags, environment={}, watches=False))
+    settings = Settings(home=home, flags=flags, environment={}, watches=False, is_replica=bool(url))
+    app = await build(settings)
     try:
         yield app
     finally:
         await app.aclose()
 
 
-async def decisions(apps: Sequence[App], texts: Sequence[str], clients: int) -> list[tuple]:
-    """Decide about each text, `clients` at once. Returns wall ms, CPU ms and whether it spoke."""
+async def decisions(
+    apps: Sequence[App], texts: Sequence[tuple[int, str]], clients: int
+) -> list[tuple[float, bool]]:
+    """Decide about each text in the app with its number, `clients` at once. Returns the wall time
+    in milliseconds of each decision, and whether a memory surfaced."""
     waiting, results = list(enumerate(texts)), []
 
     async def client() -> None:
         while waiting:
-            number, text = waiting.pop()
+            number, (place, text) = waiting.pop()
             cue = Cue(door="prompt", text=text, session=f"{clients}-{number}-{time.time_ns()}")
-            began, cpu = time.perf_counter(), time.process_time()
-            outcome = await apps[number % len(apps)].surfacer.surface(cue)
-            spent = (time.process_time() - cpu) * 1e3
-            wall = (time.perf_counter() - began) * 1e3
-            results.append((wall, spent, isinstance(outcome, Surfacing)))
+            surfacer, began = apps[place].surfacer, time.perf_counter()
+            outcome = await surfacer.offer(cue)
+            results.append(((time.perf_counter() - began) * 1e3, isinstance(outcome, Surfacing)))
+            if isinstance(outcome, Surfacing):
+                await surfacer.delivered(outcome, cue)
 
     await asyncio.gather(*(client() for _ in range(clients)))
     return results
 
 
 async def series(
-    store: str, apps: Sequence[App], texts: Sequence[str], clients: int, size: int, **more: object
+    store: str,
+    apps: Sequence[App],
+    texts: Sequence[tuple[int, str]],
+    clients: int,
+    size: int,
+    cluster: Cluster | None = None,
+    proxy: Proxy | None = None,
 ) -> Row:
-    """Measure one series; a few decisions before it are not counted."""
-    cluster, proxy = more.get("cluster"), more.get("proxy")
-    await decisions(apps, texts[: max(4, clients)], clients)
+    """Measure one series. As many decisions before it as its connections need to prepare their
+    statements are not counted."""
+    await decisions(apps, texts[: 4 + 6 * clients], clients)
     trips, before = (proxy.trips if proxy else 0), (server_cpu(cluster) if cluster else 0.0)
     began, cpu = time.perf_counter(), time.process_time()
     results = await decisions(apps, texts, clients)
     seconds, spent = time.perf_counter() - began, time.process_time() - cpu
-    wall = sorted(result[0] for result in results)
-    own = sorted(result[1] for result in results)
-    count = len(results)
+    wall, count = sorted(took for took, _ in results), len(results)
     return Row(
         store=store,
         memories=size,
@@ -214,110 +192,163 @@ async def series(
         decisions=count,
         p50=statistics.median(wall),
         p95=wall[int(count * 0.95)],
-        cpu_p50=statistics.median(own),
-        cpu_mean=spent / count * 1e3,
+        cpu=spent / count * 1e3,
         server_cpu=(server_cpu(cluster) - before) / count * 1e3 if cluster else 0.0,
         per_second=count / seconds,
-        said=sum(result[2] for result in results),
+        said=sum(spoke for _, spoke in results),
         trips=(proxy.trips - trips) / count if proxy else 0.0,
     )
 
 
-async def ingest(app: App, stored: Sequence[Memory]) -> float:
-    """Add the memories in batches. Returns memories a second of wall time."""
-    began = time.perf_counter()
-    for start in range(0, len(stored), BATCH):
-        await app.memory.add_many(stored[start : start + BATCH])
-    return len(stored) / (time.perf_counter() - began)
+async def ingest(name: str, app: App, size: int, cluster: Cluster) -> dict[str, object]:
+    """Add memories to a store of `size`, through the library: in batches, and one by one. Those
+    before them are not counted: their projects' null scores are measured when they arrive."""
+    added = [replace(memory, project="/srv/p1") for memory in Company().memories(INGESTED, seed=9)]
+    await app.memory.add_many(added[:1])
+    began, cpu, server = time.perf_counter(), time.process_time(), server_cpu(cluster)
+    for start in range(0, INGESTED, BATCH):
+        await app.memory.add_many(added[start : start + BATCH])
+    many = time.perf_counter()
+    own_ms = (time.process_time() - cpu) / INGESTED * 1e3
+    server_ms = (server_cpu(cluster) - server) / INGESTED * 1e3
+    singles = list(Company().memories(SINGLES, seed=10))
+    for memory in singles:
+        await app.memory.add(replace(memory, project="/srv/p1"))
+    return {
+        "ingest": name,
+        "memories": size,
+        "per_second": INGESTED / (many - began),
+        "cpu_ms": own_ms,
+        "server_cpu_ms": server_ms,
+        "one_ms": (time.perf_counter() - many) / SINGLES * 1e3,
+    }
 
 
-Report = Callable[[object], Awaitable[None]]
+def superuser(url: str) -> str:
+    return url.replace("//upwell_app@", "//postgres@")
 
 
-async def one_size(size: int, count: int, cluster: Cluster, folder: Path) -> AsyncIterator[object]:
-    stored = list(memories(size))
-    texts = prompts(stored, count)
-    url = cluster.database()
+def fill(size: int, home: Path, url: str) -> None:
+    """Fill a SQLite home and a database with the same memories, both at once."""
+    asyncio.run(migrate(url))
+    halves = [Process(target=_fill_sqlite, args=(size, home))]
+    halves.append(Process(target=_fill_postgres, args=(size, url)))
+    for half in halves:
+        half.start()
+    for half in halves:
+        half.join()
+        assert half.exitcode == 0
+
+
+def _fill_sqlite(size: int, home: Path) -> None:
+    asyncio.run(bulk.fill_sqlite(home, Company().memories(size)))
+
+
+def _fill_postgres(size: int, url: str) -> None:
+    bulk.fill_postgres(superuser(url), url, [("default", Company().memories(size))])
+    asyncio.run(bulk.measure_null_scores(url, ["default"], superuser(url)))
+
+
+def prompts(count: int, size: int) -> list[tuple[int, str]]:
+    stored = list(islice(Company().memories(size), SAMPLED))
+    return [(0, text) for text in questions(stored, count)]
+
+
+async def one_size(
+    size: int, count: int, cluster: Cluster, home: Path, url: str
+) -> AsyncIterator[object]:
+    """Decisions beside both stores, which hold `size` memories; the stores take turns."""
+    texts = prompts(count, size)
+    async with opened(home) as sqlite, opened(home.with_suffix(".pg"), url) as direct:
+        for clients in CLIENTS:
+            yield await series("sqlite", [sqlite], texts, clients, size)
+            yield await series("postgres", [direct], texts, clients, size, cluster)
+        yield await ingest("sqlite", sqlite, size, cluster)
+        yield await ingest("postgres", direct, size, cluster)
     async with Proxy(cluster.port) as proxy:
         proxied = url.replace(f":{cluster.port}/", f":{proxy.port}/")
-        async with (
-            opened(folder / f"sqlite-{size}") as sqlite,
-            opened(folder / f"postgres-{size}", url) as direct,
-        ):
-            for name, app in (("sqlite", sqlite), ("postgres", direct)):
-                cpu, server = time.process_time(), server_cpu(cluster)
-                rate = await ingest(app, stored)
-                yield {
-                    "ingest": name,
-                    "memories": size,
-                    "per_second": rate,
-                    "cpu_ms": (time.process_time() - cpu) / size * 1e3,
-                    "server_cpu_ms": (server_cpu(cluster) - server) / size * 1e3,
-                }
-            for clients in CLIENTS:
-                for name, app in (("sqlite", sqlite), ("postgres", direct)):
-                    place = cluster if name == "postgres" else None
-                    yield await series(name, [app], texts, clients, size, cluster=place)
-        async with opened(folder / f"proxied-{size}", proxied) as behind:
+        async with opened(home.with_suffix(".proxy"), proxied) as behind:
             for delay in DELAYS_MS:
                 proxy.delay_ms = float(delay)
-                few = texts[: max(20, count // 4)]
-                yield await series(
-                    "postgres, proxy", [behind], few, 1, size, cluster=cluster, proxy=proxy
-                )
+                few = texts[: max(40, count // 4)]
+                yield await series("postgres, proxy", [behind], few, 1, size, cluster, proxy)
 
 
 async def many_tenants(
-    tenants: int, each: int, count: int, cluster: Cluster, folder: Path
+    tenants: int, each: int, count: int, cluster: Cluster, home: Path, url: str, shared: int = 64
 ) -> AsyncIterator[object]:
-    """Tenants of `each` memories in one database."""
-    url, apps, texts = cluster.database(), [], []
-    contexts = [opened(folder / f"t{n}", url, f"tenant {n}") for n in range(tenants)]
-    began = time.perf_counter()
-    try:
-        for number, context in enumerate(contexts):
-            app = await context.__aenter__()
-            stored = list(memories(each, seed=100 + number))
-            await ingest(app, stored)
+    """Tenants of `each` memories in one database, of which one process serves `shared`."""
+    names = tenant_names(tenants)
+    served = range(0, tenants, max(1, tenants // shared))
+    texts = []
+    for place, number in enumerate(served):
+        stored = list(Company().memories(each, seed=100 + number))
+        texts += [(place, text) for text in questions(stored, max(1, count // shared))]
+    async with opened(home, url, names[0]) as own, AsyncExitStack() as stack:
+        apps = [own]
+        for number in served[1:]:
+            app = await open_tenant(own, names[number])
+            stack.push_async_callback(app.aclose)
             apps.append(app)
-            texts += prompts(stored, max(1, count // tenants), seed=number)
-        yield {
-            "ingest": "postgres",
-            "tenants": tenants,
-            "per_second": tenants * each / (time.perf_counter() - began),
-        }
         for clients in CLIENTS:
-            yield await series("postgres", apps, texts, clients, tenants * each, cluster=cluster)
-    finally:
-        for context in contexts[: len(apps)]:
-            await context.__aexit__(None, None, None)
+            yield await series("postgres", apps, texts, clients, tenants * each, cluster)
+
+
+def tenant_names(count: int) -> list[str]:
+    return [f"tenant {number}" for number in range(count)]
+
+
+def fill_tenants(tenants: int, each: int, url: str) -> None:
+    asyncio.run(migrate(url))
+    company = Company()
+    names = tenant_names(tenants)
+    stored: Iterator[tuple[str, Iterator[Memory]]] = (
+        (name, company.memories(each, seed=100 + number)) for number, name in enumerate(names)
+    )
+    bulk.fill_postgres(superuser(url), url, stored)
+    asyncio.run(bulk.measure_null_scores(url, names, superuser(url)))
+
+
+def serving() -> Cluster:
+    """A cluster with the settings of a server."""
+    cluster = Cluster()
+    for name, value in SERVER.items():
+        cluster.set(name, value)
+    cluster.stop()
+    cluster.start()
+    return cluster
+
+
+def report(row: object) -> None:
+    shown = asdict(row) if isinstance(row, Row) else dict(row)  # type: ignore[call-overload]
+    rounded = {k: round(v, 2) if isinstance(v, float) else v for k, v in shown.items()}
+    print(json.dumps(rounded), flush=True)
 
 
 async def main(options: argparse.Namespace) -> None:
-    def report(row: object) -> None:
-        shown = asdict(row) if isinstance(row, Row) else dict(row)  # type: ignore[call-overload]
-        rounded = {k: round(v, 2) if isinstance(v, float) else v for k, v in shown.items()}
-        print(json.dumps(rounded), flush=True)
-
-    cluster = Cluster()
+    cluster = serving()
     with tempfile.TemporaryDirectory() as name:
         report({"load": os.getloadavg()[0], "cores": os.cpu_count()})
         for size in options.sizes:
-            async for row in one_size(size, options.decisions, cluster, Path(name)):
+            home, url = Path(name, str(size)), cluster.database()
+            fill(size, home, url)
+            async for row in one_size(size, options.decisions, cluster, home, url):
                 report(row)
         if options.tenants:
-            part = many_tenants(
-                options.tenants, options.each, options.decisions, cluster, Path(name)
-            )
-            async for row in part:
+            url = cluster.database()
+            fill_tenants(options.tenants, options.each, url)
+            home = Path(name, "tenants")
+            async for row in many_tenants(
+                options.tenants, options.each, options.decisions, cluster, home, url
+            ):
                 report(row)
         report({"load": os.getloadavg()[0]})
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=int, nargs="*", default=[30_000, 100_000])
-    parser.add_argument("--decisions", type=int, default=200)
-    parser.add_argument("--tenants", type=int, default=100)
-    parser.add_argument("--each", type=int, default=300)
+    parser.add_argument("--sizes", type=int, nargs="*", default=[30_000, 100_000, 1_000_000])
+    parser.add_argument("--decisions", type=int, default=300)
+    parser.add_argument("--tenants", type=int, default=1_000)
+    parser.add_argument("--each", type=int, default=1_000)
     asyncio.run(main(parser.parse_args()))

@@ -33,6 +33,7 @@ from upwell.ground.files import read_regular_file
 from upwell.ground.home import Home, default_home
 from upwell.ground.llm import LlmOptions
 from upwell.ground.names import OWN_SERVER, check_server_name
+from upwell.ground.projects import ProjectOptions
 from upwell.ground.settings import checked, masked, unknown
 from upwell.ground.text.lexicon import Lexicon, extended, shipped
 from upwell.ground.type_hints import line_of
@@ -69,6 +70,7 @@ SECTIONS: Mapping[str, type] = {
     "learn": LearnOptions,
     "hook": HookOptions,
     "capture": CaptureOptions,
+    "projects": ProjectOptions,
 }
 PER_TOOL = ("compress", "surface")
 MAX_TOOLS_CACHED = 512
@@ -110,6 +112,7 @@ class Config:
     lexicon: Lexicon = field(default_factory=shipped)
     hook: HookOptions = field(default_factory=HookOptions)
     capture: CaptureOptions = field(default_factory=CaptureOptions)
+    projects: ProjectOptions = field(default_factory=ProjectOptions)
     servers: tuple[ServerOptions, ...] = ()
     overrides: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -122,6 +125,7 @@ class Config:
             intent=self.intent,
             memory_context=self.memory_context,
             lexicon=self.lexicon,
+            is_excluded=self.projects.excludes,
             judge=JudgeOptions(
                 calls=self.surface.judge_calls,
                 input_price=self.llm.input_price,

@@ -69,13 +69,12 @@ def test_the_command_serves_pages_with_the_figures_of_the_command_line(
         assert "kettle whistles" in asked(port, token, "/view/memories?q=kettle+whistle")[1]
         worth = asked(port, token, "/view/worth?days=1")[1]
         stats = upwell("stats", "--days", "1", "--json").json
-        assert stats["surfaced"] == 1
-        assert f"<dd>{stats['said_per_100']:.1f}</dd>" in worth
+        assert (stats["surfaced"], stats["asked"], stats["answered"]) == (0, 1, 1)
+        assert "Nothing here yet" in worth, "an answer to a question is no event"
         rows = upwell("stats", "--by", "tool", "--since", "1d", "--json").json["rows"]
-        assert [(row["name"], row["events"], row["spoke"]) for row in rows] == [("ask", 1, 1)]
+        assert [(row["name"], row["events"], row["asked"]) for row in rows] == [("ask", 0, 1)]
         total = upwell("gain", "--json").json["total"]
-        assert total["net"] == -total["said_tokens"] < 0
-        assert f"{total['net']:,}" in asked(port, token, "/view/savings")[1]
+        assert (total["net"], total["said_tokens"]) == (0, 0)
 
 
 def test_changes_need_the_token_and_our_own_page(

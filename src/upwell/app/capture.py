@@ -20,6 +20,7 @@ from upwell.ground.types.memory import Memory, Trust
 from upwell.memory.library import Library, masked
 from upwell.memory.places import Places
 from upwell.replay.transcripts import Transcript, transcripts_at
+from upwell.surface.options import never_excluded
 
 MAX_TURN_BYTES = 2_000_000
 """How many bytes from the end of a transcript are read after a turn."""
@@ -81,7 +82,8 @@ class Holdings:
 
 class SessionCapture:
     """Stores the findings of sessions: places at once, and everything else as proposals in the
-    inbox, except for proposals that `accepts` turns into memories without asking.
+    inbox, except for proposals that `accepts` turns into memories without asking. Past sessions in
+    a folder that `is_excluded` are left out.
 
     A transcript is read once: the TTL store records how far.
     """
@@ -94,12 +96,14 @@ class SessionCapture:
         ttl_store: TtlStore,
         *,
         accepts: Accepts,
+        is_excluded: Callable[[str | None], bool] = never_excluded,
     ) -> None:
         self._library = library
         self._places = places
         self._inbox = inbox
         self._ttl_store = ttl_store
         self._accepts = accepts
+        self._is_excluded = is_excluded
 
     async def end_turn(self, transcript: str, session: str, cwd: str | None) -> Gain:
         """Learn from the turn that ended: from the new part of a session's transcript.
@@ -132,7 +136,10 @@ class SessionCapture:
         if not again and await self._bytes_read(path) >= size:
             return Gain(read_before=1)
         gain = Gain()
-        for findings in await asyncio.to_thread(lambda: list(_findings_of(transcript.events()))):
+        found = await asyncio.to_thread(
+            lambda: list(_findings_of(transcript.events(), self._is_excluded))
+        )
+        for findings in found:
             gain.add(await self.keep(findings))
         await self._record(path, size)
         return gain
@@ -241,13 +248,17 @@ def _findings_from(
     return findings_in((replace(event, cwd=event.cwd or cwd) for event in events), project, source)
 
 
-def _findings_of(events: Iterable[Event]) -> Iterator[Findings]:
+def _findings_of(
+    events: Iterable[Event], is_excluded: Callable[[str | None], bool]
+) -> Iterator[Findings]:
     """The findings of each session in a transcript. A session whose folder is gone has none,
-    because its findings could not be checked.
+    because its findings could not be checked, nor has a session in an excluded project.
     """
     for session in _by_session(events):
         cwd = next((event.cwd for event in session if event.cwd), None)
         project = project_of(cwd)
+        if is_excluded(cwd):
+            continue
         if project is not None and os.path.isdir(project):
             yield findings_in(session, project, f"session:{session[0].session[:40]}")
 

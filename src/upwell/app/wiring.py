@@ -302,9 +302,14 @@ class App:
         return Pipeline(
             Fitting(self.fitter, self.worker_pool),
             surfacing,
-            paused=self.pause.holds,
+            paused=self._is_untouched,
             cache=self._cache,
         )
+
+    def _is_untouched(self, session: str) -> bool:
+        """True if the session's calls pass as they are: upwell is paused, or the gateway runs in a
+        project that the user excluded."""
+        return self.pause.holds(session) or self.config.projects.excludes(self._cwd)
 
     def gateway(self, parent: int | None = None, tenants: ManyTenants | None = None) -> Gateway:
         """The MCP gateway over this app, for the agent whose process `parent` started it, or for
@@ -350,6 +355,7 @@ class App:
                 shorten=self._shortening(),
                 ask=self._asking(),
                 guards=self.guards,
+                is_excluded=self.config.projects.excludes,
                 read_command=read_command(self.config.home),
             ),
         )
@@ -391,6 +397,7 @@ class App:
             self.inbox(),
             self._ttl_store,
             accepts=accepts or (no_proposal if asks else measured_episodes),
+            is_excluded=self.config.projects.excludes,
         )
 
     def past_sessions(self) -> "PastSessions":

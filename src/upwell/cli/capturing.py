@@ -48,9 +48,11 @@ def git(
     from upwell.capture.git import proposals_from
     from upwell.config import load
 
+    config = load()
+    config.projects.check(path)
     limit, begins = None if everything or since else commits, epoch_of(since)
     with progress("reading commits") as show:
-        reading = proposals_from(path, limit, load().environment, since=begins, show=show)
+        reading = proposals_from(path, limit, config.environment, since=begins, show=show)
     intake = open_inbox().propose(reading.proposals)
     found = counted(len(reading.proposals), "commit")
     say(f"{counted(intake.new, 'new proposal')} from {found} with a reason")

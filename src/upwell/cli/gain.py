@@ -1,5 +1,6 @@
 """gain · top"""
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,8 +36,8 @@ def gain(days: Days = 30, as_json: Json = False) -> None:
     if figures["total"]["results"]:
         for line in _card(figures):
             say(line)
-    if figures["price"] is None:
-        note("upwell: to see money, set agent.model or agent.input_price")
+        if figures["price"] is None and sys.stdout.isatty():
+            note("upwell: to see money, set agent.model or agent.input_price")
 
 
 def _card(figures: Mapping[str, Any]) -> list[str]:
@@ -46,7 +47,7 @@ def _card(figures: Mapping[str, Any]) -> list[str]:
         f"  before       {total['before']:>12,} tokens",
         f"  after        {total['after']:>12,}",
         f"  read again   {-total['read_again']:>12,}",
-        f"  said         {-total['said_tokens']:>12,}",
+        f"  memories     {-total['said_tokens']:>12,}",
         f"  net          {total['net']:>12,}",
     ]
     if price:
@@ -105,7 +106,6 @@ async def _watch(app: "App", filters: Mapping[str, str], *, follows: bool, as_js
 
 def _show(rows: Any, *, as_json: bool) -> None:
     import json
-    import sys
 
     for event in rows:
         if as_json:

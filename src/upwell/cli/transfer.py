@@ -46,8 +46,8 @@ Projects = Annotated[
     list[str] | None,
     typer.Option(
         "--project",
-        metavar="NAME=FOLDER",
-        help="With --from: the folder of a project that the program knows by name; repeatable.",
+        metavar="OLD=NEW",
+        help="A project of the file, or with --from its name, and its folder here; repeatable.",
     ),
 ]
 Everywhere = Annotated[
@@ -71,12 +71,13 @@ def import_memories(
 ) -> None:
     """Import memories. Markdown files and folders stay in place: upwell reads them from now on and
     cites them relative to this folder. JSON lines are copied, and the notes of an stm.json are
-    copied into the one in use. --from imports the store of another program.
+    copied into the one in use. --project
+    OLD=NEW replaces the projects of JSON lines. --from imports the store of another program.
     """
     import_paths = paths or []
-    if program is None and (dry_run or project or everywhere):
+    if program is None and (dry_run or everywhere):
         raise UsageError(
-            "--dry-run, --project and --everywhere need --from",
+            "--dry-run and --everywhere need --from",
             hint="upwell import --from claude-mem --dry-run",
         )
     if program is not None:
@@ -93,17 +94,27 @@ def import_memories(
     elif remove:
         with_app(lambda app: _remove(app, import_paths))
     elif import_paths:
-        _import_files(import_paths, form, as_json)
+        _import_files(import_paths, form, _new_projects(project or []), as_json)
     else:
         _show(with_app(lambda app: app.imports.all()), as_json)
 
 
-def _import_files(import_paths: list[Path], form: str, as_json: bool) -> None:
+def _new_projects(given: list[str]) -> dict[str, str]:
+    """The folders of `OLD=NEW`, by the old one. Both are absolute in a memory."""
+    pairs = [text.partition("=") for text in given]
+    if any(not old or not new for old, _, new in pairs):
+        raise UsageError("--project needs OLD=NEW", hint="--project /home/ada/shop=~/work/shop")
+    return {old.rstrip("/"): os.path.abspath(os.path.expanduser(new)) for old, _, new in pairs}
+
+
+def _import_files(
+    import_paths: list[Path], form: str, projects: dict[str, str], as_json: bool
+) -> None:
     """Import files and folders, and report those that were imported, also if a later one fails."""
     done: list[Imported] = []
     try:
         with progress(f"importing {import_paths[0]}") as show:
-            with_app(lambda app: _import(app, import_paths, form, show, done))
+            with_app(lambda app: _import(app, import_paths, form, projects, show, done))
     finally:
         if as_json:
             say_json({"imported": [_as_json(imported) for imported in done]})
@@ -133,10 +144,16 @@ def export(
 
 
 async def _import(
-    app: "App", paths: list[Path], form: str, show: "Progress", done: "list[Imported]"
+    app: "App",
+    paths: list[Path],
+    form: str,
+    projects: dict[str, str],
+    show: "Progress",
+    done: "list[Imported]",
 ) -> None:
     for path in paths:
-        done.append(await app.imports.add(path, Path(os.getcwd()), form, show))
+        app.config.projects.check(path)
+        done.append(await app.imports.add(path, Path(os.getcwd()), form, show, projects))
     await app.embeddings.catch_up(show)
 
 

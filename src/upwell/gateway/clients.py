@@ -10,6 +10,7 @@ from upwell.ground.receipt import Receipt, settled
 from upwell.ground.trace import LOG
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Reply
+from upwell.hosts import host_of_client
 from upwell.wire.peer import METHOD_NOT_FOUND, Message, PeerGone, error_body
 from upwell.wire.rawjson import NotJson, RawObject, loads
 
@@ -70,6 +71,11 @@ class Client(Protocol):
     def modern(self) -> bool: ...
 
     @property
+    def host(self) -> str:
+        """The agent's host, or the name that it gave itself; "" if it gave none."""
+        ...
+
+    @property
     def capabilities(self) -> bytes:
         """The declared client capabilities, as raw JSON."""
         ...
@@ -101,6 +107,7 @@ class Nobody:
     agent: object = None
     principal = OWNER
     modern = True
+    host = ""
     capabilities = b"{}"
     log_level = ""
 
@@ -160,6 +167,7 @@ class Session:
         self.principal = principal
         self.modern = modern
         self.shared = shared
+        self.host = ""
         self.capabilities = b"{}"
         self.log_level = ""
         self.listed = b""
@@ -271,6 +279,11 @@ class RequestContext:
     @property
     def modern(self) -> bool:
         return self.envelope is not None
+
+    @property
+    def host(self) -> str:
+        client = self.envelope.client if self.envelope else ""
+        return host_of_client(client) if client else self._session.host
 
     @property
     def capabilities(self) -> bytes:

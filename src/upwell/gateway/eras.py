@@ -50,6 +50,7 @@ class Envelope:
     version: str
     capabilities: bytes
     log_level: str = ""
+    client: str = ""
 
 
 def negotiated(requested: object) -> str:
@@ -75,7 +76,17 @@ def envelope_of(params: RawObject) -> Envelope | None:
         return None
     level = meta.value(LOG_LEVEL)
     log_level = level if isinstance(level, str) else ""
-    return Envelope(version, meta.get(CLIENT_CAPABILITIES) or b"{}", log_level)
+    capabilities = meta.get(CLIENT_CAPABILITIES) or b"{}"
+    return Envelope(version, capabilities, log_level, client_name(meta.get(CLIENT_INFO)))
+
+
+def client_name(info: bytes | None) -> str:
+    """The name in a client's description of itself; "" if it gives none."""
+    try:
+        name = RawObject.parse(info).value("name") if info else None
+    except NotJson:
+        return ""
+    return name if isinstance(name, str) else ""
 
 
 def bare(params: RawObject) -> RawObject:

@@ -25,6 +25,7 @@ from upwell.hosts import HOSTS
 from upwell.hosts.base import Host
 from upwell.hosts.events import Event, EventKind
 from upwell.surface.guards import Guards
+from upwell.surface.options import never_excluded
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.surface.render import READ_COMMAND, by_command
 
@@ -56,13 +57,15 @@ class OptIns:
     """The parts of the door that do nothing unless the user asks for them.
 
     `shorten` fits tools' answers for the hosts in `hook.compress`; `ask` asks the agent at the end
-    of a turn to keep what it learned; `guards` refuses calls. `read_command` is the command by
+    of a turn to keep what it learned; `guards` refuses calls; `is_excluded` tells in which folders
+    events are neither answered nor recorded. `read_command` is the command by
     which the agent gets the full text of a memory in a shell, since it may have no tools of ours.
     """
 
     shorten: Shorten = no_shortening
     ask: Asking | None = None
     guards: Guards | None = None
+    is_excluded: Callable[[str | None], bool] = never_excluded
     read_command: str = READ_COMMAND
 
 
@@ -116,6 +119,9 @@ class HookDoor:
         event = self._event(known, name, body) if known else None
         if known is None or event is None:
             self.outcomes[host if known else "unknown", "not eligible"] += 1
+            return NEUTRAL
+        if self._opt_ins.is_excluded(event.cwd):
+            self.outcomes[host, "excluded project"] += 1
             return NEUTRAL
         with span("upwell.hook", host=host, kind=str(event.kind)) as current:
             self._record_session(event, parent)

@@ -3,10 +3,14 @@
 A new agent also needs lines in other places: "Add an agent host" in CONTRIBUTING.md lists them.
 """
 
+import fnmatch
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from upwell.ground.errors import UsageError
+from upwell.ground.secrets.redact import redacted_start
+from upwell.ground.text.invisible import visible
 from upwell.hosts import (
     claude,
     claude_desktop,
@@ -33,6 +37,7 @@ HOSTS: Mapping[str, Host] = {
     )
 }
 """By name, in the order in which they are listed to users."""
+MAX_CLIENT_CHARS = 40
 CLIENTS_WITHOUT_HOOKS = (claude_desktop.SERVERS,)
 
 
@@ -45,6 +50,21 @@ def host_named(name: str) -> Host:
     if name not in HOSTS:
         raise UsageError(f"{name[:40]!r} is not a known host", hint=f"one of {', '.join(HOSTS)}")
     return HOSTS[name]
+
+
+@lru_cache(maxsize=256)
+def host_of_client(name: str) -> str:
+    """The name of the host that introduces itself to MCP servers by `name`. Any other name is
+    returned on one line, without secrets, and cut to `MAX_CLIENT_CHARS`.
+    """
+    cleaned = " ".join(visible(redacted_start(name, MAX_CLIENT_CHARS)).split())
+    lower = cleaned.lower()
+    known = (host.name for host in HOSTS.values() if _introduces(host, lower))
+    return next(known, cleaned[:MAX_CLIENT_CHARS])
+
+
+def _introduces(host: Host, client: str) -> bool:
+    return any(fnmatch.fnmatchcase(client, pattern) for pattern in host.clients)
 
 
 def server_files(project: Path | None = None) -> dict[str, ServerFile]:

@@ -103,6 +103,8 @@ class Host:
     - `events` reads its events and writes its answers; `hooks` is the file of its hooks.
     - `probe` is an event to try the installed hooks with.
     - `servers` is the file of its MCP servers, None where `upwell init` leaves them alone.
+    - `clients` are the names, as patterns in lower case, by which it introduces itself to MCP
+      servers (`clientInfo.name`).
     - `shares_hooks`: the host also runs hooks that another host's file configures, so that one
       event may arrive under several names.
     """
@@ -117,3 +119,4 @@ class Host:
     auto_loaded: AutoLoaded = AutoLoaded()
     transcripts: Transcripts | None = None
     shares_hooks: bool = False
+    clients: tuple[str, ...] = ()

@@ -104,6 +104,7 @@ def _plugin(installation: Installation) -> dict[str, str]:
 
 HOST = Host(
     name="claude",
+    clients=("claude-code",),
     title="Claude Code",
     events=EVENTS,
     hooks=HOOKS,

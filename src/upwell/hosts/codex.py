@@ -40,6 +40,7 @@ def _write_reply(event: Event, reply: Any) -> Mapping[str, Any]:
 
 HOST = Host(
     name="codex",
+    clients=("codex-mcp-client", "codex*"),
     title="Codex CLI",
     events=NestedEvents(
         max_bytes=MAX_BYTES,

@@ -139,6 +139,7 @@ def _decoded(args: Any) -> Mapping[str, Any]:
 
 HOST = Host(
     name="copilot",
+    clients=("github-copilot*", "copilot*"),
     title="GitHub Copilot CLI",
     events=CopilotEvents(),
     hooks=JsonHooks(

@@ -135,6 +135,7 @@ def _first_folder(roots: Any) -> str | None:
 
 HOST = Host(
     name="cursor",
+    clients=("cursor", "cursor-vscode"),
     title="Cursor",
     events=CursorEvents(),
     hooks=JsonHooks(

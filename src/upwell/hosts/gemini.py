@@ -46,6 +46,7 @@ def _really_compacts(payload: Mapping[str, Any]) -> bool:
 
 HOST = Host(
     name="gemini",
+    clients=("gemini-cli*",),
     title="Gemini CLI",
     events=NestedEvents(
         max_bytes=10_000,

@@ -185,6 +185,7 @@ def _config_file(installation: Installation) -> Path:
 
 HOST = Host(
     name="opencode",
+    clients=("opencode",),
     title="OpenCode",
     events=OpenCodeEvents(),
     hooks=PluginFile(),

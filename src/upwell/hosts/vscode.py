@@ -22,6 +22,7 @@ def _write_question(event: Event, question: str) -> Mapping[str, Any]:
 
 HOST = Host(
     name="vscode",
+    clients=("visual studio code*",),
     title="VS Code",
     events=NestedEvents(
         max_bytes=10_000,

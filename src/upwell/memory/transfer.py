@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from upwell.ground.errors import StoreError, UsageError
@@ -61,23 +62,34 @@ class Imports:
         """The live sources."""
         return await self._sources.all()
 
-    async def add(self, path: Path, folder: Path, format_name: str, progress: Progress) -> Imported:
+    async def add(
+        self,
+        path: Path,
+        folder: Path,
+        format_name: str,
+        progress: Progress,
+        projects: Mapping[str, str] = MappingProxyType({}),
+    ) -> Imported:
         """Import `path` in the format `format_name`; "auto" chooses by the suffix. Citations of
-        Markdown are relative to `folder`.
+        Markdown are relative to `folder`. `projects` maps the projects
+        of memories to their folders here.
 
         Raises:
-            UsageError: there is nothing to import, a memory is malformed, or `path` is a home
+            UsageError: there is nothing to import, `projects` is given for a format without
+                projects, a memory is malformed, or `path` is a home
                 folder or contains one.
             StoreError: nothing was imported.
         """
         if not path.exists():
             raise UsageError(f"cannot import {path}: no such file or folder", hint="check the path")
         form = format_of(path, format_name)
+        if projects and form != "jsonl":
+            raise UsageError(f"{path} names no projects to replace", hint="only JSON lines do")
         if form != "markdown":
             copied = (
                 await asyncio.to_thread(copy_notes, self._notes, path)
                 if form == "stm"
-                else await copy_memories(self._library, path, progress)
+                else await copy_memories(self._library, path, progress, projects)
             )
             return Imported(
                 path=str(path), format=form, stored=copied.stored, redacted=copied.redacted
@@ -193,8 +205,14 @@ def copy_notes(notes: ShortTerm, path: Path) -> Copied:
     return Copied(len(stored), Counter(fired))
 
 
-async def copy_memories(library: Library, path: Path, progress: Progress) -> Copied:
-    """Copy the memories of a file of JSON lines, batch by batch.
+async def copy_memories(
+    library: Library,
+    path: Path,
+    progress: Progress,
+    projects: Mapping[str, str] = MappingProxyType({}),
+) -> Copied:
+    """Copy the memories of a file of JSON lines, batch by batch. A memory of a project in
+    `projects`, or of a folder below it, gets the new project.
 
     Raises:
         UsageError: the file cannot be read, or a memory in it is malformed. The message names file
@@ -215,7 +233,7 @@ async def copy_memories(library: Library, path: Path, progress: Progress) -> Cop
                 error.message, hint=_with_progress(stored_count, error.hint)
             ) from error
         if item:
-            batch.append(item)
+            batch.append(replace(item, memory=_moved(item.memory, projects)))
         if batch and (item is None or len(batch) >= BATCH):
             redacted.update(await _store(library, batch, stored_count))
             stored_count += len(batch)
@@ -234,6 +252,18 @@ async def _store(library: Library, batch: list[_Item], stored_count: int) -> lis
         error.hint = _with_progress(stored_count, error.hint)
         raise
     return [rule for result in added for rule in result.redacted]
+
+
+def _moved(memory: Memory, projects: Mapping[str, str]) -> Memory:
+    """The memory with its new project, that of the longest known folder."""
+    project = memory.project
+    if not projects or project is None:
+        return memory
+    holding = [old for old in projects if project == old or project.startswith(f"{old}/")]
+    if not holding:
+        return memory
+    old = max(holding, key=len)
+    return replace(memory, project=projects[old] + project[len(old) :])
 
 
 async def _with_earlier_times(library: Library, memory: Memory) -> Memory:

@@ -20,6 +20,7 @@ EMPTY_START = "no standing rule or recent note is due at the start of a session"
 REASONS: Mapping[SkipReason, str] = {
     SkipReason.DISABLED: "surfacing is turned off",
     SkipReason.PAUSED: "paused by `upwell off`; `upwell on` resumes",
+    SkipReason.EXCLUDED_PROJECT: "projects.exclude lists this project",
     SkipReason.NOT_APPLICABLE: "the message asks for nothing that memory could add",
     SkipReason.NO_QUERY: "the call contains nothing to search for",
     SkipReason.UNSUITABLE_QUERY: "no word of the query is specific enough to search for",

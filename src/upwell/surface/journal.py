@@ -28,7 +28,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Entries, Item, Kind, TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit
-from upwell.ground.types.surfacing import Skip, Surfacing
+from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.options import Options
 
 RETENTION_DAYS = 90
@@ -240,6 +240,21 @@ class Journal:
     def may_persist(self, tool: str | None) -> bool:
         """Tell whether readable texts of this tool, or of messages, may be stored."""
         return self._options.beside(Cue(door="", tool=tool)).surface.persist_query_text
+
+
+def undelivered(surfacing: Surfacing, *, late: bool) -> Skip:
+    """A surfacing that did not reach the agent, as the journal shows it."""
+    return Skip(
+        reason=SkipReason.NOT_DELIVERED,
+        detail="too late" if late else "",
+        confidence=surfacing.confidence,
+        signals=surfacing.signals,
+        intent=surfacing.intent,
+        queries=surfacing.queries,
+        held_back=surfacing.hits,
+        missing=surfacing.missing,
+        moment=surfacing.moment,
+    )
 
 
 def _described(key: str, decision: _Decision) -> dict[str, Any]:

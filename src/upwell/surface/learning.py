@@ -11,7 +11,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UsageError
 from upwell.ground.text.tokens import count
 from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
 from upwell.ground.uris import STM_ID
@@ -178,11 +178,12 @@ class Learning:
         memories = len(outcome.hits) if isinstance(outcome, Surfacing) else 0
         door, tool = str(cue.door), cue.tool or ""
         self.count_decision(label, door=door, tool=tool, memories=memories)
-        numbers = {"events": 1}
+        numbers = {"asked": 1} if cue.door == Door.ASK else {"events": 1}
         if isinstance(outcome, Surfacing):
             tokens = count(outcome.text)
             self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=tokens)
-            numbers |= {"spoke": 1, "memories": memories, "said_tokens": tokens}
+            if cue.door != Door.ASK:
+                numbers |= {"spoke": 1, "memories": memories, "said_tokens": tokens}
         self.breakdown.add(place_of(cue), **numbers)
         for place in outcome.missing:
             self.counts.add(Event.MISSING, place.partition(":")[0], door=door)

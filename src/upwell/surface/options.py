@@ -11,6 +11,7 @@ from upwell.ground.settings import MAX_NUMBER
 from upwell.ground.text.lexicon import Lexicon, shipped
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.surfacing import IntentKind
+from upwell.hosts.base import PROBE_SESSIONS
 from upwell.surface.moments import Moment
 
 Weight = Annotated[float, Meta(gt=0, le=MAX_NUMBER)]
@@ -145,6 +146,12 @@ class ContextOptions:
     half_life_days: float = 30.0
 
 
+def never_excluded(folder: str | None) -> bool:
+    """For a home that works in every project."""
+    del folder
+    return False
+
+
 def never_paused(session: str) -> bool:
     """For a home in which nobody can switch surfacing off."""
     del session
@@ -161,9 +168,10 @@ def no_commands(transcript: str) -> Sequence[str]:
 class Options:
     """Everything that configures the pipeline. `surface` applies to messages and to whole sessions.
     `of_cue` returns the options beside a tool (None: a message) for a context window of this many
-    tokens (None: unknown). `is_paused` tells whether the user has paused a session. `judge` are the
-    limits of the judge that `surface.judge` switches on. `commands_in` reads from a transcript the
-    commands that its session needs again after a compaction.
+    tokens (None: unknown). `is_paused` tells whether the user has paused a session, `is_excluded`
+    whether upwell does nothing in a folder. `judge` are the limits of the judge that
+    `surface.judge` switches on. `commands_in` reads from a transcript the commands that its session
+    needs again after a compaction.
     """
 
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
@@ -172,8 +180,13 @@ class Options:
     lexicon: Lexicon = field(default_factory=shipped)
     of_cue: Callable[[str | None, int | None], SurfaceOptions] | None = None
     is_paused: Callable[[str], bool] = never_paused
+    is_excluded: Callable[[str | None], bool] = never_excluded
     judge: JudgeOptions = field(default_factory=JudgeOptions)
     commands_in: Callable[[str], Sequence[str]] = no_commands
+
+    def records(self, cue: Cue) -> bool:
+        """False for the trials of `upwell setup`, and in a project that the user excluded."""
+        return not (cue.session.startswith(PROBE_SESSIONS) or self.is_excluded(cue.cwd))
 
     def beside(self, cue: Cue) -> "Options":
         """The options for this cue: those of its tool (`server__tool`, or the host's own name for

@@ -34,7 +34,7 @@ from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import situation_of
 from upwell.surface.filters import Gate, Pace, PostFilter
 from upwell.surface.intent import Classifier, detector_of
-from upwell.surface.journal import Journal
+from upwell.surface.journal import Journal, undelivered
 from upwell.surface.judge import Case, Judge, JudgeModel, is_judged
 from upwell.surface.learning import Learning, ratings_of
 from upwell.surface.metering import count_decision, count_delivery, label
@@ -160,6 +160,8 @@ class Surfacer:
         by `delivered` or `take_back`; until then, the memories count as delivered for only a
         minute.
         """
+        if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
+            return Skip(reason=SkipReason.EXCLUDED_PROJECT)
         started = self._clock.monotonic()
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
         with span("upwell.surface", trace_id=cue.trace_id, door=str(cue.door)) as current:
@@ -228,6 +230,8 @@ class Surfacer:
         memories = [hit.memory for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
         count_delivery(surfacing)
         await self._pending.settled(cue.session)
+        if not self._options.records(cue):
+            return
 
         async def record() -> None:
             if cue.session and cue.door != Door.SESSION:
@@ -243,9 +247,10 @@ class Surfacer:
         it missed its call and is offered at the session's next one.
         """
         await self._pending.settled(cue.session)
-        self._learning.undo(surfacing, cue, late=late)
-        undelivered = _undelivered(surfacing, late=late)
-        self._journal.note(cue, undelivered, surfacing.id, surfacing.took_ms, late=late)
+        if self._options.records(cue):
+            self._learning.undo(surfacing, cue, late=late)
+            skip = undelivered(surfacing, late=late)
+            self._journal.note(cue, skip, surfacing.id, surfacing.took_ms, late=late)
         with contained("taking back a surfacing"):
             await self._withdraw(surfacing.hits, cue)
             if cue.door == Door.SESSION:
@@ -540,6 +545,8 @@ class Surfacer:
 
     def _note(self, cue: Cue, outcome: Outcome, took_ms: float) -> None:
         """Hand the decision to the journal and to learning, which work after the call."""
+        if not self._options.records(cue):
+            return
         key = outcome.id if isinstance(outcome, Surfacing) else f"k_{secrets.token_hex(6)}"
         with contained("noting a decision"):
             self._journal.note(cue, outcome, key, took_ms)
@@ -561,21 +568,6 @@ def _fault(error: Exception) -> Skip:
         return Skip(reason=SkipReason.FAULT, detail=error.message)
     LOG.error("surfacing failed", exc_info=error)
     return Skip(reason=SkipReason.FAULT, detail=f"unexpected {type(error).__name__}, see the log")
-
-
-def _undelivered(surfacing: Surfacing, *, late: bool) -> Skip:
-    """A surfacing that did not reach the agent, as the journal shows it."""
-    return Skip(
-        reason=SkipReason.NOT_DELIVERED,
-        detail="too late" if late else "",
-        confidence=surfacing.confidence,
-        signals=surfacing.signals,
-        intent=surfacing.intent,
-        queries=surfacing.queries,
-        held_back=surfacing.hits,
-        missing=surfacing.missing,
-        moment=surfacing.moment,
-    )
 
 
 def _new_topics(question: _Question) -> str:

@@ -18,6 +18,8 @@ class Metric(StrEnum):
     """The totals. Tokens are estimates of `ground.text.tokens`."""
 
     EVENTS = "events"
+    ASKED = "asked"
+    """Explicit questions, such as `upwell context`. Their answers are no surfacings."""
     SPOKE = "spoke"
     """Events at which a memory surfaced."""
     MEMORIES = "memories"

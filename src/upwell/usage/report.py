@@ -12,7 +12,7 @@ MAX_TOOLS = 12
 def report(stats: Stats, against: Sequence[Mapping[str, Any]], days: int) -> list[str]:
     """The lines of a report. `against` has the demoted memories, each with `id` and `text`."""
     since = "today" if days == 1 else f"in {days} days"
-    if not stats.decisions and not stats.saved:
+    if not stats.decisions and not stats.asked and not stats.saved:
         return [f"No decisions {since}. `upwell demo` shows what upwell does."]
     lines = [*_speech(stats, since), *_silence(stats), *_tools(stats), *_savings(stats)]
     for memory in against:
@@ -34,6 +34,11 @@ def _speech(stats: Stats, since: str) -> list[str]:
         f"  rate       {stats.said_per_100:.1f} memories per 100 events, "
         f"{stats.tokens_per_session:,.0f} tokens per session, {_used_share(stats)}",
     ]
+    if stats.asked:
+        lines.append(
+            f"  asked      {_times(stats.asked)} by a command or a tool, "
+            f"answered {_times(stats.answered)}"
+        )
     if stats.late:
         lines.append(
             f"  late       {stats.late:,} late, {stats.offered_late:,} said at the next call"

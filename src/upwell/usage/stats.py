@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from upwell.ground.types.cue import Door
 from upwell.ground.types.surfacing import Rating, SkipReason
 from upwell.usage.counts import Count, Event
 
@@ -36,17 +37,20 @@ class Saved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """The totals of some days. `skips` has every reason and `ratings` every rating, including those
-    with a count of 0; `late` surfacings missed their call, and `offered_late` of them surfaced at
-    the next one. `missing` maps the name of each place to the number of searches that it did not
-    answer. `judge` holds the number of questions to the model, its verdicts, its tokens and their
-    cost; `intent_model` has the outcomes of `intent.use_llm`.
+    """The totals of some days. Explicit questions are counted as `asked` and `answered`, and not
+    among the decisions and what surfaced. `skips` has every reason and `ratings` every rating,
+    including those with a count of 0; `late` surfacings missed their call, and `offered_late` of
+    them surfaced at the next one. `missing` maps the name of each place to the number of searches
+    that it did not answer. `judge` holds the number of questions to the model, its verdicts, its
+    tokens and their cost; `intent_model` has the outcomes of `intent.use_llm`.
     """
 
     decisions: int
     surfaced: int
     memories: int
     tokens: int
+    asked: int
+    answered: int
     sessions: int
     used: int
     ignored: int
@@ -88,16 +92,22 @@ class Stats:
 def stats_of(counts: Sequence[Count]) -> Stats:
     """Add up the counters."""
     decided = [count for count in counts if count.event is Event.DECISION]
+    asked = _summed(count for count in decided if count.door == Door.ASK)
+    decided = [count for count in decided if count.door != Door.ASK]
     by_kind = _summed(decided)
     use = _summed(count for count in counts if count.event is Event.USE)
     late = _summed(count for count in counts if count.event is Event.LATE)
-    surfaced_counts = _summed(count for count in counts if count.event is Event.SAID)
+    surfaced_counts = _summed(
+        count for count in counts if count.event is Event.SAID and count.door != Door.ASK
+    )
     rated = _summed(count for count in counts if count.event is Event.RATING)
     return Stats(
         decisions=sum(by_kind.values()),
         surfaced=by_kind[SURFACED],
         memories=surfaced_counts["memories"],
         tokens=surfaced_counts["tokens"],
+        asked=sum(asked.values()),
+        answered=asked[SURFACED],
         sessions=len({count.kind for count in counts if count.event is Event.SESSION}),
         used=use["used"],
         ignored=use["ignored"],
@@ -122,6 +132,8 @@ def described(stats: Stats, days: int) -> dict[str, Any]:
         "surfaced": stats.surfaced,
         "memories": stats.memories,
         "tokens": stats.tokens,
+        "asked": stats.asked,
+        "answered": stats.answered,
         "sessions": stats.sessions,
         "said_per_100": round(stats.said_per_100, 2),
         "tokens_per_session": round(stats.tokens_per_session, 1),

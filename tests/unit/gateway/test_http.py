@@ -78,6 +78,7 @@ async def test_another_process_goes_on_with_a_session_of_the_same_principal(
 ) -> None:
     opened = await front.open(ADA)
     opened.session.capabilities, opened.session.log_level = b'{"sampling":{}}', "warning"
+    opened.session.host = "claude"
     await front.record(opened)
     front.close()
     other = HttpSessions(Audience(), state, clock)
@@ -89,6 +90,7 @@ async def test_another_process_goes_on_with_a_session_of_the_same_principal(
     assert (found.session.id, found.session.principal) == (name, ADA)
     assert found.session.capabilities == b'{"sampling":{}}'
     assert found.session.log_level == "warning"
+    assert found.session.host == "claude"
     assert found.session.ready.is_set()
     assert await other.find(name, ADA) is found
 

@@ -209,7 +209,7 @@ class CallSurfacing:
         with contained("looking up the last request of a session"):
             session = self.session_of(client)
             request = self._surfacer.last_request(session)
-            return replace(call, request=request, session=session, cwd=self._cwd)
+            return replace(call, request=request, session=session, cwd=self._cwd, host=client.host)
         return call
 
     @asynccontextmanager
@@ -266,6 +266,7 @@ class CallSurfacing:
             answer=answer,
             trace_id=call.trace_id,
             principal=client.principal,
+            host=client.host,
         )
 
     def _settle(self, search: "asyncio.Task[tuple[Outcome, Cue]]", delivered: bool) -> None:

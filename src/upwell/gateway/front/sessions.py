@@ -88,6 +88,7 @@ class HttpSessions:
                 "principal": _identity(session.principal),
                 "capabilities": session.capabilities.decode(),
                 "log_level": session.log_level,
+                "host": session.host,
             }
         )
         with contained("recording an HTTP session"):
@@ -152,6 +153,7 @@ class HttpSessions:
         restored = await self._continued(name, principal)
         restored.session.capabilities = record["capabilities"].encode()
         restored.session.log_level = record["log_level"]
+        restored.session.host = record.get("host", "")
         restored.is_recorded = True
         return restored
 

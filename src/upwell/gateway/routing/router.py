@@ -10,6 +10,7 @@ from upwell.gateway.eras import (
     MODERN_VERSIONS,
     UNSUPPORTED_VERSION,
     Envelope,
+    client_name,
     envelope_of,
     fresh_only,
     handshake_result,
@@ -28,6 +29,7 @@ from upwell.ground.errors import UpwellError
 from upwell.ground.session_state import SessionState
 from upwell.ground.trace import LOG, present_trace_id, requested
 from upwell.ground.types.rpc import Reply, ToolCall
+from upwell.hosts import host_of_client
 from upwell.wire.mirrors import Mirror
 from upwell.wire.peer import (
     INTERNAL_ERROR,
@@ -166,6 +168,7 @@ class Router:
     async def _initialize(self, params: RawObject, context: RequestContext) -> RawObject:
         session = context.owner
         session.modern, session.capabilities = False, params.get("capabilities") or b"{}"
+        session.host = host_of_client(client_name(params.get("clientInfo")))
         await self._resources.settled(INTRODUCTION_SECONDS)
         return RawObject.parse(dumps(offer_of(self._upstreams()).initialize_result(params)))
 

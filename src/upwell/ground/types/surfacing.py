@@ -41,6 +41,7 @@ class SkipReason(StrEnum):
 
     PAUSED = "paused"
     DISABLED = "disabled"
+    EXCLUDED_PROJECT = "excluded_project"
     NOT_APPLICABLE = "not_applicable"
     PROGRESSIVE = "progressive"
     RESPONSE_TOO_SHORT = "response_too_short"

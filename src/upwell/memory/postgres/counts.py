@@ -28,25 +28,43 @@ MAX_OVERVIEWS = 256
 RECENT_SECONDS = 0.5
 """For this time the version that the database reported last counts as current."""
 _VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s))"
-_VISIBLE_SCOPES = f"SELECT no FROM upwell.scope WHERE tenant = %(tenant)s AND {_VISIBLE}"
 SIZES_OF_SCOPES = f"""
     SELECT no, project, memories, words, tokens, last FROM upwell.scope
     WHERE tenant = %(tenant)s AND {_VISIBLE} ORDER BY no"""
-HOLDING = f"""
-    SELECT stem, sum(memories)::bigint FROM upwell.term
-    WHERE tenant = %(tenant)s AND stem = ANY(%(stems)s) AND scope IN ({_VISIBLE_SCOPES})
-    GROUP BY stem"""
+_OF_SCOPES = f"""AND scope = ANY(ARRAY(
+    SELECT no FROM upwell.scope WHERE tenant = %(tenant)s AND {_VISIBLE}))"""
 _VERSION = "SELECT version FROM upwell.tenant WHERE tenant = %(tenant)s"
-_FREQUENCIES = f"""
-    SELECT 0, '', version FROM upwell.tenant WHERE tenant = %(tenant)s
-    UNION ALL
-    SELECT 1, stem, sum(memories)::bigint FROM upwell.term
-    WHERE tenant = %(tenant)s AND stem = ANY(%(stems)s::text[]) AND scope IN ({_VISIBLE_SCOPES})
-    GROUP BY stem
-    UNION ALL
-    SELECT 2, key, sum(memories)::bigint FROM upwell.anchor
-    WHERE tenant = %(tenant)s AND key = ANY(%(keys)s::text[]) AND scope IN ({_VISIBLE_SCOPES})
-    GROUP BY key"""
+
+
+def _holding(table: str, column: str, names: str, of_scopes: str) -> str:
+    """Return the SQL that counts the memories with each of these names."""
+    return f"""
+        SELECT {column}, sum(memories)::bigint FROM upwell.{table}
+        WHERE tenant = %(tenant)s AND {column} = ANY(%({names})s::text[]) {of_scopes}
+        GROUP BY {column}"""
+
+
+def holding(project: str | None, stems: Sequence[str]) -> Statement:
+    """Return the statement that counts the memories with each of these stems in what a project
+    sees; without a project, in the whole tenant, whose scopes need not be looked up."""
+    of_scopes = "" if project is None else _OF_SCOPES
+    return Statement(
+        _holding("term", "stem", "stems", of_scopes), {**owners(project), "stems": list(stems)}
+    )
+
+
+def _frequencies(of_scopes: str) -> str:
+    stems, keys = (
+        _holding(table, column, names, of_scopes)
+        for table, column, names in (("term", "stem", "stems"), ("anchor", "key", "keys"))
+    )
+    return f"""
+        SELECT 0, '', version FROM upwell.tenant WHERE tenant = %(tenant)s
+        UNION ALL SELECT 1, * FROM ({stems}) AS stems
+        UNION ALL SELECT 2, * FROM ({keys}) AS keys"""
+
+
+_FREQUENCIES, _FREQUENCIES_OF_SCOPES = _frequencies(""), _frequencies(_OF_SCOPES)
 _NULL_SCORES = """
     SELECT scope, mean, spread FROM upwell.null_score
     WHERE tenant = %(tenant)s ORDER BY scope, words"""
@@ -76,10 +94,10 @@ class Filter:
         """Return the SQL that joins the memories of a table and keeps those that pass."""
         if not self.condition:
             return ""
-        return (
-            f"JOIN upwell.memory m ON m.tenant = %(tenant)s AND m.n = {other}.n "
-            f"AND {self.condition}"
-        )
+        # An offset keeps the planner from reading all memories.
+        return f"""CROSS JOIN LATERAL (
+            SELECT FROM upwell.memory m WHERE m.tenant = %(tenant)s AND m.n = {other}.n
+                AND {self.condition} OFFSET 0) AS kept"""
 
     def passes(self, row: Sequence[Any]) -> bool:
         """Return whether a row of `COLUMNS` meets the condition."""
@@ -227,7 +245,8 @@ async def counted(
         "stems": sorted(set().union(*words)),
         "keys": [indexable(key) for key in keys],
     }
-    (rows,) = await postgres.ask(scope.tenant, Statement(_FREQUENCIES, values))
+    sql = _FREQUENCIES if scope.project is None else _FREQUENCIES_OF_SCOPES
+    (rows,) = await postgres.ask(scope.tenant, Statement(sql, values))
     version = next((int(count) for kind, _, count in rows if kind == 0), 0)
     overviews.note(scope.tenant, version)
     overview = overviews.known(scope, version) or await overviews.read(postgres, scope, version)

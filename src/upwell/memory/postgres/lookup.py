@@ -40,6 +40,8 @@ from upwell.memory.ranking.scoring import Pool, Successor
 from upwell.memory.ranking.signals import K1, B, Candidate
 from upwell.memory.ranking.terms import sound
 
+MERGED_RATIO = 20
+"""To look one posting up costs as much as to read this many in their order (3 and 0.1 µs)."""
 _LEAST_IDF = 1e-6
 READ = f"m.n, m.extra, m.keys, m.is_turn, {', '.join(f'm.{name}' for name in COLUMNS.split(', '))}"
 _LEADING = 4
@@ -47,6 +49,21 @@ _LEADING = 4
 
 _NUMBERS = "upwell.found"
 _RANGES = "unnest(%(lows)s::bigint[], %(highs)s::bigint[]) AS span(low, high)"
+
+
+_PLANNED_AS = """
+    SELECT set_config('enable_mergejoin', '{merge}', true),
+        set_config('enable_nestloop', '{loop}', true), set_config('plan_cache_mode', '{plan}', true)
+"""
+_MERGING = Statement(_PLANNED_AS.format(merge="on", loop="off", plan="force_custom_plan"), {})
+_LOOKING_UP = Statement(_PLANNED_AS.format(merge="off", loop="on", plan="auto"), {})
+
+
+def merging(matching: Sequence[Statement]) -> list[Statement]:
+    """Return these statements of `matches` with the settings under which they join pairs of words
+    in the order of their postings, whatever the planner knows of the tables. Everything else in
+    them is a lateral subquery, which can only be looked up."""
+    return [_MERGING, *matching, _LOOKING_UP]
 
 
 async def pool_of(
@@ -115,12 +132,16 @@ async def _found(
         for lookup in worthwhile(lookups)
         if (statement := matches(lookup, counts.corpus, counts.mean_tokens, counts.keep))
     ]
+    has_pairs = any(len(clause.stems) > 1 for lookup in lookups for clause in lookup.clauses)
+    finding = [_noted(statement) for statement in finding]
+    if has_pairs:
+        finding = merging(finding)
     if counts.joins:
-        finding.append(_by_anchors(strictest_first(counts.joins), counts))
+        finding.append(_noted(_by_anchors(strictest_first(counts.joins), counts)))
     triggers = _by_triggers(query.triggers, counts) if query.triggers else None
     if not finding and not triggers:
         return _Found({}, (), ())
-    statements = [*map(_noted, finding), *([triggers, _noted(triggers)] if triggers else [])]
+    statements = [*finding, *([triggers, _noted(triggers)] if triggers else [])]
     statements.append(Statement(_CANDIDATES, {}))
     if counts.supersedes:
         values = {**_spans(counts.corpus), "now": counts.keep.now}
@@ -160,13 +181,19 @@ def matches(
     worths = _worths_of(lookup, corpus) if few else lookup.reading.idf
     singles = [clause.stems for clause in lookup.clauses if len(clause.stems) == 1]
     pairs = [clause.stems for clause in lookup.clauses if len(clause.stems) > 1]
-    parts = [*([_single_sql(few)] if singles else []), *([_pair_sql(few)] if pairs else [])]
-    for name, stems in (
-        ("single", [stem for (stem,) in singles]),
-        ("left", [left for left, _ in pairs]),
-        ("right", [right for _, right in pairs]),
-    ):
-        values |= {f"{name}_stems": stems, f"{name}_worths": [worths[stem] for stem in stems]}
+    spans = list(ranges(corpus.scopes)) if pairs else []
+    for number, (low, high) in enumerate(spans):
+        values |= {f"low_{number}": low, f"high_{number}": high}
+    parts = []
+    if singles:
+        stems = [stem for (stem,) in singles]
+        values |= {"stems": stems, "worths": [worths[stem] for stem in stems]}
+        parts.append(_single_sql(few))
+    for number, (left, right) in enumerate(pairs):
+        values |= {f"left_{number}": left, f"left_worth_{number}": worths[left]}
+        values |= {f"right_{number}": right, f"right_worth_{number}": worths[right]}
+        is_merged = lookup.reading.holding[right] <= MERGED_RATIO * lookup.reading.holding[left]
+        parts += [_pair_sql(number, span, few, is_merged=is_merged) for span in range(len(spans))]
     return Statement(
         f"""SELECT total.n FROM (
                 SELECT n, sum(worth) AS worth FROM ({" UNION ALL ".join(parts)}) AS clause
@@ -189,23 +216,34 @@ def _newest_sql(keep: Filter) -> str:
 def _single_sql(few: bool) -> str:
     return f"""
         SELECT p.n, {_worth("p", "c.worth", few)} AS worth
-        FROM unnest(%(single_stems)s::text[], %(single_worths)s::float8[]) AS c(stem, worth)
-        CROSS JOIN {_RANGES}
-        JOIN upwell.posting p ON p.tenant = %(tenant)s AND p.stem = c.stem
-            AND p.n BETWEEN span.low AND span.high"""
+        FROM unnest(%(stems)s::text[], %(worths)s::float8[]) AS c(stem, worth)
+        CROSS JOIN {_RANGES} CROSS JOIN LATERAL (
+            SELECT * FROM upwell.posting w WHERE w.tenant = %(tenant)s AND w.stem = c.stem
+                AND w.n BETWEEN span.low AND span.high OFFSET 0) AS p"""
 
 
-def _pair_sql(few: bool) -> str:
-    worth = f"{_worth('a', 'c.left_worth', few)} + {_worth('b', 'c.right_worth', few)}"
+def _pair_sql(number: int, span: int, few: bool, *, is_merged: bool) -> str:
+    """Return the SQL that finds the memories of a span with both stems of a pair. If `is_merged`,
+    the postings of both stems are read in their order; otherwise those of the left one are looked
+    up among those of the right one."""
+    low, high = f"%(low_{span})s::bigint", f"%(high_{span})s::bigint"
+    worth = (
+        f"{_worth('a', f'%(left_worth_{number})s::float8', few)} + "
+        f"{_worth('b', f'%(right_worth_{number})s::float8', few)}"
+    )
+    left, right = (
+        f"{name}.tenant = %(tenant)s AND {name}.stem = %({side}_{number})s "
+        f"AND {name}.n BETWEEN {low} AND {high}"
+        for name, side in (("a", "left"), ("b", "right"))
+    )
+    if is_merged:
+        join = f"JOIN upwell.posting b ON {right} AND b.n = a.n"
+    else:
+        # An offset keeps the planner from another join.
+        join = f"""CROSS JOIN LATERAL (
+            SELECT * FROM upwell.posting b WHERE {right} AND b.n = a.n OFFSET 0) AS b"""
     return f"""
-        SELECT a.n, {worth} AS worth
-        FROM unnest(%(left_stems)s::text[], %(right_stems)s::text[],
-                    %(left_worths)s::float8[], %(right_worths)s::float8[])
-            AS c(left_stem, right_stem, left_worth, right_worth)
-        CROSS JOIN {_RANGES}
-        JOIN upwell.posting a ON a.tenant = %(tenant)s AND a.stem = c.left_stem
-            AND a.n BETWEEN span.low AND span.high
-        JOIN upwell.posting b ON b.tenant = %(tenant)s AND b.stem = c.right_stem AND b.n = a.n"""
+        SELECT a.n, {worth} AS worth FROM upwell.posting a {join} WHERE {left}"""
 
 
 def _worth(posting: str, worth: str, few: bool) -> str:

@@ -7,15 +7,14 @@ from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.types.memory import Scope
 from upwell.memory.lookups import SEQUENCE_BITS, candidates_from, words_by_stem
 from upwell.memory.postgres.counts import (
-    HOLDING,
     Counts,
     corpus_of,
     filter_of,
+    holding,
     key_of,
-    owners,
     sizes_of,
 )
-from upwell.memory.postgres.lookup import NUMBERED, matches, row_of
+from upwell.memory.postgres.lookup import NUMBERED, matches, merging, row_of
 from upwell.memory.postgres.writing import NEXT_VERSION
 from upwell.memory.ranking.null_scores import (
     GROWTH,
@@ -111,16 +110,15 @@ async def _by_chance(
     ]
     word_of = {text: words_by_stem(text) for text in texts}
     stems = sorted(set().union(*word_of.values()))
-    (rows,) = await postgres.ask(
-        scope.tenant, Statement(HOLDING, {**owners(scope.project), "stems": stems})
-    )
+    (rows,) = await postgres.ask(scope.tenant, holding(scope.project, stems))
     counts = counts.holding_these(dict(rows))
     lookups = [counts.lookup(text, word_of[text]) for text in texts]
     statements = [
         matches(lookup, counts.corpus, counts.mean_tokens, counts.keep, _BEST_OF)
         for lookup in lookups
     ]
-    found = iter(await postgres.ask(scope.tenant, *filter(None, statements)))
+    matching = merging([statement for statement in statements if statement])
+    found = iter((await postgres.ask(scope.tenant, *matching))[1:-1])
     numbers = [[row[0] for row in next(found)] if statement else [] for statement in statements]
     every = sorted({n for own in numbers for n in own})
     (rows,) = await postgres.ask(scope.tenant, Statement(NUMBERED, {"numbers": every}))

@@ -17,9 +17,9 @@ from upwell.memory.base import Added, WordCounts
 from upwell.memory.embedding.questions import Questions
 from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.postgres.counts import (
-    HOLDING,
     MAX_OVERVIEWS,
     Overviews,
+    holding,
     namespace_values,
     owners,
     version_statement,
@@ -275,12 +275,10 @@ class PostgresStore:
     async def word_counts(self, words: Sequence[str]) -> WordCounts:
         """Return the frequencies of these folded words in all projects of the tenant."""
         stems = dict(zip(words, stemmer().stems(words), strict=True))
-        sizes, holding = await self._postgres.ask(
-            self._tenant,
-            Statement(_SIZE, {}),
-            Statement(HOLDING, {**owners(None), "stems": sorted({*stems.values()})}),
+        sizes, counts = await self._postgres.ask(
+            self._tenant, Statement(_SIZE, {}), holding(None, sorted({*stems.values()}))
         )
-        count_of = {stem: int(count) for stem, count in holding}
+        count_of = {stem: int(count) for stem, count in counts}
         return WordCounts(
             int(sizes[0][0]), {word: count_of.get(stem, 0) for word, stem in stems.items()}
         )

@@ -41,6 +41,7 @@ def _environment() -> Environment:
         "ago": ago,
         "day": lambda at: _utc(at).strftime("%Y-%m-%d") if at else "",
         "clock": lambda at: _utc(at).strftime("%H:%M:%S") if at else "",
+        "moment": moment,
         "iso": lambda at: _utc(at).isoformat(timespec="seconds") if at else "",
         "base": lambda path: (path or "").rstrip("/").rpartition("/")[2],
     }
@@ -57,6 +58,14 @@ def ago(at: float | None, now: float | None = None) -> str:
         if seconds >= unit:
             return f"{seconds // unit:.0f} {name} ago"
     return "just now"
+
+
+def moment(at: float | None, now: float | None = None) -> str:
+    """The time of an event, with its date if that is not today's."""
+    if not at:
+        return ""
+    today = datetime.now(UTC).date() if now is None else _utc(now).date()
+    return _utc(at).strftime("%H:%M:%S" if _utc(at).date() == today else "%Y-%m-%d %H:%M")
 
 
 def _utc(at: float) -> datetime:

@@ -99,6 +99,45 @@ async def test_the_same_memories_give_the_same_hits_as_sqlite(tmp_path: Path) ->
     assert in_both >= 0.95 * in_sqlite
 
 
+@pytest.mark.parametrize("ratio", [0, 1_000])
+async def test_pairs_of_common_words_are_found_by_either_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ratio: int
+) -> None:
+    monkeypatch.setattr("upwell.memory.lookups.ROW_BUDGET", 15)
+    monkeypatch.setattr("upwell.memory.postgres.lookup.MERGED_RATIO", ratio)
+    rng = random.Random(3)
+    memories = [
+        Memory(
+            text=" ".join(rng.choices(WORDS, k=3)) + f" item{number}",
+            id=f"m{number}",
+            namespace=rng.choice(("decisions", "notes")),
+            project=rng.choice((None, "/x", "/y")),
+            pinned=number % 19 == 0,
+        )
+        for number in range(200)
+    ]
+    clock = ManualClock()
+    sqlite, close_sqlite = open_sqlite(tmp_path, clock)
+    postgres, close_postgres = open_postgres(tmp_path, clock)
+    counts = []
+    try:
+        for store in (sqlite, postgres):
+            await store.add(memories)
+        for project, namespaces in ((None, ()), ("/x", ()), ("/y", ("notes",))):
+            text = " ".join(rng.sample(WORDS, k=5))
+            query = Query(texts=(text,), scope=Scope(project=project, namespaces=namespaces))
+            left, right = [
+                await store.candidates(query, Deadline.after(30)) for store in (sqlite, postgres)
+            ]
+            names = [{each.id for each in pool.candidates.values()} for pool in (left, right)]
+            assert names[0] == names[1]
+            counts.append(len(names[0]))
+    finally:
+        await close_sqlite()
+        await close_postgres()
+    assert min(counts) >= 1
+
+
 async def test_a_search_takes_two_round_trips(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -282,6 +282,10 @@ async function draw(place) {
     place.textContent = "The plot begins on the second day."
     return
   }
+  if (!series.some((one) => one.values.some(Boolean))) {
+    place.textContent = "Nothing was saved or said in these days."
+    return
+  }
   await plotting()
   const probe = place.appendChild(document.createElement("i"))
   const colour = (name) => {

@@ -1,0 +1,48 @@
+"""The projects in which upwell does nothing by itself: `projects.exclude`."""
+
+import fnmatch
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from upwell.ground.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectOptions:
+    """`projects.*`. `exclude` are patterns of folders: one with a slash is compared with the whole
+    path, where `~` is the user's home folder, and any other with the folder's name. Everything
+    below a folder that matches is excluded too.
+    """
+
+    exclude: tuple[str, ...] = ()
+
+    def excludes(self, folder: str | None) -> bool:
+        """True if the folder, or one above it, matches a pattern. An unknown folder does not."""
+        return bool(self.exclude and folder and _match(folder, self.exclude))
+
+    def check(self, folder: Path) -> None:
+        """Raises:
+        UsageError: the folder is excluded.
+        """
+        if self.exclude and (pattern := _match(str(folder.absolute()), self.exclude)):
+            raise UsageError(
+                f"{folder} is in an excluded project",
+                hint=f"projects.exclude has {pattern!r}; `upwell config show` names its file",
+            )
+
+
+@lru_cache(maxsize=1_024)
+def _match(folder: str, patterns: tuple[str, ...]) -> str:
+    """The first pattern that matches, or ""."""
+    own = (Path(os.path.normpath(folder)), Path(os.path.realpath(folder)))
+    places = {place for path in own for place in (path, *path.parents)}
+    return next((p for p in patterns if any(_matches(place, p) for place in places)), "")
+
+
+def _matches(place: Path, pattern: str) -> bool:
+    if "/" not in pattern and pattern != "~":
+        return fnmatch.fnmatchcase(place.name, pattern)
+    whole = os.path.normpath(os.path.expanduser(pattern))
+    return fnmatch.fnmatchcase(str(place), whole) or str(place) == os.path.realpath(whole)

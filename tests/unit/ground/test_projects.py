@@ -1,0 +1,48 @@
+"""Projects in which upwell does nothing by itself."""
+
+from pathlib import Path
+
+import pytest
+
+from upwell.ground.errors import UsageError
+from upwell.ground.projects import ProjectOptions
+
+
+@pytest.mark.parametrize(
+    ("pattern", "folder", "is_excluded"),
+    [
+        ("/srv/shop", "/srv/shop", True),
+        ("/srv/shop", "/srv/shop/src/deep", True),
+        ("/srv/shop/", "/srv/shop/", True),
+        ("/srv/shop", "/srv/shopping", False),
+        ("/srv/shop", "/srv", False),
+        ("/srv/clients/*", "/srv/clients/acme/web", True),
+        ("/srv/clients/*", "/srv/clients", False),
+        ("acme-*", "/srv/acme-web/src", True),
+        ("acme-*", "/srv/web", False),
+        ("~/secret", str(Path.home() / "secret" / "src"), True),
+        ("/srv/shop", "/srv/other/../shop", True),
+    ],
+)
+def test_a_pattern_covers_a_folder_and_those_below_it(
+    pattern: str, folder: str, is_excluded: bool
+) -> None:
+    assert ProjectOptions(exclude=(pattern,)).excludes(folder) is is_excluded
+
+
+def test_a_link_is_its_target(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert ProjectOptions(exclude=(str(tmp_path / "real"),)).excludes(str(tmp_path / "link"))
+    assert ProjectOptions(exclude=(str(tmp_path / "link"),)).excludes(str(tmp_path / "real"))
+
+
+def test_nothing_is_excluded_without_a_pattern_or_a_folder() -> None:
+    assert not ProjectOptions().excludes("/srv/shop")
+    assert not ProjectOptions(exclude=("*",)).excludes(None)
+
+
+def test_the_refusal_names_the_pattern() -> None:
+    with pytest.raises(UsageError, match="excluded project") as refused:
+        ProjectOptions(exclude=("shop",)).check(Path("/srv/shop/notes.md"))
+    assert "'shop'" in refused.value.hint

@@ -1,0 +1,84 @@
+"""Decisions that leave no record: trials of `upwell setup`, and events in excluded projects."""
+
+import pytest
+
+from upwell.ground.projects import ProjectOptions
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
+from upwell.hosts.base import PROBE_SESSIONS
+from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.pipeline import Surfacer
+from upwell.testing import FakeRecall
+
+HIT = Hit(memory=Memory(id="m", text="The kettle whistles in B flat", content_hash="h"), score=0.9)
+OPTIONS = Options(
+    surface=SurfaceOptions(moments="all"),
+    is_excluded=ProjectOptions(exclude=("/srv/secret",)).excludes,
+)
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.surfacer = Surfacer(FakeRecall([HIT]), MemoryTtlStore(), OPTIONS)
+
+    async def records(self) -> tuple[int, int]:
+        """The number of decisions and of counters."""
+        learning = self.surfacer._learning
+        await learning.counts.flush()
+        await learning.breakdown.flush()
+        counted = [*await learning.counts.since(1), *await learning.breakdown.since(1)]
+        return len(await self.surfacer.journal.recent()), len(counted)
+
+
+def cue(door: Door, session: str, cwd: str = "/srv/shop") -> Cue:
+    text = "startup" if door is Door.SESSION else "which note does the kettle whistle?"
+    return Cue(door=door, text=text, session=session, cwd=cwd)
+
+
+@pytest.mark.parametrize("door", [Door.SESSION, Door.PROMPT])
+async def test_a_trial_of_setup_is_not_recorded(door: Door) -> None:
+    stage = Stage()
+    event = cue(door, f"{PROBE_SESSIONS}1a2b")
+    outcome = await stage.surfacer.surface(event)
+    if isinstance(outcome, Surfacing):
+        await stage.surfacer.take_back(outcome, event)
+    assert await stage.records() == (0, 0)
+    await stage.surfacer.surface(cue(door, "another"))
+    decisions, counters = await stage.records()
+    assert decisions == 1
+    assert counters
+
+
+async def test_an_excluded_project_gets_nothing_and_leaves_no_record() -> None:
+    stage = Stage()
+    for door in (Door.SESSION, Door.PROMPT, Door.TOOL):
+        outcome = await stage.surfacer.surface(cue(door, "s", "/srv/secret/src"))
+        assert isinstance(outcome, Skip)
+        assert outcome.reason is SkipReason.EXCLUDED_PROJECT
+    assert await stage.records() == (0, 0)
+
+
+async def test_a_question_in_an_excluded_project_is_answered_without_a_record() -> None:
+    stage = Stage()
+    outcome = await stage.surfacer.surface(cue(Door.ASK, "s", "/srv/secret"))
+    assert isinstance(outcome, Surfacing)
+    assert await stage.records() == (0, 0)
+
+
+async def test_an_answer_to_a_question_is_no_surfacing() -> None:
+    stage = Stage()
+    assert isinstance(await stage.surfacer.surface(cue(Door.ASK, "s")), Surfacing)
+    assert isinstance(await stage.surfacer.surface(cue(Door.PROMPT, "t")), Surfacing)
+    learning = stage.surfacer._learning
+    await learning.counts.flush()
+    await learning.breakdown.flush()
+    from upwell.usage.breakdown import whole
+    from upwell.usage.stats import stats_of
+
+    stats = stats_of(await learning.counts.since(1))
+    assert (stats.decisions, stats.surfaced, stats.memories) == (1, 1, 1)
+    assert (stats.asked, stats.answered) == (1, 1)
+    total = whole(await learning.breakdown.since(1))
+    assert (total.totals["events"], total.totals["asked"], total.totals["spoke"]) == (1, 1, 1)
