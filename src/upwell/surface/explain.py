@@ -82,8 +82,8 @@ def account_of_past(
     lines = [f"{decision['tool'] or decision['door']}: {_past_headline(decision, is_empty)}"]
     for memory_id, score in decision["memories"]:
         text = texts.get(memory_id)
-        shown = preview(text, (), SHOWN_CHARS) if text else f"{memory_id} (deleted since)"
-        lines.append(f"  {score:.2f} {shown}")
+        shown = preview(text, (), SHOWN_CHARS) if text else "(deleted since)"
+        lines.append(f"  {score:.2f} {memory_id} {shown}")
         if novelty := decision["evidence"].get(memory_id, {}).get(NOVELTY):
             lines.append(f"       {_novelty_in_words(novelty)}")
     lines += [*_moment(decision["moment"]), *_situation(decision["situation"])]

@@ -136,7 +136,7 @@ def test_a_past_decision_names_them_too() -> None:
     }
     assert account_of_past(decision, {"m": "text"}) == [
         "prompt: spoke, 1 memory (s_1)",
-        "  0.80 text",
+        "  0.80 m text",
         "       42% of its words new to the session",
         "  moment: question",
     ]
