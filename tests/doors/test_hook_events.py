@@ -151,6 +151,12 @@ def test_hooks_and_the_command_line_decide_alike(house: House) -> None:
 
 
 def test_explain_gives_the_reason_for_speaking(house: House) -> None:
+    house.keep([{"id": "bilge-alarm", "text": "The bilge alarm is tested every Monday at seven"}])
+    prompt = HOSTS["claude"].prompt
+    assert prompt is not None
+    for asked in ("When is the bilge alarm tested?", "How do we paint the xylograph?"):
+        event = {**prompt(str(house.project), asked), "session_id": "explained"}
+        house.hook("claude", event=event)
     explained = house.upwell("explain", "-n", "200", "--json")
-    assert "file-claude" in explained
+    assert "bilge-alarm" in explained
     assert "below_min_score" in explained or "no_candidates" in explained
