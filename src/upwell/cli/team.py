@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from upwell.ground.types.rpc import Ping
 
 team = typer.Typer(
-    help="Share memories with a team, with a token for its gateway.", no_args_is_help=True
+    help="Share memories with a team, by a token for its gateway.", no_args_is_help=True
 )
 
 
@@ -40,13 +40,13 @@ def join(
     joined = run(try_and_store(url, token))
     say(f"joined the team of {joined.gateway}")
     if not joined.may_write:
-        note("upwell: your token may only read; `remember --share` waits until it may write")
+        note("upwell: your token may only read: what you share is sent once it may write")
     note("upwell: start your agents again, and run `upwell daemon stop` if hooks use the daemon")
 
 
 @team.command("status")
 def status(as_json: Json = False) -> None:
-    """Show the state of the copy, and whether the team's store answers."""
+    """Show this machine's copy of the team's memories, and whether the team's store answers."""
 
     async def ping(app: "App") -> "tuple[str, Ping | None]":
         from upwell.app.joining import described

@@ -229,8 +229,8 @@ class Ratings:
         return await self._database.data_version()
 
     async def forget(self, memory: str | None = None) -> int:
-        """Invalidate the ratings of one memory, or all ratings and thresholds. Returns the number
-        of ratings.
+        """Invalidate the ratings of one memory. Without one, invalidate all ratings and delete all
+        thresholds. Returns the number of ratings.
         """
 
         def invalidate(db: sqlite3.Connection) -> int:
@@ -246,15 +246,15 @@ class Ratings:
 
     async def purge(self, now: float) -> int:
         """Remove ratings past their retention. Returns their number."""
-        horizon = (self._tenant, now - RETENTION_SECONDS)
-        statement = "FROM feedback WHERE tenant = ? AND at < ?"
+        values = (self._tenant, now - RETENTION_SECONDS)
+        expired = "FROM feedback WHERE tenant = ? AND at < ?"
         old = await self._database.read(
-            lambda db: db.execute(f"SELECT 1 {statement} LIMIT 1", horizon).fetchone()
+            lambda db: db.execute(f"SELECT 1 {expired} LIMIT 1", values).fetchone()
         )
         if old is None:
             return 0
         return await self._database.write(
-            lambda db: db.execute(f"DELETE {statement}", horizon).rowcount
+            lambda db: db.execute(f"DELETE {expired}", values).rowcount
         )
 
 

@@ -118,7 +118,7 @@ class Topics:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._stores = stores
-        self._catch_up = catch_up
+        self._read_changed_files = catch_up
         self._clock = clock
         self._indexes: list[_Index] = []
         self._refreshing = asyncio.Lock()
@@ -130,7 +130,7 @@ class Topics:
         Raises:
             StoreError: a store failed.
         """
-        await self._catch_up(project)
+        await self._read_changed_files(project)
         await self.refresh()
         now = self._clock.now()
         holders: defaultdict[str, list[_Entry]] = defaultdict(list)
@@ -154,7 +154,7 @@ class Topics:
         Raises:
             StoreError: a store failed.
         """
-        await self._catch_up(project)
+        await self._read_changed_files(project)
         await self.refresh()
         now, key = self._clock.now(), normal(topic)
         entries = [

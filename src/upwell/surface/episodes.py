@@ -87,12 +87,13 @@ def _age(memory: Memory) -> float:
 
 def _lacks(hits: Iterable[Hit], project: str | None) -> dict[str, str]:
     return {
-        hit.memory.id: lack_of(hit.memory, project) or _rivals_of(hit.memory, hit.trigger, project)
+        hit.memory.id: lack_of(hit.memory, project)
+        or _ambiguity_of(hit.memory, hit.trigger, project)
         for hit in hits
     }
 
 
-def _rivals_of(memory: Memory, trigger: str, project: str | None) -> str:
+def _ambiguity_of(memory: Memory, trigger: str, project: str | None) -> str:
     """The reason why a bare file name is ambiguous: the project has several files of that name. ""
     if it has only one.
     """

@@ -25,9 +25,10 @@ class Metric(StrEnum):
     MEMORIES = "memories"
     SAID_TOKENS = "said_tokens"
     RESULTS = "results"
-    """Results that were shortened, and their tokens:"""
+    """Results that were shortened."""
     BEFORE = "before"
     AFTER = "after"
+    """Tokens of these results before and after shortening."""
     READ_AGAIN = "read_again"
     """Tokens of originals that an agent came back for."""
 
@@ -77,7 +78,7 @@ class Row:
 
     @property
     def net(self) -> int:
-        """`saved` without the tokens that were read again or that upwell added."""
+        """`saved` minus the tokens that were read again and those that upwell added."""
         return self.saved - self[Metric.READ_AGAIN] - self[Metric.SAID_TOKENS]
 
     def described(self) -> dict[str, object]:

@@ -51,9 +51,9 @@ class Entry:
 class ShortTerm:
     """The notes of one `stm.json`. The methods block; call them in a thread.
 
-    A note without an origin was written into the file by hand. Such notes belong to the user in the
-    home's file. They are left out in a project's file (`root` is the project), because the author
-    of the folder may have written them. Methods with a `project` leave out the notes of other
+    A note without an origin was written into the file by hand. In the home's file, such a note
+    belongs to the user. In a project's file (`root` is the project) it is left out, because the
+    author of the project may have written it. Methods with a `project` leave out the notes of other
     projects. `ignored` is a project's file that upwell does not use because the file came with the
     project.
     """
