@@ -1,6 +1,7 @@
 """A proxied call, from the agent's request to its reply. Read `Pipeline.call` first."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -317,7 +318,7 @@ class Pipeline:
         with span("upwell.call", trace_id=call.trace_id, **names) as current:
             began = time.monotonic()
             reply = await self._answered(call, upstream, client, current)
-            outcome = _outcome_of(reply)
+            outcome = await _outcome_of(reply)
             CALLS.add(call.server, outcome)
             CALL_SECONDS.observe(time.monotonic() - began, call.server)
             if current.is_recording():
@@ -388,16 +389,20 @@ async def _answer_in_vain(call: ToolCall, result: RawObject) -> ToolAnswer | Non
 
 
 _FAILED = ("error", "tool error")
+_MAY_BE_ERROR = re.compile(rb'"isError"\s{0,9}:\s{0,9}true')
 
 
-def _outcome_of(reply: Reply) -> str:
-    """The attributes of a span that describe a reply."""
+async def _outcome_of(reply: Reply) -> str:
+    """The outcome of a call, for its span and the metrics."""
     if reply.error:
         return "error"
     if wants_input(reply.result):
         return "input required"
+    # Only the ends are searched, as in `wants_input`: results may be megabytes long.
+    if not any(_MAY_BE_ERROR.search(end) for end in (reply.result[:4096], reply.result[-4096:])):
+        return "ok"
     try:
-        is_error = RawObject.parse(reply.result).get("isError") == b"true"
+        is_error = (await RawObject.opened(reply.result)).get("isError") == b"true"
     except NotJson:
         return "error"
     return "tool error" if is_error else "ok"
