@@ -150,6 +150,8 @@ def test_a_tenant_is_audited_exported_and_deleted(upwell: Upwell, house: House, 
     assert exported.out.count(SECRET) >= 1
     assert "owner's own" not in exported.out
 
+    upwell("recall", "vault", env=stored)
+    assert any(SECRET.encode() in path.read_bytes() for path in home.glob("index.db*"))
     refused = upwell("tenant", "delete", "acme")
     assert (refused.code, len(refused.err.splitlines())) == (2, 1)
     wait_until_quiet(house.url)

@@ -1,6 +1,7 @@
 """`upwell tenant`: everything that a tenant has, in the database and in files. Exports it, deletes
 it, and reads its audit log."""
 
+import asyncio
 import base64
 import json
 import shutil
@@ -17,6 +18,7 @@ from upwell.config import Config, load
 from upwell.ground.clock import SYSTEM_CLOCK
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.home import Home
+from upwell.ground.sqlite.file import delete_database
 from upwell.ground.trace import contained
 from upwell.memory.records import check_tenant
 from upwell.usage.audit import Event
@@ -79,6 +81,8 @@ async def delete(tenant: str) -> dict[str, int]:
         deleted["tokens"] = len(issued)
         if config.store.database:
             deleted |= await _delete_rows(config)
+            # Commands that ran in this home for the tenant have indexed its notes here.
+            await asyncio.to_thread(delete_database, own.home.index_db)
         if tenant != own.store.tenant:
             deleted["files"] = len(list(_files(home)))
             shutil.rmtree(home.root, ignore_errors=True)
