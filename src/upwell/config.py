@@ -37,6 +37,7 @@ from upwell.ground.projects import ProjectOptions
 from upwell.ground.settings import checked, masked, unknown
 from upwell.ground.text.lexicon import Lexicon, extended, shipped
 from upwell.ground.type_hints import line_of
+from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.hook.options import HookOptions
 from upwell.learn.budgets import LearnOptions
 from upwell.memory.options import LtmOptions, MemoryOptions, NotesOptions, StoreOptions
@@ -310,8 +311,12 @@ class _Reading:
         }
         for section, table in self._settings.items():
             self._flat.update({f"{section}.{name}": entry for name, entry in table.items()})
+        store = options["store"]
+        is_other_tenant = store.is_team and store.tenant != DEFAULT_TENANT
         return Config(
-            home=dataclasses.replace(home, is_shared=options["store"].is_team),
+            home=dataclasses.replace(
+                home, is_shared=store.is_team, tenant=store.tenant if is_other_tenant else ""
+            ),
             lexicon=lexicon,
             servers=tuple(self._servers),
             overrides=self._overrides,

@@ -150,7 +150,11 @@ def test_a_tenant_is_audited_exported_and_deleted(upwell: Upwell, house: House, 
     assert exported.out.count(SECRET) >= 1
     assert "owner's own" not in exported.out
 
+    mine = Address(house.owner.port, upwell("token", "add", "tim").out.strip())
+    assert mine.send("POST", {"jsonrpc": "2.0"})[0] != 401
     upwell("recall", "vault", env=stored)
+    upwell("token", "list", env=stored)
+    assert mine.send("POST", {"jsonrpc": "2.0"})[0] != 401
     assert any(SECRET.encode() in path.read_bytes() for path in home.glob("index.db*"))
     refused = upwell("tenant", "delete", "acme")
     assert (refused.code, len(refused.err.splitlines())) == (2, 1)

@@ -54,24 +54,28 @@ class Inside:
 
 class Shared:
     """A file that the machines of a team share, by its name. Each has a copy in the folder `team`;
-    a home without a team has the file itself.
+    a home without a team has the file itself, unless only teams have such a file.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, only_in_teams: bool = False) -> None:
         self._name = name
+        self._only_in_teams = only_in_teams
 
     def __get__(self, home: "Home", owner: type["Home"]) -> Path:
-        return (home.team if home.is_shared else home.root) / self._name
+        is_in_team = home.is_shared or self._only_in_teams
+        return (home.team if is_in_team else home.root) / self._name
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
     """The files of one installation under `root` (mode 0700; the files have 0600). `is_shared`
-    means that its memory is the database of a team.
+    means that its memory is the database of a team, in which it belongs to `tenant`, or to the
+    default one ("").
     """
 
     root: Path
     is_shared: bool = False
+    tenant: str = ""
 
     config_file = Inside("config.toml")
     lexicon_file = Inside("lexicon.toml")
@@ -99,10 +103,15 @@ class Home:
     pause_file = Shared("paused")
     moves = Inside("moves")
     audit_file = Inside("audit.jsonl")
-    team = Inside("team")
-    sources_file = Inside("team/sources.json")
-    team_token_file = Inside("team/token")
+    sources_file = Shared("sources.json", only_in_teams=True)
+    team_token_file = Shared("token", only_in_teams=True)
     gateway_token_file = Inside("gateway-token")
+
+    @property
+    def team(self) -> Path:
+        """The folder of shared files. Each tenant has its own: a command for one tenant must not
+        replace the files of another, which a gateway in the same home may be serving."""
+        return (self.of_tenant(self.tenant).root if self.tenant else self.root) / "team"
 
     def of_tenant(self, tenant: str) -> "Home":
         """Return the home of another tenant. Its name is a digest, since a tenant's name may hold
@@ -135,7 +144,7 @@ class Home:
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.is_shared:
-                self.team.mkdir(mode=0o700, exist_ok=True)
+                self.team.mkdir(mode=0o700, parents=True, exist_ok=True)
             info = self.root.stat()
         except OSError as error:
             raise StoreUnwritable(
