@@ -76,6 +76,11 @@ def test_a_forgotten_session_is_opened_again(peer: Peer) -> None:
     assert text_of(peer.call("web__echo", text="on")) == "on"
 
 
+def test_a_session_that_is_unknown_by_an_error_is_opened_again(peer: Peer) -> None:
+    assert text_of(peer.call("web__forget", 10, politely=True)) == "known again"
+    assert text_of(peer.call("web__echo", text="on")) == "on"
+
+
 @pytest.fixture(params=["", "--slams"], ids=["refused", "dropped"])
 def mortal(gateway: Gateway, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Peer]:
     """A server that dies during calls, which it records in `calls`. Until it is back, connections

@@ -171,7 +171,7 @@ def gateway_token(config: Config) -> str:
     """The token for the gateway: `store.token`, or the file that `upwell team join` writes.
 
     Raises:
-        StoreError: there is none.
+        StoreError: this home has no token.
     """
     from upwell.memory.external.gateway import checked_token
 

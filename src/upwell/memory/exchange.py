@@ -1,9 +1,9 @@
 """The messages by which a developer's machine reads and changes a team's memories through a gateway
 (`memory/external/gateway.py`, `web/team.py`): JSON over HTTP.
 
-    GET  /team          → Greeting       who serves, and what the token may do
-    POST /team/pages    Asked → Pages    the next changes of some projects
-    POST /team/writes   Sent → Taken     writes of the machine's outbox
+    GET  /team          → Greeting   who serves, and what the token may do
+    POST /team/pages    PagesRequest → PagesReply     the next changes of some projects
+    POST /team/writes   WritesRequest → WritesReply   writes of the machine's outbox
 
 Both sides check what they receive, because neither can know the other.
 """
@@ -47,7 +47,7 @@ class Greeting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PagesRequest:
     """A request for the next changes of `source`, the store that the machine has a copy of."""
 
     protocol: int
@@ -56,13 +56,13 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pages:
+class PagesReply:
     protocol: int
     pages: tuple[Page, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class WritesRequest:
     """Writes for the store `source`."""
 
     protocol: int
@@ -71,7 +71,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class WritesReply:
     """All writes have arrived, except the refused ones."""
 
     protocol: int
@@ -182,11 +182,11 @@ def storable(memory: Memory) -> Memory:
     )
 
 
-def cut(asked: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tuple[Page, ...]:
+def cut(cursors: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tuple[Page, ...]:
     """The beginnings of the pages behind these cursors, together about `max_bytes` long. The first
     change of all is left, however long it is, so that every answer leads on."""
     remaining, is_first, result = max_bytes, True, []
-    for cursor, page in zip(asked, pages, strict=True):
+    for cursor, page in zip(cursors, pages, strict=True):
         changes: list[Change] = []
         for change in page.changes:
             remaining -= len(encoded(change))
@@ -198,14 +198,14 @@ def cut(asked: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tuple
     return tuple(result)
 
 
-def _beginning(asked: Cursor, page: Page, changes: Sequence[Change]) -> Page:
+def _beginning(cursor: Cursor, page: Page, changes: Sequence[Change]) -> Page:
     """The page with only these first ones of its changes."""
     if len(changes) == len(page.changes):
         return page
     if not changes:
-        return Page((), asked, is_last=False)
+        return Page((), cursor, is_last=False)
     last = changes[-1]
-    return Page(changes, Cursor(asked.project, last.version, last.id), is_last=False)
+    return Page(changes, Cursor(cursor.project, last.version, last.id), is_last=False)
 
 
 def _decoded[T](kind: type[T], body: bytes) -> T:

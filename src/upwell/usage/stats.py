@@ -92,7 +92,7 @@ class Stats:
 def stats_of(counts: Sequence[Count]) -> Stats:
     """Add up the counters."""
     decided = [count for count in counts if count.event is Event.DECISION]
-    asked = _summed(count for count in decided if count.door == Door.ASK)
+    explicit = _summed(count for count in decided if count.door == Door.ASK)
     decided = [count for count in decided if count.door != Door.ASK]
     by_kind = _summed(decided)
     use = _summed(count for count in counts if count.event is Event.USE)
@@ -106,8 +106,8 @@ def stats_of(counts: Sequence[Count]) -> Stats:
         surfaced=by_kind[SURFACED],
         memories=surfaced_counts["memories"],
         tokens=surfaced_counts["tokens"],
-        asked=sum(asked.values()),
-        answered=asked[SURFACED],
+        asked=sum(explicit.values()),
+        answered=explicit[SURFACED],
         sessions=len({count.kind for count in counts if count.event is Event.SESSION}),
         used=use["used"],
         ignored=use["ignored"],

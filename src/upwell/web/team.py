@@ -21,14 +21,14 @@ from upwell.memory.exchange import (
     PATH,
     PROTOCOL,
     WRITES_PATH,
-    Asked,
     Greeting,
     Malformed,
     OtherProtocol,
-    Pages,
+    PagesReply,
+    PagesRequest,
     Problem,
-    Sent,
-    Taken,
+    WritesReply,
+    WritesRequest,
 )
 
 TEAM_PATHS = frozenset({PATH, PAGES_PATH, WRITES_PATH})
@@ -78,19 +78,19 @@ class TeamDoor:
             may_write=memories.may_write,
         )
 
-    async def _pages(self, memories: AccessedMemories, body: bytes) -> Pages:
-        asked = exchange.decoded(Asked, body)
-        exchange.check_cursors(asked.cursors)
-        await _check_source(memories, asked.source)
-        pages = await memories.pages(asked.cursors)
-        cut = await asyncio.to_thread(exchange.cut, asked.cursors, pages, exchange.PAGES_BYTES)
-        return Pages(protocol=PROTOCOL, pages=cut)
+    async def _pages(self, memories: AccessedMemories, body: bytes) -> PagesReply:
+        request = exchange.decoded(PagesRequest, body)
+        exchange.check_cursors(request.cursors)
+        await _check_source(memories, request.source)
+        pages = await memories.pages(request.cursors)
+        cut = await asyncio.to_thread(exchange.cut, request.cursors, pages, exchange.PAGES_BYTES)
+        return PagesReply(protocol=PROTOCOL, pages=cut)
 
-    async def _writes(self, memories: AccessedMemories, body: bytes) -> Taken:
-        sent = await asyncio.to_thread(exchange.decoded, Sent, body)
-        exchange.check_writes(sent.writes)
-        await _check_source(memories, sent.source)
-        return Taken(protocol=PROTOCOL, refused=tuple(await memories.receive(sent.writes)))
+    async def _writes(self, memories: AccessedMemories, body: bytes) -> WritesReply:
+        request = await asyncio.to_thread(exchange.decoded, WritesRequest, body)
+        exchange.check_writes(request.writes)
+        await _check_source(memories, request.source)
+        return WritesReply(protocol=PROTOCOL, refused=tuple(await memories.receive(request.writes)))
 
     def _served(
         self, serve: Callable[[AccessedMemories, bytes], Awaitable[object]]

@@ -36,6 +36,7 @@ RETRY_SECONDS = 1.0
 MAX_RETRIES = 5
 MAX_WAIT_SECONDS = 30.0
 _SESSION = "mcp-session-id"
+_DROPPED = "the server has dropped our session"
 _VERSION = re.compile(rb'"protocolVersion"\s*:\s*"([0-9-]{10})"')
 
 
@@ -70,6 +71,16 @@ def is_answer(event: Event, identity: bytes) -> bool:
 def unanswered(identity: bytes, reason: str) -> Line:
     """The line that reports that a request will get no answer."""
     return Line(b"", lost=identity, reason=reason)
+
+
+def is_unknown(body: bytes) -> bool:
+    """True if an error says that our session is unknown. Several servers answer so with HTTP 400
+    where the specification asks for 404. Such an error names no request."""
+    try:
+        message = RawObject.parse(body)
+    except NotJson:
+        return False
+    return message.get("id") in (None, b"null") and b"session" in (message.get("error") or b"")
 
 
 def refused(identity: bytes, status: int, body: bytes, requirement: str = "") -> bytes:
@@ -242,13 +253,16 @@ class HttpLink:
         if status == 401 and not self._session:
             self._end("it refuses our credentials (HTTP 401)", locked_out=True)
         elif status == 404 and _SESSION in response.request.headers:
-            self._end("the server has dropped our session")
+            self._end(_DROPPED)
         elif identity is None:
             return ""
         elif status >= 300:
             body = await body_of(response, self._max_bytes, identity)
             requirement = response.extensions.get(REQUIREMENT, "")
-            self._inbox.add(Line(refused(identity, status, body.data, requirement)))
+            if status == 400 and _SESSION in response.request.headers and is_unknown(body.data):
+                self._end(_DROPPED)
+            else:
+                self._inbox.add(Line(refused(identity, status, body.data, requirement)))
         elif kind == EVENTS:
             await self._events(response, identity, opens_session=opens)
         elif self._address.sse:

@@ -12,6 +12,12 @@ SESSIONS: set[str] = set()
 LATE: dict[str, bytes] = {}
 HUGE = 3_000_000
 TOOLS = ["headers", "events", "broken", "forget", "huge", "huge_event", "refuse", "exact", "echo"]
+POLITE = (
+    400,
+    b'{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID '
+    b'provided"},"id":null}',
+)
+"""The answer of the reference servers to an unknown session; the specification asks for 404."""
 READ_ONLY: tuple[str, ...] = ("echo", "forget")
 
 
@@ -108,7 +114,7 @@ class Web(BaseHTTPRequestHandler):
             else:
                 SESSIONS.clear()
                 SESSIONS.add("somebody-else")
-                self.send(404)
+                self.send(*POLITE if params["arguments"].get("politely") else (404,))
         elif name == "huge":
             self.send(200, message(identity, said("h" * HUGE)))
         elif name == "huge_event":

@@ -68,10 +68,10 @@ async def detail(app: App, fields: Fields) -> Mapping[str, Any]:
     if found is None:
         raise UsageError("this memory no longer exists", hint="reload the list")
     uses = [s.sample for s in await app.learning.sightings() if s.sample.memory == found.id]
-    # The use of a memory is judged only some steps after it was said.
+    # The use of a memory is judged only some steps after it surfaced.
     latest = await app.surfacer.journal.latest(LOOKED_AT, matching={"outcome": "surfaced"})
-    said = {event["id"] for event in latest if found.id in dict(event["memories"])}
-    said |= {sample.surfacing for sample in uses}
+    surfacing_ids = {event["id"] for event in latest if found.id in dict(event["memories"])}
+    surfacing_ids |= {sample.surfacing for sample in uses}
     superseded = await app.memory.store.superseded([found.id])
     is_stored = await app.memory.store.get(found.id) is not None
     return {
@@ -82,7 +82,7 @@ async def detail(app: App, fields: Fields) -> Mapping[str, Any]:
         "rule": described_rule(found) if found.pinned else None,
         "triggers": [in_words(trigger) for trigger in found.triggers if not found.pinned],
         "successor": superseded.get(found.id),
-        "said": len(said),
+        "said": len(surfacing_ids),
         "used": sum(sample.evidence == "used" for sample in uses),
         "can_pin": found.trust not in (Trust.AGENT, Trust.TOOL),
     }

@@ -21,13 +21,13 @@ from upwell.memory import exchange
 from upwell.memory.base import Change, Cursor, Outgoing, Page, Refused
 from upwell.memory.exchange import (
     PROTOCOL,
-    Asked,
     Greeting,
     Malformed,
     OtherProtocol,
-    Pages,
-    Sent,
-    Taken,
+    PagesReply,
+    PagesRequest,
+    WritesReply,
+    WritesRequest,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class GatewayMemories:
         return self._source
 
     async def greeting(self) -> Greeting:
-        """What the gateway says of itself and of the token.
+        """The gateway's description of itself, and of the token's role.
 
         Raises:
             StoreError: there is no such gateway, or it does not accept the token.
@@ -69,11 +69,11 @@ class GatewayMemories:
     async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
         pages: list[Page] = []
         for start in range(0, max(1, len(cursors)), exchange.MAX_CURSORS):
-            asked = tuple(cursors[start : start + exchange.MAX_CURSORS])
-            message = Asked(protocol=PROTOCOL, source=await self._known(), cursors=asked)
+            batch = tuple(cursors[start : start + exchange.MAX_CURSORS])
+            message = PagesRequest(protocol=PROTOCOL, source=await self._known(), cursors=batch)
             body = await self._exchange("POST", exchange.PAGES_PATH, exchange.encoded(message))
-            answer = self._read(Pages, body).pages
-            if [page.cursor.project for page in answer] != [cursor.project for cursor in asked]:
+            answer = self._read(PagesReply, body).pages
+            if [page.cursor.project for page in answer] != [cursor.project for cursor in batch]:
                 raise self._wrong("pages of other projects")
             pages += [_storable(page) for page in answer]
         return pages
@@ -81,13 +81,15 @@ class GatewayMemories:
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
         refused: list[Refused] = []
         for batch in _batches(writes):
-            message = Sent(protocol=PROTOCOL, source=await self._known(), writes=tuple(batch))
+            message = WritesRequest(
+                protocol=PROTOCOL, source=await self._known(), writes=tuple(batch)
+            )
             body = exchange.encoded(message)
             if len(body) > exchange.MAX_REQUEST_BYTES:
                 refused.append(Refused(batch[0].token, "the memory is too long for the gateway"))
                 continue
             answer = await self._exchange("POST", exchange.WRITES_PATH, body)
-            refused += self._read(Taken, answer).refused
+            refused += self._read(WritesReply, answer).refused
         return [Refused(refusal.token, _line(refusal.reason)) for refusal in refused]
 
     async def follow(self, changed: Callable[[], None]) -> None:
