@@ -24,10 +24,8 @@ def report(stats: Stats, against: Sequence[Mapping[str, Any]], days: int) -> lis
 
 
 def _speech(stats: Stats, since: str) -> list[str]:
-    share = _share(stats.surfaced, stats.decisions)
     lines = [
-        f"upwell looked {_times(stats.decisions)} {since} and spoke {_times(stats.surfaced)} "
-        f"({share}).",
+        _headline(stats, since),
         "",
         f"  said       {counted(stats.memories, 'memory', 'memories')}: "
         f"{stats.used:,} used, {stats.ignored:,} with no evidence of use",
@@ -57,6 +55,18 @@ def _speech(stats: Stats, since: str) -> list[str]:
         f"  feedback   {', '.join(rated) or 'none; rate with `upwell feedback SURFACING RATING`'}"
     )
     return lines
+
+
+def _headline(stats: Stats, since: str) -> str:
+    if not stats.decisions:
+        return f"No event of an agent reached upwell {since}."
+    if not stats.surfaced:
+        return f"upwell looked {_times(stats.decisions)} {since} and never spoke."
+    share = _share(stats.surfaced, stats.decisions)
+    return (
+        f"upwell looked {_times(stats.decisions)} {since} and spoke {_times(stats.surfaced)} "
+        f"({share})."
+    )
 
 
 def _used_share(stats: Stats) -> str:

@@ -2,6 +2,7 @@ from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.surfacing import Rating, SkipReason
 from upwell.testing import ManualClock
 from upwell.usage.counts import Counts, Event
+from upwell.usage.report import report
 from upwell.usage.stats import described, stats_of
 
 DAY = 86_400.0
@@ -77,3 +78,15 @@ async def test_a_name_cannot_forge_another_counter():
     (count,) = await counts.since(1)
     assert count.tool.startswith("a tool b?xx")
     assert len(count.tool) == 200
+
+
+async def test_a_report_without_a_surfacing_says_so_in_words():
+    clock = ManualClock()
+    counts = Counts(MemoryTtlStore(clock=clock), clock)
+    counts.add(Event.DECISION, "surfaced", door="ask")
+    await counts.flush()
+    assert report(stats_of(await counts.since(1)), (), 7)[0].startswith("No event of an agent")
+    counts.add(Event.DECISION, "routine", door="tool", by=3)
+    await counts.flush()
+    first = report(stats_of(await counts.since(1)), (), 7)[0]
+    assert first == "upwell looked 3 times in 7 days and never spoke."
