@@ -1,6 +1,6 @@
 """A language model that decides which candidate an excellent colleague would mention now, or none.
 
-It is asked beside the events, in threads of its own. A prompt waits for the verdict up to the
+It is asked in threads of its own, while events go on. A prompt waits for the verdict up to the
 door's deadline; a verdict that comes later is offered at the session's next event. If the model is
 slow, gone or wrong, everything works as it does without a judge.
 """

@@ -63,7 +63,7 @@ class Counts:
         self._numbers.add(event, door, tool, kind, by=by)
 
     async def flush(self) -> None:
-        """Write pending counts; a store that fails costs only these counts."""
+        """Write the pending counts. If the store fails, only these are lost."""
         await self._numbers.flush()
 
     async def since(self, days: int) -> list[Count]:

@@ -159,7 +159,7 @@ async def _check_source(memories: AccessedMemories, source: str) -> None:
         _Refusal: the machine must begin its copy anew.
     """
     if await memories.identity() != source:
-        raise _Refusal(409, "the team's store, or what you may see of it, is another one now")
+        raise _Refusal(409, "the team's store, or what you may see of it, has changed")
 
 
 def _problem(status: int, why: str) -> Response:

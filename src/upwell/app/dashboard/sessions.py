@@ -195,7 +195,7 @@ def _session(
     prompts = (entry["step"] for entry in reversed(entries) if entry["door"] == "prompt")
     return {
         "id": name,
-        # A call of the gateway knows no host, and the hook event beside it does.
+        # A call through the gateway does not name its host; the hook event of the same call does.
         "host": next((entry["host"] for entry in entries if entry["host"]), ""),
         "project": newest["project"],
         "began": oldest["at"],
