@@ -56,7 +56,7 @@ class DemoFailed(UpwellError):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of the agent. A shortened reply must still contain each of `answers`."""
+    """One call by the agent. A shortened reply must still contain each of `answers`."""
 
     purpose: str
     tool: str

@@ -283,7 +283,8 @@ class Judge:
         return seconds if cue.door == Door.PROMPT or not cue.session else 0.0
 
     async def _offer_later(self, case: Case, verdict_task: "asyncio.Task[Verdict | None]") -> None:
-        """Keep a late verdict for the session's next event; without one, the filters' choice."""
+        """Keep the choice for the session's next event: that of the late verdict, or that of the
+        filters if there is no verdict."""
         try:
             with contained("waiting for a verdict"):
                 verdict = await verdict_task

@@ -156,7 +156,7 @@ async def _check_source(memories: AccessedMemories, source: str) -> None:
     """Refuse a copy of another store, or of other parts of this one.
 
     Raises:
-        _Refusal: the machine must begin its copy anew.
+        _Refusal: the machine must start its copy from scratch.
     """
     if await memories.identity() != source:
         raise _Refusal(409, "the team's store, or what you may see of it, has changed")
