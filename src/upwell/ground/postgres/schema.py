@@ -229,7 +229,16 @@ _EMBED = (
         FOR EACH STATEMENT EXECUTE FUNCTION upwell.forget_embeddings()""",
 )
 
-MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED)
+_CODE = (
+    # Vectors that an earlier version stored have no code; they are made again.
+    "ALTER TABLE upwell.embedding ADD COLUMN code bit varying",
+    "CREATE INDEX embedding_code ON upwell.embedding (tenant, model, n) INCLUDE (code)",
+    "ALTER TABLE upwell.embedding_model NO FORCE ROW LEVEL SECURITY",
+    "UPDATE upwell.embedding_model SET complete = -1",
+    "ALTER TABLE upwell.embedding_model FORCE ROW LEVEL SECURITY",
+)
+
+MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED, _CODE)
 """The migrations of the tables, oldest first; each is a list of statements."""
 
 
