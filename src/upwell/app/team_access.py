@@ -20,7 +20,7 @@ from upwell.web.team import OpenFor
 MAX_TENANTS = 500
 IDENTITY_SECONDS = 60.0
 """How long the identity of a tenant's store is remembered; it changes only if the tenant is deleted
-or the database is another one."""
+or the database is replaced."""
 
 
 class _Remembered:
