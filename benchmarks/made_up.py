@@ -87,10 +87,10 @@ def _skewed(rng: random.Random, names: Sequence[str]) -> str:
 def questions(stored: Sequence[Memory], count: int, seed: int = 2) -> list[str]:
     """Prompts about some of these memories: six of their words, and perhaps a file or symbol."""
     rng = random.Random(seed)
-    return [_question(rng, rng.choice(stored)) for _ in range(count)]
+    return [question(rng, rng.choice(stored)) for _ in range(count)]
 
 
-def _question(rng: random.Random, memory: Memory) -> str:
+def question(rng: random.Random, memory: Memory) -> str:
     plain = [word for word in memory.text.lower().rstrip(".").split() if word.isalpha()]
     telling = [word for word in dict.fromkeys(plain) if word not in _FUNCTION_WORDS]
     words = " ".join(rng.sample(telling, k=min(6, len(telling))))

@@ -17,6 +17,7 @@ import json
 import os
 import random
 import re
+import secrets
 import sys
 import tempfile
 import time
@@ -130,6 +131,7 @@ class Client:
         self._texts = texts
         self._rng = random.Random(seed)
         self._numbers = count(seed * 10_000_000)
+        self._run = secrets.token_hex(4)
         self._turn = seed
         self.notes: dict[str, str] = {}
         self.surfacings: list[str] = []
@@ -213,7 +215,8 @@ class Client:
         text = self._rng.choice(self._texts)
         event = {
             "hook_event_name": "UserPromptSubmit",
-            "session_id": f"s{next(self._numbers)}",
+            # A session of an earlier run has been told its memories already.
+            "session_id": f"{self._run}-{next(self._numbers)}",
             "prompt": text,
         }
         answer = await self._next().post("/hook/claude", json.dumps(event).encode())

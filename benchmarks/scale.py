@@ -342,9 +342,9 @@ def fill_tenants(tenants: int, each: int, url: str) -> None:
     asyncio.run(bulk.measure_null_scores(url, names, superuser(url)))
 
 
-def serving() -> Cluster:
+def serving(programs: Path | None = None) -> Cluster:
     """A cluster with the settings of a server."""
-    cluster = Cluster()
+    cluster = Cluster(programs=programs)
     for name, value in SERVER.items():
         cluster.set(name, value)
     cluster.stop()

@@ -23,7 +23,8 @@ _INSTALLED = Path(__file__).parents[1] / ".tools" / "postgres"
 
 class Cluster:
     """A running cluster. Its files are in a folder of its own; it listens on loopback only. Its
-    `tables` or its write-ahead `log` may be elsewhere, for example on a small disk."""
+    `tables` or its write-ahead `log` may be elsewhere, for example on a small disk. `programs` is
+    the folder of another PostgreSQL's `initdb` and `pg_ctl`."""
 
     def __init__(
         self,
@@ -31,8 +32,9 @@ class Cluster:
         *,
         tables: Path | None = None,
         log: Path | None = None,
+        programs: Path | None = None,
     ) -> None:
-        self._binaries = binaries()
+        self._binaries = programs or binaries()
         self.folder = Path(tempfile.mkdtemp(prefix="upwell-postgres-"))
         self.data = str((tables or self.folder) / "data")
         self.port = _free_port()

@@ -1,8 +1,7 @@
-"""`upwell serve --http`: the gateway for any number of agents, beside the other HTTP endpoints."""
+"""`upwell serve --http`: the gateway for any number of agents, and the other HTTP endpoints."""
 
 import asyncio
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -68,9 +67,8 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     server = http_server(http_app(routes, _admission(app, shared), [host, *limits.hosts]))
     work = BackgroundTasks("HTTP server")
 
-    def drain(listening: socket.socket) -> None:
+    def drain() -> None:
         draining = server.drain(
-            listening,
             front.end_streams,
             # One gateway alone has nobody to whom it could send its clients.
             notice_seconds=limits.notice_seconds if shared else 0.0,
@@ -83,7 +81,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     async with housekeeping(app, gateway):
         try:
             with listen(host, port) as listening:
-                loop.add_signal_handler(signal.SIGTERM, drain, listening)
+                loop.add_signal_handler(signal.SIGTERM, drain)
                 host, port = listening.getsockname()[:2]
                 LOG.info("serving on %s port %d", host, port)
                 say(

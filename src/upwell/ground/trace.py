@@ -292,7 +292,8 @@ class _Quiet(logging.handlers.RotatingFileHandler):
 
 
 def log_to(folder: Path) -> None:
-    """Write the log under `folder`, private to the user, in three files of 2 MB.
+    """Write the log under `folder`, private to the user, in three files of 2 MB. Reports of asyncio
+    go there, too: they contain whatever a task worked on, and on stderr nothing would be masked.
 
     If the folder cannot be written to, nothing is logged.
     """
@@ -314,3 +315,5 @@ def log_to(folder: Path) -> None:
     handler.addFilter(_masked)
     handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(message)s"))
     LOG.addHandler(handler)
+    loop_log = logging.getLogger("asyncio")
+    loop_log.handlers, loop_log.propagate = [handler], False

@@ -18,6 +18,7 @@ import orjson
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreUnwritable
+from upwell.ground.listener import Listener, stream_listener
 from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG
 from upwell.hook.client import MAX_SENT_BYTES, PROTOCOL, TAKEN
@@ -34,6 +35,7 @@ PROTOCOLS = frozenset({"upwell/1", PROTOCOL})
 """Clients of upwell 0.1 speak `upwell/1`, which has no receipts."""
 MAX_HEAD_BYTES = 1_024
 MAX_CONNECTIONS = 64
+BACKLOG = 128
 CONTROL = "daemon"
 """The host in a request to the daemon itself; its event is `status` or `stop`."""
 
@@ -97,7 +99,7 @@ class Daemon:
         """
         self._lock = take_lock(self.place)
         try:
-            server = await self._listen()
+            listener = self._listen()
             self.touch()
             self._write_card()
             with contextlib.suppress(FileNotFoundError):
@@ -106,7 +108,7 @@ class Daemon:
                 await self._main_loop()
             finally:
                 self._remove_files()
-                server.close()
+                listener.close()
                 await self._finish_connections()
         finally:
             with contextlib.suppress(OSError):
@@ -121,7 +123,7 @@ class Daemon:
         """End once all open requests are answered."""
         self._stop.set()
 
-    async def _listen(self) -> asyncio.Server:
+    def _listen(self) -> Listener:
         """Bind under a temporary name and rename, so that the socket is private from its first
         moment and replaces whatever is at its path (an old socket, a file).
         """
@@ -136,8 +138,10 @@ class Daemon:
             os.umask(umask)
         os.rename(fresh, self.place.socket)
         self._inode = socket_inode(self.place.socket)
-        listening.setblocking(False)
-        return await asyncio.start_unix_server(self._connected, sock=listening, backlog=128)
+        listening.listen(BACKLOG)
+        return stream_listener(
+            listening, self._connected, max_open=2 * MAX_CONNECTIONS, name="the daemon"
+        )
 
     async def _main_loop(self) -> None:
         while not self._stop.is_set():

@@ -249,8 +249,8 @@ class HookDoor:
         return {}
 
     async def _shortened(self, host: Host, event: Event) -> Mapping[str, Any]:
-        """The output with the shortened result. A failure is logged and costs only the shortening,
-        not the rest of the answer.
+        """The output with the shortened result. A failed shortening is logged and leaves the rest
+        of the answer intact.
         """
         try:
             return await shortened_output(host, event, self._opt_ins.shorten)

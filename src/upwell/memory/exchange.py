@@ -21,7 +21,7 @@ from upwell.memory.ranking.terms import sound
 from upwell.memory.records import MAX_COUNT, MAX_ID_CHARS, MAX_TIME
 
 PROTOCOL = 1
-"""The version of these messages. Both sides refuse another one."""
+"""The version of these messages. Both sides refuse any other version."""
 PATH, PAGES_PATH, WRITES_PATH = "/team", "/team/pages", "/team/writes"
 MAX_CURSORS = 32
 MAX_WRITES = 100

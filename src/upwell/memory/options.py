@@ -40,9 +40,9 @@ class StoreOptions:
     Without an address, the home has databases of its own. `secret` replaces the random secret from
     which keys and the owner's token are made. `tenant` is the one that the home belongs to in the
     database. Only the owner and admins change the namespaces in `read_only`. With `local`, memory
-    stays in this home, beside a copy of the team's memories, and only what is meant for the team
-    goes into the database; with a gateway it is always so. Whoever serves the database forgets
-    after `deletions_days` which memories were deleted.
+    stays in this home, together with a copy of the team's memories, and only what is meant for the
+    team goes into the database; with a gateway it is always so. Whoever serves the database
+    forgets after `deletions_days` which memories were deleted.
     """
 
     url: str = ""

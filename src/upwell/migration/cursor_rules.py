@@ -96,10 +96,9 @@ def _rule(file: Path, root: Path) -> Item:
 
 
 def _text(fields: Fields, body: str, *, is_standing: bool) -> str:
-    """The text of a rule, below its description if searches find the rule by that. The text of a
-    standing rule must be unchanged: Cursor loads the same text from the file, and upwell does not
-    repeat it there.
-    """
+    """The text of a rule. A rule that searches have to find starts with its description. A standing
+    rule keeps the exact text of its file: Cursor loads that file itself, and upwell recognises the
+    text and does not repeat it in Cursor."""
     description = field(fields, "description")
     if not body or (not is_standing and description not in body):
         return f"{description}\n{body}".strip()

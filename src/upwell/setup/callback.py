@@ -1,14 +1,17 @@
 """The loopback port to which the browser returns after a login (RFC 8252, section 7.3)."""
 
 import asyncio
+import socket
 from collections.abc import Mapping
 from types import TracebackType
 from urllib.parse import parse_qs, urlsplit
 
 from upwell.ground.errors import UsageError
+from upwell.ground.listener import Listener, stream_listener
 
 PATH = "/callback"
 MAX_LINES = 100
+MAX_CONNECTIONS = 16
 READ_SECONDS = 10.0
 _PAGE = (
     "<!doctype html><meta charset=utf-8><title>upwell</title>"
@@ -28,19 +31,22 @@ class Callback:
         self._port = port
         self._state = ""
         self._server_name = ""
-        self._server: asyncio.Server | None = None
+        self._listener: Listener | None = None
         self._response: asyncio.Future[Mapping[str, str]] | None = None
 
     async def __aenter__(self) -> "Callback":
         self._response = asyncio.get_running_loop().create_future()
         try:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+            listening = socket.create_server(("127.0.0.1", self._port))
         except OSError as error:
             raise UsageError(
                 f"cannot listen on 127.0.0.1:{self._port}: {error.strerror}",
                 hint="choose another --port",
             ) from error
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._port = listening.getsockname()[1]
+        self._listener = stream_listener(
+            listening, self._serve, max_open=MAX_CONNECTIONS, name="the login"
+        )
         return self
 
     async def __aexit__(
@@ -49,9 +55,9 @@ class Callback:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._server
-        self._server.close()
-        await self._server.wait_closed()
+        assert self._listener
+        self._listener.close()
+        await self._listener.wait_closed()
 
     @property
     def uri(self) -> str:

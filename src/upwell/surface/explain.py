@@ -238,7 +238,7 @@ def _path_in_words(signals: Mapping[str, float]) -> str:
     join = signals["path_join"]
     relation = "the same file" if join >= 0.8 else "a file of that name" if join >= 0.5 else ""
     crowded = signals.get("path_rarity", 0.0) < 0.5
-    return f"about {relation or 'a related file'}{', like many memories' if crowded else ''}"
+    return f"about {relation or 'a related file'}{', as are many memories' if crowded else ''}"
 
 
 def _kind_of_words(signals: Mapping[str, float]) -> str:

@@ -36,7 +36,7 @@ class Gate:
         self._options = options
 
     def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
-        """The reason to say nothing at all beside this cue, not even the standing rules."""
+        """The reason to say nothing at all to this cue, not even the standing rules."""
         return self._check_cue(cue, triggers) or self._check_tool(cue)
 
     def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:

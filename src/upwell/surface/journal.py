@@ -83,8 +83,8 @@ class Journal:
         self._pending[key] = _Decision(cue, outcome, took_ms, late)
 
     async def flush(self) -> None:
-        """Write pending decisions, after any write that is under way. A store that fails costs only
-        those decisions.
+        """Write pending decisions, after any write that is under way. If the store fails, only
+        those decisions are lost.
         """
         async with self._writing:
             pending, self._pending = self._pending, {}

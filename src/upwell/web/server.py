@@ -10,7 +10,7 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import ClassVar
+from typing import Any
 
 import h11
 import uvicorn
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from upwell.ground.errors import UsageError
+from upwell.ground.listener import Listener
 from upwell.ground.trace import LOG
 from upwell.ground.types.principal import IN_SCOPE
 
@@ -34,6 +35,7 @@ start of the connection.
 LINGER_SECONDS = 0.5
 """How long a draining server still reads requests after it stopped accepting connections."""
 UNREAD_SECONDS = 0.01
+STARTUP_FAILURE = 3
 WARNING_SECONDS = 60.0
 """The same warning is logged once within this time."""
 
@@ -43,20 +45,25 @@ class TimedProtocol(H11Protocol):
     without a token when there are too many.
     """
 
-    strangers: ClassVar["OrderedDict[TimedProtocol, None]"] = OrderedDict()
+    def __init__(self, server: "HttpServer", ended: Callable[[], None]) -> None:
+        super().__init__(server.config, server.server_state, server.lifespan.state)
+        self._strangers = server.strangers
+        self._max_strangers = server.max_strangers
+        self._ended = ended
+        self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head_timer: asyncio.TimerHandle | None = None
         self._limit_head()
-        self.strangers[self] = None
-        if len(self.strangers) > MAX_STRANGERS:
+        self._strangers[self] = None
+        if len(self._strangers) > self._max_strangers:
             self._close_a_stranger()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        self.strangers.pop(self, None)
+        self._strangers.pop(self, None)
         super().connection_lost(exc)
+        self._ended()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -91,13 +98,13 @@ class TimedProtocol(H11Protocol):
         into the scope.
         """
         if self.scope and IN_SCOPE in self.scope:
-            self.strangers.pop(self, None)
-        return self not in self.strangers
+            self._strangers.pop(self, None)
+        return self not in self._strangers
 
     def _close_a_stranger(self) -> None:
-        for stranger in list(self.strangers):
+        for stranger in list(self._strangers):
             if not stranger._recognise():
-                self.strangers.pop(stranger)
+                self._strangers.pop(stranger)
                 stranger.transport.abort()
                 return
 
@@ -126,48 +133,61 @@ class Seldom(logging.Filter):
 
 
 class HttpServer(uvicorn.Server):
-    """Ends when `should_exit` is set, or after `drain`. The caller handles signals."""
+    """Ends when `should_exit` is set, or after `drain`. The caller handles signals.
+
+    `strangers` are the connections that have not shown a token, the oldest first.
+    """
 
     is_draining = False
+    max_strangers = MAX_STRANGERS
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.strangers: OrderedDict[TimedProtocol, None] = OrderedDict()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            raise SystemExit(STARTUP_FAILURE)
+        listeners = [
+            Listener(
+                listening,
+                lambda ended: TimedProtocol(self, ended),
+                # Beyond its own limit uvicorn answers 503; strangers get the places above it.
+                max_open=MAX_CONNECTIONS + 2 * MAX_STRANGERS,
+                name="HTTP server",
+            )
+            for listening in sockets or ()
+        ]
+        self.max_strangers = min(
+            [MAX_STRANGERS, *(max(1, listener.max_open // 2) for listener in listeners)]
+        )
+        self.servers: list[Any] = listeners
+        for listener in listeners:
+            listener.start()
+        self.started = True
 
     async def drain(
         self,
-        listening: socket.socket,
         end_streams: Callable[[], None],
         *,
         notice_seconds: float,
         drain_seconds: float,
     ) -> None:
         """End without dropping a request. For `notice_seconds` the server goes on accepting, while
-        `is_draining` and `Connection: close` send clients elsewhere. Then it stops listening on the
-        socket `listening`, and the open requests have `drain_seconds` to end; `end_streams` ends
-        the streams, which would otherwise stay open."""
+        `is_draining` and `Connection: close` send clients elsewhere. Then it stops listening, and
+        the open requests have `drain_seconds` to end; `end_streams` ends the streams, which would
+        otherwise stay open."""
         self.config.timeout_graceful_shutdown = math.ceil(drain_seconds)
         self.is_draining = True
         if notice_seconds:
             await asyncio.sleep(notice_seconds)
-            await self._stop_accepting(listening)
+            for listener in self.servers:
+                listener.finish()
             # The requests of the connections accepted last are still on their way.
             await asyncio.sleep(LINGER_SECONDS)
         end_streams()
         self.should_exit = True
-
-    async def _stop_accepting(self, listening: socket.socket) -> None:
-        """Accept and serve the connections that are still queued, then accept no more. Closing the
-        listening socket alone would reset them."""
-        waiting = []
-        # No await between the last `accept` and `close`: a connection that arrives there is reset.
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                waiting.append(listening.accept()[0])
-        for server in self.servers:
-            server.close()
-        loop = asyncio.get_running_loop()
-        for connection in waiting:
-            await loop.connect_accepted_socket(self._protocol, connection)
-
-    def _protocol(self) -> asyncio.Protocol:
-        return TimedProtocol(self.config, self.server_state, self.lifespan.state)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -71,7 +71,7 @@ async def _past(
     before: tuple[float, str] | None,
     recent: Mapping[str, Mapping[str, Any]],
 ) -> tuple[list[dict[str, Any]], set[str]]:
-    """A page of past sessions, and those of the recent ones that the index knows."""
+    """A page of past sessions, and the names of those in `recent` that the index knows."""
     if not is_indexed(app):
         return [], set()
     past = app.past_sessions()
@@ -91,8 +91,8 @@ async def _past(
 
 
 async def reading(app: App, fields: Fields) -> Mapping[str, Any]:
-    """Index new parts of the transcripts for a moment, and say how much is left. `total` and `left`
-    are bytes as of the step before."""
+    """Index new parts of the transcripts for a moment, and say how much is left. `fields` holds the
+    `total` and `left` (bytes) that the previous step returned."""
     due = read = 0
 
     def show(done: int, total: int) -> None:
@@ -195,7 +195,7 @@ def _session(
     prompts = (entry["step"] for entry in reversed(entries) if entry["door"] == "prompt")
     return {
         "id": name,
-        # A call of the gateway knows no host, and the hook event beside it does.
+        # A call through the gateway does not name its host; the hook event of the same call does.
         "host": next((entry["host"] for entry in entries if entry["host"]), ""),
         "project": newest["project"],
         "began": oldest["at"],

@@ -1,5 +1,5 @@
 """Views of a text without escapes, with a mapping back to the positions in the original. A secret
-in a JSON string, a URL, a page or a coloured log has escapes beside and inside it, and the rules
+in a JSON string, a URL, a page or a coloured log has escapes around and inside it, and the rules
 find it only without them. Encoded secrets are found in the decoded text of a run of Base64.
 """
 

@@ -158,7 +158,8 @@ async def _found(
 
 
 def _noted(finding: Statement) -> Statement:
-    """Return the statement that adds the numbers that another one finds to the setting."""
+    """Return the statement that runs `finding` and adds the numbers that it finds to the
+    setting."""
     return Statement(
         f"""SELECT length(set_config('{_NUMBERS}', concat_ws(',',
                 nullif(current_setting('{_NUMBERS}', true), ''), string_agg(n::text, ',')), true))

@@ -186,7 +186,8 @@ async def _prepared(
     )
     if names[0][0] != tenant:
         raise StoreError(
-            f"the tenant {tenant!r} has the number of another one", hint="choose another name"
+            f"the tenant name {tenant!r} has the same hash as another tenant's",
+            hint="choose another name",
         )
     return scopes, old
 
@@ -221,8 +222,8 @@ def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, .
 
 def array(values: Sequence[Any]) -> Sequence[Any] | str:
     """The literal of an array of texts or numbers (PostgreSQL 8.15.2), or `values` themselves if
-    there is anything else among them. The driver takes ten times as long, on the event loop, and a
-    batch of long texts has hundreds of thousands of postings."""
+    there is anything else among them. Encoding a list takes the driver ten times as long and would
+    block the event loop, since a batch of long texts has hundreds of thousands of postings."""
     kinds = set(map(type, values))
     if kinds == {str}:
         escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)

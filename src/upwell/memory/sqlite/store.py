@@ -352,7 +352,11 @@ class SqliteStore:
         except StoreError as error:
             return Ping(ok=False, detail=error.message, hint=error.hint)
         if obstacle := self._database.obstacle:
-            return Ping(ok=False, detail=f"{obstacle.message}; only read", hint=obstacle.hint)
+            return Ping(
+                ok=False,
+                detail=f"{obstacle.message}; memories can be read but not changed",
+                hint=obstacle.hint,
+            )
         return Ping(ok=True, detail=counted(count, "memory", "memories"))
 
     def _newest(

@@ -1,0 +1,166 @@
+"""Accepts the connections of a listening socket, never more than the process has room for.
+
+asyncio's own server accepts everything that waits, up to its backlog, before it handles the first
+connection: a burst takes all file descriptors of the process, and every accept that then fails is
+logged with a traceback. A `Listener` leaves further connections in the queue of the system, says so
+in one line, and goes on as soon as a connection ends.
+"""
+
+import asyncio
+import contextlib
+import os
+import resource
+import socket
+import time
+from collections.abc import Awaitable, Callable
+
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.trace import LOG
+
+Protocol = Callable[[Callable[[], None]], asyncio.BaseProtocol]
+"""Makes the protocol of a new connection. The protocol calls its argument once, when the connection
+is lost.
+"""
+Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+AT_ONCE = 32
+"""How many connections are accepted in one turn of the loop. The others get their turns between."""
+RETRY_SECONDS = 0.5
+"""How long to wait after an `accept` that failed, because others took the last descriptors."""
+WARNING_SECONDS = 60.0
+DESCRIPTOR_SHARE = 2
+"""A listener takes at most one in so many of the descriptors that are free when it is created. The
+rest is for databases, servers and files.
+"""
+
+
+class Listener:
+    """Serves `listening` with `protocol`, at most `max_open` connections at a time, or fewer if the
+    process may open fewer files. `name` says in the log what it listens for.
+    """
+
+    def __init__(
+        self, listening: socket.socket, protocol: Protocol, *, max_open: int, name: str
+    ) -> None:
+        self.max_open = max(1, min(max_open, free_descriptors() // DESCRIPTOR_SHARE))
+        self._listening = listening
+        self._protocol = protocol
+        self._name = name
+        self._places: set[object] = set()
+        self._is_reading = self._is_closed = False
+        self._nothing_open = asyncio.Event()
+        self._nothing_open.set()
+        self._warned_at = -WARNING_SECONDS
+        self._loop = asyncio.get_running_loop()
+        self._work = BackgroundTasks(name)
+        listening.setblocking(False)
+
+    def start(self) -> None:
+        """Accept connections from now on."""
+        if not self._is_reading and not self._is_closed:
+            self._is_reading = True
+            self._loop.add_reader(self._listening, self._accept)
+
+    def close(self) -> None:
+        """Stop listening. Open connections stay open."""
+        self._pause()
+        self._is_closed = True
+        self._listening.close()
+
+    def finish(self) -> None:
+        """Accept the connections that still wait, then stop listening. Closing alone would reset
+        them.
+        """
+        # No await between the last `accept` and `close`: a connection that arrives there is reset.
+        with contextlib.suppress(OSError):
+            while len(self._places) < self.max_open:
+                self._take(self._listening.accept()[0])
+        self.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until the last connection has ended."""
+        await self._nothing_open.wait()
+
+    def _accept(self) -> None:
+        for _ in range(AT_ONCE):
+            if len(self._places) >= self.max_open:
+                self._pause()
+                self._warn(f"{self.max_open} connections are open; new ones wait until one ends")
+                return
+            try:
+                connection, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause()
+                self._warn(f"no connection can be accepted for a moment: {error.strerror}")
+                self._loop.call_later(RETRY_SECONDS, self.start)
+                return
+            self._take(connection)
+
+    def _take(self, connection: socket.socket) -> None:
+        place = object()
+        self._places.add(place)
+        self._nothing_open.clear()
+        self._work.start(self._connect(connection, lambda: self._ended(place)))
+
+    async def _connect(self, connection: socket.socket, ended: Callable[[], None]) -> None:
+        try:
+            connection.setblocking(False)
+            await self._loop.connect_accepted_socket(lambda: self._protocol(ended), connection)
+        except OSError:
+            LOG.debug("%s: a connection was lost at once", self._name)
+            connection.close()
+            ended()
+        except BaseException:
+            connection.close()
+            ended()
+            raise
+
+    def _ended(self, place: object) -> None:
+        self._places.discard(place)
+        if not self._places:
+            self._nothing_open.set()
+        self.start()
+
+    def _pause(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._listening)
+
+    def _warn(self, text: str) -> None:
+        now = time.monotonic()
+        if now - self._warned_at >= WARNING_SECONDS:
+            self._warned_at = now
+            LOG.warning("%s: %s", self._name, text)
+
+
+def stream_listener(
+    listening: socket.socket, connected: Connected, *, max_open: int, name: str
+) -> Listener:
+    """A listener that runs `connected` for each connection, and has started."""
+    listener = Listener(
+        listening, lambda ended: _Streams(connected, ended), max_open=max_open, name=name
+    )
+    listener.start()
+    return listener
+
+
+class _Streams(asyncio.StreamReaderProtocol):
+    def __init__(self, connected: Connected, ended: Callable[[], None]) -> None:
+        super().__init__(asyncio.StreamReader(), connected)
+        self._on_end = ended
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._on_end()
+
+
+def free_descriptors() -> int:
+    """How many more files this process may open."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return 1 << 20
+    try:
+        return max(0, limit - len(os.listdir("/dev/fd")))
+    except OSError:
+        return limit // DESCRIPTOR_SHARE
