@@ -258,7 +258,7 @@ async def test_a_change_of_what_a_token_shows_loses_no_waiting_write(tmp_path: P
         assert await synced() == {"web", "api"}
         await copy.add([Memory(text="tide", id="own", namespace="team/web")])
         opened.tokens[TOKEN] = granted("ada", ["team/web"])
-        with pytest.raises(StoreError, match="another one now"):
+        with pytest.raises(StoreError, match="has changed"):
             await Replication(copy, source).run()
         assert await synced() == {"web", "own"}
         assert await store.get("own")
