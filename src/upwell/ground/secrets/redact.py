@@ -88,9 +88,8 @@ def redacted_start(text: str | bytes, max_chars: int) -> str:
 
 
 def without_secrets(text: str, max_chars: int) -> str:
-    """Return at most the first `max_chars` of `text` without its secrets, for texts from which
-    words are taken: no rule recognises a key whose punctuation has become spaces.
-    """
+    """Return at most the first `max_chars` of `text` without its secrets. This is for texts that
+    are then split into words, among which no rule would recognise a key."""
     masked, rules = redact(text[: max_chars + SLACK_CHARS])
     return (_MASK.sub("…", masked) if rules else masked)[:max_chars]
 
