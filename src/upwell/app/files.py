@@ -163,6 +163,7 @@ def _open_team_store(
         missing = StoreError("the PostgreSQL driver is missing", hint="run `upwell doctor`")
         return UnavailableStore(missing), NoSources(), None
     from upwell.learn.postgres import PostgresRatings
+    from upwell.memory.postgres.pruning import Pruning
     from upwell.memory.postgres.store import PostgresStore
 
     store: Store = PostgresStore(
@@ -171,7 +172,8 @@ def _open_team_store(
     if team.tenant != DEFAULT_TENANT:
         store = TenantStore(store, team.tenant)
     files.indexed.append(store)
-    files.chores.append(store.purge)
+    pruning = Pruning(team.postgres, team.tenant, config.store.deletions_days)
+    files.chores.extend([store.purge, pruning.run])
     sources = FileSources(config.home.sources_file, files.locking)
     return store, sources, PostgresRatings(team.postgres, tenant=team.tenant)
 
