@@ -120,7 +120,7 @@ class Home:
         return Home(self.root / "tenants" / digest, is_shared=self.is_shared)
 
     def _is_ours(self) -> bool:
-        """Tell whether the folder is empty or has files of ours.
+        """Tell whether the folder is empty or has upwell's files in it.
 
         The permissions of a folder that was made for something else are not changed.
         """

@@ -58,8 +58,8 @@ class OptIns:
 
     `shorten` fits tools' answers for the hosts in `hook.compress`; `ask` asks the agent at the end
     of a turn to keep what it learned; `guards` refuses calls; `is_excluded` tells in which folders
-    events are neither answered nor recorded. `read_command` is the command by
-    which the agent gets the full text of a memory in a shell, since it may have no tools of ours.
+    events are neither answered nor recorded. `read_command` is the command by which the agent gets
+    the full text of a memory in a shell, since it may not have upwell's MCP tools.
     """
 
     shorten: Shorten = no_shortening

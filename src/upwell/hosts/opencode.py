@@ -1,5 +1,5 @@
-"""OpenCode. A plugin of ours, `opencode_plugin.js`, runs inside the host: it sends events to the
-daemon under the names of OpenCode's own plugin hooks, and inserts the answers.
+"""OpenCode. Our plugin, `opencode_plugin.js`, runs inside the host: it sends events to the daemon
+under the names of OpenCode's own plugin hooks, and inserts the answers.
 
 No process starts for an event while the daemon runs. The plugin connects only where
 `hook/place.py` would: to a socket of the user's in a folder that nobody else may enter. A session
@@ -157,7 +157,7 @@ class PluginFile:
     def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
         if text and not text.startswith(MARK):
             raise ConfigError(
-                "plugins/upwell.js is not a file of upwell's",
+                "plugins/upwell.js was not written by upwell",
                 hint="move it away; it was not changed",
             )
         return ""

@@ -172,8 +172,8 @@ class PostFilter:
     async def choose(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit] | Skip:
-        """The hits that pass, in the order to say them; or the check that held back the last one.
-        Without a moment, every kind of memory may surface.
+        """The hits that pass, in the order in which they surface; or the check that held back the
+        last one. Without a moment, every kind of memory may surface.
         """
         cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
         thresholds = {

@@ -3,7 +3,7 @@ one of them as a timeline."""
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from upwell.app.events import Event, events
@@ -227,9 +227,10 @@ def _found(match: Match, recent: Mapping[str, Mapping[str, Any]]) -> dict[str, A
 async def _recent(app: App) -> dict[str, dict[str, Any]]:
     """The sessions of the latest events, by name, without those in which setup tried hooks."""
     by_session: defaultdict[str, list[Event]] = defaultdict(list)
-    for event in await app.surfacer.journal.latest(LOOKED_AT):
+    for event in await app.surfacer.journal.latest_without_texts(LOOKED_AT):
         if event["session"] and not event["session"].startswith(PROBE_SESSIONS):
             by_session[event["session"]].append(event)
+    await _with_prompts(app, by_session.values())
     used = await verdicts(app)
     saved: defaultdict[str, int] = defaultdict(int)
     for cut in await app.cuts.latest(LOOKED_AT):
@@ -238,6 +239,18 @@ async def _recent(app: App) -> dict[str, dict[str, Any]]:
         name: {"turns": 0, **_session(name, entries, used, saved[name])}
         for name, entries in by_session.items()
     }
+
+
+async def _with_prompts(app: App, sessions: Iterable[Sequence[Event]]) -> None:
+    """Note the text at the first prompt of each session, the only text that a list shows."""
+    prompts = [
+        next((event for event in reversed(entries) if event["door"] == "prompt"), None)
+        for entries in sessions
+    ]
+    opening = [event for event in prompts if event is not None]
+    texts = await app.surfacer.journal.texts([event["id"] for event in opening])
+    for event in opening:
+        event["step"] = texts.get(event["id"], "")
 
 
 _UNATTENDED: Mapping[str, Any] = {"events": 0, "said": 0, "used": 0, "saved": 0}

@@ -433,7 +433,7 @@ def _first_line(error: Exception) -> str:
 
 
 def store_error(error: Exception) -> StoreError:
-    """The error of ours for an error of the driver."""
+    """The StoreError for an error of the driver."""
     is_full = getattr(error, "sqlstate", None) == _DISK_FULL
     return StoreError(
         f"PostgreSQL failed: {_first_line(error)}",

@@ -260,6 +260,6 @@ def _storable(page: Page) -> Page:
 
 
 def _line(text: str) -> str:
-    """A text of the gateway, fit for one line of a log."""
+    """A text from the gateway, made safe for one line of a log."""
     shown = "".join(char if char.isprintable() else " " for char in text[:MAX_REASON_CHARS])
     return redacted_start(shown, MAX_REASON_CHARS)

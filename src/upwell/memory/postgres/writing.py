@@ -34,6 +34,9 @@ NEXT_VERSION = Statement(
 )
 """Tells all processes that the tenant's memories have changed."""
 
+LOCK_TENANT = Statement("SELECT FROM upwell.tenant WHERE tenant = %(tenant)s FOR UPDATE", {})
+"""Keeps other writers of the tenant out until the end of the transaction."""
+
 
 @dataclass(slots=True)
 class Tally:
@@ -144,16 +147,13 @@ async def remove(transaction: Transaction, ids: Sequence[str]) -> int:
     """Remove the memories with these ids from every table except the trash. Returns their
     number.
     """
-    _, old = await transaction.run(_LOCK, Statement(_OLD, {"ids": list(ids)}))
+    _, old = await transaction.run(LOCK_TENANT, Statement(_OLD, {"ids": list(ids)}))
     changes = Changes()
     for row in old:
         changes.remove(row)
     if old:
         await transaction.run(*_statements(changes, {}))
     return len(old)
-
-
-_LOCK = Statement("SELECT FROM upwell.tenant WHERE tenant = %(tenant)s FOR UPDATE", {})
 
 
 async def _prepared(
