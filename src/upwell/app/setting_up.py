@@ -144,7 +144,7 @@ class SettingUp:
 
     def undoing(self) -> UndoPlan:
         """The changes that remove everything that setup wrote. If an agent has hooks and servers in
-        one file, both plans start from its present content.
+        one file, both plans start from its current content.
 
         Raises:
             StoreUnwritable: the record is damaged.
@@ -267,7 +267,7 @@ class SettingUp:
         return int(daemon.state.get("answered", 0)) if daemon else 0
 
     def _end_daemon(self) -> None:
-        """End the daemon; the next event starts one with the present configuration."""
+        """End the daemon; the next event starts one with the current configuration."""
         if daemon := daemon_at(str(self._home.root)):
             end(daemon)
 

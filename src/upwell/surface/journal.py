@@ -160,8 +160,8 @@ class Journal:
         return texts
 
     async def clear_queries(self) -> int:
-        """Remove query texts and steps past the present retention, and readable texts if the
-        present configuration allows none. Returns the number of removed texts.
+        """Remove query texts and steps that are older than the configured retention, and readable
+        texts if the configuration now allows none. Returns the number of removed texts.
 
         Raises:
             StoreError: the store failed.

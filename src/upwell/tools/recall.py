@@ -144,7 +144,7 @@ def search_tool(
             "Search memories and imported documents for a precise query. Returns citations and "
             "snippets; memory_get reads on from a citation. With sessions: true it searches the "
             "past sessions of every agent in this project instead: questions and conclusions, the "
-            "commands that worked, and the present state of changed files. Paste an error to see "
+            "commands that worked, and the current state of changed files. Paste an error to see "
             "whether it has occurred before."
         ),
         properties={
