@@ -54,8 +54,8 @@ _OWN_TOOLS = frozenset(
     write_file
     """.split()
 )
-"""Tools of this host or another whose names look like `server_tool`. The hook's client stops them,
-too."""
+"""Built-in tools, of OpenCode or of other hosts, whose names look like `server_tool`. The hook's
+client drops their events, too."""
 
 
 class OpenCodeEvents:
