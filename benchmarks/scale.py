@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -41,6 +41,8 @@ SAMPLED = 20_000
 """Prompts are about one of so many memories."""
 INGESTED, BATCH, SINGLES = 2_000, 1_000, 50
 CLIENTS = (1, 8, 32)
+FIRST = 12
+"""One in so many of the tenants that are not open is opened for a first decision."""
 DELAYS_MS = (0, 5, 50)
 SERVER = {"shared_buffers": "2GB", "max_connections": "300", "max_wal_size": "8GB"}
 """As a database server of this size would be set up; PostgreSQL's defaults are for less."""
@@ -292,6 +294,37 @@ async def many_tenants(
             apps.append(app)
         for clients in CLIENTS:
             yield await series("postgres", apps, texts, clients, tenants * each, cluster)
+        if others := sorted(set(range(tenants)) - set(served)):
+            yield await first_decisions(own, {names[n]: 100 + n for n in others[::FIRST]}, each)
+
+
+async def first_decisions(own: App, seeds: Mapping[str, int], each: int) -> dict[str, object]:
+    """Open tenants that are not open, by name with the seed of their memories, and make the first
+    decision of each."""
+    opening, deciding, said, cpu = [], [], 0, 0.0
+    company = Company()
+    for name, seed in seeds.items():
+        (text,) = questions(list(company.memories(each, seed=seed)), 1)
+        before, began = time.process_time(), time.perf_counter()
+        app = await open_tenant(own, name)
+        opening.append((time.perf_counter() - began) * 1e3)
+        ((took, spoke),) = await decisions([app], [(0, text)], 1)
+        deciding.append(took)
+        said += spoke
+        cpu += time.process_time() - before
+        await app.aclose()
+    opening.sort()
+    deciding.sort()
+    count = len(seeds)
+    return {
+        "first decisions": count,
+        "open_p50": statistics.median(opening),
+        "open_p95": opening[int(count * 0.95)],
+        "p50": statistics.median(deciding),
+        "p95": deciding[int(count * 0.95)],
+        "cpu": cpu / count * 1e3,
+        "said": said,
+    }
 
 
 def tenant_names(count: int) -> list[str]:
@@ -331,12 +364,12 @@ async def main(options: argparse.Namespace) -> None:
         report({"load": os.getloadavg()[0], "cores": os.cpu_count()})
         for size in options.sizes:
             home, url = Path(name, str(size)), cluster.database()
-            fill(size, home, url)
+            await asyncio.to_thread(fill, size, home, url)
             async for row in one_size(size, options.decisions, cluster, home, url):
                 report(row)
         if options.tenants:
             url = cluster.database()
-            fill_tenants(options.tenants, options.each, url)
+            await asyncio.to_thread(fill_tenants, options.tenants, options.each, url)
             home = Path(name, "tenants")
             async for row in many_tenants(
                 options.tenants, options.each, options.decisions, cluster, home, url

@@ -156,7 +156,7 @@ class Config:
         return RESULT_TOKENS[size_of(window_in(self.agent))]
 
     def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
-        """`surface.*` beside one tool (`server__tool`, or the agent's own name for it), or for a
+        """`surface.*` for one tool (`server__tool`, or the agent's own name for it), or for a
         message if `tool` is None. `window` is the agent's context window in tokens, if its cue
         states one.
         """
@@ -403,7 +403,7 @@ class _Reading:
         setting = checked(kind, full_key, name, value, self._origin, _fields(kind))
         hint = ""
         if section == "surface" and key.startswith(f"tool.{OWN_SERVER}__"):
-            fault = "has no effect: nothing is surfaced beside upwell's own tools"
+            fault = "has no effect: no memory is added to the results of upwell's own tools"
             hint = f"[surface] {name} = … holds for memory_context, too"
         elif section == "surface" and name in NOT_PER_TOOL:
             fault = "cannot differ by tool"
@@ -415,9 +415,8 @@ class _Reading:
 
 
 def _with_line(error: ConfigError, path: Path) -> ConfigError:
-    """The same mistake with a line number of the file: that of its key, or of the table around
-    it.
-    """
+    """The same error, with the line of the file that sets its key, or else the line of the table
+    around it."""
     if not error.key or error.origin != str(path):
         return error
     text = read_regular_file(path).decode("utf-8")
@@ -460,8 +459,9 @@ def _table(key: str, value: Any, origin: str) -> Mapping[str, Any]:
 
 
 def _misplaced(section: str, name: str, table: Mapping[str, Any], origin: str) -> ConfigError:
-    """The error for a dotted key below another table's heading, such as a line `hook.port = 1` at
-    the end of a file whose last table is `[hook]`."""
+    """The error for a dotted key that names a table but stands below a table's heading, so that
+    TOML reads it as part of that table. An example is `hook.port = 1` below `[surface]`, or below
+    `[hook]`."""
     key = f"{section}.{name}"
     line = f"`{next(iter(table), 'KEY')} = …`"
     here, elsewhere = f"below [{section}], write {line}", f"move it below [{name}], as {line}"

@@ -59,7 +59,7 @@ def test_doctor_runs_the_command_that_the_agent_runs(house: House) -> None:
     path.write_text(path.read_text().replace(command_of(house), OLD))
     part = hook_of(house)
     assert not part["ok"]
-    assert "complained" in str(part["detail"])
+    assert "wrote to stderr" in str(part["detail"])
     assert part["hint"] == "run `upwell hook install claude --apply`"
     house.upwell("hook", "install", "claude", "--apply")
     assert hook_of(house)["ok"]

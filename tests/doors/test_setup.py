@@ -306,7 +306,7 @@ def test_a_hook_that_does_not_work_is_reported(user: User) -> None:
     from upwell.setup.proof import prove
 
     proof = prove(HOSTS["claude"], settings.read_text(), "/", user.environment, lambda: 0)
-    assert "complained" in proof.fault
+    assert "wrote to stderr" in proof.fault
     silent = prove(HOSTS["codex"], "", "/", user.environment, lambda: 0)
     assert silent.fault == "the file has no command for this event"
 

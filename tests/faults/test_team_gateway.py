@@ -52,10 +52,12 @@ class Attacker:
         message = {"protocol": 1, "source": self.source, "cursors": cursors, **more}
         return await self.send("POST", "/team/pages", content=json.dumps(message))
 
-    async def read(self, project: str = "") -> list[dict[str, Any]]:
-        """Every change of a project."""
+    async def read(
+        self, project: str = "", cursor: dict[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Every change of a project, or those behind a cursor."""
         changes: list[dict[str, Any]] = []
-        cursor = {"project": project, "version": -1, "after": ""}
+        cursor = cursor or {"project": project, "version": -1, "after": ""}
         while True:
             answer = await self.pages(cursor)
             (page,) = answer.json()["pages"]
@@ -317,6 +319,12 @@ async def test_cursors_that_are_made_up_are_refused(site: Site) -> None:
         {**whole, "project": None},
         {**whole, "after": "a\0b"},
         {**whole, "after": "x" * 201},
+        {**whole, "version": -5, "after": ""},
+        {**whole, "version": -5, "after": "m"},
+        {**whole, "version": -5, "after": "1 " + "x" * 201},
+        {**whole, "version": -5, "after": f"{2**63} m"},
+        {**whole, "version": -5, "after": f"{'9' * 5_000} m"},
+        {**whole, "version": -5, "after": "-1 m"},
         "everything",
         None,
     ):
@@ -331,8 +339,7 @@ async def test_a_cursor_of_the_future_or_of_another_project_begins_anew(site: Si
         {"project": SHOP, "version": 0, "after": "' OR 1=1 --"},
         {"project": SHOP, "version": -1, "after": ""},
     ):
-        (page,) = (await ada.pages(cursor)).json()["pages"]
-        assert [change["id"] for change in page["changes"]] == ["m"]
+        assert [change["id"] for change in await ada.read(SHOP, cursor)] == ["m"]
 
 
 async def test_no_request_makes_an_answer_long(site: Site) -> None:

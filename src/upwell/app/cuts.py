@@ -61,9 +61,8 @@ class Cuts:
             self._tasks.start(self.flush())
 
     async def flush(self) -> None:
-        """Write what is pending, and what another task is writing. A store that fails costs only
-        these records.
-        """
+        """Write what is pending, and what another task is writing. If the store fails, only these
+        records are lost."""
         async with self._writing:
             pending, self._pending = self._pending, []
             if pending:

@@ -160,9 +160,10 @@ def _open_team_store(
     own store would contain other memories."""
     team = files.team
     if team is None:
-        missing = StoreError("the PostgreSQL driver is missing", hint="upwell doctor")
+        missing = StoreError("the PostgreSQL driver is missing", hint="run `upwell doctor`")
         return UnavailableStore(missing), NoSources(), None
     from upwell.learn.postgres import PostgresRatings
+    from upwell.memory.postgres.pruning import Pruning
     from upwell.memory.postgres.store import PostgresStore
 
     store: Store = PostgresStore(
@@ -171,7 +172,8 @@ def _open_team_store(
     if team.tenant != DEFAULT_TENANT:
         store = TenantStore(store, team.tenant)
     files.indexed.append(store)
-    files.chores.append(store.purge)
+    pruning = Pruning(team.postgres, team.tenant, config.store.deletions_days)
+    files.chores.extend([store.purge, pruning.run])
     sources = FileSources(config.home.sources_file, files.locking)
     return store, sources, PostgresRatings(team.postgres, tenant=team.tenant)
 
@@ -189,7 +191,7 @@ def open_memory_db(home: Home, *, has_copy: bool = False) -> Database:
 
 
 def postgres_store(url: str, tenant: str, clock: Clock = SYSTEM_CLOCK) -> "PostgresStore":
-    """The memories of a tenant in this database, which is connected to at the first use.
+    """The memories of a tenant in this database. The first use connects to it.
 
     Raises:
         ConfigError: the driver is not installed.

@@ -1,4 +1,4 @@
-"""`upwell serve --http`: the gateway for any number of agents, beside the other HTTP endpoints."""
+"""`upwell serve --http`: the gateway for any number of agents, and the other HTTP endpoints."""
 
 import asyncio
 import signal

@@ -29,8 +29,8 @@ async def join(url: str, token: str) -> Joined:
 
     Raises:
         UsageError: this is the address of a database, or another setting would win.
-        ConfigError: the address is invalid. StoreError: the gateway does not accept the token, or
-        the home cannot be written.
+        ConfigError: the address is invalid.
+        StoreError: the gateway does not accept the token, or the home cannot be written.
     """
     import tomlkit
 

@@ -116,7 +116,7 @@ async def _replicate(store: TeamStore, shared: SharedMemories, woken: asyncio.Ev
         except StoreError as error:
             if error.message != reported:
                 LOG.warning("the copy of the team's memories is not up to date: %s", error)
-            # The store may be another one when it answers again.
+            # By the time the store answers again, it may have been replaced by another store.
             reported, is_begun = error.message, False
             await asyncio.sleep(RETRY_SECONDS)
         await _wait_for_work(store, woken, is_failing=bool(reported))
@@ -142,7 +142,7 @@ async def _has_outgoing(store: TeamStore) -> bool:
 
 @asynccontextmanager
 async def _connected(config: Config) -> AsyncIterator[SharedMemories]:
-    """The team's store, which is connected to at the first use.
+    """The team's store. The first use connects to it.
 
     Raises:
         ConfigError: the driver is not installed.

@@ -113,7 +113,8 @@ class PastSessions:
         """The turn with this locator.
 
         Raises:
-            UsageError: no session matches, or several do. StoreError: the index cannot be read.
+            UsageError: no session matches, or several do.
+            StoreError: the index cannot be read.
         """
         match = await self._index.located(locator)
         return await asyncio.to_thread(partial(answer_of, match, "", self._environment, whole=True))

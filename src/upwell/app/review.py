@@ -172,8 +172,9 @@ def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> 
 
 
 def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
-    """The ids of memories that say nearly the same as another one of their project, each with the
-    id of that one, which is kept: a standing rule rather than another memory, and the newest.
+    """Pairs of memories of one project that say nearly the same: the id of the one to drop, and the
+    id of the one to keep. A standing rule is kept rather than another memory, otherwise the newer
+    one.
 
     Two sets that share 80 % of their words share one of their rarest fifth, so only those are
     looked up (prefix filtering, Chaudhuri et al. 2006)."""

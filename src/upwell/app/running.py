@@ -123,7 +123,8 @@ async def back_up() -> list[Path]:
     """`upwell backup`: make today's backup of the memory again. Returns all copies, newest first.
 
     Raises:
-        StoreError: the copy cannot be written. UsageError: the memories are in PostgreSQL.
+        StoreError: the copy cannot be written.
+        UsageError: the memories are in PostgreSQL.
     """
     app = await build(Settings())
     await app.aclose()

@@ -8,26 +8,33 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from upwell.app.wiring import App
 from upwell.ground.errors import StoreError
+from upwell.ground.trace import LOG
 from upwell.ground.types.principal import Principal
 from upwell.memory.access import AccessedMemories, LimitedMemories, Limits, Received
 from upwell.memory.base import Cursor, Outgoing, Page
 from upwell.usage.audit import Audit, PostgresLog
 from upwell.web.team import OpenFor
 
+if TYPE_CHECKING:
+    from upwell.memory.postgres.pruning import Pruning
+
 MAX_TENANTS = 500
 IDENTITY_SECONDS = 60.0
 """How long the identity of a tenant's store is remembered; it changes only if the tenant is deleted
-or the database is another one."""
+or the database is replaced."""
 
 
 class _Remembered:
-    """`LimitedMemories` that asks for its identity once a minute."""
+    """`LimitedMemories` that asks for its identity once a minute, and forgets old deletions: a
+    tenant that is used only through `/team` has no open app, which would do that otherwise."""
 
-    def __init__(self, shared: LimitedMemories) -> None:
+    def __init__(self, shared: LimitedMemories, pruning: "Pruning") -> None:
         self._shared = shared
+        self._pruning = pruning
         self._identity = ""
         self._asked_at = 0.0
 
@@ -42,7 +49,12 @@ class _Remembered:
         return await self._shared.pages(cursors)
 
     async def receive_within(self, writes: Sequence[Outgoing], limits: Limits) -> Received:
-        return await self._shared.receive_within(writes, limits)
+        received = await self._shared.receive_within(writes, limits)
+        try:
+            await self._pruning.run_if_due()
+        except StoreError as error:
+            LOG.warning("old deletions cannot be pruned: %s", error)
+        return received
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,7 @@ class TeamAccess:
         )
 
     async def _of(self, name: str) -> _Tenant:
+        from upwell.memory.postgres.pruning import Pruning
         from upwell.memory.postgres.shared import PostgresSharedMemories
 
         postgres = self._app.postgres
@@ -84,7 +97,8 @@ class TeamAccess:
         if name not in self._tenants:
             shared = PostgresSharedMemories(postgres, tenant=name)
             audit = Audit(PostgresLog(postgres, name))
-            self._tenants[name] = _Tenant(_Remembered(shared), audit)
+            pruning = Pruning(postgres, name, self._app.config.store.deletions_days)
+            self._tenants[name] = _Tenant(_Remembered(shared, pruning), audit)
         self._tenants.move_to_end(name)
         if len(self._tenants) > MAX_TENANTS:
             _, idle = self._tenants.popitem(last=False)

@@ -517,7 +517,8 @@ async def build(settings: Settings | None = None) -> App:
 
     Raises:
         ConfigError: the configuration has a mistake; for a tolerant app, only if it cannot be read
-        at all. StoreError: a file cannot be used (a disposable file is replaced by memory instead).
+        at all.
+        StoreError: a file cannot be used (a disposable file is replaced by memory instead).
     """
     settings = settings or Settings()
     sources = (settings.home, settings.flags, settings.environment)

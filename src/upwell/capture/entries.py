@@ -31,7 +31,7 @@ class Message(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Entry):
-    """A tool call of the agent."""
+    """A tool call by the agent."""
 
     id: str
     tool: str

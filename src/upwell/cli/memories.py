@@ -263,7 +263,7 @@ def restore(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     if not with_app(lambda app: app.memory.restore(memory_id)):
         raise StoreError(
             f"no memory {memory_id!r} in the trash",
-            hint="the trash keeps 30 days; `upwell recall --trash` lists it",
+            hint="the trash keeps memories for 30 days; `upwell recall --trash` lists them",
         )
     say(f"restored {memory_id}")
 

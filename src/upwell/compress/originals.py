@@ -3,7 +3,8 @@
 A key is an HMAC of the content with a secret of this home, bound to the tenant and the principal.
 The same response therefore gets the same key, which prompt caches depend on, and keys cannot be
 guessed. A text is stored in parts, so that reading a chunk of 50 MB reads only its parts. A text
-that contains a secret is never written to disk.
+that contains a secret is never written to disk; in memory the parts are packed, because there is
+less room.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import hashlib
 import hmac
 import json
 import re
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
@@ -29,6 +31,8 @@ PATIENCE_SECONDS = 0.2
 original in memory."""
 SECRET, BUSY = "It contains a secret", "The disk is busy"
 LARGE = "It exceeds compress.original_max_bytes"
+_PACK_LEVEL = 1
+"""The fastest: 100 MB/s, and output of programs takes a fifth to a hundredth of its size."""
 _KEY_HEX = 16
 _KEY = re.compile(rf"[0-9a-f]{{{_KEY_HEX}}}")
 
@@ -141,12 +145,22 @@ class Originals:
             TimeoutError: writing a part took too long.
         """
         description = _description(original).encode()
-        raw = (part.encode("utf-8", "surrogatepass") for part in parts)
         # The description comes last: a key that can be found can be read completely.
-        for number, value in chain(enumerate(raw), [(None, description)]):
+        for number, part in chain(enumerate(parts), [(None, "")]):
+            value = description if number is None else await self._encoded(ttl_store, part)
             values = {self._entry_key(original.key, number): value}
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await ttl_store.put(KIND, values, ttl_seconds=self._ttl)
+
+    async def _encoded(self, ttl_store: TtlStore, part: str) -> bytes:
+        raw = part.encode("utf-8", "surrogatepass")
+        if ttl_store is not self._private:
+            return raw
+        return await asyncio.to_thread(zlib.compress, raw, _PACK_LEVEL)
+
+    def _decoded(self, ttl_store: TtlStore, value: bytes) -> str:
+        raw = zlib.decompress(value) if ttl_store is self._private else value
+        return raw.decode("utf-8", "surrogatepass")
 
     async def find(self, key: str) -> StoredOriginal:
         """Describe the original under `key` without reading it, and restart its time to live.
@@ -179,7 +193,10 @@ class Originals:
         items = await ttl_store.get(KIND, names)
         if len(items) < len(names):
             raise KeyUnknown(key)
-        text = "".join(items[name].value.decode("utf-8", "surrogatepass") for name in names)
+        values = [items[name].value for name in names]
+        text = "".join(
+            [await asyncio.to_thread(self._decoded, ttl_store, value) for value in values]
+        )
         return text[start - first * PART_CHARS : stop - first * PART_CHARS]
 
     def of(self, principal: str) -> "Originals":

@@ -1,8 +1,8 @@
 """A short piece of real work: an agent calls a real server through `upwell serve` over stdio.
 
-For each call the demo shows the reply, the memories beside it, and the reason for them. It checks
-its own claims and fails when one does not hold: an answer lost in shortening, bytes that changed,
-an original that does not read back whole.
+For each call the demo shows the reply, the memories that came with it, and the reason for them. It
+checks its own claims and fails when one does not hold: an answer lost in shortening, bytes that
+changed, an original that does not read back whole.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class DemoFailed(UpwellError):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of the agent. A shortened reply must still contain each of `answers`."""
+    """One call by the agent. A shortened reply must still contain each of `answers`."""
 
     purpose: str
     tool: str

@@ -224,7 +224,7 @@ class Listener:
 
 
 class Question:
-    """A request of an upstream that its modern client answers in a later call."""
+    """A request from an upstream that its modern client answers in a later call."""
 
     def __init__(self, method: str, params: bytes) -> None:
         self.method = method

@@ -185,7 +185,7 @@ def introduction(result: RawObject, version: str = "") -> Introduction:
     )
 
 
-# -- requests of a server, and `input_required`
+# -- requests from a server, and `input_required`
 
 
 def wants_input(result: bytes) -> bool:

@@ -25,7 +25,7 @@ def default_home() -> Path:
     """Return `UPWELL_HOME`, or the platform's data folder for upwell."""
     variable = os.environ.get("UPWELL_HOME")
     if variable:
-        return Path(variable).expanduser().absolute()
+        return Path(os.path.expanduser(variable)).absolute()
     if sys.platform.startswith("linux") and (base := os.environ.get("XDG_DATA_HOME")):
         return Path(base).absolute() / "upwell"
     return usual_home()
@@ -120,7 +120,7 @@ class Home:
         return Home(self.root / "tenants" / digest, is_shared=self.is_shared)
 
     def _is_ours(self) -> bool:
-        """Tell whether the folder is empty or has files of ours.
+        """Tell whether the folder is empty or has upwell's files in it.
 
         The permissions of a folder that was made for something else are not changed.
         """

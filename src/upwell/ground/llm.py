@@ -40,7 +40,7 @@ class Chat(Protocol):
     """A language model."""
 
     def complete(self, system: str, user: str, deadline: Deadline) -> Completion:
-        """Answer a message of the user under a system message.
+        """Answer the user's message, under a system message.
 
         Raises:
             LlmError: no usable answer arrived before the deadline.

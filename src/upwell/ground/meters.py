@@ -1,8 +1,8 @@
 """What this process has done since its start, for its metrics.
 
 Labels are names from the configuration and from fixed lists. Tenants, principals, sessions and
-tools are none, so that metrics show nothing of one tenant to another and stay few. Counting costs
-less than a microsecond and never fails.
+tools do not become labels, so that metrics show nothing of one tenant to another and stay few.
+Counting costs less than a microsecond and never fails.
 """
 
 from bisect import bisect_left

@@ -17,7 +17,7 @@ from upwell.surface.moments import is_correction
 from upwell.surface.render import harmless_line
 
 MARK = "[upwell] "
-"""The beginning of the question. Some hosts submit it as a prompt of the user."""
+"""The beginning of the question. Some hosts submit it as a prompt from the user."""
 MIN_TURNS = 5
 MAX_SESSIONS = 200
 MAX_FAILED = 20

@@ -58,8 +58,8 @@ class OptIns:
 
     `shorten` fits tools' answers for the hosts in `hook.compress`; `ask` asks the agent at the end
     of a turn to keep what it learned; `guards` refuses calls; `is_excluded` tells in which folders
-    events are neither answered nor recorded. `read_command` is the command by
-    which the agent gets the full text of a memory in a shell, since it may have no tools of ours.
+    events are neither answered nor recorded. `read_command` is the command by which the agent gets
+    the full text of a memory in a shell, since it may not have upwell's MCP tools.
     """
 
     shorten: Shorten = no_shortening
@@ -249,8 +249,8 @@ class HookDoor:
         return {}
 
     async def _shortened(self, host: Host, event: Event) -> Mapping[str, Any]:
-        """The output with the shortened result. A failure is logged and costs only the shortening,
-        not the rest of the answer.
+        """The output with the shortened result. A failed shortening is logged and leaves the rest
+        of the answer intact.
         """
         try:
             return await shortened_output(host, event, self._opt_ins.shorten)

@@ -14,7 +14,7 @@ class Export:
     """The output of `upwell hook export`: an instruction for agents without hooks, in `file` below
     the project, and for some hosts a plugin.
 
-    `tool_name` is how the host names a tool of the gateway, with `{}` for our own name of the
+    `tool_name` is the host's name for one of the gateway's tools, with `{}` for our own name of the
     tool; `layout` surrounds the instruction, `{}`, with what the file's format requires. `plugin`
     returns further files by relative path.
     """
@@ -63,8 +63,9 @@ PROBE_SESSIONS = "upwell-setup-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """The start of a session as the host reports it, to try an installed hook with: the `event` and
-    its recorded `payload`, with `SESSION` and `FOLDER` in place of the session and its folder."""
+    """The event that a host sends at the start of a session, to try an installed hook with: the
+    `event` and its recorded `payload`, with `SESSION` and `FOLDER` in place of the session and its
+    folder."""
 
     event: str
     payload: Mapping[str, Any]

@@ -4,7 +4,6 @@ bytes. The result is parsed again before it is accepted."""
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Protocol
 
 from upwell.ground.errors import ConfigError
@@ -48,7 +47,7 @@ class Json:
     """JSON with comments."""
 
     def value(self, text: str) -> dict[str, Any]:
-        return _table(_parsed(text).value) if text.strip(_BOM + " \t\r\n") else {}
+        return _table(parse(text).value) if text.strip(_BOM + " \t\r\n") else {}
 
     def without(self, text: str, table: KeyPath, names: Collection[str]) -> str:
         node = _node(text, table)
@@ -61,7 +60,7 @@ class Json:
     def put(self, text: str, table: KeyPath, name: str, value: Mapping[str, Any]) -> str:
         if not text.strip(_BOM + " \t\r\n"):
             text += "{}\n"
-        parent: Any = _parsed(text).value
+        parent: Any = parse(text).value
         for depth, key in enumerate(table):
             if not isinstance(parent, dict) or key not in parent:
                 branch: Any = {name: value}
@@ -74,7 +73,7 @@ class Json:
     def shown(self, text: str, hides: Hides) -> str:
         if not text.strip(_BOM + " \t\r\n"):
             return text
-        for start, end in sorted(_hidden_spans(_parsed(text), (), hides), reverse=True):
+        for start, end in sorted(_hidden_spans(parse(text), (), hides), reverse=True):
             text = f'{text[:start]}"{HIDDEN}"{text[end:]}'
         return text
 
@@ -154,12 +153,6 @@ def same_line_endings(before: str, after: str) -> str:
     return re.sub(r"(?<!\r)\n", "\r\n", after)
 
 
-@lru_cache(maxsize=2)
-def _parsed(text: str) -> Node:
-    """Parsed once, since some agents' files have megabytes. The result must not be changed."""
-    return parse(text)
-
-
 def _table(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(
@@ -169,7 +162,7 @@ def _table(value: Any) -> dict[str, Any]:
 
 
 def _node(text: str, table: KeyPath) -> Node:
-    node = _parsed(text)
+    node = parse(text)
     for key in table:
         child = node.under(key)
         assert child is not None

@@ -45,7 +45,7 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event of a host.
+    """One event from a host.
 
     - `name`: the host's own name for the event; some answers must repeat it.
     - `session`: the session, or a subagent's own one below it (`agent` is that subagent's id, ""

@@ -1,126 +1,217 @@
 """JSON with comments, edited by text: everything outside the edit keeps its bytes.
 
 Comments (`//`, `/* */`) and trailing commas are accepted, as in the agents' own parsers. An edit
-adds or removes one item or member, with its comma and its line, and changes nothing else.
+adds or removes one item or member, with its comma and its line, and changes nothing else. An
+agent's settings may have megabytes, of which an edit needs a few lines: the structure of the text
+is checked in one pass, and values are read when they are asked for.
 """
 
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
+
+import msgspec
 
 from upwell.ground.errors import ConfigError
 
-_SPACE = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_SCALAR = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+_SPACES = r"(?:[ \t\r\n\ufeff]++|//[^\n]*+|/\*.*?\*/)*+"
+_ESCAPES = r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
+_STRINGS = rf'"[^"\\\x00-\x1f]*+(?:{_ESCAPES}[^"\\\x00-\x1f]*+)*+"'
+_SCALARS = rf"(?:-?(?:0|[1-9]\d*+)(?:\.\d++)?+(?:[eE][+-]?\d++)?+|true|false|null|{_STRINGS})"
+_SPACE = re.compile(_SPACES, re.DOTALL)
+_STRING = re.compile(_STRINGS)
+_SCALAR = re.compile(_SCALARS)
+_ITEMS = re.compile(rf"(?:{_SCALARS}{_SPACES},{_SPACES})*+", re.DOTALL)
+"""Items of a list that hold no others, each with its comma."""
+_MEMBERS = re.compile(
+    rf"(?:{_STRINGS}{_SPACES}:{_SPACES}{_SCALARS}{_SPACES},{_SPACES})*+", re.DOTALL
+)
+"""Members of a table that hold no others, each with its comma."""
+_BRACKET = re.compile(rf'(?:[^"\[\]{{}}]++|{_STRINGS})*+([\[\]{{}}])')
 _COMMENT = re.compile(r"[ \t]*(?://[^\n]*|/\*[^\n]*?\*/[ \t]*(?=\n))")
 _INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 MAX_DEPTH = 100
 
 
-@dataclass(slots=True)
 class Node:
-    """A value and its span, `text[start:end]`. The children of a table have `keys`, which begin at
-    `key_starts`."""
+    """A value and its span, `text[start:end]`."""
 
-    start: int
-    end: int
-    value: Any
-    items: list["Node"] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
-    key_starts: list[int] = field(default_factory=list)
+    def __init__(self, reader: "_Reader", start: int, end: int) -> None:
+        self._reader = reader
+        self.start = start
+        self.end = end
+
+    @cached_property
+    def value(self) -> Any:
+        """The value, as Python has it.
+
+        Raises:
+            ConfigError: it holds a number that is too long for Python.
+        """
+        try:
+            return json.loads(self._reader.text[self.start : self.end])
+        except ValueError as error:
+            if self.is_table:
+                return {key: item.value for key, item in zip(self.keys, self.items, strict=True)}
+            if self.is_list:
+                return [item.value for item in self.items]
+            raise self._reader.error(self.start) from error
+
+    @property
+    def is_table(self) -> bool:
+        return self._reader.text[self.start] == "{"
+
+    @property
+    def is_list(self) -> bool:
+        return self._reader.text[self.start] == "["
+
+    @property
+    def items(self) -> "list[Node]":
+        """The values of a table or list, in the order of the text."""
+        return self._children[0]
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of a table, beside its `items`."""
+        return self._children[1]
+
+    @property
+    def key_starts(self) -> list[int]:
+        """Where the keys begin."""
+        return self._children[2]
 
     def under(self, key: str) -> "Node | None":
         """The child under `key`; the last one if there are several, as in JSON parsers."""
         places = [index for index, name in enumerate(self.keys) if name == key]
         return self.items[places[-1]] if places else None
 
+    @cached_property
+    def _children(self) -> "tuple[list[Node], list[str], list[int]]":
+        return self._reader.children(self)
 
+
+@lru_cache(maxsize=4)
 def parse(text: str) -> Node:
-    """Parse the only value in `text`.
+    """The only value in `text`. The last results are cached: several edits read the same text.
 
     Raises:
         ConfigError: the text is not JSON with comments.
     """
-    reader = _Reader(text)
-    node = reader.value(reader.space(0), 0)
+    reader = _Reader(text, is_strict=_is_strict(text))
+    start = reader.space(0)
+    node = Node(reader, start, reader.skip(start, 0))
     if reader.space(node.end) != len(text):
         raise reader.error(node.end)
     return node
 
 
+def _is_strict(text: str) -> bool:
+    """True for JSON without comments and trailing commas."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 class _Reader:
-    def __init__(self, text: str) -> None:
-        self._text = text
+    """Finds values in `text`. If it `is_strict`, brackets suffice to find their ends."""
+
+    def __init__(self, text: str, *, is_strict: bool) -> None:
+        self.text = text
+        self._is_strict = is_strict
+        self._ends: dict[int, int] = {}
 
     def space(self, offset: int) -> int:
-        match = _SPACE.match(self._text, offset)
+        match = _SPACE.match(self.text, offset)
         return match.end() if match else offset
 
     def error(self, offset: int) -> ConfigError:
-        line = self._text.count("\n", 0, offset) + 1
+        line = self.text.count("\n", 0, offset) + 1
         return ConfigError(
             f"invalid JSON in line {line}", hint="fix the file first; it was not changed"
         )
 
-    def value(self, offset: int, depth: int) -> Node:
+    def skip(self, offset: int, depth: int) -> int:
+        """The end of the value at `offset`."""
         if depth > MAX_DEPTH:
             raise self.error(offset)
-        first = self._text[offset : offset + 1]
-        if first == "{":
-            return self._table(offset, depth)
-        if first == "[":
-            return self._list(offset, depth)
-        match = (_STRING if first == '"' else _SCALAR).match(self._text, offset)
+        first = self.text[offset : offset + 1]
+        if first not in ("{", "["):
+            match = _SCALAR.match(self.text, offset)
+            if match is None:
+                raise self.error(offset)
+            return match.end()
+        if offset in self._ends:
+            return self._ends[offset]
+        end = self._end_of_brackets(offset, depth) if self._is_strict else self._end(offset, depth)
+        if depth <= 1:
+            self._ends[offset] = end
+        return end
+
+    def _end_of_brackets(self, offset: int, depth: int) -> int:
+        outer = depth
+        for match in _BRACKET.finditer(self.text, offset):
+            if match[1] in "]}":
+                depth -= 1
+                if depth == outer:
+                    return match.end()
+            else:
+                depth += 1
+                if depth > MAX_DEPTH:
+                    break
+        raise self.error(offset)
+
+    def _end(self, offset: int, depth: int) -> int:
+        """The end of a table or list, whose structure is checked."""
+        first = self.text[offset]
+        closing, flat = ("}", _MEMBERS) if first == "{" else ("]", _ITEMS)
+        end = self.space(offset + 1)
+        while True:
+            run = flat.match(self.text, end)
+            end = run.end() if run else end
+            if self.text[end : end + 1] == closing:
+                return end + 1
+            start = self._value_after_key(end)[1] if first == "{" else end
+            end = self._after(self.skip(start, depth + 1), closing)
+
+    def children(self, node: Node) -> tuple[list[Node], list[str], list[int]]:
+        """The children of a table or list, with their keys and where those begin."""
+        items: list[Node] = []
+        keys: list[str] = []
+        key_starts: list[int] = []
+        if not (node.is_table or node.is_list):
+            return items, keys, key_starts
+        closing = "}" if node.is_table else "]"
+        end = self.space(node.start + 1)
+        while self.text[end] != closing:
+            start = end
+            if node.is_table:
+                key, start = self._value_after_key(end)
+                keys.append(json.loads(key))
+                key_starts.append(end)
+            items.append(Node(self, start, self.skip(start, 0)))
+            end = self._after(items[-1].end, closing)
+        return items, keys, key_starts
+
+    def _value_after_key(self, offset: int) -> tuple[str, int]:
+        """The key at `offset`, as written, and the start of its value."""
+        match = _STRING.match(self.text, offset)
         if match is None:
             raise self.error(offset)
-        return Node(offset, match.end(), self._decoded(match.group(), offset))
-
-    def _decoded(self, token: str, offset: int) -> Any:
-        try:
-            return json.loads(token)
-        except ValueError as error:
-            raise self.error(offset) from error
-
-    def _list(self, offset: int, depth: int) -> Node:
-        node = Node(offset, offset, [])
-        end = self.space(offset + 1)
-        while self._text[end : end + 1] != "]":
-            child = self.value(end, depth + 1)
-            node.items.append(child)
-            node.value.append(child.value)
-            end = self._after(child.end, "]")
-        node.end = end + 1
-        return node
-
-    def _table(self, offset: int, depth: int) -> Node:
-        node = Node(offset, offset, {})
-        end = self.space(offset + 1)
-        while self._text[end : end + 1] != "}":
-            match = _STRING.match(self._text, end)
-            if match is None:
-                raise self.error(end)
-            colon = self.space(match.end())
-            if self._text[colon : colon + 1] != ":":
-                raise self.error(colon)
-            child = self.value(self.space(colon + 1), depth + 1)
-            key = self._decoded(match.group(), end)
-            node.items.append(child)
-            node.keys.append(key)
-            node.key_starts.append(end)
-            node.value[key] = child.value
-            end = self._after(child.end, "}")
-        node.end = end + 1
-        return node
+        colon = self.space(match.end())
+        if self.text[colon : colon + 1] != ":":
+            raise self.error(colon)
+        return match.group(), self.space(colon + 1)
 
     def _after(self, offset: int, closing: str) -> int:
         """The start of the next child, or of the closing bracket; a comma may come before it."""
         end = self.space(offset)
-        if self._text[end : end + 1] == ",":
+        if self.text[end : end + 1] == ",":
             return self.space(end + 1)
-        if self._text[end : end + 1] != closing:
+        if self.text[end : end + 1] != closing:
             raise self.error(end)
         return end
 

@@ -42,12 +42,12 @@ def unchanged(prompt: str) -> str:
 
 
 def always(payload: Mapping[str, Any]) -> bool:
-    """Every compaction event announces a real compaction."""
+    """For a host that sends a compaction event only when it really compacts."""
     return True
 
 
 def not_replaceable(tool: str, reply: Any) -> Any:
-    """For a host that accepts no other result in place of a tool's."""
+    """For a host that does not let a hook replace a tool's result."""
     return None
 
 
@@ -68,12 +68,12 @@ def blocked(event: Event, question: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedEvents:
-    """The events of one host that uses this shape.
+    """The events from one host that uses this shape.
 
     - `readers` maps those of the host's own tools that read or search to surfacing's names;
       `server_marks` are the prefixes of tools of MCP servers.
     - `synthetic_prompt` is the beginning of prompts that the host itself writes.
-    - `user_words` removes what the host has added to a prompt of the user.
+    - `user_words` removes what the host has added to the user's prompt.
     - `restores_context`: a resumed session still has the text that hooks added at its start.
     - `really_compacts` tells real compactions from mere announcements.
     - `read_reply` and `write_reply` take and replace a tool's result, if the host allows that.

@@ -71,18 +71,18 @@ class JsonHooks:
             return _dumped({**self.required, "hooks": own_entries})
         root = self._checked(text)
         for key, value in self.required.items():
-            if key not in root.value:
+            if key not in root.keys:
                 text = with_child(text, (), value, key)
-        if "hooks" not in root.value:
+        if "hooks" not in root.keys:
             return with_child(text, (), own_entries, "hooks")
-        earlier = self._our_entries(parse(text).value["hooks"])
+        earlier = self._our_entries(_hooks(parse(text)))
         if earlier == own_entries:
             return text
         text = self._without(text, keep_empty=True)
         for event in earlier.keys() - own_entries.keys():
             text = _without_empty(text, event)
         for event, entries in own_entries.items():
-            if event in parse(text).value["hooks"]:
+            if event in _hooks(parse(text)):
                 text = with_child(text, ("hooks", event), entries[0])
             else:
                 text = with_child(text, ("hooks",), entries, event)
@@ -93,10 +93,10 @@ class JsonHooks:
             return ""
         self._checked(text)
         remaining = self._without(text, keep_empty=False)
-        return remaining if parse(remaining).value.keys() - self.required.keys() else ""
+        return remaining if set(parse(remaining).keys) - self.required.keys() else ""
 
     def command(self, text: str, event: str) -> list[str]:
-        entries = self._our_entries(self._checked(text).value.get("hooks", {})) if text else {}
+        entries = self._our_entries(_hooks(self._checked(text))) if text else {}
         for entry in entries.get(event, []):
             for handler in entry["hooks"] if self.nested else [entry]:
                 if runs_our_hook(handler):
@@ -134,7 +134,7 @@ class JsonHooks:
 
     def _checked(self, text: str) -> Node:
         root = parse(text)
-        hooks = root.value.get("hooks", {}) if isinstance(root.value, dict) else None
+        hooks = _hooks(root) if root.is_table else None
         valid = isinstance(hooks, dict) and all(isinstance(item, list) for item in hooks.values())
         if not valid:
             raise ConfigError(
@@ -174,15 +174,15 @@ class JsonHooks:
         """`text` without our handlers, and without groups and lists that held nothing else."""
         while (handler_path := self._first_of_ours(parse(text))) is not None:
             event, group, handler = handler_path
-            hooks = parse(text).value["hooks"]
+            hooks = _hooks(parse(text))
             if self.nested and len(hooks[event][group]["hooks"]) > 1:
                 text = without_child(text, ("hooks", event, str(group), "hooks"), handler)
                 continue
             text = without_child(text, ("hooks", event), group)
-            if not keep_empty and not parse(text).value["hooks"][event]:
+            if not keep_empty and not _hooks(parse(text))[event]:
                 keys = _hooks_node(parse(text)).keys
                 text = without_child(text, ("hooks",), keys.index(event))
-        if not keep_empty and parse(text).value.get("hooks") == {}:
+        if not keep_empty and "hooks" in parse(text).keys and not _hooks(parse(text)):
             text = without_child(text, (), parse(text).keys.index("hooks"))
         return text
 
@@ -190,7 +190,7 @@ class JsonHooks:
         """The event, the index of the group in its list, and the index of the handler in the
         group.
         """
-        for event, entries in root.value.get("hooks", {}).items():
+        for event, entries in _hooks(root).items():
             for group, entry in enumerate(entries):
                 if self._holds_ours(entry):
                     handlers = entry["hooks"] if self.nested else [entry]
@@ -229,6 +229,12 @@ def _words(handler: Any) -> list[str]:
         return shlex.split(command) if isinstance(command, str) else []
     except ValueError:
         return []
+
+
+def _hooks(root: Node) -> Any:
+    """The hooks of all hosts, by event."""
+    node = root.under("hooks")
+    return {} if node is None else node.value
 
 
 def _hooks_node(root: Node) -> Node:

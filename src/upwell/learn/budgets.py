@@ -231,7 +231,7 @@ class Budgets:
             self._counts[f"{tool}|{Report.CAME_BACK}"] += 1
 
     async def flush(self) -> None:
-        """Write the counts to the TTL store; a store that fails costs only these counts."""
+        """Write the counts to the TTL store. If the store fails, only these counts are lost."""
         counts, self._counts = self._counts, Counter()
         if not counts:
             return

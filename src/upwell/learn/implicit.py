@@ -31,8 +31,8 @@ _SEPARATOR = "\t"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """The observed use of a memory that surfaced beside a tool, at a door, or in a case (all three
-    named by `tool`).
+    """The observed use of a memory that surfaced with a tool's result, at a door, or in a case
+    (`tool` names any of the three).
     """
 
     tool: str

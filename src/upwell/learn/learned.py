@@ -90,10 +90,10 @@ class Learned:
     def min_score(
         self, tool: str, principal: str = "", case: str = "", *, exact: bool = False
     ) -> float:
-        """The present threshold beside `tool`, or at that door, for a principal. `case` takes into
-        account how agents used memories of that kind at that moment. `exact` asks for the threshold
-        of a memory whose exact situation has occurred; the ratings of other memories do not affect
-        it.
+        """The present threshold for `tool`, or for the door of that name, for a principal. `case`
+        takes into account how agents used memories of that kind at that moment. `exact` asks for
+        the threshold of a memory whose exact situation has occurred; the ratings of other memories
+        do not affect it.
         """
         tool = of_rater(tool, principal)
         shift = self._shifts.get(case, 0.0)

@@ -1,5 +1,5 @@
-"""The score that a memory needs beside one tool: `min_score`, adjusted by the outcomes of earlier
-surfacings there.
+"""The score that a memory needs to surface with one tool's results: `min_score`, adjusted by the
+outcomes of earlier surfacings there.
 
 The score of a memory is a calibrated probability `p` that it is relevant. Feedback shows how often
 `p` was right for this tool. An intercept `b` on the log-odds is fitted to it (logistic regression

@@ -80,8 +80,8 @@ class AccessedMemories:
         return self._principal.may_write
 
     async def identity(self) -> str:
-        """The name of the store, and of what this principal sees of it if that is not everything:
-        a machine whose token now shows it other namespaces begins its copy anew.
+        """The name of the store, and of what this principal sees of it if that is not everything: a
+        machine whose token has other namespaces than before starts its copy from scratch.
 
         Raises:
             StoreError: the database failed.

@@ -6,7 +6,7 @@ The suites in `tests/contracts/` hold every implementation to these protocols.
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, Self
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError
@@ -171,11 +171,45 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """The last change of a project that a copy has applied: that of the memory `after` in
-    `version`. A new copy begins at version -1."""
+    `version`. A new copy begins at version -1.
+
+    While a copy is being filled, `version` is `-2 - base`, where `base` is the version of the store
+    at which filling began, and `after` is the position, `VERSION ID`. So a copy that begins anew
+    steps back to a lower version, at which every copy removes what it had, and copies need not know
+    of bases: they return the cursor that they were given.
+    """
 
     project: str
     version: int = -1
     after: str = ""
+
+    @classmethod
+    def filling(cls, project: str, base: int, version: int, after: str) -> Self:
+        """The cursor of a copy that has been filled up to a change since `base`."""
+        return cls(project, -2 - base, f"{version} {after}")
+
+    @property
+    def base(self) -> int:
+        """The version of the store at which filling began; -1 for a copy that is full."""
+        return max(-1, -2 - self.version)
+
+    @property
+    def position(self) -> tuple[int, str]:
+        """The version and the memory of the last applied change.
+
+        Raises:
+            ValueError: no store has returned this cursor.
+        """
+        if self.base < 0:
+            return self.version, self.after
+        version, _, id = self.after.partition(" ")
+        return int(version), id
+
+    def behind(self, version: int, id: str) -> "Cursor":
+        """The cursor behind another change of the same page."""
+        if self.base < 0:
+            return Cursor(self.project, version, id)
+        return Cursor.filling(self.project, self.base, version, id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +261,8 @@ class SharedMemories(Protocol):
         ...
 
     async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]:
-        """The next changes of each of these projects. A page may be empty and not the last one."""
+        """The next changes of each of these projects. A page may be empty and not the last one: so
+        is the first one of a copy that begins, also of one that must begin anew."""
         ...
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:

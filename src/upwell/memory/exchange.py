@@ -21,7 +21,7 @@ from upwell.memory.ranking.terms import sound
 from upwell.memory.records import MAX_COUNT, MAX_ID_CHARS, MAX_TIME
 
 PROTOCOL = 1
-"""The version of these messages. Both sides refuse another one."""
+"""The version of these messages. Both sides refuse any other version."""
 PATH, PAGES_PATH, WRITES_PATH = "/team", "/team/pages", "/team/writes"
 MAX_CURSORS = 32
 MAX_WRITES = 100
@@ -141,10 +141,15 @@ def check_cursors(cursors: Sequence[Cursor]) -> None:
     if len({cursor.project for cursor in cursors}) < len(cursors):
         raise Malformed("a project occurs twice")
     for cursor in cursors:
-        if not -1 <= cursor.version <= _MAX_VERSION:
+        try:
+            version, after = cursor.position
+        except ValueError:
+            raise Malformed("a position that no store has") from None
+        lowest = -1 if cursor.base < 0 else 0
+        if not (lowest <= version <= _MAX_VERSION and cursor.base <= _MAX_VERSION):
             raise Malformed("a version that no store has")
         check_name(cursor.project)
-        check_name(cursor.after, MAX_ID_CHARS)
+        check_name(after, MAX_ID_CHARS)
 
 
 def check_writes(writes: Sequence[Outgoing]) -> None:
@@ -205,7 +210,7 @@ def _beginning(cursor: Cursor, page: Page, changes: Sequence[Change]) -> Page:
     if not changes:
         return Page((), cursor, is_last=False)
     last = changes[-1]
-    return Page(changes, Cursor(cursor.project, last.version, last.id), is_last=False)
+    return Page(changes, cursor.behind(last.version, last.id), is_last=False)
 
 
 def _decoded[T](kind: type[T], body: bytes) -> T:

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from upwell.ground.types.memory import DEFAULT_TENANT
 
@@ -38,8 +40,9 @@ class StoreOptions:
     Without an address, the home has databases of its own. `secret` replaces the random secret from
     which keys and the owner's token are made. `tenant` is the one that the home belongs to in the
     database. Only the owner and admins change the namespaces in `read_only`. With `local`, memory
-    stays in this home, beside a copy of the team's memories, and only what is meant for the team
-    goes into the database; with a gateway it is always so.
+    stays in this home, together with a copy of the team's memories, and only what is meant for the
+    team goes into the database; with a gateway it is always so. Whoever serves the database
+    forgets after `deletions_days` which memories were deleted.
     """
 
     url: str = ""
@@ -48,6 +51,7 @@ class StoreOptions:
     secret: str = ""
     tenant: str = DEFAULT_TENANT
     read_only: tuple[str, ...] = ()
+    deletions_days: Annotated[int, Meta(ge=1)] = 30
 
     @property
     def database(self) -> str:

@@ -19,7 +19,7 @@ from upwell.migration.base import Item, LeftOut, Place, record, standing_rule
 from upwell.migration.front_matter import Fields, field, front_and_body, items
 from upwell.surface.scopes import checked_scope
 
-MAX_PATTERNS = 32
+MAX_PATTERNS, MAX_PATTERN_CHARS = 32, 1_000
 MAX_FOLDERS = 20_000
 _RULES = Path(".cursor", "rules")
 _LEGACY = ".cursorrules"
@@ -96,10 +96,9 @@ def _rule(file: Path, root: Path) -> Item:
 
 
 def _text(fields: Fields, body: str, *, is_standing: bool) -> str:
-    """The text of a rule, below its description if searches find the rule by that. The text of a
-    standing rule must be unchanged: Cursor loads the same text from the file, and upwell does not
-    repeat it there.
-    """
+    """The text of a rule. A rule that searches have to find starts with its description. A standing
+    rule keeps the exact text of its file: Cursor loads that file itself, and upwell recognises the
+    text and does not repeat it in Cursor."""
     description = field(fields, "description")
     if not body or (not is_standing and description not in body):
         return f"{description}\n{body}".strip()
@@ -107,7 +106,8 @@ def _text(fields: Fields, body: str, *, is_standing: bool) -> str:
 
 
 def _scope(globs: list[str]) -> tuple[str, ...]:
-    patterns = [pattern for glob in globs for pattern in _without_braces(glob)]
+    usual = [glob for glob in globs if len(glob) <= MAX_PATTERN_CHARS][:MAX_PATTERNS]
+    patterns = [pattern for glob in usual for pattern in _without_braces(glob)]
     return checked_scope(patterns[:MAX_PATTERNS], ()).triggers()
 
 
@@ -120,7 +120,7 @@ def _without_braces(glob: str) -> list[str]:
             break
         start, end = pattern.index("{"), pattern.index("}")
         at = patterns.index(pattern)
-        choices = pattern[start + 1 : end].split(",")
+        choices = pattern[start + 1 : end].split(",", MAX_PATTERNS)[:MAX_PATTERNS]
         patterns[at : at + 1] = [f"{pattern[:start]}{it}{pattern[end + 1 :]}" for it in choices]
     return patterns
 

@@ -1,4 +1,4 @@
-"""The free metadata that some programs keep beside a memory."""
+"""The free-form metadata that some programs store with a memory."""
 
 import json
 from collections.abc import Mapping

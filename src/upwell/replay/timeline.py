@@ -55,9 +55,9 @@ class Timeline:
     """The events of the sessions in `transcripts` that `selects` takes. `report` receives a line
     for each file that cannot be read, `show` the number of files that were surveyed, and of all.
 
-    `begins` is the time of the first event, in seconds since the epoch, 0 without any; `done`
-    counts the events that have passed, `copies` the sessions that were skipped as copies of earlier
-    ones.
+    `begins` is the time of the first event, in seconds since the epoch, 0 if there are no events;
+    `done` counts the events that have passed, `copies` the sessions that were skipped as copies of
+    earlier ones.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Timeline:
 
     @property
     def begins(self) -> float:
-        """The time of the first event, in seconds since the epoch; 0 without any event."""
+        """The time of the first event, in seconds since the epoch; 0 if there are no events."""
         return min(self._file_begins.values(), default=0.0)
 
     @property

@@ -140,7 +140,8 @@ class SessionIndex:
         """The turn with this locator, or the first turn if the locator names only a session.
 
         Raises:
-            UsageError: no session matches, or several do. StoreError: the database cannot be read.
+            UsageError: no session matches, or several do.
+            StoreError: the database cannot be read.
         """
         database = await self._open()
         return await database.read(lambda db: _located(db, locator))

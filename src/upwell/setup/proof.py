@@ -98,7 +98,7 @@ def _fault(
     if done.returncode != 0:
         return f"the command ended with status {done.returncode}"
     if done.stderr:
-        return f"the command complained: {done.stderr.decode(errors='replace').strip()[:200]}"
+        return f"the command wrote to stderr: {done.stderr.decode(errors='replace').strip()[:200]}"
     return "" if _is_table(done.stdout) else "the answer is not a JSON object"
 
 

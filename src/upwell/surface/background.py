@@ -73,8 +73,8 @@ async def together(*jobs: Job) -> None:
 async def begun[T](
     work: Callable[[], Coroutine[Any, Any, T]], *, now: bool
 ) -> AsyncIterator[Callable[[], Awaitable[T]]]:
-    """Work that the block may await by calling the yielded function. With `now` it runs beside what
-    the block does first, and ends with the block.
+    """Work that the block may await by calling the yielded function. With `now` it starts at once,
+    while the block does other things, and is cancelled when the block ends.
     """
     if not now:
         yield work

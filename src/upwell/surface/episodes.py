@@ -1,4 +1,4 @@
-"""Episodes beside a cue: whether the conclusion of an earlier session still holds there.
+"""Whether an episode, the conclusion of an earlier session, still holds for a cue.
 
 An episode is a memory with triggers. Without a request it is given only if one of them is met
 exactly, in its own project, while its files exist and still contain the identifiers that it names.

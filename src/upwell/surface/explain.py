@@ -92,7 +92,7 @@ def account_of_past(
 
 
 def reason_of(decision: Mapping[str, Any], *, is_empty: bool = False) -> str:
-    """The reason for silence of a decision of the journal, in words."""
+    """Why upwell stayed silent at a decision in the journal, in words."""
     if decision["late"]:
         return "not delivered: too late for this event; offered at the session's next one"
     if decision["outcome"] == SkipReason.REFUSED:
@@ -238,7 +238,7 @@ def _path_in_words(signals: Mapping[str, float]) -> str:
     join = signals["path_join"]
     relation = "the same file" if join >= 0.8 else "a file of that name" if join >= 0.5 else ""
     crowded = signals.get("path_rarity", 0.0) < 0.5
-    return f"about {relation or 'a related file'}{', like many memories' if crowded else ''}"
+    return f"about {relation or 'a related file'}{', as are many memories' if crowded else ''}"
 
 
 def _kind_of_words(signals: Mapping[str, float]) -> str:

@@ -36,7 +36,7 @@ class Gate:
         self._options = options
 
     def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
-        """The reason to say nothing at all beside this cue, not even the standing rules."""
+        """The reason to say nothing at all to this cue, not even the standing rules."""
         return self._check_cue(cue, triggers) or self._check_tool(cue)
 
     def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
@@ -172,8 +172,8 @@ class PostFilter:
     async def choose(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit] | Skip:
-        """The hits that pass, in the order to say them; or the check that held back the last one.
-        Without a moment, every kind of memory may surface.
+        """The hits that pass, in the order in which they surface; or the check that held back the
+        last one. Without a moment, every kind of memory may surface.
         """
         cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
         thresholds = {

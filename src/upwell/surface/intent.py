@@ -1,4 +1,4 @@
-"""The intent of a prompt: by keywords, and by a language model beside them (ADR-001, ADR-004).
+"""The intent of a prompt: by keywords, and in addition by a language model (ADR-001, ADR-004).
 
 The model runs in parallel with the search, for `intent.llm_timeout_ms` at most. Its answer may
 raise the confidence of the keywords and never lowers it. It receives the prompt as data: a JSON

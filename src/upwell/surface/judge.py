@@ -1,6 +1,6 @@
 """A language model that decides which candidate an excellent colleague would mention now, or none.
 
-It is asked beside the events, in threads of its own. A prompt waits for the verdict up to the
+It is asked in threads of its own, while events go on. A prompt waits for the verdict up to the
 door's deadline; a verdict that comes later is offered at the session's next event. If the model is
 slow, gone or wrong, everything works as it does without a judge.
 """
@@ -283,7 +283,8 @@ class Judge:
         return seconds if cue.door == Door.PROMPT or not cue.session else 0.0
 
     async def _offer_later(self, case: Case, verdict_task: "asyncio.Task[Verdict | None]") -> None:
-        """Keep a late verdict for the session's next event; without one, the filters' choice."""
+        """Keep the choice for the session's next event: that of the late verdict, or that of the
+        filters if there is no verdict."""
         try:
             with contained("waiting for a verdict"):
                 verdict = await verdict_task

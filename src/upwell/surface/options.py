@@ -167,7 +167,7 @@ def no_commands(transcript: str) -> Sequence[str]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Everything that configures the pipeline. `surface` applies to messages and to whole sessions.
-    `of_cue` returns the options beside a tool (None: a message) for a context window of this many
+    `of_cue` returns the options for a tool (None: for a message) and a context window of this many
     tokens (None: unknown). `is_paused` tells whether the user has paused a session, `is_excluded`
     whether upwell does nothing in a folder. `judge` are the limits of the judge that
     `surface.judge` switches on. `commands_in` reads from a transcript the commands that its session

@@ -1,5 +1,5 @@
-"""Standing rules: pinned memories, given when a session begins or, if that was missed, beside its
-first prompt. A rule with a scope is given beside the first file or command that matches.
+"""Standing rules: pinned memories, given when a session begins or, if that was missed, with its
+first prompt. A rule with a scope is given with the first call whose file or command matches.
 
 A paused rule is not given, nor is one that the agent's host loads by itself. Rules do not compete
 with the memories that a cue finds. They have a size limit of their own, and their block states how

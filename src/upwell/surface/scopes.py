@@ -1,5 +1,5 @@
-"""The scope of a standing rule: the files and commands beside which it is given. A scope is stored
-in the rule's triggers: `path:GLOB` for files, `tool:NAME` or `tool:NAME(GLOB)` for tools and their
+"""The scope of a standing rule: the files and commands that bring it up. A scope is stored in the
+rule's triggers: `path:GLOB` for files, `tool:NAME` or `tool:NAME(GLOB)` for tools and their
 commands. A rule without a scope opens every session.
 """
 
@@ -101,7 +101,7 @@ def checked_scope(paths: Sequence[str], tools: Sequence[str]) -> RuleScope:
 
 def standing(memory: Memory, scope: RuleScope | None = None) -> Memory:
     """The standing rule that a person makes of a memory. Without patterns in `scope`, the globs
-    that the memory is about restrict the rule.
+    among the memory's paths restrict the rule.
     """
     given = scope.triggers() if scope else ()
     return replace(memory, pinned=True, triggers=given or globs_of(memory.paths).triggers())
@@ -124,7 +124,8 @@ def _with(prefix: str, triggers: Sequence[str]) -> tuple[str, ...]:
 
 
 def _runs(pattern: str, cue: Cue) -> bool:
-    """True if the cue calls a tool of this name, with such a command."""
+    """True if the cue calls a tool that the pattern names, with a command that the pattern's glob
+    matches, if it has one."""
     match = _NAMED_TOOL.fullmatch(pattern)
     if not cue.tool or match is None or not first_match(cue.tool, (match[1],)):
         return False
@@ -133,8 +134,8 @@ def _runs(pattern: str, cue: Cue) -> bool:
 
 def _steps(cue: Cue) -> list[str]:
     """The commands of a call, one by one, as written and without wrappers: `cd web && sudo rm x`
-    has `cd web`, `sudo rm x` and `rm x`. A command inside another one is one too: that of
-    `sh -c '…'`, of `eval`, of `$(…)`.
+    yields `cd web`, `sudo rm x` and `rm x`. Commands inside `sh -c '…'`, `eval` and `$(…)` are
+    included.
     """
     line = "\n".join(_lines(cue))[:MAX_COMMAND_CHARS]
     steps = (step.strip().strip("(){}") for step in _COMMAND_ENDS.split(line))
@@ -160,9 +161,9 @@ def _lines(cue: Cue) -> Iterator[str]:
 
 
 def _from_program(step: Step) -> list[str]:
-    """The command from its program on; also without the folder of the program, and without a
-    program that runs another one, which may have options with values before it.
-    """
+    """The step as a command, then the same without the folder of its program, and, if the program
+    only runs another one (`sudo`), the command from each later word on, because the runner may have
+    options with values."""
     program = step.words[0].rpartition("/")[2]
     found = [" ".join(step.words), " ".join((program, *step.words[1:]))]
     written = step.text.split()

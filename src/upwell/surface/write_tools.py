@@ -1,10 +1,11 @@
-"""Which tools change something, by their annotations or, without any, by their names (seed 000).
+"""Which tools change something, by their annotations or, if they have no annotations, by their
+names (seed 000).
 
 A name holds what the tool does and what it does it to: `create_issue`, `container_run`,
-`browser_type`. A memory beside a tool that is wrongly taken for a write stays unsaid, and at a hook
-its result is not shortened; beside a tool that is wrongly taken for a read a memory surfaces that
-cannot change the write any more. So a verb that is a common noun or a way of reading too counts
-only in the company that settles its meaning.
+`browser_type`. If a read is wrongly taken for a write, its memories stay unsaid, and a hook does
+not shorten its result. If a write is wrongly taken for a read, a memory surfaces that comes too
+late to change the write. So a verb that is also a common noun, or can also mean a way of reading,
+counts only next to words that settle its meaning.
 """
 
 import re
@@ -77,8 +78,8 @@ _SURFACES = _words(
     """
 )
 _INPUT_OBJECTS = _words("dialog key keys option options text")
-"""Verbs of someone at a keyboard or a screen: they count beside the word for either, or for what is
-entered. Without it, `type` and `select` say what is read."""
+"""Verbs of someone at a keyboard or a screen. They count only if the name also has a word for the
+keyboard, for the screen, or for what is entered: otherwise `type` and `select` say what is read."""
 
 _RUNS = _words("call exec execute invoke run")
 _RUN_TO_READ = _words(

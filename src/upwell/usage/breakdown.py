@@ -99,7 +99,7 @@ class Breakdown:
             self._numbers.add(place.host, place.project, place.tool, Metric(name), by=number)
 
     async def flush(self) -> None:
-        """Write pending totals; a store that fails costs only these."""
+        """Write the pending totals. If the store fails, only these are lost."""
         await self._numbers.flush()
 
     async def since(self, days: int) -> list[Total]:

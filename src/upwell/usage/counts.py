@@ -18,7 +18,7 @@ class Event(StrEnum):
     DECISION = "decision"
     """`kind` is `surfaced` or the reason for silence."""
     SAID = "said"
-    """`kind` is `memories` that were surfaced, or their `tokens`."""
+    """What was surfaced; `kind` is `memories` (their number) or `tokens` (of their text)."""
     SESSION = "session"
     """A decision in a session; `kind` is a digest of the session's name."""
     LATE = "late"
@@ -30,9 +30,9 @@ class Event(StrEnum):
     """`kind` is `used` or `ignored`."""
     RATING = "rating"
     JUDGE = "judge"
-    """`kind` is `asked`, then `chosen`, `nothing`, `failed` or `unusable`; `cached`, `capped`,
-    `late`; or `tokens_in`, `tokens_out` and `millionths` of the currency, counted one by one.
-    """
+    """Questions to the judge: `kind` is `asked`, then `chosen`, `nothing`, `failed` or `unusable`;
+    or `cached`, `capped` or `late`. What they cost: `kind` is `tokens_in`, `tokens_out` or
+    `millionths` (of the currency)."""
     INTENT = "intent"
     """A prompt that the model of `intent.use_llm` was asked about; `kind` is `answered`, `timeout`,
     `failed` or `unusable`."""
@@ -63,7 +63,7 @@ class Counts:
         self._numbers.add(event, door, tool, kind, by=by)
 
     async def flush(self) -> None:
-        """Write pending counts; a store that fails costs only these counts."""
+        """Write the pending counts. If the store fails, only these are lost."""
         await self._numbers.flush()
 
     async def since(self, days: int) -> list[Count]:

@@ -14,8 +14,8 @@ _SEPARATOR = "\t"
 
 
 class DailyNumbers:
-    """The pending numbers of this process, and the stored ones of one kind. Names are cut to
-    `max_name_chars`."""
+    """The daily numbers of one kind: the stored ones, and those that this process has yet to store.
+    Names are cut to `max_name_chars`."""
 
     def __init__(
         self, ttl_store: TtlStore, kind: Kind, clock: Clock, *, max_name_chars: int
@@ -31,7 +31,7 @@ class DailyNumbers:
         self._pending[tuple(_plain(name, self._max_name_chars) for name in names)] += by
 
     async def flush(self) -> None:
-        """Store pending numbers; a store that fails costs only these."""
+        """Store the pending numbers. If the store fails, only these are lost."""
         pending, self._pending = self._pending, Counter()
         today = self._day()
         numbers = {

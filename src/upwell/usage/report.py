@@ -59,7 +59,7 @@ def _speech(stats: Stats, since: str) -> list[str]:
 
 def _headline(stats: Stats, since: str) -> str:
     if not stats.decisions:
-        return f"No event of an agent reached upwell {since}."
+        return f"No event from an agent reached upwell {since}."
     if not stats.surfaced:
         return f"upwell looked {_times(stats.decisions)} {since} and never spoke."
     share = _share(stats.surfaced, stats.decisions)

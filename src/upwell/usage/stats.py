@@ -16,7 +16,7 @@ SURFACED = "surfaced"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """The decisions at one door beside one tool ("" for messages)."""
+    """The decisions at one door about one tool ("" for messages)."""
 
     door: str
     tool: str

@@ -101,9 +101,9 @@ class Denials:
 
 
 class Admission:
-    """Finds principals: `principal_of` looks up a token of ours, `verify` one that an issuer
-    signed. A principal of the home's own `tenant` has the tenant ""; with `own_only` no other
-    tenant is admitted. `denied` hears of denials."""
+    """Finds principals: `principal_of` looks up a token that upwell made, `verify` checks one that
+    an issuer signed. A principal of the home's own `tenant` has the tenant ""; with `own_only` no
+    other tenant is admitted. `denied` hears of denials."""
 
     def __init__(
         self,

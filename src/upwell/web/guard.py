@@ -172,7 +172,7 @@ def _refused(status: int, why: str, *, ask: bool = False) -> JSONResponse:
 
 
 def _origin_of(origin: str) -> str:
-    """The host of the origin of a web page; "" if it is none."""
+    """The host of the origin of a web page; "" if `origin` is not that of a web page."""
     scheme, separator, authority = origin.partition("://")
     return _name_of(authority) if separator and scheme.lower() in ("http", "https") else ""
 

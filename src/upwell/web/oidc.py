@@ -232,7 +232,7 @@ def open_oidc(options: OidcOptions) -> Oidc | None:
 
 
 def name_of(subject: str) -> str:
-    """The name of the principal with this subject. It has no character that any key of ours uses as
+    """The name of the principal with this subject. It has no character that any of our keys uses as
     a separator but the first colon, which no name of a token has."""
     name = f"oidc:{quote(subject, safe='', errors='surrogatepass')}"
     if len(name) <= MAX_NAME_CHARS:

@@ -156,10 +156,10 @@ async def _check_source(memories: AccessedMemories, source: str) -> None:
     """Refuse a copy of another store, or of other parts of this one.
 
     Raises:
-        _Refusal: the machine must begin its copy anew.
+        _Refusal: the machine must start its copy from scratch.
     """
     if await memories.identity() != source:
-        raise _Refusal(409, "the team's store, or what you may see of it, is another one now")
+        raise _Refusal(409, "the team's store, or what you may see of it, has changed")
 
 
 def _problem(status: int, why: str) -> Response:

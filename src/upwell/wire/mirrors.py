@@ -161,9 +161,9 @@ def decoded(value: str | None) -> str | None:
 
 
 def _positions(schema: object) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
-    """Every schema inside a JSON Schema, with the path of its argument, or None if it is not
-    reached through `properties` alone. Data (`default`, `enum`) is skipped, and `$ref` is not
-    followed."""
+    """Every schema inside a JSON Schema, each with the path of the argument that it describes. The
+    path is None for a schema that `properties` alone do not lead to. Data (`default`, `enum`) is
+    skipped, and `$ref` is not followed."""
     stack: list[tuple[tuple[str, ...] | None, object]] = [((), schema)]
     while stack:
         path, part = stack.pop()
@@ -183,7 +183,7 @@ def _positions(schema: object) -> Iterator[tuple[tuple[str, ...] | None, Mapping
 
 
 def _at(arguments: bytes, path: tuple[str, ...]) -> bytes:
-    """The raw value at a path; b"" without one."""
+    """The raw value at a path; b"" if there is no value."""
     raw = arguments
     for name in path:
         try:

@@ -1,4 +1,4 @@
-"""Limits the rate at which the messages of one server are taken, so that it does not hold up the
+"""Limits the rate at which messages from one server are taken, so that it does not hold up the
 others. There are as many answers as requests, but a server may send everything else as fast as it
 can write: notifications, requests of its own, answers that nobody asked for. These are taken at a
 bounded rate; beyond it, the gateway stops reading from that server, and its pipe fills.

@@ -31,7 +31,7 @@ class Watcher:
     def __init__(self) -> None:
         self._groups: set[int] = set()
         self.shell = 0
-        """The process id of the shell; 0 without one."""
+        """The process id of the shell; 0 while none runs."""
         self._pipe = -1
 
     def watch(self, group: int) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import random
 import sys
 from typing import Any
 
@@ -23,10 +24,14 @@ def result(kind: str) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": "a block of text " * 625}] * (CHARS // 10_000)}
     if kind == "token":
         return {"content": [{"type": "text", "text": "x" * CHARS}]}
+    if kind == "secret":
+        noise = random.Random(7).randbytes(CHARS // 2).hex()
+        rows = (noise[at : at + 80] for at in range(0, CHARS, 80))
+        return {"content": [{"type": "text", "text": f"ghp_{'aB3d' * 9}\n" + "\n".join(rows)}]}
     return {"content": [{"type": "text", "text": "small"}]}
 
 
-KINDS = ("log", "json", "structured", "blocks", "token", "small")
+KINDS = ("log", "json", "structured", "blocks", "token", "secret", "small")
 
 
 def answer(message: dict[str, Any], results: dict[str, str]) -> str:

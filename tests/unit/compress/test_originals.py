@@ -1,6 +1,7 @@
 """Originals are stored in full, read in part, and expire."""
 
 import asyncio
+import random
 import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -154,8 +155,21 @@ async def test_originals_of_one_result_do_not_evict_each_other() -> None:
         assert await originals_store.get(original.key) == text
 
 
-@pytest.mark.parametrize("text", ["x" * 300_000, "ghp_" * 75_000])
+NOISE = random.Random(1).randbytes(250_000).hex()
+
+
+@pytest.mark.parametrize("text", [NOISE, f"ghp_{NOISE}"])
 async def test_a_text_without_room_gets_no_key(text: str) -> None:
     originals_store = with_room(disk=100_000, memory=200_000)
     (original,) = await originals_store.readable([await originals_store.keep(text)])
     assert (original.key, original.private) == ("", "")
+
+
+async def test_two_long_outputs_with_secrets_have_room_beside_each_other() -> None:
+    """Output of programs, of which the memory has room for less than one as it is."""
+    originals_store = with_room(disk=100_000, memory=100_000)
+    texts = [f"ghp_{letter}\n" + f"the {letter} line of the log\n" * 20_000 for letter in "ab"]
+    kept = [await originals_store.keep(text) for text in texts]
+    for original, text in zip(await originals_store.readable(kept), texts, strict=True):
+        assert await originals_store.get(original.key) == text
+        assert await originals_store.slice(original.key, 262_140, 262_150) == text[262_140:262_150]

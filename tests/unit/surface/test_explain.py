@@ -60,7 +60,7 @@ def test_a_surfacing_is_explained_by_its_grounds() -> None:
     assert lines[0] == (
         "upwell spoke: 1 memory likely enough to be relevant (surface.min_score 0.50)"
     )
-    assert lines[1] == "  1. 0.97: about the same file, like many memories"
+    assert lines[1] == "  1. 0.97: about the same file, as are many memories"
     assert lines[2] == "  2. a standing rule"
     assert lines[3].startswith("  not shown, 0.10")
     assert len(lines) == 5

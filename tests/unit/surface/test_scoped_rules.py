@@ -1,4 +1,4 @@
-"""Rules with a scope: beside a matching file or command, once a session, unless the host loads the
+"""Rules with a scope: with a matching file or command, once a session, unless the host loads the
 same text by itself."""
 
 from dataclasses import replace

@@ -85,7 +85,7 @@ async def test_a_report_without_a_surfacing_says_so_in_words():
     counts = Counts(MemoryTtlStore(clock=clock), clock)
     counts.add(Event.DECISION, "surfaced", door="ask")
     await counts.flush()
-    assert report(stats_of(await counts.since(1)), (), 7)[0].startswith("No event of an agent")
+    assert report(stats_of(await counts.since(1)), (), 7)[0].startswith("No event from an agent")
     counts.add(Event.DECISION, "routine", door="tool", by=3)
     await counts.flush()
     first = report(stats_of(await counts.since(1)), (), 7)[0]

@@ -20,10 +20,10 @@ FIRST = 50.0
 """The salience of units that are selected before all others."""
 SIGNATURE = 5.0
 """The salience of the signature of a function or a type."""
-LONG_LINE = 480
 PIECE = 240
+LONG_LINE = 2 * PIECE
 """A line longer than `LONG_LINE` characters is split into pieces of about `PIECE`."""
-_MOST_GROUPS = 16_000
+_MOST_GROUPS, _MOST_PIECES = 16_000, 64_000
 
 
 @dataclass(slots=True)
@@ -94,21 +94,21 @@ def _in_pieces(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[in
             yield from pieces(text, start, end)
 
 
-def pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield a span, split at natural places if it is long."""
-    while end - start > LONG_LINE:
-        cut = _cut(text, start)
+def pieces(text: str, start: int, end: int, size: int = PIECE) -> Iterator[tuple[int, int]]:
+    """Yield a span, split at natural places into pieces of about `size` if it is long."""
+    while end - start > 2 * size:
+        cut = _cut(text, start, size)
         yield start, cut
         start = cut
     yield start, end
 
 
-def _cut(text: str, start: int) -> int:
+def _cut(text: str, start: int, size: int) -> int:
     """Choose a cut after a tag if there are tags, else after a sentence or word."""
-    tag = text.rfind(">", start + PIECE // 2, start + PIECE)
+    tag = text.rfind(">", start + size // 2, start + size)
     if tag >= 0 and text.find("<", start, tag) >= 0:
         return tag + 1
-    return boundary(text, start, start + PIECE)
+    return boundary(text, start, start + size)
 
 
 _TROUBLE = [
@@ -220,18 +220,21 @@ def split_lines(text: str, name: str = "") -> Units:
 
 
 def split_groups(text: str) -> Units:
-    """Split a text of very many lines into at most `_MOST_GROUPS` groups of whole lines, so that
-    time and memory stay bounded. The first line is raised: it may be the head of a table.
+    """Split a text of very many lines into at most `_MOST_GROUPS` groups of whole lines, in at most
+    twice `_MOST_PIECES` pieces, so that time and memory stay bounded. The first line is
+    raised: it may be the head of a table.
     """
     units = Units(reach=1)
     marks = Marks(text)
     size = len(text) // _MOST_GROUPS
+    piece = max(PIECE, len(text) // _MOST_PIECES)
     first_line = text.find("\n") + 1
     offset = 0
     while offset < len(text):
         end = text.find("\n", offset + size) + 1 if offset else first_line
-        for start, stop in pieces(text, offset, end or len(text)):
-            units.add(start, stop, marks.worth(start, stop) if text[start:stop].strip() else BLANK)
+        for start, stop in pieces(text, offset, end or len(text), piece):
+            worth = marks.worth(start, stop) if text[start:stop].strip() else BLANK
+            units.add(start, stop, worth)
         offset = units.ends[-1]
     units.salience[0] = FIRST
     lift_edges(units)

@@ -107,8 +107,8 @@ MAX_EMPTY_BYTES = 400
 
 
 class Race:
-    """A search for memories that runs beside a call, for `seconds` on the monotonic clock.
-    The caller sets `is_injected` once the outcome is in the reply.
+    """A search for memories that runs while a call is in flight, for `seconds` on the monotonic
+    clock. The caller sets `is_injected` once the outcome is in the reply.
 
     `again` searches with the call's answer."""
 
@@ -151,8 +151,8 @@ class Race:
 
 
 class CallSurfacing:
-    """Looks for memories about each call, beside the call. A surfacing that reaches no agent is
-    taken back, so that the next call may deliver it.
+    """Looks for memories about each call while the call is in flight. A surfacing that reaches no
+    agent is taken back, so that the next call may deliver it.
 
     `options` gives the options of a tool; `progressive` tells whether a tool's results come chunk
     by chunk.
@@ -215,7 +215,7 @@ class CallSurfacing:
 
     @asynccontextmanager
     async def race(self, call: ToolCall, client: Client) -> AsyncIterator[Race]:
-        """Start a search beside a call; it has `race_ms` from now on. An outcome that is not
+        """Start a search to run during a call; it has `race_ms` from now on. An outcome that is not
         injected, or whose reply does not reach the client, is taken back.
         """
         race_seconds = self._options(call.server, call.tool).race_ms / 1000
@@ -312,7 +312,7 @@ class Pipeline:
         self._cache = cache
 
     async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
-        """Send the call to the upstream, fit the result, and put memories beside it. The search for
+        """Send the call to the upstream, fit the result, and add memories to it. The search for
         memories is raced: it starts with the call, and the reply waits for it until `race_ms`."""
         names = {"server": call.server, "tool": call.tool}
         with span("upwell.call", trace_id=call.trace_id, **names) as current:

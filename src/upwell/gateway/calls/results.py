@@ -1,4 +1,4 @@
-"""The content blocks and `_meta` of tool results, opened only as far as needed."""
+"""The content blocks and `_meta` of tool results, parsed only as far as needed."""
 
 from typing import Any
 

@@ -6,11 +6,12 @@ home, which returns the fitted result. The first child starts with the first lar
 job after the other, and ends when its stdin closes. In the meantime, a second child works for other
 servers.
 
-A job and its outcome are frames: two lengths in ASCII, a newline, a JSON head, raw bytes.
+A job and its outcome are frames: two lengths in ASCII, a newline, a JSON head, raw bytes. After the
+outcome come the originals that must not reach the disk, each as raw bytes of its own, so that no
+step of the gateway's loop handles all of a large one.
 """
 
 import asyncio
-import base64
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -52,9 +53,14 @@ class _Worker:
         return self.number < other.number
 
     async def run(
-        self, job: Mapping[str, Any], result: bytes, model_seconds: float
+        self,
+        job: Mapping[str, Any],
+        result: bytes,
+        model_seconds: float,
+        take_private: Callable[[str, bytes], Awaitable[None]],
     ) -> tuple[dict[str, Any], bytes]:
         """The outcome of a job, which may also wait `model_seconds` for a language model.
+        `take_private` receives each original, or part of one, that must not reach the disk.
 
         Raises:
             CannotStart: the child cannot be started.
@@ -66,7 +72,10 @@ class _Worker:
             async with asyncio.timeout(seconds):
                 await child.sink.send(_head(job, result))
                 await child.sink.send(result)
-                return await _read_frame(child.out)
+                head, fitted = await _read_frame(child.out)
+                for key, size in head.get("private", ()):
+                    await take_private(key, await child.out.readexactly(size))
+                return head, fitted
         except BaseException:
             # Cancelled or failed in the middle of a frame: the next job would read the rest of it.
             await self.end()
@@ -141,7 +150,9 @@ class WorkerPool:
         """
         try:
             async with self._turns[call.server], self._worker() as worker:
-                head, fitted = await worker.run(self._job(call), result, self._model_seconds(call))
+                head, fitted = await worker.run(
+                    self._job(call), result, self._model_seconds(call), self._take_private
+                )
         except CannotStart as error:
             if len(result) > MAX_LOCAL_BYTES:
                 LOG.warning("no worker process: %s", error)
@@ -153,13 +164,13 @@ class WorkerPool:
             return await self._brief(call, result)
         if "fault" in head:
             raise NotJson(head["fault"])
-        for key, value in head["private"].items():
-            original = {key: base64.b64decode(value)}
-            await self._private.put(KIND, original, ttl_seconds=self._ttl_seconds)
         if head["shortened"]:
             keys, before, after, shown = head["shortened"]
             self._shortened(call, Cut(tuple(keys), before, after, tuple(shown)))
         return result if head["same"] else fitted
+
+    async def _take_private(self, key: str, value: bytes) -> None:
+        await self._private.put(KIND, {key: value}, ttl_seconds=self._ttl_seconds)
 
     async def warm(self) -> None:
         """Start the first worker now. A failure is logged, and shows up again when a worker is
@@ -222,17 +233,23 @@ async def work(
         except EOFError:
             return
         cuts.clear()
-        head, fitted = await _outcome(fitter, private, job, result)
+        head, fitted = await _outcome(fitter, job, result)
+        entries = await private.scan(KIND)
+        await private.drop(KIND)
+        head["private"] = [[entry.key, len(entry.value)] for entry in entries]
         head["shortened"] = next(
             ([cut.keys, cut.tokens_before, cut.tokens_after, cut.shown] for cut in cuts), None
         )
         sink.write(_head(head, fitted))
         sink.write(fitted)
+        for entry in entries:
+            sink.write(entry.value)
+            await sink.drain()
         await sink.drain()
 
 
 async def _outcome(
-    fitter: Fitter, private: TtlStore, job: Mapping[str, Any], result: bytes
+    fitter: Fitter, job: Mapping[str, Any], result: bytes
 ) -> tuple[dict[str, Any], bytes]:
     call = ToolCall(
         server=job["server"],
@@ -252,12 +269,9 @@ async def _outcome(
     except Exception:
         LOG.exception("%s__%s: its result passes unchanged", call.server, call.tool)
         fitted = opened
-    secrets = {item.key: item.value for item in await private.scan(KIND)}
-    await private.drop(KIND)
-    originals = {key: base64.b64encode(value).decode() for key, value in secrets.items()}
     same = fitted is opened
     LOG.info("fitted %d bytes of %s__%s", len(result), call.server, call.tool)
-    return {"same": same, "private": originals}, b"" if same else fitted.encode()
+    return {"same": same}, b"" if same else fitted.encode()
 
 
 def _head(head: Mapping[str, Any], body: bytes) -> bytes:

@@ -243,7 +243,8 @@ class HttpFront:
                 raise BadRequest(409, INVALID_REQUEST, "this session's stream is already open")
             return own, own.last_read
         if foreign:
-            # The answer went down with the process that was making it: the client begins anew.
+            # The answer was lost with the process that was making it; the client has to start
+            # again.
             raise BadRequest(404, INVALID_REQUEST, "the process that served this stream has ended")
         position = streams.find(last_event)
         if position is None:

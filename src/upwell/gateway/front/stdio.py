@@ -34,8 +34,8 @@ class StdioFront:
         self._running: dict[asyncio.Task[None], bytes] = {}
 
     async def serve(self, lines: AsyncIterator[Line], sink: Sink) -> None:
-        """Answer requests until the agent disconnects, then cancel those that still run. When this
-        call is cancelled, they have `DRAIN_SECONDS` to finish first."""
+        """Answer requests until the agent disconnects, then cancel those that still run. If `serve`
+        itself is cancelled, they first have `DRAIN_SECONDS` to finish."""
         self._peer = Peer(lines, sink, self._take, answers_malformed=True)
         self._session = Session(self._peer, modern=self._hello.modern)
         self._session.capabilities = self._hello.capabilities
@@ -51,7 +51,7 @@ class StdioFront:
             await self._requests.aclose()
 
     async def _take(self, message: Message) -> None:
-        """Take a message of the agent: start a task for each request."""
+        """Take a message from the agent, and start a task if it is a request."""
         if message.id is not None and len(self._running) >= MAX_RUNNING:
             body = error_body(INTERNAL_ERROR, f"{MAX_RUNNING} requests are running; try later")
             await self._peer.answer(message.id, Reply(error=body))

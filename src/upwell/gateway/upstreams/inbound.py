@@ -261,7 +261,7 @@ class Inbound:
             del self._answers[identity]
 
     async def _relayed(self, message: Message) -> Reply:
-        """The client's own answer to a request of the server."""
+        """The client's own answer to a request from the server."""
         method = message.method or ""
         if method == "ping":
             return Reply(result=b"{}")

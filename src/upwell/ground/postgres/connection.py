@@ -411,7 +411,7 @@ async def _outcome[T](work: Coroutine[Any, Any, T]) -> T | StoreError:
 
 
 def _is_loss(error: Exception) -> bool:
-    """Whether the connection or the server is gone, rather than one statement wrong."""
+    """Whether the connection or the server is gone; otherwise only one statement has failed."""
     if isinstance(error, PoolTimeout | PoolClosed):
         return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
@@ -433,7 +433,7 @@ def _first_line(error: Exception) -> str:
 
 
 def store_error(error: Exception) -> StoreError:
-    """The error of ours for an error of the driver."""
+    """The StoreError for an error of the driver."""
     is_full = getattr(error, "sqlstate", None) == _DISK_FULL
     return StoreError(
         f"PostgreSQL failed: {_first_line(error)}",

@@ -16,7 +16,8 @@ Everything else that the machines of a team share:
     home_file               files of the home: notes, tokens, the pause, the inbox, the secret, …
     audit                   who stored and removed memories, and who was denied something
     change                  the version of the tenant at which each memory of a project changed last
-                            or was removed, for the copies on developers' machines
+                            or was removed, for the copies on developers' machines; rows of removed
+                            memories are pruned (`memory/postgres/pruning.py`)
 
 Every key begins with the tenant, so the tables can be partitioned or distributed by it. No table
 has a sequence: a tenant's number is the hash of its name, and a memory's number counts within its
@@ -178,7 +179,7 @@ _AUDIT = (
 _UNWALLED = ("tenant", "memory", "change")
 
 _CHANGES = (
-    # By it a copy knows the store that it copies, at whatever address that is.
+    # Identifies the store to its copies, even if its address changes.
     "ALTER TABLE upwell.tenant ADD COLUMN identity uuid NOT NULL DEFAULT gen_random_uuid()",
     """CREATE TABLE upwell.change (
         tenant bigint, project text COLLATE "C", id text COLLATE "C", version bigint NOT NULL,
@@ -229,7 +230,28 @@ _EMBED = (
         FOR EACH STATEMENT EXECUTE FUNCTION upwell.forget_embeddings()""",
 )
 
-MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED)
+_PRUNE = (
+    # The last deletion in each project whose row in `change` has been pruned.
+    """ALTER TABLE upwell.scope ADD COLUMN pruned_version bigint NOT NULL DEFAULT 0,
+        ADD COLUMN pruned_id text COLLATE "C" NOT NULL DEFAULT ''""",
+    "CREATE INDEX change_gone ON upwell.change (tenant, at) WHERE gone",
+    # Replicas of the earlier version do not tell copies what they miss. Nothing is pruned while
+    # some still run.
+    "ALTER TABLE upwell.change NO FORCE ROW LEVEL SECURITY",
+    "UPDATE upwell.change SET at = extract(epoch FROM clock_timestamp())::float8 WHERE gone",
+    "ALTER TABLE upwell.change FORCE ROW LEVEL SECURITY",
+)
+
+_CODE = (
+    # Vectors that an earlier version stored have no code; they are made again.
+    "ALTER TABLE upwell.embedding ADD COLUMN code bit varying",
+    "CREATE INDEX embedding_code ON upwell.embedding (tenant, model, n) INCLUDE (code)",
+    "ALTER TABLE upwell.embedding_model NO FORCE ROW LEVEL SECURITY",
+    "UPDATE upwell.embedding_model SET complete = -1",
+    "ALTER TABLE upwell.embedding_model FORCE ROW LEVEL SECURITY",
+)
+
+MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED, _PRUNE, _CODE)
 """The migrations of the tables, oldest first; each is a list of statements."""
 
 

@@ -205,7 +205,7 @@ class PostgresTtlStore:
         )
 
     async def _enforce_cap(self, kind: str, values: Mapping[str, bytes]) -> None:
-        """Remove the oldest entries of a kind beyond its cap, if it is due to be measured."""
+        """If the kind is due to be measured, remove its oldest entries beyond its cap."""
         cap = self._options.max_bytes.get(kind)
         if cap is None or not is_due(self._unchecked, kind, values, cap):
             return
@@ -220,7 +220,8 @@ class PostgresTtlStore:
 
 
 class TeamTtlStore:
-    """`own` entries of this machine (`LOCAL_KINDS`), and those that it shares."""
+    """Keeps entries of `LOCAL_KINDS` in `own`, on this machine, and all others in `shared`, the
+    team's store."""
 
     def __init__(self, own: TtlStore, shared: TtlStore) -> None:
         self._own = own

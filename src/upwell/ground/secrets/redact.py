@@ -88,9 +88,8 @@ def redacted_start(text: str | bytes, max_chars: int) -> str:
 
 
 def without_secrets(text: str, max_chars: int) -> str:
-    """Return at most the first `max_chars` of `text` without its secrets, for texts from which
-    words are taken: no rule recognises a key whose punctuation has become spaces.
-    """
+    """Return at most the first `max_chars` of `text` without its secrets. This is for texts that
+    are then split into words, among which no rule would recognise a key."""
     masked, rules = redact(text[: max_chars + SLACK_CHARS])
     return (_MASK.sub("…", masked) if rules else masked)[:max_chars]
 
@@ -105,12 +104,26 @@ def has_secret(text: str) -> bool:
 
 def _find(data: bytes) -> Iterator[Finding]:
     yield from _found_in(data)
-    for view in (views.plain(data), views.unwrapped(data)):
+    plain = views.plain(data)
+    for view in (plain, views.unwrapped(data)):
         if view is not None:
             for finding in _found_in(view.data):
                 yield Finding(view.start(finding.start), view.end(finding.end), finding.rule)
             yield from _encoded(view.data, view)
     yield from _encoded(data, None)
+    yield from _folded(data, plain)
+
+
+def _folded(data: bytes, plain: views.View | None) -> Iterator[Finding]:
+    """Find the secrets that a terminal broke at its width."""
+    view = views.unfolded(plain.data if plain else data)
+    if view is None:
+        return
+    for finding in _found_in(view.data):
+        start, end = view.start(finding.start), view.end(finding.end)
+        if plain:
+            start, end = plain.start(start), plain.end(end)
+        yield Finding(start, end, finding.rule)
 
 
 def _encoded(data: bytes, view: views.View | None) -> Iterator[Finding]:

@@ -73,7 +73,7 @@ class Follower:
         return self._connection is not None and _inode(self.plan.path) == self._inode
 
     def owns(self, connection: sqlite3.Connection) -> bool:
-        """Tell whether this is the present connection."""
+        """Tell whether this is the current connection."""
         return connection is self._connection
 
     def reopen(self, plan: Plan) -> None:
@@ -313,13 +313,13 @@ class Database:
 def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchronous) -> Database:
     """Open or create the file (mode 0600, WAL) and migrate the tables of every owner.
 
-    `synchronous` FULL survives power loss once a write has returned; NORMAL survives `kill -9`. A
-    damaged file is moved aside and its readable rows are copied. A file that cannot be written is
-    opened for reading; writes fail until it becomes writable.
+    With `synchronous` FULL, a write that has returned survives a power loss; with NORMAL, only
+    `kill -9`. A damaged file is moved aside and its readable rows are copied. A file that cannot be
+    written is opened for reading; writes fail until it becomes writable.
 
     Raises:
-        StoreTooNew: a later version of upwell wrote the file; it is not changed. StoreUnwritable:
-        the file can be neither written nor read.
+        StoreTooNew: a later version of upwell wrote the file, which is left unchanged.
+        StoreUnwritable: the file can be neither written nor read.
     """
     plan = Plan(path, tuple(owners), synchronous)
     try:
@@ -345,7 +345,7 @@ def _open_read_only(plan: Plan, obstacle: StoreUnwritable) -> Database:
         prepare(reading).close()
     except (StoreError, OSError) as error:
         raise obstacle from error
-    LOG.warning("reading only: %s", obstacle)
+    LOG.warning("opened a database read-only: %s", obstacle)
     return Database(reading, obstacle)
 
 

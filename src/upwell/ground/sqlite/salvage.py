@@ -140,7 +140,7 @@ def _has_tables(db: sqlite3.Connection, plan: Plan) -> bool:
 
 _TYPES = {"INTEGER": "('integer', 'null')", "REAL": "('real', 'integer', 'null')"}
 """Declared type → the types of values that our statements put in such a column. Any value is
-written as the column's type where that is possible, so another one is damage."""
+written as the column's type where that is possible, so a value of any other type is damage."""
 
 
 def _has_types(db: sqlite3.Connection) -> bool:

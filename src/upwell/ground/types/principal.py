@@ -13,8 +13,8 @@ with the key of ada."""
 
 
 class Role(StrEnum):
-    """The changes that a principal may make: none; those of its own notes and ratings; those of
-    read-only namespaces, too."""
+    """What a principal may change. A reader changes nothing; a writer rates, and adds and deletes
+    notes; an admin does so in read-only namespaces, too."""
 
     READER = "reader"
     WRITER = "writer"

@@ -35,7 +35,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The answer of an upstream: the raw JSON bytes of `result` or `error`.
+    """An upstream's answer: the raw JSON bytes of `result` or `error`.
 
     `repaired`: the number of bytes that were not valid UTF-8 and were replaced.
     """

@@ -20,9 +20,10 @@ from upwell.memory.sqlite.store import SqliteStore
 
 
 class Catalog:
-    """The index of one tenant's files. Every method raises StoreError when the file fails.
+    """The index of one tenant's imported files. Every method raises StoreError when the index's own
+    database fails.
 
-    `opened` is called with the store of the index when it is first opened.
+    `opened` is called once, with the index's store, when the index is opened.
     """
 
     def __init__(

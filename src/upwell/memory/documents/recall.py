@@ -171,7 +171,7 @@ class Documents:
         if located is None:
             raise UsageError(
                 f"no imported document is called {cited!r:.200}",
-                hint="memory_search cites them; `upwell import` adds a folder",
+                hint="memory_search shows the names of documents; `upwell import` adds a folder",
             )
         try:
             return await asyncio.to_thread(_lines_of, *located)

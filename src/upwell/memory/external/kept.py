@@ -17,7 +17,7 @@ RETENTION_SECONDS = 30 * 86_400.0
 
 class KeptHits:
     """The latest hits in memory, and those of 30 days in `ttl_store`, which is written after the
-    search. A store that fails costs only later reads."""
+    search. If the store fails, `get` finds only those in memory."""
 
     def __init__(self, ttl_store: TtlStore | None = None) -> None:
         self._ttl_store = ttl_store

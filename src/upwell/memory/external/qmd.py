@@ -86,8 +86,8 @@ class QmdRecall:
         automatic door that cannot wait leaves the answer to the next search about the same subject.
 
         Raises:
-            RecallUnavailable: qmd cannot be run, failed, took too long, sent garbage, or is not
-            being used for a while.
+            RecallUnavailable: qmd cannot be run, failed, took too long or sent garbage, or it is
+            being skipped after several failures in a row.
         """
         passages = self._waiting.late(query)
         if passages is None:

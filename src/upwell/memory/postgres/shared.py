@@ -15,7 +15,7 @@ from upwell.memory.access import Limits, Received
 from upwell.memory.base import Change, Cursor, Outgoing, Page, Refused, Removal
 from upwell.memory.postgres.null_scores import measure_if_due
 from upwell.memory.postgres.rows import COLUMNS, from_row
-from upwell.memory.postgres.writing import insert, remove
+from upwell.memory.postgres.writing import LOCK_TENANT, insert, remove
 from upwell.memory.records import from_json, to_json
 
 MAX_COPIED = 50_000
@@ -25,10 +25,15 @@ PAGE = 100
 TOKEN_SECONDS = 90 * 86_400.0
 """How long the token of a write that has arrived is stored. A machine repeats an unacknowledged
 write at its next contact."""
+_BEYOND = 2**63 - 1
+"""A version that no store reaches."""
 NOT_YOURS = "a memory with this id, or the one that it replaces, is not yours to change"
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _IDENTITY = "SELECT identity::text FROM upwell.tenant WHERE tenant = %(tenant)s"
 _VERSION = "SELECT coalesce(max(version), 0) FROM upwell.tenant WHERE tenant = %(tenant)s"
+_PRUNED = """
+    SELECT project, pruned_version, pruned_id FROM upwell.scope
+    WHERE tenant = %(tenant)s AND project = ANY(%(projects)s)"""
 _OF_PROJECT = "tenant = %(tenant)s AND project = %(project)s"
 _START = f"""
     SELECT version, id FROM upwell.change WHERE {_OF_PROJECT} AND NOT gone
@@ -37,6 +42,7 @@ _CHANGES = f"""
     SELECT c.version, c.id, m.n IS NULL, {", ".join(f"m.{name}" for name in COLUMNS.split(", "))}
     FROM (SELECT version, id, gone FROM upwell.change
           WHERE {_OF_PROJECT} AND (version, id) > (%(version)s, %(after)s)
+              AND (NOT gone OR version > %(base)s)
           ORDER BY version, id LIMIT %(page)s) AS c
     LEFT JOIN upwell.memory m ON m.tenant = %(tenant)s AND m.id = c.id AND NOT c.gone
         AND m.project = %(project)s AND NOT starts_with(m.namespace, 'me/')
@@ -52,8 +58,6 @@ _TRASH = f"""
     ON CONFLICT (tenant, id) DO UPDATE
     SET deleted_at = excluded.deleted_at, memory = excluded.memory"""
 _FORGET = "DELETE FROM upwell.trash WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
-_LOCK = Statement("SELECT FROM upwell.tenant WHERE tenant = %(tenant)s FOR UPDATE", {})
-"""Keeps other writers of the tenant out until the end of the transaction."""
 _NAMESPACES = (
     "SELECT id, namespace FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
 )
@@ -66,8 +70,8 @@ _BY_IDS = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id
 
 
 class PostgresSharedMemories:
-    """`SharedMemories` of a tenant. Copies do not name the tenant: each machine calls its own
-    `DEFAULT_TENANT`."""
+    """`SharedMemories` of a tenant. Copies do not name the tenant: on each machine its memories
+    have `DEFAULT_TENANT`."""
 
     def __init__(self, postgres: Postgres, *, tenant: str = DEFAULT_TENANT) -> None:
         self.postgres = postgres
@@ -85,18 +89,22 @@ class PostgresSharedMemories:
         return str(identity)
 
     async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
-        """The next changes of each of these projects, in one round trip; two if a copy is new or
-        the database is older than it was."""
-        newest, *read = await self.postgres.ask(
-            self._tenant, Statement(_VERSION, {}), *map(_changes, cursors)
+        """The next changes of each of these projects, in one round trip; two if a copy is new, or
+        must begin anew because it has missed deletions whose rows are gone, or because the database
+        is older than it was."""
+        projects = Statement(_PRUNED, {"projects": [cursor.project for cursor in cursors]})
+        # The other way round, deletions could be pruned between the two statements.
+        ((version,),), *read, rows = await self.postgres.ask(
+            self._tenant, Statement(_VERSION, {}), *map(_changes, cursors), projects
         )
-        version = int(newest[0][0])
-        starts = [cursor for cursor in cursors if cursor.version < 0 or cursor.version > version]
-        if starts:
-            started = dict(zip((c.project for c in starts), await self._start(starts), strict=True))
-            cursors = [started.get(cursor.project, cursor) for cursor in cursors]
-            read = await self.postgres.ask(self._tenant, *map(_changes, cursors))
-        return [self._page(cursor, rows) for cursor, rows in zip(cursors, read, strict=True)]
+        pruned = {project: (number, id) for project, number, id in rows}
+        missing = [c for c in cursors if _must_begin(c, version, pruned.get(c.project, (0, "")))]
+        begun = {page.cursor.project: page for page in await self._begun(missing, version)}
+        return [
+            begun.get(cursor.project)
+            or self._page(cursor, rows, pruned.get(cursor.project, (0, "")))
+            for cursor, rows in zip(cursors, read, strict=True)
+        ]
 
     async def follow(self, changed: Callable[[], None]) -> None:
         async def announced(parts: frozenset[str]) -> None:
@@ -165,31 +173,39 @@ class PostgresSharedMemories:
             # The memories are stored: the former null scores serve until the next addition.
             LOG.warning("cannot measure null scores: %s", error)
 
-    async def _start(self, cursors: Sequence[Cursor]) -> list[Cursor]:
-        """The cursors of new copies: at most the last changed memories are copied."""
+    async def _begun(self, cursors: Sequence[Cursor], version: int) -> list[Page]:
+        """The first pages of new copies, which contain nothing but the cursor from which the last
+        changed memories are read."""
+        if not cursors:
+            return []
         read = await self.postgres.ask(
             self._tenant,
             *(Statement(_START, {"project": c.project, "most": MAX_COPIED}) for c in cursors),
         )
         return [
-            Cursor(cursor.project, *(rows[0] if rows else (0, "")))
+            Page((), _first(cursor, version, *(rows[0] if rows else (0, ""))), is_last=False)
             for cursor, rows in zip(cursors, read, strict=True)
         ]
 
-    def _page(self, cursor: Cursor, rows: Rows) -> Page:
+    def _page(self, cursor: Cursor, rows: Rows, pruned: tuple[int, str]) -> Page:
         changes = [
             Change(row[1], None if row[2] else self._own(from_row(self._tenant, row[3:])), row[0])
             for row in rows
         ]
-        behind = Cursor(cursor.project, rows[-1][0], rows[-1][1]) if rows else cursor
-        return Page(changes, behind, len(rows) < PAGE)
+        last = (rows[-1][0], rows[-1][1]) if rows else cursor.position
+        if len(rows) == PAGE:
+            return Page(changes, cursor.behind(*last), is_last=False)
+        if cursor.base >= 0:
+            # Nothing that was deleted before the copy began is missing from it.
+            last = max(last, (cursor.base, ""), pruned)
+        return Page(changes, Cursor(cursor.project, *last), is_last=True)
 
     def _own(self, memory: Memory) -> Memory:
         return replace(memory, tenant=DEFAULT_TENANT)
 
 
 async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[Outgoing]:
-    """The writes that have not arrived before; from now on, they have."""
+    """The writes that have not arrived before. Records them as arrived."""
     (fresh,) = await transaction.run(
         Statement(_RECEIVE, {"tokens": sorted(w.token for w in writes), "seconds": TOKEN_SECONDS})
     )
@@ -200,12 +216,12 @@ async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[O
 async def _beyond(
     transaction: Transaction, writes: Sequence[Outgoing], limits: Limits
 ) -> list[Refused]:
-    """The writes beyond the limits, which then have not arrived: those that would change, delete or
-    supersede a memory that the machine may not change, and new memories for which there is no
-    room."""
+    """The writes beyond the limits, which are not recorded as arrived: those that would change,
+    delete or supersede a memory that the machine may not change, and new memories for which there
+    is no room."""
     ids = {id for write in writes for id in _touched(write)}
     _, rows, trashed, ((size,),) = await transaction.run(
-        _LOCK,
+        LOCK_TENANT,
         Statement(_NAMESPACES, {"ids": sorted(ids)}),
         Statement(_TRASHED, {"ids": sorted(ids)}),
         Statement(_SIZE, {}),
@@ -235,11 +251,30 @@ def _touched(write: Outgoing) -> set[str]:
     return {write.id, *([supersedes] if supersedes else [])}
 
 
+def _must_begin(cursor: Cursor, version: int, pruned: tuple[int, str]) -> bool:
+    """Whether a copy has to be made anew. `version` is that of the store, `pruned` the last
+    deletion of the project that it has forgotten."""
+    if cursor.base >= 0:
+        return not pruned[0] <= cursor.base <= version
+    return not (0 <= cursor.version <= version and cursor.position >= pruned)
+
+
+def _first(cursor: Cursor, version: int, start: int, after: str) -> Cursor:
+    """The cursor with which a copy begins to be filled behind a change. Its version must be lower
+    than the former one, from which a copy knows that it has to begin anew."""
+    if cursor.base > version:
+        # The database was restored from a backup while the copy was filled: one more step.
+        return Cursor(cursor.project, _BEYOND)
+    return Cursor.filling(cursor.project, version, start, after)
+
+
 def _changes(cursor: Cursor) -> Statement:
+    version, after = cursor.position
     values = {
         "project": cursor.project,
-        "version": cursor.version,
-        "after": cursor.after,
+        "version": version,
+        "after": after,
+        "base": cursor.base,
         "page": PAGE,
     }
     return Statement(_CHANGES, values)

@@ -34,6 +34,9 @@ NEXT_VERSION = Statement(
 )
 """Tells all processes that the tenant's memories have changed."""
 
+LOCK_TENANT = Statement("SELECT FROM upwell.tenant WHERE tenant = %(tenant)s FOR UPDATE", {})
+"""Keeps other writers of the tenant out until the end of the transaction."""
+
 
 @dataclass(slots=True)
 class Tally:
@@ -144,16 +147,13 @@ async def remove(transaction: Transaction, ids: Sequence[str]) -> int:
     """Remove the memories with these ids from every table except the trash. Returns their
     number.
     """
-    _, old = await transaction.run(_LOCK, Statement(_OLD, {"ids": list(ids)}))
+    _, old = await transaction.run(LOCK_TENANT, Statement(_OLD, {"ids": list(ids)}))
     changes = Changes()
     for row in old:
         changes.remove(row)
     if old:
         await transaction.run(*_statements(changes, {}))
     return len(old)
-
-
-_LOCK = Statement("SELECT FROM upwell.tenant WHERE tenant = %(tenant)s FOR UPDATE", {})
 
 
 async def _prepared(
@@ -186,7 +186,8 @@ async def _prepared(
     )
     if names[0][0] != tenant:
         raise StoreError(
-            f"the tenant {tenant!r} has the number of another one", hint="choose another name"
+            f"the tenant name {tenant!r} has the same hash as another tenant's",
+            hint="choose another name",
         )
     return scopes, old
 
@@ -221,8 +222,8 @@ def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, .
 
 def array(values: Sequence[Any]) -> Sequence[Any] | str:
     """The literal of an array of texts or numbers (PostgreSQL 8.15.2), or `values` themselves if
-    there is anything else among them. The driver takes ten times as long, on the event loop, and a
-    batch of long texts has hundreds of thousands of postings."""
+    there is anything else among them. Encoding a list takes the driver ten times as long and would
+    block the event loop, since a batch of long texts has hundreds of thousands of postings."""
     kinds = set(map(type, values))
     if kinds == {str}:
         escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)

@@ -67,8 +67,8 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
-    """Salvage a damaged file, after its memories were salvaged: that has queued them all as changes
-    to be sent, which they are not. The projects are copied anew, because memories may be
+    """Salvage a damaged file, after its memories were salvaged: the salvage has queued them all as
+    if they had been changed here. The projects are copied again, because memories may be
     missing."""
     from upwell.ground.sqlite.salvage import copy_table
 
@@ -115,8 +115,8 @@ def state(db: sqlite3.Connection) -> CopyState:
 
 def begin(db: sqlite3.Connection, source: str, now: float) -> None:
     """Prepare the copy of a store. A copy of another store is removed, together with the writes
-    that waited for that store, which must not reach this one. Where this machine may now see other
-    parts of the same store, the copy begins anew, and the writes wait on."""
+    that waited for that store, which must not reach this one. If this machine may now see other
+    parts of the same store, the copy starts from scratch, and the writes stay queued."""
     (former,) = db.execute("SELECT source FROM team").fetchone()
     if former == source:
         return

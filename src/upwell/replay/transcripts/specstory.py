@@ -329,7 +329,7 @@ def _of_summary(summary: str) -> tuple[str, dict[str, Any]] | None:
 
 
 def _time_in(words: str) -> float:
-    """The first time in a text, read as UTC, in seconds since the epoch; 0 without one."""
+    """The first time in a text, read as UTC, in seconds since the epoch; 0 if the text has none."""
     stamp = _STAMP.search(words)
     if stamp is None:
         return 0.0

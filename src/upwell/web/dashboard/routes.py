@@ -46,12 +46,13 @@ _FORM = "application/x-www-form-urlencoded"
 OPEN_PATHS = frozenset(
     (PATH, *(f"{PATH}/{page}" for page in PAGES), *(f"{PATH}/assets/{name}" for name in _ASSETS))
 )
-"""The paths that hold no data."""
+"""The paths that are served without a token, because they hold no data."""
 KEEP_ALIVE_SECONDS = 15.0
 
 
 def dashboard_routes(desk: Desk) -> list[BaseRoute]:
-    """The shell, its files, the views, the stream and the actions."""
+    """The routes of the dashboard: the empty page, its assets, the views, the stream of events and
+    the actions."""
 
     async def view(request: Request) -> Response:
         name = request.path_params["name"]

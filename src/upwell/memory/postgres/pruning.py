@@ -1,0 +1,78 @@
+"""Prune the log of changes: forget which memories were deleted long ago.
+
+`change` has one row for each memory, from which new copies are filled, and one for each deletion.
+Only the latter are pruned, after `store.deletions_days`. Each project's scope names its last pruned
+deletion, and a copy that has not seen it is made anew (`memory/postgres/shared.py`).
+"""
+
+import asyncio
+import time
+
+from upwell.ground.postgres.connection import Postgres, Statement
+from upwell.memory.postgres.writing import LOCK_TENANT
+
+BATCH = 1_000
+DUE_SECONDS = 3_600.0
+_DAY_SECONDS = 86_400.0
+# The clock is that of the server, which has written the times, too.
+_PRUNE = """
+    WITH pruned AS (
+        DELETE FROM upwell.change c USING (
+            SELECT project, id FROM upwell.change
+            WHERE tenant = %(tenant)s AND gone
+                AND at < extract(epoch FROM clock_timestamp())::float8 - %(seconds)s
+            ORDER BY at LIMIT %(batch)s) AS old
+        WHERE c.tenant = %(tenant)s AND c.project = old.project AND c.id = old.id AND c.gone
+        RETURNING c.project, c.version, c.id),
+    last AS (
+        SELECT DISTINCT ON (project) project, version, id FROM pruned
+        ORDER BY project, version DESC, id DESC),
+    named AS (
+        UPDATE upwell.scope s SET pruned_version = last.version, pruned_id = last.id FROM last
+        WHERE s.tenant = %(tenant)s AND s.project = last.project
+            AND (s.pruned_version, s.pruned_id) < (last.version, last.id))
+    SELECT count(*) FROM pruned"""
+
+
+class Pruning:
+    """Prunes the deletions of a tenant that are older than `days`. Any number of replicas may do so
+    at once: each batch holds the lock that every writer of the tenant takes."""
+
+    def __init__(self, postgres: Postgres, tenant: str, days: float) -> None:
+        self._postgres = postgres
+        self._tenant = tenant
+        self._seconds = days * _DAY_SECONDS
+        self._done_at = -DUE_SECONDS
+
+    async def run(self) -> int:
+        """Prune everything that is due, in batches. Returns the number of rows.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        total = 0
+        while True:
+            began = time.monotonic()
+            count = await self._batch()
+            total += count
+            if count < BATCH:
+                self._done_at = time.monotonic()
+                return total
+            # Writers of the tenant go between two batches.
+            await asyncio.sleep(time.monotonic() - began)
+
+    async def run_if_due(self) -> None:
+        """Prune one batch, at most once an hour unless more is waiting.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        if time.monotonic() - self._done_at >= DUE_SECONDS and await self._batch() < BATCH:
+            self._done_at = time.monotonic()
+
+    async def _batch(self) -> int:
+        async with self._postgres.transaction(self._tenant) as transaction:
+            _, ((count,),) = await transaction.run(
+                LOCK_TENANT, Statement(_PRUNE, {"seconds": self._seconds, "batch": BATCH})
+            )
+        return int(count)
