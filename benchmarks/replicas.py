@@ -42,6 +42,7 @@ from upwell.ground.postgres.migrate import migrate
 
 CLIENTS = 8
 ANSWER_SECONDS = 60.0
+SHOWN_CALLS = 10_000
 SOON_SECONDS = 1.0
 """Every replica knows within this time what another one has stored."""
 _KEY = re.compile(r'key="([^"]+)"')
@@ -245,11 +246,11 @@ async def load(
 ) -> tuple[int, float, Counter[str]]:
     """Call until so many calls were made or so many seconds have passed; at most `rate` steps a
     second, if it is set. Returns the calls, the seconds, and the errors by kind."""
-    made, errors, began = 0, Counter[str](), time.monotonic()
+    made, shown, errors, began = 0, 0, Counter[str](), time.monotonic()
     steps = count()
 
     async def calling(client: Client) -> None:
-        nonlocal made
+        nonlocal made, shown
         while (made < calls) if calls else (time.monotonic() - began < seconds):
             if rate:
                 await asyncio.sleep(max(0.0, began + next(steps) / rate - time.monotonic()))
@@ -262,6 +263,9 @@ async def load(
             except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
                 made += 1
                 errors[type(error).__name__] += 1
+            if calls and made // SHOWN_CALLS > shown:
+                shown = made // SHOWN_CALLS
+                print(f"{made} calls, {dict(errors) or 'no errors'}", file=sys.stderr, flush=True)
 
     await asyncio.gather(*map(calling, clients))
     return made, time.monotonic() - began, errors
