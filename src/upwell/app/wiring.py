@@ -173,8 +173,10 @@ class App:
         )
 
     def _sessions_of(self, settings: Settings) -> SessionState:
-        if settings.is_replica and self._files.team:
-            return StoredSessionState(self._ttl_store, clock=settings.clock)
+        if settings.is_replica and (postgres := self.postgres):
+            return StoredSessionState(
+                self._ttl_store, clock=settings.clock, ahead=lambda: postgres.clock_offset
+            )
         return LocalSessionState(clock=settings.clock)
 
     def _add_compression(self, memory: Memories) -> None:
