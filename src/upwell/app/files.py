@@ -160,7 +160,7 @@ def _open_team_store(
     own store would contain other memories."""
     team = files.team
     if team is None:
-        missing = StoreError("the PostgreSQL driver is missing", hint="upwell doctor")
+        missing = StoreError("the PostgreSQL driver is missing", hint="run `upwell doctor`")
         return UnavailableStore(missing), NoSources(), None
     from upwell.learn.postgres import PostgresRatings
     from upwell.memory.postgres.pruning import Pruning
@@ -191,7 +191,7 @@ def open_memory_db(home: Home, *, has_copy: bool = False) -> Database:
 
 
 def postgres_store(url: str, tenant: str, clock: Clock = SYSTEM_CLOCK) -> "PostgresStore":
-    """The memories of a tenant in this database, which is connected to at the first use.
+    """The memories of a tenant in this database. The first use connects to it.
 
     Raises:
         ConfigError: the driver is not installed.

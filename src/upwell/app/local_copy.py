@@ -142,7 +142,7 @@ async def _has_outgoing(store: TeamStore) -> bool:
 
 @asynccontextmanager
 async def _connected(config: Config) -> AsyncIterator[SharedMemories]:
-    """The team's store, which is connected to at the first use.
+    """The team's store. The first use connects to it.
 
     Raises:
         ConfigError: the driver is not installed.

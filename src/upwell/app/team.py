@@ -52,8 +52,9 @@ def no_driver() -> ConfigError:
 
 
 def open_team(config: Config, postgres: "Postgres | None" = None) -> Team | None:
-    """The team's database, which is connected to at the first use, or by the connections of another
-    tenant; None without `store.url`, and with a copy of the team's memories.
+    """The team's database; None if `store.url` is not set, or if this home has a copy of the team's
+    memories instead. `postgres`: the connections of another tenant, to share; otherwise the first
+    use connects.
 
     Raises:
         ConfigError: the driver is not installed.

@@ -64,8 +64,8 @@ class _Contained:
 
 
 class Spans:
-    """The spans of this process: the last one of each trace, so that what follows a call joins its
-    trace, and the exporter."""
+    """Remembers the last span of each trace, so that work that follows a call joins the call's
+    trace. `close` ends the exporter."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[int, int] = OrderedDict()
@@ -83,7 +83,7 @@ class Spans:
 
 _SPANS = Spans()
 _REQUEST: ContextVar[str] = ContextVar("traceparent", default="")
-"""The W3C `traceparent` of the client's present request; "" if it sent none."""
+"""The W3C `traceparent` of the client's current request; "" if it sent none."""
 _REQUESTED_ID: ContextVar[int] = ContextVar("trace_id", default=0)
 """The trace id of the next span without a parent."""
 
@@ -95,8 +95,8 @@ def trace_id_in(traceparent: str) -> str:
 
 
 def requested(traceparent: str) -> AbstractContextManager[None]:
-    """Let the spans of this block belong to the trace of a client's request, or link to it. An
-    invalid `traceparent` changes nothing."""
+    """Let the spans of this block join the trace of a client's request; a span that belongs to
+    another trace gets a link to the request. An invalid `traceparent` changes nothing."""
     return _requested(traceparent) if trace_id_in(traceparent) else nullcontext()
 
 
@@ -110,8 +110,8 @@ def _requested(traceparent: str) -> Iterator[None]:
 
 
 def present_trace_id() -> str:
-    """Return the id of the trace to which present work belongs: that of the present span, else of
-    the client's request, else a new one."""
+    """Return the id of the current trace: that of the current span, else of the client's request,
+    else a new one."""
     from opentelemetry import trace
 
     present = trace.get_current_span().get_span_context()
@@ -130,10 +130,10 @@ def is_tracing() -> bool:
 def span(
     name: str, *, trace_id: str = "", **attributes: str | int | float | bool
 ) -> AbstractContextManager[Any]:
-    """Open a span called `name`, inside the present one if that is of the trace `trace_id` or no
-    trace is given. Otherwise it follows the last span of its trace, or begins it. Attributes hold
-    sizes and outcomes, never content. An exception gives the span an error with the exception's
-    class only.
+    """Open a span called `name`. It is a child of the current span if that belongs to the trace
+    `trace_id`, or if no trace is given. Otherwise it is a child of the client's request or of the
+    last span of its trace, or it starts a trace. Attributes hold sizes and outcomes, never content.
+    An exception gives the span an error with the exception's class only.
     """
     from opentelemetry import trace
 
@@ -180,7 +180,7 @@ def _recording(
 
 
 def _place(trace_id: str) -> tuple[Any, int]:
-    """The context of a new span, None for the present one, and the trace id that a span without a
+    """The context of a new span, None for the current one, and the trace id that a span without a
     parent should have."""
     from opentelemetry import context, trace
 

@@ -1,5 +1,5 @@
 """The answer of a past session: its question and conclusion, the commands that worked, the files
-that it changed, and their present state.
+that it changed, and their current state.
 
 Everything is read from the transcript as it is now. If the host has removed the transcript, the
 masked excerpts of the index take its place.
@@ -91,7 +91,7 @@ def answer_of(
 
 
 def file_states(turn: Turn, environment: Mapping[str, str], file: str = "") -> list[FileState]:
-    """The present state of the files that the turn changed, or only of `file`."""
+    """The current state of the files that the turn changed, or only of `file`."""
     root = turn.cwd or "/"
     changed = [path for path in turn.changed if not file or f"/{path}".endswith(f"/{file}")]
     paths = changed[:MAX_FILES]

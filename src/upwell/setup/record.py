@@ -31,7 +31,7 @@ class ConfigChange:
 
     def after(self, path: Path) -> str | None:
         """The content of the file without this change: the earlier bytes or, if the file was edited
-        since then, the present content without our entries.
+        since then, the current content without our entries.
 
         Raises:
             ConfigError: the file is not TOML.

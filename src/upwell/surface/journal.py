@@ -11,7 +11,7 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -42,7 +42,7 @@ STEP_CHARS = 200
 _FILE_ARGUMENTS = ("file_path", "path", "notebook_path", "filename", "file", "uri")
 _STEP_ARGUMENTS = ("command", "cmd", "query", "pattern", "url", "question", "prompt")
 _FILE = "\tfile"
-_MAX_KEYS = 400
+_MAX_KEYS = 800
 _MAX_INLINE = 3
 """Up to this number, encoding decisions takes less time than a switch to a thread."""
 
@@ -123,29 +123,45 @@ class Journal:
         Raises:
             StoreError: the store cannot be read.
         """
+        decisions = await self.latest_without_texts(limit, before=before, matching=matching)
+        keys = [decision["id"] for decision in decisions]
+        steps = await self.texts([name for key in keys for name in (key, file_key(key))])
+        for decision in decisions:
+            decision["step"] = steps.get(decision["id"], "")
+            decision["file"] = steps.get(file_key(decision["id"]), "")
+        return decisions
+
+    async def latest_without_texts(
+        self, limit: int, *, before: float = math.inf, matching: Mapping[str, str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The decisions of `latest` without their steps and files, in a third of the time.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
         await self.flush()
         holding = [dumped({name: value})[1:-1] for name, value in (matching or {}).items()]
         items = await self._ttl_store.newest(
             Kind.DECISION, limit=limit, before=before, holding=holding
         )
-        keys = [item.key for item in items]
-        steps: dict[str, Item] = {}
+        return [_decoded(item) | {"written": item.created_at} for item in items]
+
+    async def texts(self, keys: Sequence[str]) -> dict[str, str]:
+        """The steps of decisions by their ids, and the files by `file_key`, if they are still
+        stored.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        texts: dict[str, str] = {}
         for start in range(0, len(keys), _MAX_KEYS):
-            part = keys[start : start + _MAX_KEYS]
-            steps |= await self._ttl_store.get(Kind.STEP, [*part, *map(file_key, part)])
-        return [
-            _decoded(item)
-            | {
-                "step": _text_in(steps, item.key),
-                "file": _text_in(steps, file_key(item.key)),
-                "written": item.created_at,
-            }
-            for item in items
-        ]
+            items = await self._ttl_store.get(Kind.STEP, keys[start : start + _MAX_KEYS])
+            texts |= {key: item.value.decode() for key, item in items.items()}
+        return texts
 
     async def clear_queries(self) -> int:
-        """Remove query texts and steps past the present retention, and readable texts if the
-        present configuration allows none. Returns the number of removed texts.
+        """Remove query texts and steps that are older than the configured retention, and readable
+        texts if the configuration now allows none. Returns the number of removed texts.
 
         Raises:
             StoreError: the store failed.
@@ -303,10 +319,6 @@ def shown_project(cwd: str | None) -> str:
 def file_key(key: str) -> str:
     """The key, among the steps, of the file of a decision or shortened result."""
     return key + _FILE
-
-
-def _text_in(steps: Mapping[str, Item], key: str) -> str:
-    return steps[key].value.decode() if key in steps else ""
 
 
 def file_of(args: Mapping[str, Any], cwd: str | None) -> str:

@@ -366,7 +366,7 @@ class Surfacer:
         return await self._speak(question, choice, hits)
 
     async def _take_late_verdict(self, cue: Cue, moment: Moment | None) -> Outcome | None:
-        """A surfacing of the judge's choice for an earlier event, whatever the present moment."""
+        """A surfacing of the judge's choice for an earlier event, whatever the moment is now."""
         if self._judge is None or self._gate.silencing(cue):
             return None
         late = await self._judge.take_late(cue)

@@ -44,9 +44,9 @@ def feedback_tool(rate: Rate) -> Tool:
     return Tool(
         name="feedback",
         description=(
-            "Rate surfaced memories: all of one surfacing, by the id in its block, a single "
-            "memory by its own id, or several at once. Memories rated not relevant or already "
-            "known appear less often; helpful ones stay."
+            "Rate surfaced memories. surfacing_id is the id in their block. With rating, rate "
+            "all of them, or only memory_id; with ratings, rate several one by one. Memories "
+            "rated not relevant or already known appear less often; helpful ones stay."
         ),
         properties={
             "surfacing_id": {"type": "string"},
@@ -72,12 +72,12 @@ def feedback_tool(rate: Rate) -> Tool:
 
 
 def _single(surfacing_id: str, args: object) -> Feedback:
-    """One rating. In a list, each names its memory."""
+    """One rating. If `args` is an entry of a list, it must name its memory."""
     if not isinstance(args, Mapping) or args.get("rating") not in RATINGS:
         raise UsageError(f"a rating is one of {', '.join(RATINGS)}")
     memory_id = args.get("memory_id")
     if not isinstance(memory_id, str | None) or (memory_id is None and "surfacing_id" not in args):
-        raise UsageError("each of several ratings needs the memory_id of its memory")
+        raise UsageError("each entry of ratings needs a memory_id")
     return Feedback(
         surfacing_id=surfacing_id,
         rating=Rating(args["rating"]),

@@ -53,7 +53,8 @@ the reader."""
 Viewed = Callable[[Sequence[Memory]], Awaitable[None]]
 """Receives the memories that an explicit search or read returned: short notes count as viewed."""
 Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns the past sessions most relevant to a question as texts, up to a number."""
+"""Returns, as texts, at most the given number of past sessions, the most relevant to a question
+first."""
 
 
 async def view_nothing(memories: Sequence[Memory]) -> None:
@@ -144,7 +145,7 @@ def search_tool(
             "Search memories and imported documents for a precise query. Returns citations and "
             "snippets; memory_get reads on from a citation. With sessions: true it searches the "
             "past sessions of every agent in this project instead: questions and conclusions, the "
-            "commands that worked, and the present state of changed files. Paste an error to see "
+            "commands that worked, and the current state of changed files. Paste an error to see "
             "whether it has occurred before."
         ),
         properties={

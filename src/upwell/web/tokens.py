@@ -1,7 +1,8 @@
 """Access tokens: the owner's own and those that the owner gave to others.
 
 upwell stores only the digest of a token given to others. Each has 256 random bits, so a plain
-digest can be neither guessed nor reversed.
+digest can be neither guessed nor reversed. Tokens begin with `upw_`, so that they are recognised
+and masked wherever they turn up; older ones without it stay valid.
 """
 
 import base64
@@ -32,6 +33,7 @@ from upwell.memory.records import check_tenant, namespace_pattern
 
 PrincipalOf = Callable[[str], Principal | None]
 """The principal of a token; None for an unknown token."""
+PREFIX = "upw_"
 MIN_CHARS = 16
 """The length of the shortest token that an owner may write into the file."""
 
@@ -43,7 +45,7 @@ def token_of(path: Path) -> str:
         StoreUnwritable: the file cannot be read or written, or the token is too short.
     """
     try:
-        create_once(path, f"{secrets.token_urlsafe(32)}\n".encode())
+        create_once(path, f"{_new_token()}\n".encode())
         token = read_regular_file(path).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StoreUnwritable(
@@ -58,15 +60,17 @@ def token_of(path: Path) -> str:
 
 
 def shared_token(path: Path, secret: bytes) -> str:
-    """The owner's token on all machines that have this secret. The file at `path` shows it.
+    """The owner's token on all machines that have this secret. The file at `path` shows it; a file
+    that shows it without `PREFIX`, as earlier versions wrote it, stays as it is.
 
     Raises:
         StoreUnwritable: the file cannot be written.
     """
     digest = hmac.new(secret, b"owner token", hashlib.sha256).digest()
-    token = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    token = PREFIX + base64.urlsafe_b64encode(digest).decode().rstrip("=")
     with writing(path):
-        if not path.exists() or read_regular_file(path).decode().strip() != token:
+        shown = read_regular_file(path).decode().strip() if path.exists() else ""
+        if shown not in (token, token.removeprefix(PREFIX)):
             write_atomically(path, f"{token}\n")
     return token
 
@@ -103,7 +107,9 @@ class Tokens:
         """The principal of a token. Takes the same time for every token, known or not."""
         self._refresh()
         digest, owner = _digest(token), None
-        team = [(_digest(self._team()), OWNER)] if self._team else []
+        shared = self._team() if self._team else ""
+        forms = (shared, shared.removeprefix(PREFIX)) if shared else ()
+        team = [(_digest(form), OWNER) for form in forms]
         for known, principal in (
             (self._owner, OWNER),
             *team,
@@ -145,7 +151,7 @@ def issue(
         StoreUnwritable: the file cannot be written.
     """
     check_name(name, "token name")
-    secret = secrets.token_urlsafe(32)
+    secret = _new_token()
     if tenant:
         check_tenant(tenant)
     patterns = tuple(dict.fromkeys(map(namespace_pattern, namespaces)))
@@ -225,6 +231,10 @@ def _write(path: Path, issued: Sequence[AccessToken]) -> None:
     ]
     with writing(path):
         write_atomically(path, json.dumps({"tokens": rows}, indent=2) + "\n")
+
+
+def _new_token() -> str:
+    return PREFIX + secrets.token_urlsafe(32)
 
 
 def _digest(token: str) -> str:

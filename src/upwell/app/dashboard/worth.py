@@ -28,7 +28,7 @@ async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
     """The figures of a number of days, the thresholds, and the effect of others on the record."""
     days = days_in(fields)
     await app.learning.counts.flush()
-    decisions = await app.surfacer.journal.latest(LOOKED_AT)
+    decisions = await app.surfacer.journal.latest_without_texts(LOOKED_AT)
     stats = await overview.stats(app, days)
     skips = sorted(((n, why) for why, n in stats["skips"].items() if n), reverse=True)
     return {

@@ -125,8 +125,8 @@ class Fitter:
     def budget_of(
         self, options: Options, ratio: float = 1.0, call: ToolCall | None = None
     ) -> Budget:
-        """The budget of a response (to a call, by the kind of its tool), multiplied by the learned
-        ratio."""
+        """The budget of a response, multiplied by the learned ratio. If no limit is configured, it
+        depends on the kind of tool that `call` calls."""
         tokens = options.max_result_tokens
         if tokens is None and options.max_result_chars is None:
             usual = self.result_tokens

@@ -56,9 +56,8 @@ def save_offer(home: Home, offer: Offer) -> None:
 
 
 def load_offer(home: Home) -> Offer | None:
-    """The offer of the previous run. Without one for the present configuration: None, because the
-    servers must be asked, or an offer of everything if there is no configuration.
-    """
+    """The offer of the previous run. If none was saved for the current configuration, returns None,
+    because the servers must be asked; if there is no configuration, an offer of everything."""
     everything = Offer(united([EVERYTHING]))
     unknown = None if home.config_file.is_file() else everything
     if not home.offer_file.is_file():

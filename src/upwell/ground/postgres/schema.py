@@ -179,7 +179,7 @@ _AUDIT = (
 _UNWALLED = ("tenant", "memory", "change")
 
 _CHANGES = (
-    # By it a copy knows the store that it copies, at whatever address that is.
+    # Identifies the store to its copies, even if its address changes.
     "ALTER TABLE upwell.tenant ADD COLUMN identity uuid NOT NULL DEFAULT gen_random_uuid()",
     """CREATE TABLE upwell.change (
         tenant bigint, project text COLLATE "C", id text COLLATE "C", version bigint NOT NULL,
@@ -231,7 +231,7 @@ _EMBED = (
 )
 
 _PRUNE = (
-    # The last deletion of a project of which `change` has lost the row.
+    # The last deletion in each project whose row in `change` has been pruned.
     """ALTER TABLE upwell.scope ADD COLUMN pruned_version bigint NOT NULL DEFAULT 0,
         ADD COLUMN pruned_id text COLLATE "C" NOT NULL DEFAULT ''""",
     "CREATE INDEX change_gone ON upwell.change (tenant, at) WHERE gone",
@@ -242,7 +242,16 @@ _PRUNE = (
     "ALTER TABLE upwell.change FORCE ROW LEVEL SECURITY",
 )
 
-MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED, _PRUNE)
+_CODE = (
+    # Vectors that an earlier version stored have no code; they are made again.
+    "ALTER TABLE upwell.embedding ADD COLUMN code bit varying",
+    "CREATE INDEX embedding_code ON upwell.embedding (tenant, model, n) INCLUDE (code)",
+    "ALTER TABLE upwell.embedding_model NO FORCE ROW LEVEL SECURITY",
+    "UPDATE upwell.embedding_model SET complete = -1",
+    "ALTER TABLE upwell.embedding_model FORCE ROW LEVEL SECURITY",
+)
+
+MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED, _PRUNE, _CODE)
 """The migrations of the tables, oldest first; each is a list of statements."""
 
 

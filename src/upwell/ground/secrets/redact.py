@@ -104,12 +104,26 @@ def has_secret(text: str) -> bool:
 
 def _find(data: bytes) -> Iterator[Finding]:
     yield from _found_in(data)
-    for view in (views.plain(data), views.unwrapped(data)):
+    plain = views.plain(data)
+    for view in (plain, views.unwrapped(data)):
         if view is not None:
             for finding in _found_in(view.data):
                 yield Finding(view.start(finding.start), view.end(finding.end), finding.rule)
             yield from _encoded(view.data, view)
     yield from _encoded(data, None)
+    yield from _folded(data, plain)
+
+
+def _folded(data: bytes, plain: views.View | None) -> Iterator[Finding]:
+    """Find the secrets that a terminal broke at its width."""
+    view = views.unfolded(plain.data if plain else data)
+    if view is None:
+        return
+    for finding in _found_in(view.data):
+        start, end = view.start(finding.start), view.end(finding.end)
+        if plain:
+            start, end = plain.start(start), plain.end(end)
+        yield Finding(start, end, finding.rule)
 
 
 def _encoded(data: bytes, view: views.View | None) -> Iterator[Finding]:

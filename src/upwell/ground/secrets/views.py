@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
+from operator import eq
 from typing import Any
 
 _ESCAPES = (
@@ -26,6 +27,8 @@ _CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b" ", b"f": b" "}
 _SIGNS = (b"\\", b"%", b"&", b"\x1b", b"\xe2", b"\xef\xbb\xbf", b"\xc2\xad", b"\xcd\x8f")
 _WRAPPED = rb"(?m)^[ \t>+-]{0,8}[A-Za-z0-9+/=_.:-]{16,200}(\r?\n[ \t>+-]{0,8})[A-Za-z0-9+/=_-]"
 MAX_PASSES = 5
+MIN_WIDTH, MAX_WIDTH = 16, 400
+"""The narrowest and the widest terminal, in bytes."""
 MIN_BASE64 = 24
 _BASE64 = rb"[A-Za-z0-9+/_-]{%d,}={0,2}" % MIN_BASE64
 MAX_BASE64 = 262_144
@@ -74,6 +77,45 @@ def unwrapped(data: bytes) -> View | None:
         line_breaks.append((*match.span(1), b""))
         position = match.end(1)
     return _substituted(data, line_breaks) if line_breaks else None
+
+
+def unfolded(data: bytes) -> View | None:
+    """The lines of `data` that a terminal of a fixed width seems to have wrapped, joined; None if
+    there are none. Lines that end at the width are joined with the next one: lines of the same
+    length as a neighbour, and the longest lines of the text. Other lines are left out.
+    """
+    lines = data.split(b"\n")
+    sizes = list(map(len, lines))
+    full = _full_lines(sizes)
+    if not full:
+        return None
+    starts = list(accumulate((size + 1 for size in sizes), initial=0))
+    pieces: list[bytes] = []
+    origins: list[int] = []
+    for number in sorted(full | {number + 1 for number in full}):
+        line = lines[number]
+        pieces.append(line.removesuffix(b"\r") if number in full else line + b"\n")
+        origins.append(starts[number])
+    at = tuple(accumulate(map(len, pieces[:-1]), initial=0))
+    return View(b"".join(pieces), at, tuple(origins))
+
+
+def _full_lines(sizes: list[int]) -> set[int]:
+    """The numbers of the lines that end at the width of a terminal."""
+    longest = max(sizes)
+    found: set[int] = set()
+    for number, is_equal in enumerate(map(eq, sizes, sizes[1:])):
+        if is_equal:
+            found |= {number, number + 1}
+    if longest <= MAX_WIDTH:
+        found |= {number for number, size in enumerate(sizes) if size == longest}
+    return {
+        number
+        for number in found
+        if MIN_WIDTH <= sizes[number] <= MAX_WIDTH
+        and number + 1 < len(sizes)
+        and 0 < sizes[number + 1] <= sizes[number]
+    }
 
 
 def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:

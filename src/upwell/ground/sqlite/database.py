@@ -73,7 +73,7 @@ class Follower:
         return self._connection is not None and _inode(self.plan.path) == self._inode
 
     def owns(self, connection: sqlite3.Connection) -> bool:
-        """Tell whether this is the present connection."""
+        """Tell whether this is the current connection."""
         return connection is self._connection
 
     def reopen(self, plan: Plan) -> None:

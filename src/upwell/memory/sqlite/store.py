@@ -231,7 +231,9 @@ class SqliteStore:
 
     async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
         """Return the memories of a scope, newest first."""
-        return await self._database.read(self._newest(scope, "1", limit, offset))
+        return await self._database.read(
+            self._newest(scope, "1", limit, offset, is_common=not scope.namespaces)
+        )
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
         """Return the standing rules of a scope, newest first, without memories of agents and
@@ -360,7 +362,7 @@ class SqliteStore:
         return Ping(ok=True, detail=counted(count, "memory", "memories"))
 
     def _newest(
-        self, scope: Scope, condition: str, limit: int, offset: int
+        self, scope: Scope, condition: str, limit: int, offset: int, *, is_common: bool = False
     ) -> Callable[[sqlite3.Connection], Sequence[Memory]]:
         """The read of the newest memories of a scope that meet a condition."""
         now = self._clock.now()
@@ -374,7 +376,9 @@ class SqliteStore:
             values = (now, *names)
             with snapshot(db):
                 scopes = visible_scopes(db, scope)
-                return newest(db, scopes, condition, values, limit=limit, offset=offset)
+                return newest(
+                    db, scopes, condition, values, limit=limit, offset=offset, is_common=is_common
+                )
 
         return look
 

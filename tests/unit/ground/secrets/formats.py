@@ -31,6 +31,8 @@ _SETS = {
 _SETS |= {"d": string.digits[1:], "l": string.ascii_lowercase, "L": string.ascii_letters}
 
 _SHAPES = """
+upwell upw_{u43}
+url-safe {u43}
 aws AKIA{B16}
 aws-temporary ASIA{B16}
 aws-secret aws_secret_access_key = {a40}

@@ -4,6 +4,7 @@ cut.
 
 import json
 import random
+import re
 import string
 import time
 
@@ -14,10 +15,11 @@ from upwell.ground.secrets import redact as module
 from upwell.ground.secrets.redact import FAILED, has_secret, redact, redacted_start
 
 SECRETS = secrets()
+WORDS = "lantern ferry harbour pier gauge tide anchor buoy".split()
 
 
 def test_there_are_as_many_formats_as_promised() -> None:
-    assert len(SECRETS) >= 94
+    assert len(SECRETS) >= 96
     assert len(SURROUNDINGS) >= 12
 
 
@@ -79,6 +81,10 @@ def _left_encoded(secret: str) -> bool:
     return part in redact(f"data: {text}")[0]
 
 
+PARTS_OF_A_TOKEN = {("openai-project", "_"), ("url-safe", "_"), ("url-safe", "/")}
+"""A token without a prefix is recognised by its length, and Base64 may go on behind it."""
+
+
 @pytest.mark.parametrize("edge", [*",)]}.&<|:#/\0_ ", "\u201d", "%22", '\\"', "\\t"])
 def test_any_character_outside_a_token_ends_the_token(edge: str) -> None:
     behind = edge + " ok"
@@ -87,9 +93,42 @@ def test_any_character_outside_a_token_ends_the_token(edge: str) -> None:
         name
         for name, secret in tokens.items()
         if part_of(secret) in redact(f"it is {secret}{behind}")[0]
-        and not (edge == "_" and name == "openai-project")
+        and (name, edge) not in PARTS_OF_A_TOKEN
     ]
     assert left == []
+
+
+@pytest.mark.parametrize("width", [20, 40, 76, 80])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\\n"])
+def test_a_secret_that_a_terminal_broke_is_masked(width: int, end: str) -> None:
+    """A terminal breaks at its width, wherever that is in the name, the secret or the text around
+    it, and a program that quotes the output escapes the line breaks.
+    """
+    left = []
+    for name, secret in SECRETS.items():
+        for before in ("", "the deploy needs "):
+            text = before + secret + " and that is all\n"
+            wrapped = end.join(
+                line[at : at + width]
+                for line in text.split("\n")
+                for at in range(0, max(1, len(line)), width)
+            )
+            masked = re.sub(r"(\\n|\s)+", "", redact(wrapped)[0])
+            if part_of(secret)[-12:] in masked:
+                left.append((name, before))
+    assert left == []
+
+
+def test_lines_of_one_length_are_no_wrapped_secret() -> None:
+    table = "\n".join(f"| {word:10} | {number:6} |" for number, word in enumerate(WORDS * 40))
+    listing = "\n".join(f"password_{word:8}: reset in menu" for word in WORDS)
+    assert redact(f"{table}\n{listing}") == (f"{table}\n{listing}", ())
+
+
+def test_a_digest_is_no_token() -> None:
+    digest = part_of(SECRETS["url-safe"])
+    for text in (f'"payload_sha256": "{digest}"', f"etag: {digest}", f"id=observation:{digest}"):
+        assert redact(text) == (text, ())
 
 
 def test_two_secrets_with_one_character_between_them() -> None:

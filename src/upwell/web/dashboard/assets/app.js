@@ -266,14 +266,19 @@ function dress(root) {
   for (const place of root.querySelectorAll("[data-plot]")) draw(place)
 }
 
-const SCRIPT = document.createElement("script")
-function plotting() {
-  if (window.uPlot) return Promise.resolve()
-  return new Promise((done) => {
-    SCRIPT.src = `${PATH}/assets/vendor/uplot.min.js`
-    SCRIPT.addEventListener("load", done, { once: true })
-    if (!SCRIPT.isConnected) document.head.append(SCRIPT)
-  })
+// Loaded with the first plot, because a style sheet holds up the first paint of every page.
+let plotting = null
+function loadPlots() {
+  const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: `${PATH}/assets/vendor/uplot.min.css` })
+  const script = Object.assign(document.createElement("script"), { src: `${PATH}/assets/vendor/uplot.min.js` })
+  const loaded = [style, script].map((file) => new Promise((done, failed) => {
+    file.addEventListener("load", done, { once: true })
+    file.addEventListener("error", failed, { once: true })
+  }))
+  // Before our own style sheet, whose rules follow those of the library.
+  document.querySelector("link[rel=stylesheet]").before(style)
+  document.head.append(script)
+  return Promise.all(loaded)
 }
 
 async function draw(place) {
@@ -286,7 +291,13 @@ async function draw(place) {
     place.textContent = "Nothing was saved or said in these days."
     return
   }
-  await plotting()
+  try {
+    await (plotting ??= loadPlots())
+  } catch {
+    plotting = null
+    place.textContent = "The plot could not be loaded. Reload the page."
+    return
+  }
   const probe = place.appendChild(document.createElement("i"))
   const colour = (name) => {
     probe.style.color = `var(${name})`
