@@ -70,8 +70,8 @@ _BY_IDS = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id
 
 
 class PostgresSharedMemories:
-    """`SharedMemories` of a tenant. Copies do not name the tenant: each machine calls its own
-    `DEFAULT_TENANT`."""
+    """`SharedMemories` of a tenant. Copies do not name the tenant: on each machine its memories
+    have `DEFAULT_TENANT`."""
 
     def __init__(self, postgres: Postgres, *, tenant: str = DEFAULT_TENANT) -> None:
         self.postgres = postgres
