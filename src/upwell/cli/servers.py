@@ -229,7 +229,7 @@ def _note_exclusion() -> None:
 
 def _note_pause() -> None:
     """Say that upwell is paused everywhere, which `upwell on --project` does not change."""
-    from upwell.app import is_paused
+    from upwell.app.running import is_paused
 
     if is_paused():
         note("upwell: everything is still paused; `upwell on` resumes")
