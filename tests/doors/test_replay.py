@@ -220,13 +220,40 @@ def test_the_report_for_people(upwell: Upwell, sessions: Path, harbour: Path) ->
     assert "Nothing would have been said" not in done.out
 
 
-def test_a_report_without_any_memory_says_why(
+def test_a_report_without_any_memory_says_what_it_read_and_why(
     upwell: Upwell, sessions: Path, harbour: Path
 ) -> None:
-    done = upwell("replay", str(sessions), "--repo", str(harbour), "--with", "memory")
-    assert "Nothing would have been said. The commonest reason for an event: " in done.out
+    given = ("replay", str(sessions), "--repo", str(harbour), "--with", "memory")
+    done = upwell(*given)
+    read = "Nothing would have been said: it read 2 prompts and 5 calls in 2 sessions, and "
+    assert f"{read}there was no memory at the time.\nIt speaks when " in done.out
+    assert "The commonest reason" not in done.out
     assert "--repo DIR" not in done.out
     assert "Assumes that" not in done.out
+    summary = json.loads(upwell(*given, "--json").out.splitlines()[-1])["summary"]
+    assert summary["silence"].startswith(read)
+
+
+def test_a_report_counts_the_memories_that_were_silent_and_those_that_came_later(
+    upwell: Upwell, sessions: Path, remembered: Path
+) -> None:
+    env = {"UPWELL_SURFACE__MIN_SCORE": "1.0"}
+    done = upwell("replay", str(sessions), "--with", "memory", env=env)
+    assert (
+        "and none of the memories at the time (1 note) qualified; 1 memory of yours is younger "
+        "than that.\nThe commonest reason for an event: no memory shares a specific word, file or "
+        "name with this event.\nIt speaks when "
+    ) in done.out
+
+
+def test_a_folder_that_is_no_longer_a_repository_is_named_as_a_reason(
+    upwell: Upwell, tmp_path: Path
+) -> None:
+    record = samples.claude_record("user", "10:00:00", QUESTION) | {"cwd": "/nowhere"}
+    samples.lines(tmp_path / "past" / f"{samples.SESSION}.jsonl", [record])
+    done = upwell("replay", str(tmp_path / "past"))
+    assert "it read 1 prompt in 1 session, and there was no memory at the time." in done.out
+    assert "--repo DIR names it for all." in done.out
 
 
 def test_events_can_be_written_and_replayed_again(

@@ -9,6 +9,7 @@ from upwell.app.capture import own_bytes
 from upwell.config import Config
 from upwell.episodes.signatures import command_of
 from upwell.ground.errors import UpwellError
+from upwell.ground.files import read_regular_file
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.project import is_seen, project_of
 from upwell.ground.types.memory import Scope, Trust
@@ -84,7 +85,7 @@ def _has_gateway(file: ServerFile, installation: Installation) -> bool:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             return False
-        entries = file.entries(path.read_text(encoding="utf-8"))
+        entries = file.entries(read_regular_file(path).decode("utf-8"))
     except (OSError, ValueError, UpwellError):
         return False
     return any(entry.ours and entry.name == OWN_SERVER for entry in entries)

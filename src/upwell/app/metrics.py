@@ -68,10 +68,26 @@ def _of_database(app: App) -> Sequence[Metric]:
     use = app.postgres.use
     return [
         gauge("upwell_database_up", "0 while the team's database is lost", float(not use.is_lost)),
-        gauge("upwell_database_connections", "Open connections to it", use.connections),
-        gauge("upwell_database_connections_busy", "Connections in use", use.busy),
-        gauge("upwell_database_connections_max", "Connections at most", use.most),
-        gauge("upwell_database_waiting", "Requests that wait for a connection", use.waiting),
+        gauge(
+            "upwell_database_connections",
+            "Open connections to the team's database",
+            use.connections,
+        ),
+        gauge(
+            "upwell_database_connections_busy",
+            "Connections to the team's database in use",
+            use.busy,
+        ),
+        gauge(
+            "upwell_database_connections_max",
+            "The most connections to the team's database",
+            use.most,
+        ),
+        gauge(
+            "upwell_database_waiting",
+            "Requests that wait for a connection to the team's database",
+            use.waiting,
+        ),
     ]
 
 

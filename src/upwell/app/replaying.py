@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.memory.transfer import exported
 from upwell.replay.memories import Projects, With
 from upwell.replay.run import Replay, SimulatedClock
+from upwell.replay.silence import Material
 from upwell.replay.timeline import Timeline
 
 COMMITS = 5_000
@@ -39,8 +40,32 @@ and the database of a team would receive the replay's writes."""
 _FLAGS: Mapping[str, object] = {"surface.timeout_seconds": 60.0}
 _MAX_SCRATCH = 100
 
-Verdicts = Callable[[], Mapping[str, int]]
-"""The judge's work and cost so far."""
+MAX_COUNTED = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaying:
+    """A replay under way, the repositories of its sessions, and its app on a scratch home."""
+
+    simulation: Replay
+    projects: Projects
+    app: App
+
+    def verdicts(self) -> Mapping[str, int]:
+        """The judge's work and cost so far."""
+        return self.app.surfacer.verdicts
+
+    async def material(self) -> Material:
+        """The memories on which the replay has been able to draw so far.
+
+        Raises:
+            StoreError: the scratch home failed.
+        """
+        material = Material(later=self.simulation.later_notes)
+        for memory in await self.app.memory.list(limit=MAX_COUNTED):
+            material.add(memory)
+        material.kinds["doc"] = (await self.app.documents.catalog.counts())[1]
+        return material
 
 
 @asynccontextmanager
@@ -50,7 +75,7 @@ async def replaying(
     repository: Path | None = None,
     *,
     judged: bool = False,
-) -> AsyncIterator[tuple[Replay, Projects, Verdicts]]:
+) -> AsyncIterator[Replaying]:
     """A replay of these sessions with the kinds of memory in `choices`, in a scratch folder that is
     removed at the end. With `repository`, every session counts as a session in that repository.
     With `judged`, the user's model judges every event, and the replay waits for each verdict.
@@ -81,7 +106,7 @@ async def replaying(
             capture = app.session_capture(accepts=every_proposal)
             product = _AppProduct(app, capture, config.environment)
             replay = Replay(product, clock, projects, choices, notes)
-            yield replay, projects, lambda: app.surfacer.verdicts
+            yield Replaying(simulation=replay, projects=projects, app=app)
         finally:
             await app.aclose()
 

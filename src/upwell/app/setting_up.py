@@ -12,7 +12,7 @@ from typing import get_args
 
 from upwell.app.capture import Holdings
 from upwell.ground.errors import UpwellError
-from upwell.ground.files import exclusively, write_atomically, writing
+from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
 from upwell.ground.home import Home
 from upwell.hook.control import daemon_at, end
 from upwell.hook.options import Replacing
@@ -250,7 +250,7 @@ class SettingUp:
 
     def _config_undone(self, change: ConfigChange) -> Plan:
         path = self._home.config_file
-        before = path.read_bytes().decode() if path.exists() else None
+        before = read_regular_file(path).decode() if path.exists() else None
         return Plan("config", path, before, change.after(path))
 
     def _write_config(self, change: ConfigChange) -> None:

@@ -30,7 +30,7 @@ or the database is replaced."""
 
 class _Remembered:
     """`LimitedMemories` that asks for its identity once a minute, and forgets old deletions: a
-    tenant whose people only send and read through `/team` has no app that does."""
+    tenant that is used only through `/team` has no open app, which would do that otherwise."""
 
     def __init__(self, shared: LimitedMemories, pruning: "Pruning") -> None:
         self._shared = shared

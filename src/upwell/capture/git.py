@@ -167,7 +167,8 @@ def _parts(chunks: Iterable[str], mark: str) -> Iterator[str]:
 
 
 def _output(command: list[str], root: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """The output of git as it arrives; git runs with nothing but the repository's files.
+    """The output of git as it arrives. No variable makes git read another repository or run a
+    program.
 
     Raises:
         UsageError: git is not installed, failed, or took too long.

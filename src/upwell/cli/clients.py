@@ -171,7 +171,7 @@ def clients_of_user(project: bool) -> "Clients":
 
     config = load()
     script = Path(sys.executable).with_name("upwell")
-    program = (str(script),) if script.is_file() else (sys.executable, "-m", "upwell")
+    program = (str(script),) if script.is_file() else (sys.executable, "-P", "-m", "upwell")
     installation = Installation(
         user_folder=Path.home(), environment=config.environment, command=(*program, "serve")
     )

@@ -29,7 +29,7 @@ ASSUMPTION = (
     "--with"
 )
 REPOSITORY = (
-    " Commits and documents count for sessions whose folder is still in a repository; --repo DIR "
+    "Commits and documents count for sessions whose folder is still in a repository; --repo DIR "
     "names it for all."
 )
 INTERRUPTED = 130
@@ -178,7 +178,7 @@ def _report_replay(timeline: "Timeline", request: _Request) -> None:
     for report in reports:
         _show(report, as_json=request.as_json, brief=request.sample_size is not None)
         if not request.as_json and not report.summary.memories:
-            say(_silence(report.summary.outcomes) + ("" if request.repo else REPOSITORY))
+            _show_silence(report, request)
         if request.remark:
             say(request.remark)
     if request.sample_size is not None and not interrupted:
@@ -202,20 +202,19 @@ async def _run(
     from upwell.replay.run import described
 
     total = timeline.events
-    async with replaying(timeline, request.kinds, request.repo, judged=request.judge) as (
-        simulation,
-        projects,
-        verdicts,
-    ):
+    async with replaying(timeline, request.kinds, request.repo, judged=request.judge) as running:
+        projects = running.projects
         report, savings = Report(projects), Savings(load())
         reports.append(report)
-        async for decision in simulation.decisions(savings.watch(timeline)):
+        async for decision in running.simulation.decisions(savings.watch(timeline)):
             report.add(decision)
             sample.offer(decision)
-            report.verdicts, report.shortening = dict(verdicts()), savings.described()
+            report.verdicts, report.shortening = dict(running.verdicts()), savings.described()
             show(timeline.done, total)
             if request.as_json:
                 say(json.dumps(described(decision, projects)))
+        if not report.summary.memories:
+            report.material = await running.material()
 
 
 def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
@@ -226,6 +225,10 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
     judge = judge_totals(report.verdicts) if report.verdicts else None
     if as_json:
         summary = {**report.summary.described(), "shortening": dict(report.shortening)}
+        if not report.summary.memories:
+            from upwell.replay.silence import silence
+
+            summary["silence"] = " ".join(silence(report.summary, report.material))
         say(json.dumps({"summary": summary | ({"judge": judge} if judge else {})}))
         return
     if not brief:
@@ -242,19 +245,16 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
         say(f"Judge: {judge_line(judge)}")
 
 
-def _silence(outcomes: Mapping[str, int]) -> str:
-    """The commonest reason why a replay has no memory to show. Routine events count only if there
-    are no others.
-    """
-    from upwell.ground.types.surfacing import SkipReason
-    from upwell.surface.explain import REASONS
+def _show_silence(report: "Report", request: _Request) -> None:
+    """Say what was read, and why nothing surfaced."""
+    from upwell.replay.memories import With
+    from upwell.replay.silence import silence
 
-    reasons = sorted(
-        (SkipReason(code) for code in outcomes if code in SkipReason),
-        key=lambda reason: (reason is SkipReason.ROUTINE, -outcomes[reason]),
-    )
-    why = REASONS[reasons[0]] if reasons else "hooks do not report these events"
-    return f"Nothing would have been said. The commonest reason for an event: {why}."
+    for line in silence(report.summary, report.material):
+        say(line)
+    could_have = {With.GIT, With.DOCS} & request.kinds and not request.repo
+    if could_have and report.material and not report.material.has_history:
+        say(REPOSITORY)
 
 
 def _savings(counts: Mapping[str, int]) -> str:

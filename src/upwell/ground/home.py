@@ -25,7 +25,7 @@ def default_home() -> Path:
     """Return `UPWELL_HOME`, or the platform's data folder for upwell."""
     variable = os.environ.get("UPWELL_HOME")
     if variable:
-        return Path(variable).expanduser().absolute()
+        return Path(os.path.expanduser(variable)).absolute()
     if sys.platform.startswith("linux") and (base := os.environ.get("XDG_DATA_HOME")):
         return Path(base).absolute() / "upwell"
     return usual_home()

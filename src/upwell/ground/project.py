@@ -11,6 +11,7 @@ MAX_ENTRIES = 500_000
 MAX_PATH_BYTES = 4_096
 MAX_PATHS_BYTES = 200_000_000
 MAX_SHARED = 8
+MAX_POINTER_CHARS = 65_536
 """Limits on an index: git writes no larger one for a repository that somebody works in."""
 _COMPRESSED = 4
 _HEADER, _FIXED = 12, 62
@@ -26,7 +27,7 @@ def project_of(folder: str | None) -> str | None:
     """
     if not folder:
         return None
-    return _root(folder if folder[0] == "/" else str(Path(folder).expanduser().absolute()))
+    return _root(folder if folder[0] == "/" else str(Path(os.path.expanduser(folder)).absolute()))
 
 
 def is_seen(owner: str | None, project: str | None) -> bool:
@@ -86,7 +87,9 @@ def tracks(root: str, path: str) -> bool:
     name = path.encode() + b"\0"
     try:
         if git.is_file():
-            git = Path(root, git.read_text(encoding="utf-8").removeprefix("gitdir:").strip())
+            with git.open(encoding="utf-8") as file:
+                pointer = file.read(MAX_POINTER_CHARS)
+            git = Path(root, pointer.removeprefix("gitdir:").strip())
         indexes = [git / "index", *git.glob("sharedindex.*")]
         if len(indexes) > MAX_SHARED:
             return True

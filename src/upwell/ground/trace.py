@@ -64,8 +64,8 @@ class _Contained:
 
 
 class Spans:
-    """The spans of this process: the last one of each trace, so that what follows a call joins its
-    trace, and the exporter."""
+    """Remembers the last span of each trace, so that work that follows a call joins the call's
+    trace. `close` ends the exporter."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[int, int] = OrderedDict()

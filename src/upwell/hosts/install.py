@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from upwell.ground.errors import ConfigError, StoreUnwritable, UsageError
-from upwell.ground.files import write_atomically
+from upwell.ground.files import read_regular_file, write_atomically
 from upwell.hosts.installation import ConfigFile, Installation
 
 BACKUP = ".upwell-backup"
@@ -205,7 +205,7 @@ def _resolved(path: Path) -> Path:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_bytes().decode("utf-8")
+        return read_regular_file(path).decode("utf-8")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:

@@ -1,5 +1,6 @@
 """The content that upwell writes into agents' files, and the two kinds of file that it writes."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ class Installation:
     def folder_named(self, variable: str, default: str) -> Path:
         """The folder that an environment variable names, else `default` below the user's."""
         value = self.environment.get(variable, "")
-        return Path(value).expanduser() if value else self.user_folder / default
+        return Path(os.path.expanduser(value)) if value else self.user_folder / default
 
 
 class ConfigFile(Protocol):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import ConfigError, UsageError
+from upwell.ground.files import read_regular_file
 from upwell.ground.foreign import read_json
 from upwell.hosts.entries import Entry, is_upwell, read_entry
 from upwell.hosts.install import BACKUP
@@ -122,7 +123,7 @@ def registered_environment(
 
 def _entries_in(path: Path, file: ServerFile) -> list[Entry]:
     try:
-        return file.entries(path.read_text(encoding="utf-8-sig"))
+        return file.entries(read_regular_file(path).decode("utf-8-sig"))
     except (OSError, ValueError, ConfigError):
         return []
 

@@ -42,12 +42,12 @@ def unchanged(prompt: str) -> str:
 
 
 def always(payload: Mapping[str, Any]) -> bool:
-    """Every compaction event announces a real compaction."""
+    """For a host that sends a compaction event only when it really compacts."""
     return True
 
 
 def not_replaceable(tool: str, reply: Any) -> Any:
-    """For a host that accepts no other result in place of a tool's."""
+    """For a host that does not let a hook replace a tool's result."""
     return None
 
 
@@ -73,11 +73,12 @@ class NestedEvents:
     - `readers` maps those of the host's own tools that read or search to surfacing's names;
       `server_marks` are the prefixes of tools of MCP servers.
     - `synthetic_prompt` is the beginning of prompts that the host itself writes.
-    - `user_words` removes what the host has added to the user's prompt. - `restores_context`: a
-    resumed session still has the text that hooks added at its start. - `really_compacts` tells real
-    compactions from mere announcements. - `read_reply` and `write_reply` take and replace a tool's
-    result, if the host allows that. - `write_refusal` keeps a tool from running. - `write_question`
-    lets the agent go on at the end of a turn.
+    - `user_words` removes what the host has added to the user's prompt.
+    - `restores_context`: a resumed session still has the text that hooks added at its start.
+    - `really_compacts` tells real compactions from mere announcements.
+    - `read_reply` and `write_reply` take and replace a tool's result, if the host allows that.
+    - `write_refusal` keeps a tool from running.
+    - `write_question` lets the agent go on at the end of a turn.
     """
 
     max_bytes: int

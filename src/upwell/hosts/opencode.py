@@ -12,6 +12,7 @@ Sources: OpenCode's documentation of plugins and rules, and the behaviour of 1.1
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,8 +54,8 @@ _OWN_TOOLS = frozenset(
     write_file
     """.split()
 )
-"""Tools of this host or another whose names look like `server_tool`. The hook's client stops them,
-too."""
+"""Built-in tools, of OpenCode or of other hosts, whose names look like `server_tool`. The hook's
+client drops their events, too."""
 
 
 class OpenCodeEvents:
@@ -172,13 +173,13 @@ class PluginFile:
 def config_folder(installation: Installation) -> Path:
     """The folder of OpenCode's configuration."""
     if folder_name := installation.environment.get("OPENCODE_CONFIG_DIR"):
-        return Path(folder_name).expanduser()
+        return Path(os.path.expanduser(folder_name))
     return installation.folder_named("XDG_CONFIG_HOME", ".config") / "opencode"
 
 
 def _config_file(installation: Installation) -> Path:
     if file_name := installation.environment.get("OPENCODE_CONFIG"):
-        return Path(file_name).expanduser()
+        return Path(os.path.expanduser(file_name))
     commented = config_folder(installation) / "opencode.jsonc"
     return commented if commented.is_file() else commented.with_suffix(".json")
 

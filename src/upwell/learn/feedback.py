@@ -45,8 +45,8 @@ WINDOW_SECONDS = 120 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rated:
-    """The rating of one memory in one surfacing. `tool` is the tool with whose result it appeared,
-    or the door if there was no tool."""
+    """The rating of one memory in one surfacing. `tool` is the tool whose result brought the
+    memory, or the door if there was no tool."""
 
     surfacing: str
     memory: str

@@ -4,6 +4,7 @@ its own store and yields items. `migration/moving.py` decides what to do with th
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +32,7 @@ class Place:
     def folder_named(self, variable: str, usual: str) -> Path:
         """The folder that an environment variable names, else `usual` in the home folder."""
         named = self.environment.get(variable, "")
-        return Path(named).expanduser() if named else self.user_folder / usual
+        return Path(os.path.expanduser(named)) if named else self.user_folder / usual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ of its projects are in `~/.basic-memory/config.json`.
 Sources: basic-memory 0.24 (`markdown/plugins`, `config`) and its documentation of the format.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ def _folders(config: Any) -> list[Path]:
     projects = config.get("projects") if isinstance(config, Mapping) else None
     values = projects.values() if isinstance(projects, Mapping) else ()
     paths = (value.get("path") if isinstance(value, Mapping) else value for value in values)
-    return [Path(path).expanduser() for path in paths if isinstance(path, str) and path]
+    return [Path(os.path.expanduser(path)) for path in paths if isinstance(path, str) and path]
 
 
 def _files(folder: Path) -> Iterator[Path]:

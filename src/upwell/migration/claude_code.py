@@ -142,6 +142,8 @@ def _project(folder: Path) -> str:
 
 
 def _cwd(transcript: Path) -> str:
+    if not transcript.is_file():
+        return ""
     try:
         with transcript.open(encoding="utf-8", errors="replace") as file:
             for _ in range(MAX_LINES_READ):

@@ -19,7 +19,7 @@ from upwell.migration.base import Item, LeftOut, Place, record, standing_rule
 from upwell.migration.front_matter import Fields, field, front_and_body, items
 from upwell.surface.scopes import checked_scope
 
-MAX_PATTERNS = 32
+MAX_PATTERNS, MAX_PATTERN_CHARS = 32, 1_000
 MAX_FOLDERS = 20_000
 _RULES = Path(".cursor", "rules")
 _LEGACY = ".cursorrules"
@@ -106,7 +106,8 @@ def _text(fields: Fields, body: str, *, is_standing: bool) -> str:
 
 
 def _scope(globs: list[str]) -> tuple[str, ...]:
-    patterns = [pattern for glob in globs for pattern in _without_braces(glob)]
+    usual = [glob for glob in globs if len(glob) <= MAX_PATTERN_CHARS][:MAX_PATTERNS]
+    patterns = [pattern for glob in usual for pattern in _without_braces(glob)]
     return checked_scope(patterns[:MAX_PATTERNS], ()).triggers()
 
 
@@ -119,7 +120,7 @@ def _without_braces(glob: str) -> list[str]:
             break
         start, end = pattern.index("{"), pattern.index("}")
         at = patterns.index(pattern)
-        choices = pattern[start + 1 : end].split(",")
+        choices = pattern[start + 1 : end].split(",", MAX_PATTERNS)[:MAX_PATTERNS]
         patterns[at : at + 1] = [f"{pattern[:start]}{it}{pattern[end + 1 :]}" for it in choices]
     return patterns
 

@@ -6,6 +6,7 @@ tables are not read. A tag `project:NAME`, or `project` in the metadata, names t
 Sources: the schema and the types of mcp-memory-service 12.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +42,7 @@ class McpMemoryService:
     def stores(self, place: Place) -> list[Path]:
         named = [place.environment[name] for name in _VARIABLES if place.environment.get(name)]
         usual = place.folder_named("MCP_MEMORY_BASE_DIR", _usual_folder()) / _FILE
-        files = [Path(named[0]).expanduser() if named else usual]
+        files = [Path(os.path.expanduser(named[0])) if named else usual]
         return [file for file in files if file.is_file()]
 
     def read(self, path: Path, place: Place) -> Iterator[Item]:

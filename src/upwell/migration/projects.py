@@ -89,7 +89,7 @@ def _assignment(item: str) -> tuple[str, str]:
         UsageError: it has no name, or the folder does not exist.
     """
     name, _, folder = item.partition("=")
-    path = Path(folder).expanduser()
+    path = Path(os.path.expanduser(folder))
     if not name or not folder or not path.is_dir():
         raise UsageError(
             f"--project {item!r} does not name a folder", hint="for example --project shop=~/shop"

@@ -49,6 +49,11 @@ class Arrivals:
         first, self._returned = self._returned, max(self._returned, bisect_right(self._dates, at))
         return self._memories[first : self._returned]
 
+    @property
+    def left(self) -> int:
+        """The number of memories that no call has returned."""
+        return len(self._memories) - self._returned
+
 
 class Checkout:
     """The files of a repository at a moment of its main line, in a folder of our own."""

@@ -10,6 +10,7 @@ from upwell.ground.text.format import counted, iso
 from upwell.ground.types.memory import Hit
 from upwell.replay.memories import Projects
 from upwell.replay.run import SAID, Decision, Summary, kind_of, name_of
+from upwell.replay.silence import Material
 
 SHOWN = 3
 """The most decisions to speak that are shown for one session."""
@@ -49,6 +50,8 @@ class Report:
         """The savings that `hook.compress` would have brought: `results`, `shortened`, `tokens`,
         `saved`.
         """
+        self.material: Material | None = None
+        """The memories that the replay could draw on, counted at its end if none surfaced."""
         self._projects = projects
         self._moments: dict[str, _Moment] = {}
         self._sessions: dict[str, _Session] = {}

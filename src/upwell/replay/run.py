@@ -96,7 +96,8 @@ class Decision:
 
 @dataclass(slots=True)
 class Summary:
-    """The sum of a replay. `events` counts session starts, compactions, prompts and calls."""
+    """The sum of a replay. `events` counts session starts, compactions, prompts and calls; `doors`
+    counts them by door."""
 
     sessions: int = 0
     events: int = 0
@@ -104,6 +105,7 @@ class Summary:
     memories: int = 0
     tokens: int = 0
     outcomes: Counter[str] = field(default_factory=Counter[str])
+    doors: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, decision: Decision) -> None:
         """Count a decision."""
@@ -113,6 +115,7 @@ class Summary:
         self.memories += len(decision.hits)
         self.tokens += decision.tokens
         self.outcomes[decision.outcome] += 1
+        self.doors[decision.door] += 1
 
     def described(self) -> dict[str, int]:
         """The totals as `--json` shows them."""
@@ -176,6 +179,11 @@ class Replay:
             self._record(event, event_here, session)
             if event.kind is Kind.END:
                 del self._sessions[event.session]
+
+    @property
+    def later_notes(self) -> int:
+        """The number of the user's notes that are younger than every event so far."""
+        return self._notes.left
 
     async def _remember_due_notes(self) -> None:
         """Store the user's notes that existed at the current time."""

@@ -1,10 +1,12 @@
 """Checks the addresses that a login may contact: a server names them, and it could name hosts of
 this network. An address is judged by the host that the system would connect to, in any notation:
-`2852039166`, `0xa9fea9fe` and `[::ffff:169.254.169.254]` are the same host.
+`2852039166`, `0xa9fea9fe`, `[::ffff:169.254.169.254]` and `169-254-169-254.nip.io` are the same
+host.
 """
 
 import asyncio
 import ipaddress
+import re
 import socket
 from urllib.parse import urlsplit
 
@@ -17,6 +19,13 @@ METADATA_ADDRESSES = frozenset(
 """Metadata services of clouds whose address is not link-local."""
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 RESOLVE_SECONDS = 5.0
+LOCAL_ENDS = (".local", ".lan", ".internal", ".intranet", ".corp", ".home", ".home.arpa")
+"""Ends of names that only a local network resolves, as it does names without a dot."""
+MIRRORS = (".nip.io", ".sslip.io", ".xip.io", ".traefik.me", ".local.gd")
+"""Domains that resolve `10-0-0-1.DOMAIN` to 10.0.0.1."""
+LOOPBACK_DOMAINS = (".localhost", ".localtest.me", ".lvh.me", ".vcap.me", ".lacolhost.com")
+_QUAD = re.compile(r"(?<![0-9])(?:[0-9]{1,3}[.-]){3}[0-9]{1,3}(?![0-9])")
+_HEX_QUAD = re.compile(r"(?<![0-9a-z])[0-9a-f]{8}(?![0-9a-z])")
 
 
 def check(address: str, url: str) -> None:
@@ -76,17 +85,36 @@ def ip_of(host: str) -> Ip | None:
     return ip
 
 
+def _meant(host: str) -> Ip | None:
+    """The IP address that `host` is, or that its name spells out."""
+    if ip := ip_of(host):
+        return ip
+    spelt = _QUAD.search(host)
+    if spelt:
+        return ip_of(spelt.group().replace("-", "."))
+    if host.endswith(MIRRORS):
+        name = next(host.removesuffix(end) for end in MIRRORS if host.endswith(end))
+        if spelt := _HEX_QUAD.search(name):
+            return ipaddress.IPv4Address(int(spelt.group(), 16))
+        return ip_of(name.rpartition(".")[2].replace("-", ":"))
+    return None
+
+
+def _is_local_name(host: str) -> bool:
+    return ip_of(host) is None and ("." not in host or host.endswith(LOCAL_ENDS))
+
+
 def _name(host: str | None) -> str:
     return (host or "").lower().rstrip(".").partition("%")[0]
 
 
 def _is_loopback(host: str) -> bool:
-    ip = ip_of(host)
-    return ip.is_loopback if ip else host == "localhost" or host.endswith(".localhost")
+    ip = _meant(host)
+    return ip.is_loopback if ip else f".{host}".endswith(LOOPBACK_DOMAINS)
 
 
 def _is_metadata(host: str) -> bool:
-    ip = ip_of(host)
+    ip = _meant(host)
     return ip.is_link_local or ip in METADATA_ADDRESSES if ip else host in METADATA_NAMES
 
 
@@ -94,7 +122,8 @@ def _is_as_near(host: str, own_host: str) -> bool:
     """True if the host is public, or no nearer to this machine than the server itself."""
     if _is_loopback(host):
         return _is_loopback(own_host)
-    ip, own = ip_of(host), ip_of(own_host)
-    if ip is None or ip.is_global:
-        return True
-    return not ip.is_unspecified and (_is_loopback(own_host) or bool(own and own.is_private))
+    ip, own = _meant(host), _meant(own_host)
+    is_own_near = _is_loopback(own_host) or bool(own and own.is_private)
+    if ip is None:
+        return is_own_near or _is_local_name(own_host) or not _is_local_name(host)
+    return ip.is_global or (not ip.is_unspecified and is_own_near)

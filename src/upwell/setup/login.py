@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from upwell.ground.errors import UpstreamUnavailable, UsageError, extra_hint
-from upwell.setup.addresses import check, check_resolved
+from upwell.setup.addresses import check_resolved
 from upwell.setup.callback import Callback
 from upwell.wire.logins import Login
 
@@ -139,7 +139,7 @@ def _provider(request: LoginRequest, callback: Callback, show: Show) -> "OAuthCl
     )
 
     async def redirect(address: str) -> None:
-        check(address, request.url)
+        await check_resolved(address, request.url)
         callback.expect(parse_qs(urlsplit(address).query)["state"][0], request.server)
         await show(with_scope(address, request.scope))
 

@@ -92,7 +92,7 @@ def account_of_past(
 
 
 def reason_of(decision: Mapping[str, Any], *, is_empty: bool = False) -> str:
-    """The reason for silence of a decision of the journal, in words."""
+    """Why upwell stayed silent at a decision in the journal, in words."""
     if decision["late"]:
         return "not delivered: too late for this event; offered at the session's next one"
     if decision["outcome"] == SkipReason.REFUSED:

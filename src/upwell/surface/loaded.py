@@ -1,6 +1,9 @@
 """Texts that an agent's host loads into every session by itself: its instruction files."""
 
+import os
+from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from upwell.ground.project import project_of
@@ -8,6 +11,8 @@ from upwell.hosts import HOSTS
 from upwell.hosts.base import AutoLoaded
 
 MAX_FILES = 40
+MAX_LOOKED_FOR = 200
+"""The most paths that are tried: an import may name a missing file, or one that was read."""
 MAX_BYTES = 200_000
 """The most bytes read of one file. Hosts warn their users long before that size."""
 
@@ -32,15 +37,27 @@ def loaded_by(host: str, cwd: str | None, texts: Iterable[str]) -> set[str]:
 
 def _files(auto_loaded: AutoLoaded, cwd: str | None) -> Iterator[Path]:
     """The files, and those that they import, at most `MAX_FILES`."""
-    pending, seen = list(_named(auto_loaded, cwd)), set[Path]()
-    while pending and len(seen) < MAX_FILES:
-        path = pending.pop(0)
-        if path in seen or not path.is_file():
+    pending, tried = deque(_named(auto_loaded, cwd)), set[str]()
+    found = 0
+    while pending and found < MAX_FILES and len(tried) < MAX_LOOKED_FOR:
+        path = pending.popleft()
+        place = os.path.normpath(path)
+        if place in tried:
             continue
-        seen.add(path)
+        tried.add(place)
+        if not _is_file(path):
+            continue
+        found += 1
         yield path
-        if auto_loaded.follows_imports:
-            pending += _imported(path)
+        if auto_loaded.follows_imports and len(pending) < MAX_LOOKED_FOR:
+            pending += islice(_imported(path), MAX_LOOKED_FOR)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long
+        return False
 
 
 def _named(auto_loaded: AutoLoaded, cwd: str | None) -> Iterator[Path]:
@@ -61,7 +78,8 @@ def _imported(path: Path) -> Iterator[Path]:
     for line in _content(path).splitlines():
         name = line.strip().removeprefix("@")
         if name != line.strip() and name and " " not in name:
-            yield path.parent / Path(name).expanduser()
+            # Not `expanduser`, which fails for `@~team`: a mention, not the home of a user.
+            yield path.parent / os.path.expanduser(name)
 
 
 def _content(path: Path) -> str:

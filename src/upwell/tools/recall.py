@@ -53,7 +53,8 @@ the reader."""
 Viewed = Callable[[Sequence[Memory]], Awaitable[None]]
 """Receives the memories that an explicit search or read returned: short notes count as viewed."""
 Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns the past sessions most relevant to a question as texts, up to a number."""
+"""Returns, as texts, at most the given number of past sessions, the most relevant to a question
+first."""
 
 
 async def view_nothing(memories: Sequence[Memory]) -> None:

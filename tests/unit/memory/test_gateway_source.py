@@ -126,7 +126,7 @@ async def failure_of(source: GatewayMemories) -> StoreError:
         (answer(301, location="http://gateway.example/team?key=abc"), "redirects to http://gate"),
         (answer(307, location="https://evil.example/team"), "redirects to https://evil"),
         (answer(200, b"<html>a captive portal</html>"), "sent something else, which no upwell"),
-        (answer(200, b'{"protocol": 2}'), "speaks version 2 of these messages, and upwell"),
+        (answer(200, b'{"protocol": 2}'), "speaks version 2 of the protocol, and upwell"),
         (answer(200, b'{"protocol": 1, "sou', length=100), "broke off"),
         (answer(200, GREETING[:-1]), "sent something else"),
         (b"", "broke off"),

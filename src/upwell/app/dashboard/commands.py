@@ -23,7 +23,7 @@ async def run_command(
     """
     own = {"UPWELL_HOME": str(app.config.home.root), "NO_COLOR": "1"}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "upwell", *args,
+        sys.executable, "-P", "-m", "upwell", *args,
         env={**app.config.environment, **own, **(environment or {})},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

@@ -1,6 +1,7 @@
 """Sessions: those that upwell took part in and those of the agents' transcripts, newest first, and
 one of them as a timeline."""
 
+import asyncio
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any
 from upwell.app.events import Event, events
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
+from upwell.ground.text.safe import clip
 from upwell.hosts.base import PROBE_SESSIONS
 from upwell.learn.thresholds import Use
 from upwell.sessions.index import Match, Scope
@@ -19,6 +21,8 @@ PAGE = 40
 MAX_FOUND = 30
 MAX_EVENTS = 1_000
 MAX_LINES = 4_000
+MAX_LINE_CHARS, MAX_CHARS = 4_000, 1_000_000
+"""The comparison shows so much of a line, and so much of a text: a browser hardly scrolls more."""
 READ_SECONDS = 0.5
 """Past sessions are indexed in steps of about this length, so that the page can show progress."""
 
@@ -158,23 +162,29 @@ async def shortened(app: App, fields: Fields) -> Mapping[str, Any]:
             "this text is no longer stored", hint="compress.original_ttl_seconds keeps texts longer"
         )
     return {
-        "texts": [_beside(original, seen) for original, seen in pairs],
+        "texts": [await asyncio.to_thread(_beside, *pair) for pair in pairs],
         "session": await app.cuts.session_of(name),
     }
 
 
 def _beside(original: str, seen: str) -> Mapping[str, Any]:
-    """The lines of the original, each with whether it stands in what the agent saw."""
+    """The lines of the original, each with whether it stands in what the agent saw. Takes a second
+    for tens of megabytes, so call it in a thread."""
     shown = {line.strip() for line in seen.splitlines()}
-    marked = [
-        (number, line, line.strip() in shown) for number, line in enumerate(original.splitlines())
-    ]
+    lines = original.splitlines()
+    beginning: list[tuple[int, str, bool]] = []
+    chars = 0
+    for number, line in enumerate(lines[:MAX_LINES]):
+        chars += min(len(line), MAX_LINE_CHARS)
+        if chars > MAX_CHARS:
+            break
+        beginning.append((number, clip(line, MAX_LINE_CHARS), line.strip() in shown))
     return {
-        "blocks": _blocks(marked[:MAX_LINES]),
+        "blocks": _blocks(beginning),
         "seen": seen,
-        "omitted": sum(not was_seen for _, _, was_seen in marked),
-        "lines": len(marked),
-        "is_cut": len(marked) > MAX_LINES,
+        "omitted": sum(line.strip() not in shown for line in lines),
+        "lines": len(lines),
+        "is_cut": len(lines) > len(beginning) or any(len(x) > MAX_LINE_CHARS for x in lines),
     }
 
 

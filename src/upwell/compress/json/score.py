@@ -54,8 +54,9 @@ IDENTITIES = (
 _CODES = frozenset({"sha", "oid", "email", "type"})
 """Keys that identify a record only if nothing else does."""
 _FEW = 3
-"""In an array of at most this many records, their position tells them apart, unless they have a
-`name`, or a file, without which a line number or a message is of no use."""
+"""In an array of at most this many records, their position tells them apart, so most need no
+identity. A `name` is still given, and so is a file, because a line number or a message is of no use
+without it."""
 _NAME_KEY, _PLACES = '"name"', frozenset({"path", "file"})
 _NAMING_DEPTH = 1
 """An object at most this deep in a record may name the record."""

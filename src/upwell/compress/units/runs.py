@@ -123,7 +123,8 @@ class _Repeats:
 
 
 def split_tests(text: str, name: str = "") -> Units:
-    """Split test output into lines: failures and their details, summaries, the rest, passes."""
+    """Split test output into lines. They rank in this order: failures and their details, summaries,
+    the rest, passes."""
     units = Units()
     marks, report = Marks(text), Report(text)
     repeats = _Repeats()

@@ -220,7 +220,7 @@ class Router:
         return await self.relay(upstream, context, work)
 
     async def _target(self, name: str) -> Target:
-        """The tool behind a name. Waits for its server while that is starting.
+        """The tool behind a name. If its server is still starting, waits for it.
 
         Raises:
             Refused: no server has such a tool.

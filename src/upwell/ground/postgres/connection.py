@@ -411,7 +411,7 @@ async def _outcome[T](work: Coroutine[Any, Any, T]) -> T | StoreError:
 
 
 def _is_loss(error: Exception) -> bool:
-    """Whether the connection or the server is gone, rather than one statement wrong."""
+    """Whether the connection or the server is gone; otherwise only one statement has failed."""
     if isinstance(error, PoolTimeout | PoolClosed):
         return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

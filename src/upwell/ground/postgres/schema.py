@@ -179,7 +179,7 @@ _AUDIT = (
 _UNWALLED = ("tenant", "memory", "change")
 
 _CHANGES = (
-    # By it a copy knows the store that it copies, at whatever address that is.
+    # Identifies the store to its copies, even if its address changes.
     "ALTER TABLE upwell.tenant ADD COLUMN identity uuid NOT NULL DEFAULT gen_random_uuid()",
     """CREATE TABLE upwell.change (
         tenant bigint, project text COLLATE "C", id text COLLATE "C", version bigint NOT NULL,
@@ -231,7 +231,7 @@ _EMBED = (
 )
 
 _PRUNE = (
-    # The last deletion of a project of which `change` has lost the row.
+    # The last deletion in each project whose row in `change` has been pruned.
     """ALTER TABLE upwell.scope ADD COLUMN pruned_version bigint NOT NULL DEFAULT 0,
         ADD COLUMN pruned_id text COLLATE "C" NOT NULL DEFAULT ''""",
     "CREATE INDEX change_gone ON upwell.change (tenant, at) WHERE gone",

@@ -181,8 +181,8 @@ class GatewayMemories:
             return exchange.decoded(kind, body)
         except OtherProtocol as error:
             raise self._failed(
-                f"speaks version {_line(str(error))} of these messages, and upwell {__version__} "
-                f"version {PROTOCOL}",
+                f"speaks version {_line(str(error))} of the protocol, and upwell {__version__} "
+                f"speaks version {PROTOCOL}",
                 "upgrade the older of the two",
             ) from error
         except Malformed as error:
@@ -190,7 +190,8 @@ class GatewayMemories:
 
     def _wrong(self, what: str) -> StoreError:
         return self._failed(
-            f"sent {what}, which no upwell gateway sends", "check store.url: a page of a proxy?"
+            f"sent {what}, which no upwell gateway sends",
+            "check store.url: it may lead to another server or a proxy",
         )
 
     def _failed(self, how: str, hint: str = _HELP) -> StoreError:
@@ -201,8 +202,8 @@ def checked_token(token: str) -> str:
     """A token as it is sent, without the white space around it.
 
     Raises:
-        StoreError: it is empty or has characters that no token has. A header with them is refused
-            by an error that shows it.
+        StoreError: it is empty or has characters that no token has. (The HTTP client would refuse
+        such a header with an error that shows the token.)
     """
     bare = token.strip()
     if not bare:

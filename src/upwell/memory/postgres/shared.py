@@ -70,8 +70,8 @@ _BY_IDS = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id
 
 
 class PostgresSharedMemories:
-    """`SharedMemories` of a tenant. Copies do not name the tenant: each machine calls its own
-    `DEFAULT_TENANT`."""
+    """`SharedMemories` of a tenant. Copies do not name the tenant: on each machine its memories
+    have `DEFAULT_TENANT`."""
 
     def __init__(self, postgres: Postgres, *, tenant: str = DEFAULT_TENANT) -> None:
         self.postgres = postgres
@@ -205,7 +205,7 @@ class PostgresSharedMemories:
 
 
 async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[Outgoing]:
-    """The writes that have not arrived before; from now on, they have."""
+    """The writes that have not arrived before. Records them as arrived."""
     (fresh,) = await transaction.run(
         Statement(_RECEIVE, {"tokens": sorted(w.token for w in writes), "seconds": TOKEN_SECONDS})
     )
@@ -216,9 +216,9 @@ async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[O
 async def _beyond(
     transaction: Transaction, writes: Sequence[Outgoing], limits: Limits
 ) -> list[Refused]:
-    """The writes beyond the limits, which then have not arrived: those that would change, delete or
-    supersede a memory that the machine may not change, and new memories for which there is no
-    room."""
+    """The writes beyond the limits, which are not recorded as arrived: those that would change,
+    delete or supersede a memory that the machine may not change, and new memories for which there
+    is no room."""
     ids = {id for write in writes for id in _touched(write)}
     _, rows, trashed, ((size,),) = await transaction.run(
         LOCK_TENANT,

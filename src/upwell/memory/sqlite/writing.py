@@ -106,7 +106,7 @@ def _number(db: sqlite3.Connection, memory: Memory) -> int:
         remove(db, old)
         if scope_of(old) == scope:
             return old
-    # The counter may be damaged: a number that is taken would refuse every new memory.
+    # The counter may be damaged. If it gave a number that is taken, no new memory could be stored.
     first, beyond = scope << SEQUENCE_BITS, scope + 1 << SEQUENCE_BITS
     row = db.execute(
         "UPDATE scope SET last = 1 + max(CAST(last AS INTEGER), coalesce("

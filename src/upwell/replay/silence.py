@@ -1,0 +1,93 @@
+"""A replay in which nothing surfaced, in plain words: what it looked at, why it found nothing, and
+what would change that."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from upwell.ground.text.format import counted
+from upwell.ground.types.memory import Memory
+from upwell.ground.types.surfacing import SkipReason
+from upwell.replay.run import SAID, Summary, kind_of
+from upwell.surface.explain import REASONS
+
+_LESSONS = ("episode", "learned")
+_NAMES: Mapping[str, tuple[str, str]] = {
+    "note": ("note", "notes"),
+    "rule": ("standing rule", "standing rules"),
+    "commit": ("commit", "commits"),
+    "doc": ("passage of documents", "passages of documents"),
+    "lesson": ("lesson of an earlier session", "lessons of earlier sessions"),
+}
+REMEDY = (
+    "It speaks when an error, a file or a question returns that a memory explains: `upwell "
+    "remember` writes one, and `upwell setup` lets upwell learn from each session."
+)
+
+
+@dataclass(slots=True)
+class Material:
+    """The memories that a replay could draw on: their numbers by kind, and how many of the user's
+    are younger than every session."""
+
+    kinds: Counter[str] = field(default_factory=Counter[str])
+    later: int = 0
+
+    def add(self, memory: Memory) -> None:
+        """Count a memory."""
+        kind = kind_of(memory)
+        self.kinds["lesson" if kind in _LESSONS else kind] += 1
+
+    @property
+    def has_history(self) -> bool:
+        """True if there were commits or documents."""
+        return bool(self.kinds["commit"] or self.kinds["doc"])
+
+
+def silence(summary: Summary, material: Material | None) -> Iterator[str]:
+    """Lines for a person about a replay in which no memory surfaced. `material` is None if the
+    replay was interrupted."""
+    counts = [(summary.doors["prompt"], "prompt"), (summary.doors["tool"], "call")]
+    looked = _listed([counted(number, name) for number, name in counts if number])
+    sessions = counted(summary.sessions, "session")
+    place = f"{looked} in {sessions}" if looked else sessions
+    if material is None:
+        yield f"Nothing would have been said so far: it read {place}."
+        return
+    yield f"Nothing would have been said: it read {place}, and {_why(material)}."
+    if material.kinds.total() and (reason := _commonest(summary.outcomes)):
+        yield f"The commonest reason for an event: {reason}."
+    yield REMEDY
+
+
+def _why(material: Material) -> str:
+    found = _listed(
+        [
+            counted(material.kinds[kind], *names)
+            for kind, names in _NAMES.items()
+            if material.kinds[kind]
+        ]
+    )
+    younger = ""
+    if material.later:
+        owned = counted(material.later, "memory of yours is", "memories of yours are")
+        younger = f"; {owned} younger than that"
+    if not found:
+        return f"there was no memory at the time{younger}"
+    return f"none of the memories at the time ({found}) qualified{younger}"
+
+
+def _commonest(outcomes: Mapping[str, int]) -> str:
+    """The commonest reason of silence. Routine events count only if there are no others."""
+    reasons = sorted(
+        (SkipReason(code) for code in outcomes if code in SkipReason),
+        key=lambda reason: (reason is SkipReason.ROUTINE, -outcomes[reason]),
+    )
+    if reasons:
+        return REASONS[reasons[0]]
+    return "hooks do not report these events" if set(outcomes) - {SAID} else ""
+
+
+def _listed(parts: list[str]) -> str:
+    *first, last = parts or [""]
+    return f"{', '.join(first)} and {last}" if first else last

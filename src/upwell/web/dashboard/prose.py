@@ -1,0 +1,75 @@
+"""The Markdown of agents and users as safe text: marks are removed, code and bold text become
+elements, and every address is shown as text.
+
+Nothing of the text can become an element: each piece is escaped before it is put between ours.
+"""
+
+import re
+
+from markupsafe import Markup, escape
+
+from upwell.ground.text.invisible import visible
+
+_FENCE = re.compile(r"^ {0,9}(?:```|~~~)")
+_HEADING = re.compile(r"^ {0,3}#{1,6} {1,9}(.+)$")
+_BULLET = re.compile(r"^( {0,40})[-*+] (?=.)")
+_QUOTE = re.compile(r"^ {0,3}> ?")
+_INLINE = re.compile(
+    r"`([^`\n]{1,2000}+)`"
+    # A pattern of paths such as src/**/test is no bold text.
+    r"|(?<![\w/*])\*\*(?=[^\s*/])([^*\n]{1,500}+)(?<=\S)\*\*(?![\w/*])"
+    r"|!?\[([^\[\]\n]{1,300}+)\]\(([^()\s]{1,500}+)\)"
+)
+
+
+def prose(text: str) -> Markup:
+    """The text without Markdown's marks, escaped."""
+    blocks: list[Markup] = []
+    fenced: list[str] | None = None
+    for line in visible(text).split("\n"):
+        if _FENCE.match(line):
+            if fenced is not None:
+                blocks.append(_code(fenced))
+            fenced = [] if fenced is None else None
+        elif fenced is not None:
+            fenced.append(line)
+        elif line.strip() or (blocks and blocks[-1]):
+            blocks.append(_line(line) if line.strip() else Markup(""))
+    if fenced:
+        blocks.append(_code(fenced))
+    return Markup("\n").join(blocks)
+
+
+def plain(text: str) -> str:
+    """The text without Markdown's marks in one line, for titles. It is not escaped."""
+    return prose(text).striptags()
+
+
+def _code(lines: list[str]) -> Markup:
+    return Markup("<code>{}</code>").format("\n".join(lines))
+
+
+def _line(line: str) -> Markup:
+    line = _QUOTE.sub("", line)
+    if heading := _HEADING.match(line):
+        return Markup("<b>{}</b>").format(heading[1].strip(" #").replace("**", "").replace("`", ""))
+    return _spans(_BULLET.sub(r"\1• ", line))
+
+
+def _spans(line: str) -> Markup:
+    pieces: list[Markup] = []
+    end = 0
+    for match in _INLINE.finditer(line):
+        pieces += [escape(line[end : match.start()]), _inline(match)]
+        end = match.end()
+    return Markup("").join([*pieces, escape(line[end:])])
+
+
+def _inline(match: re.Match[str]) -> Markup:
+    code, bold, label, address = match.groups()
+    if code is not None:
+        return Markup("<code>{}</code>").format(code)
+    if bold is not None:
+        # No asterisk is in it, so that this goes one level deep.
+        return Markup("<b>{}</b>").format(_spans(bold))
+    return escape(f"{label.replace('`', '')} ({address})")

@@ -1,0 +1,186 @@
+"""A repository that somebody else made: its instruction files, settings and modules cost no memory,
+no call and no minute, and none of its code runs.
+"""
+
+import asyncio
+import os
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.unit.app.test_cuts import shortened as shorten
+from tests.unit.migration.reading import memories_of
+from upwell.app import Settings, build
+from upwell.app.dashboard import sessions
+from upwell.app.dashboard.commands import run_command
+from upwell.ground.errors import ConfigError
+from upwell.ground.project import project_of, tracks
+from upwell.hosts import HOSTS
+from upwell.hosts.install import Installer
+from upwell.hosts.installation import Installation
+from upwell.surface.loaded import MAX_LOOKED_FOR, loaded_by
+
+RULE = "Ferries berth at pier three."
+MISSING = "".join(f"@docs/part-{number}.md\n" for number in range(60_000))
+
+INSTRUCTIONS: Mapping[str, Callable[[Path], None]] = {
+    "a mention": lambda root: _write(root, f"@~team\n@~nosuchuser/x\n{RULE}"),
+    "a long name": lambda root: _write(root, f"@{'a' * 5_000}\n@{'b/' * 3_000}\n{RULE}"),
+    "a name with a null": lambda root: _write(root, f"@a\0b\n{RULE}"),
+    "itself": lambda root: _write(root, f"@CLAUDE.md\n@./CLAUDE.md\n@../shop/CLAUDE.md\n{RULE}"),
+    "a circle": lambda root: _circle(root),
+    "a device": lambda root: _write(root, f"@/dev/zero\n@/dev/stdin\n{RULE}"),
+    "a pipe": lambda root: _write(root, f"@pipe.md\n{RULE}") or os.mkfifo(root / "pipe.md"),
+    "a folder": lambda root: _write(root, f"@.\n@..\n@/\n{RULE}"),
+    "a loop of links": lambda root: _write(root, f"@loop.md\n{RULE}") or _link(root / "loop.md"),
+    "missing files": lambda root: _write(root, f"{RULE}\n{MISSING}"),
+    "crlf and a mark": lambda root: (root / "CLAUDE.md").write_bytes(
+        b"\xef\xbb\xbf@a.md\r\n" + RULE.encode() + b"\r\n"
+    ),
+    "binary": lambda root: (root / "CLAUDE.md").write_bytes(
+        bytes(range(256)) * 400 + f"\n{RULE}\n".encode()
+    ),
+}
+
+
+def _write(root: Path, text: str) -> None:
+    (root / "CLAUDE.md").write_text(text)
+
+
+def _link(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def _circle(root: Path) -> None:
+    """Files that import each other under ever longer names, and many missing ones."""
+    _write(root, f"@a/../b/one.md\n{RULE}")
+    (root / "a").mkdir()
+    (root / "b").mkdir()
+    for name, other in (("one", "two"), ("two", "one")):
+        (root / "b" / f"{name}.md").write_text(f"@../b/{other}.md\n{MISSING}")
+
+
+@pytest.mark.parametrize("kind", INSTRUCTIONS)
+def test_instruction_files_with_any_import_are_read_in_a_moment(tmp_path: Path, kind: str) -> None:
+    root = tmp_path / "shop"
+    (root / ".git").mkdir(parents=True)
+    INSTRUCTIONS[kind](root)
+    began = time.process_time()
+    assert loaded_by("claude", str(root), [RULE, "Gulls steal."]) == {RULE}
+    assert time.process_time() - began < 2
+
+
+def test_no_more_paths_are_tried_than_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    _circle(tmp_path)
+    tried: list[str] = []
+    is_file = Path.is_file
+    monkeypatch.setattr(Path, "is_file", lambda path: tried.append(str(path)) or is_file(path))
+    loaded_by("claude", str(tmp_path), ["Gulls steal."])
+    assert 0 < len(tried) <= MAX_LOOKED_FOR
+
+
+@pytest.mark.parametrize("folder", ["~nosuchuser/x", "~", "~/x"])
+def test_any_folder_of_an_event_has_a_project(folder: str) -> None:
+    assert project_of(folder)
+
+
+def test_a_pointer_of_any_size_is_read_in_part(tmp_path: Path) -> None:
+    (tmp_path / ".git").write_text("gitdir: " + "x" * 50_000_000)
+    tracemalloc.start()
+    tracks(str(tmp_path), "a.py")
+    assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "globs",
+    [
+        "{" + "," * 100_000 + "}" + "x" * 100_000,
+        "{a,b}" * 2_000,
+        ",".join("{a,b,c}" * 8 for _ in range(2_000)),
+    ],
+)
+def test_a_rule_of_cursor_with_many_braces_takes_little_memory(tmp_path: Path, globs: str) -> None:
+    folder = tmp_path / ".cursor" / "rules"
+    folder.mkdir(parents=True)
+    (folder / "a.mdc").write_text(f"---\nglobs: {globs}\n---\n{RULE}\n")
+    tracemalloc.start()
+    memories_of("cursor-rules", tmp_path)
+    assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    tracemalloc.stop()
+
+
+def test_a_pipe_in_place_of_settings_is_named_at_once(tmp_path: Path) -> None:
+    where = Installation(user_folder=tmp_path, environment={}, command=("upwell", "serve"))
+    hooks = {name: host.hooks for name, host in HOSTS.items() if host.hooks}
+    path = hooks["claude"].path(where)
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    errors: list[Exception] = []
+
+    def install() -> None:
+        try:
+            Installer(where, tmp_path / "hooks.json", hooks).installing("claude")
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=install, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert isinstance(errors[0], ConfigError)
+
+
+async def test_no_module_of_the_folder_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dashboard runs commands of ours, in the folder in which the gateway was started."""
+    repository = tmp_path / "shop"
+    (repository / "upwell").mkdir(parents=True)
+    module = f"open({str(tmp_path / 'ran')!r}, 'w').close()\n"
+    for name in ("upwell/__init__.py", "upwell/__main__.py", "json.py", "typer.py"):
+        (repository / name).write_text(module)
+    monkeypatch.chdir(repository)
+    app = await build(Settings(home=tmp_path / "home", environment={"PATH": os.environ["PATH"]}))
+    try:
+        assert await run_command(app, "--version", seconds=60)
+    finally:
+        await app.aclose()
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["a word or two " * 700_000, "a line of it\n" * 800_000], ids=["one line", "many lines"]
+)
+async def test_comparing_a_huge_original_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    app = await build(Settings(home=tmp_path, environment={}))
+    longest = 0.0
+    step = asyncio.events.Handle._run
+
+    def measured(handle: asyncio.Handle) -> None:
+        nonlocal longest
+        began = time.thread_time()
+        step(handle)
+        longest = max(longest, time.thread_time() - began)
+
+    try:
+        await shorten(app, text)
+        [cut] = await app.cuts.latest(1)
+        monkeypatch.setattr(asyncio.events.Handle, "_run", measured)
+        [beside] = (await sessions.shortened(app, {"id": cut["id"]}))["texts"]
+    finally:
+        await app.aclose()
+    assert longest < 0.1
+    assert beside["is_cut"]
+    lines = [line for block in beside["blocks"] for line in block["lines"]]
+    assert 0 < sum(map(len, lines)) <= sessions.MAX_CHARS
+    assert max(map(len, lines)) <= sessions.MAX_LINE_CHARS
