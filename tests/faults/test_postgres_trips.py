@@ -14,7 +14,7 @@ from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import Surfacing
 from upwell.testing import FakeEmbedder
 
-DELAY = 0.2
+DELAY = 0.5
 TEXT = "which retry limit does the queue of invoices have when the broker is down?"
 
 

@@ -19,6 +19,9 @@ SEQUENCE_BITS = 34
 """The low bits of a memory's number hold its position in its project, the bits above them the
 number of the project's scope. The memories of a scope are therefore a range.
 """
+SHUFFLE_FACTOR, SHUFFLE_PRIME = 1_103_515_245, 2**31 - 1
+"""Samples of memories are drawn in the order of `number % prime * factor % prime`. That order says
+nothing about the memories, and every store draws the same ones."""
 ROW_BUDGET = 1_000
 """Rows that a lookup of words may read; with FTS5 each costs 2 to 6 µs of CPU."""
 MAX_PAIRS, MAX_PAIRED = 2, 20_000

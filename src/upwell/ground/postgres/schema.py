@@ -242,7 +242,16 @@ _PRUNE = (
     "ALTER TABLE upwell.change FORCE ROW LEVEL SECURITY",
 )
 
-MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED, _PRUNE)
+_CODE = (
+    # Vectors that an earlier version stored have no code; they are made again.
+    "ALTER TABLE upwell.embedding ADD COLUMN code bit varying",
+    "CREATE INDEX embedding_code ON upwell.embedding (tenant, model, n) INCLUDE (code)",
+    "ALTER TABLE upwell.embedding_model NO FORCE ROW LEVEL SECURITY",
+    "UPDATE upwell.embedding_model SET complete = -1",
+    "ALTER TABLE upwell.embedding_model FORCE ROW LEVEL SECURITY",
+)
+
+MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED, _PRUNE, _CODE)
 """The migrations of the tables, oldest first; each is a list of statements."""
 
 

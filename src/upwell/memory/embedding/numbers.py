@@ -27,6 +27,11 @@ def unpacked(numbers: Sequence[bytes], dim: int) -> Floats:
     return np.frombuffer(b"".join(numbers), np.float16).reshape(-1, dim).astype(np.float32)
 
 
+def code_of(vector: Vector) -> str:
+    """Return the signs of a vector's numbers, one bit a number, as digits."""
+    return "".join("1" if number > 0 else "0" for number in np.asarray(vector).tolist())
+
+
 def usual_cosines(
     sample: Floats, sampled: Numbers, question: Floats, scopes: Sequence[int]
 ) -> tuple[float, float]:

@@ -7,7 +7,7 @@ numbers in a setting of that transaction, and those that read memories take them
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import log
 from typing import Any
@@ -37,7 +37,7 @@ from upwell.memory.postgres.vectors import Question
 from upwell.memory.ranking.null_scores import usual
 from upwell.memory.ranking.query import MAX_TEXTS, Corpus
 from upwell.memory.ranking.scoring import Pool, Successor
-from upwell.memory.ranking.signals import K1, B, Candidate
+from upwell.memory.ranking.signals import K1, B, Candidate, Likeness
 from upwell.memory.ranking.terms import sound
 
 MERGED_RATIO = 20
@@ -48,6 +48,12 @@ _LEADING = 4
 """The number of columns of `READ` before `COLUMNS`."""
 
 _NUMBERS = "upwell.found"
+_NAMED = "upwell.named"
+"""The setting for the numbers that were found by words, files, symbols and triggers."""
+_NOTE_NAMED = Statement(
+    f"SELECT set_config('{_NAMED}', coalesce(current_setting('{_NUMBERS}', true), ''), true)", {}
+)
+_FOUND_SO_FAR = Statement(f"SELECT current_setting('{_NUMBERS}', true)", {})
 _RANGES = "unnest(%(lows)s::bigint[], %(highs)s::bigint[]) AS span(low, high)"
 
 
@@ -88,6 +94,9 @@ async def pool_of(
     lookups = [counts.lookup(text, words) for text, words in word_of.items()]
     readings = [lookup.reading for lookup in lookups]
     found = await _found(postgres, query, counts, lookups, question)
+    likeness = question.likeness(found.vectors, counts.corpus.scopes) if question else None
+    if likeness:
+        found = found.without(farther(found, likeness))
     candidates, successors = _gathered(
         query.scope.tenant, counts.keep, found, stems_to_count(readings, counts.joins)
     )
@@ -98,7 +107,7 @@ async def pool_of(
         readings=readings,
         corpus=counts.corpus,
         null_scores=counts.null_scores,
-        likeness=question.likeness(found.vectors, counts.corpus.scopes) if question else None,
+        likeness=likeness,
         successors=successors,
     )
 
@@ -106,13 +115,26 @@ async def pool_of(
 @dataclass(frozen=True, slots=True)
 class _Found:
     """The result of the second round trip: the trigger of each memory that was found by one, the
-    rows of all memories, those of the successors of superseded ones, and the vectors of found
-    memories."""
+    rows of all memories, those of the successors of superseded ones, the vectors of found
+    memories, and the memories that were found by their vectors alone."""
 
     triggered: Mapping[int, str]
     rows: Rows
     newer: Rows
     vectors: Rows = ()
+    by_meaning: frozenset[int] = frozenset()
+
+    def without(self, numbers: Collection[int]) -> "_Found":
+        """The same without these memories."""
+        return replace(self, rows=[row for row in self.rows if row[0] not in numbers])
+
+
+def farther(found: _Found, likeness: Likeness) -> set[int]:
+    """Return the memories found by meaning alone that are not among the nearest by cosine."""
+    from upwell.memory.embedding.numbers import NEAREST
+
+    near = [n for n in likeness.cosines if n in found.by_meaning]
+    return {*near[NEAREST:]}
 
 
 async def _no_question() -> None:
@@ -139,22 +161,35 @@ async def _found(
     if counts.joins:
         finding.append(_noted(_by_anchors(strictest_first(counts.joins), counts)))
     triggers = _by_triggers(query.triggers, counts) if query.triggers else None
-    if not finding and not triggers:
+    nearest = question.nearest(counts.corpus, counts.keep) if question else None
+    if not finding and not triggers and not nearest:
         return _Found({}, (), ())
     statements = [*finding, *([triggers, _noted(triggers)] if triggers else [])]
+    if nearest:
+        statements += [_NOTE_NAMED, _noted(nearest), _FOUND_SO_FAR]
+    before = len(statements)
     statements.append(Statement(_CANDIDATES, {}))
     if counts.supersedes:
         values = {**_spans(counts.corpus), "now": counts.keep.now}
         statements.append(Statement(successors_sql(_OF_FOUND), values))
     if question:
-        statements.append(question.statement(_THESE))
+        statements.append(question.statement(_THESE, _THOSE_NAMED if nearest else _THESE))
     results = await postgres.ask(query.scope.tenant, *statements)
     triggered: dict[int, str] = {}
     for place, n in results[len(finding)] if triggers else ():
         triggered.setdefault(n, query.triggers[place - 1])
-    rows = results[len(finding) + (2 if triggers else 0) :]
+    by_meaning: frozenset[int] = frozenset()
+    if nearest:
+        by_meaning = _numbers_in(results[before - 1]) - _numbers_in(results[before - 3])
+    rows = results[before:]
     newer = rows[1] if counts.supersedes else ()
-    return _Found(triggered, rows[0], newer, rows[-1] if question else ())
+    return _Found(triggered, rows[0], newer, rows[-1] if question else (), by_meaning)
+
+
+def _numbers_in(found: Rows) -> frozenset[int]:
+    """The numbers in a setting, whose value is the only row."""
+    listed = found[0][0]
+    return frozenset(map(int, listed.split(","))) if listed else frozenset()
 
 
 def _noted(finding: Statement) -> Statement:
@@ -319,14 +354,20 @@ def _spans(corpus: Corpus) -> dict[str, object]:
 NUMBERED = f"""
     SELECT {READ} FROM upwell.memory m WHERE m.tenant = %(tenant)s AND m.n = ANY(%(numbers)s)"""
 _THESE = f"string_to_array(current_setting('{_NUMBERS}', true), ',')::bigint[]"
+_THOSE_NAMED = f"string_to_array(current_setting('{_NAMED}', true), ',')::bigint[]"
+# A lateral subquery with an offset is looked up by its key. With another join, a planner that knows
+# nothing of the table yet may read all memories of the tenant.
+_LOOKED_UP = """CROSS JOIN LATERAL (
+        SELECT * FROM upwell.memory m
+        WHERE m.tenant = %(tenant)s AND m.n = listed.n OFFSET 0) AS m"""
 _CANDIDATES = f"""
     WITH own AS MATERIALIZED (
-        SELECT {READ} FROM upwell.memory m WHERE m.tenant = %(tenant)s AND m.n = ANY({_THESE}))
+        SELECT {READ} FROM (SELECT DISTINCT unnest({_THESE}) AS n) AS listed {_LOOKED_UP})
     SELECT * FROM own UNION ALL
-    SELECT {READ} FROM upwell.memory m
-    WHERE m.tenant = %(tenant)s AND m.n <> ALL({_THESE}) AND m.n IN (
-        SELECT n + step FROM own CROSS JOIN (VALUES (-1), (1)) AS near(step)
-        WHERE is_turn AND (n + step) >> {SEQUENCE_BITS} = n >> {SEQUENCE_BITS})"""
+    SELECT {READ} FROM (
+        SELECT n + step AS n FROM own CROSS JOIN (VALUES (-1), (1)) AS near(step)
+        WHERE is_turn AND (n + step) >> {SEQUENCE_BITS} = n >> {SEQUENCE_BITS}
+        EXCEPT SELECT n FROM own) AS listed {_LOOKED_UP}"""
 _OF_FOUND = f"""ANY(ARRAY(
     SELECT id FROM upwell.memory WHERE tenant = %(tenant)s AND n = ANY({_THESE})))"""
 

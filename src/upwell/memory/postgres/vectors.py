@@ -1,5 +1,8 @@
-"""Vectors of memories in PostgreSQL, in a plain table. A search compares the memories that it has
-found by words, files and symbols; it finds none by meaning alone.
+"""Vectors of memories in PostgreSQL, in a plain table, and the memories nearest to a question.
+
+As in SQLite (`memory/sqlite/nearness.py`), the nearest memories are found by the signs of their
+vectors' numbers, and their vectors are compared exactly. The server counts the signs that differ,
+which needs no extension; the exact comparison is made here, because that would need one.
 
 Replicas take turns at embedding: one of them holds a lease on the tenant's memories, which it
 renews with every batch. Each model has vectors of its own, so replicas that change to another model
@@ -23,7 +26,9 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Query
 from upwell.memory.embedding.batches import BATCH, MAX_CHARS, Due, packed_vectors
 from upwell.memory.embedding.questions import Progress, Questions
-from upwell.memory.lookups import SEQUENCE_BITS
+from upwell.memory.lookups import SEQUENCE_BITS, SHUFFLE_FACTOR, SHUFFLE_PRIME, ranges
+from upwell.memory.postgres.counts import Filter
+from upwell.memory.ranking.query import Corpus
 from upwell.memory.ranking.signals import Likeness
 
 if TYPE_CHECKING:
@@ -33,6 +38,15 @@ if TYPE_CHECKING:
 LEASE_SECONDS = 120.0
 """Longer than an endpoint takes for a batch, so that the lease of a living replica does not end."""
 UNUSED_SECONDS = 7 * 86_400.0
+COMPARED = 120
+"""The rows and vectors of so many nearest memories by sign bits are read; the best `NEAREST` by
+cosine become candidates."""
+COMPARED_WITH_NAMESPACES = 2_000
+"""Of so many nearest memories, those in the namespaces of a search are taken: it takes longer to
+look up the namespace of a memory than to compare its signs."""
+MAX_SCANNED = 200_000
+"""Among more memories than this, only those that are found by words, files or symbols are
+compared."""
 SAMPLE_SECONDS = 60.0
 """How long a sample of the tenant's vectors is used."""
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
@@ -52,20 +66,21 @@ _DUE = f"""
     SELECT m.n, m.content_hash, left(m.text, {MAX_CHARS}) FROM upwell.memory m
     WHERE m.tenant = %(tenant)s AND m.n > %(after)s AND NOT m.pinned AND NOT EXISTS (
         SELECT FROM upwell.embedding e
-        WHERE e.tenant = %(tenant)s AND e.model = %(model)s AND e.n = m.n)
+        WHERE e.tenant = %(tenant)s AND e.model = %(model)s AND e.n = m.n AND e.code IS NOT NULL)
     ORDER BY m.n LIMIT {BATCH}"""
 # The lock of a row makes a writer that replaces the memory wait, so that the trigger sees the
 # vector that it must delete.
 _KEEP = """
-    INSERT INTO upwell.embedding (tenant, model, n, numbers)
-    SELECT %(tenant)s, %(model)s, living.n, living.numbers FROM (
-        SELECT m.n, new.numbers FROM upwell.memory m
-        JOIN unnest(%(ns)s::bigint[], %(hashes)s::text[], %(numbers)s::bytea[])
-            AS new(n, hash, numbers) ON m.n = new.n AND m.content_hash = new.hash
+    INSERT INTO upwell.embedding (tenant, model, n, numbers, code)
+    SELECT %(tenant)s, %(model)s, living.n, living.numbers, living.code::bit varying FROM (
+        SELECT m.n, new.numbers, new.code FROM upwell.memory m
+        JOIN unnest(%(ns)s::bigint[], %(hashes)s::text[], %(numbers)s::bytea[], %(codes)s::text[])
+            AS new(n, hash, numbers, code) ON m.n = new.n AND m.content_hash = new.hash
         WHERE m.tenant = %(tenant)s ORDER BY m.n FOR KEY SHARE OF m) AS living
-    ON CONFLICT (tenant, model, n) DO UPDATE SET numbers = excluded.numbers"""
+    ON CONFLICT (tenant, model, n) DO UPDATE SET numbers = excluded.numbers, code = excluded.code"""
 _COUNTS = """
-    SELECT (SELECT count(*) FROM upwell.embedding WHERE tenant = %(tenant)s AND model = %(model)s),
+    SELECT (SELECT count(*) FROM upwell.embedding
+            WHERE tenant = %(tenant)s AND model = %(model)s AND code IS NOT NULL),
            (SELECT count(*) FROM upwell.memory WHERE tenant = %(tenant)s AND NOT pinned)"""
 _UNUSED = f"""
     SELECT model FROM upwell.embedding_model
@@ -74,12 +89,12 @@ _DROP_UNUSED = (
     f"DELETE FROM upwell.embedding WHERE tenant = %(tenant)s AND model IN ({_UNUSED})",
     f"DELETE FROM upwell.embedding_model WHERE tenant = %(tenant)s AND model IN ({_UNUSED})",
 )
-# The order by a hash is the same everywhere and has nothing to do with the texts.
-_SAMPLE = """
+_SAMPLE = f"""
     SELECT n, numbers FROM upwell.embedding
     WHERE tenant = %(tenant)s AND model = %(model)s AND n = ANY(ARRAY(
         SELECT n FROM upwell.embedding WHERE tenant = %(tenant)s AND model = %(model)s
-        ORDER BY hashint8extended(n, 0) LIMIT %(sample)s))"""
+        ORDER BY n %% {SHUFFLE_PRIME} * {SHUFFLE_FACTOR} %% {SHUFFLE_PRIME}
+        LIMIT %(sample)s))"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +115,47 @@ class Question:
     model: int
     sample: Sample
 
-    def statement(self, found: str) -> Statement:
-        """The statement that reads the vectors of the memories of the array `found`, and of their
-        neighbours."""
+    def nearest(self, corpus: Corpus, keep: Filter) -> Statement | None:
+        """The statement that finds the memories of the corpus whose vectors have the most signs in
+        common with the question's; None if there are too many memories."""
+        from upwell.memory.embedding.numbers import code_of
+
+        if corpus.memories > MAX_SCANNED:
+            return None
+        spans = list(ranges(corpus.scopes))
+        values = {
+            **keep.values,
+            "model": self.model,
+            "code": code_of(self.vector),
+            "lows": [low for low, _ in spans],
+            "highs": [high for _, high in spans],
+            "most": COMPARED_WITH_NAMESPACES if keep.namespaces else COMPARED,
+        }
         return Statement(
-            f"""SELECT n, numbers FROM upwell.embedding
-                WHERE tenant = %(tenant)s AND model = %(model)s AND n IN (
-                    SELECT DISTINCT own.n + step FROM unnest({found}) AS own(n)
-                    CROSS JOIN (VALUES (-1), (0), (1)) AS near(step)
-                    WHERE (own.n + step) >> {SEQUENCE_BITS} = own.n >> {SEQUENCE_BITS})""",
+            f"""SELECT near.n FROM (
+                    SELECT e.n, bit_count(e.code # %(code)s::text::bit varying) AS distance
+                    FROM unnest(%(lows)s::bigint[], %(highs)s::bigint[]) AS span(low, high)
+                    CROSS JOIN LATERAL (
+                        SELECT n, code FROM upwell.embedding
+                        WHERE tenant = %(tenant)s AND model = %(model)s AND code IS NOT NULL
+                            AND n BETWEEN span.low AND span.high OFFSET 0) AS e
+                    ORDER BY distance LIMIT %(most)s) AS near
+                {keep.joined("near")} ORDER BY near.distance, near.n LIMIT {COMPARED}""",
+            values,
+        )
+
+    def statement(self, found: str, named: str) -> Statement:
+        """The statement that reads the vectors of the memories of the array `found`, and of the
+        neighbours of those of the array `named`."""
+        return Statement(
+            f"""SELECT e.n, e.numbers FROM (
+                    SELECT unnest({found}) AS n UNION
+                    SELECT own.n + step FROM unnest({named}) AS own(n)
+                    CROSS JOIN (VALUES (-1), (1)) AS near(step)
+                    WHERE (own.n + step) >> {SEQUENCE_BITS} = own.n >> {SEQUENCE_BITS}) AS listed
+                CROSS JOIN LATERAL (
+                    SELECT * FROM upwell.embedding e WHERE e.tenant = %(tenant)s
+                        AND e.model = %(model)s AND e.n = listed.n OFFSET 0) AS e""",
             {"model": self.model},
         )
 
@@ -143,7 +190,10 @@ class Question:
 class PostgresVectors:
     """A `VectorIndex` over the memories of one tenant."""
 
-    note = "in PostgreSQL, searches compare only memories that they find by words, files or symbols"
+    note = (
+        f"among more than {MAX_SCANNED:,} memories, searches compare only those that they find by "
+        "words, files or symbols"
+    )
 
     def __init__(self, questions: Questions, postgres: Postgres, tenant: str) -> None:
         self.questions = questions
@@ -239,6 +289,7 @@ class PostgresVectors:
                 "ns": [due.n for due in vectors],
                 "hashes": [due.hash for due in vectors],
                 "numbers": [*vectors.values()],
+                "codes": self._codes([*vectors.values()]),
             }
             _, leased = await self._postgres.ask(
                 self._tenant, self._of_model(_KEEP, **values), self._leasing()
@@ -251,6 +302,11 @@ class PostgresVectors:
         if done:
             LOG.info("embedded %d memories with %s", done, self.questions.embedder.name)
         return done, True
+
+    def _codes(self, vectors: Sequence[bytes]) -> list[str]:
+        from upwell.memory.embedding.numbers import code_of, unpacked
+
+        return [code_of(vector) for vector in unpacked(vectors, self.questions.embedder.dim)]
 
     async def _due(self, after: int) -> list[Due]:
         (rows,) = await self._postgres.ask(self._tenant, self._of_model(_DUE, after=after))

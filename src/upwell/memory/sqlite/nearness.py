@@ -24,7 +24,7 @@ from upwell.memory.embedding.numbers import (
     unpacked,
     usual_cosines,
 )
-from upwell.memory.lookups import SEQUENCE_BITS
+from upwell.memory.lookups import SEQUENCE_BITS, SHUFFLE_FACTOR, SHUFFLE_PRIME
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import chunks, marks
 
@@ -123,9 +123,8 @@ class Nearness:
     def _draw(self, db: sqlite3.Connection) -> None:
         if len(self._memories) <= _GROWTH * len(self._sampled) and len(self._sampled) >= SAMPLE:
             return
-        rng = np.random.default_rng(len(self._memories))
-        size = min(SAMPLE, len(self._memories))
-        sample = rng.choice(self._memories, size, replace=False).tolist()
+        shuffled = self._memories % SHUFFLE_PRIME * SHUFFLE_FACTOR % SHUFFLE_PRIME
+        sample = self._memories[np.argsort(shuffled)[:SAMPLE]].tolist()
         rows = list(_numbers(db, sample, self.model))
         self._sampled = np.asarray([n for n, _ in rows], np.int64)
         self._sample = unpacked([numbers for _, numbers in rows], self._dim)

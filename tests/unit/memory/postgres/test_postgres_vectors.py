@@ -73,15 +73,49 @@ async def test_meaning_orders_the_memories_that_share_a_word(postgres: Postgres)
     assert best.signals["meaning"] > 2
     by_words = {hit.memory.id: hit for hit in await found(PostgresStore(postgres), "in the garden")}
     assert "cosine" not in by_words["m0"].signals
-    # Without a shared word nothing is found: there is no index of vectors.
+
+
+async def test_memories_are_found_by_meaning_alone(postgres: Postgres) -> None:
+    store = await filled(postgres, FakeEmbedder(SAME))
+    best, *others = await found(store, "vehicle mended?")
+    assert (best.memory.id, best.matched) == ("m0", ())
+    assert best.signals["meaning"] > 3
+    assert all(hit.score < best.score for hit in others)
+    # In the namespaces and the project of the query only.
+    await store.add([Memory(id="rule", text="The car was fixed", namespace="decisions")])
+    assert store.vectors
+    await store.vectors.catch_up()
+    (hit,) = await found(store, "vehicle mended?", namespaces=("decisions",))
+    assert hit.memory.id == "rule"
+    assert await found(store, "vehicle mended?", namespaces=("patterns",)) == []
+
+
+async def test_among_too_many_memories_only_those_with_a_word_are_compared(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "MAX_SCANNED", len(TEXTS) - 1)
+    store = await filled(postgres, FakeEmbedder(SAME))
     assert await found(store, "vehicle mended?") == []
+    assert (await found(store, "vehicle mended in the garden?"))[0].memory.id == "m0"
+
+
+async def test_a_vector_of_an_earlier_version_gets_its_signs(postgres: Postgres) -> None:
+    await filled(postgres, FakeEmbedder(SAME))
+    forget = "UPDATE upwell.embedding SET code = NULL"
+    await postgres.ask("default", Statement(forget, {}))
+    await postgres.ask("default", Statement("UPDATE upwell.embedding_model SET complete = -1", {}))
+    later = PostgresStore(postgres, questions=Questions(FakeEmbedder(SAME)))
+    assert later.vectors
+    assert await later.vectors.counts() == (0, len(TEXTS))
+    assert await later.vectors.catch_up() == len(TEXTS)
+    assert (await found(later, "vehicle mended?"))[0].memory.id == "m0"
 
 
 async def test_the_hits_and_scores_are_those_of_sqlite(postgres: Postgres, tmp_path: Path) -> None:
     rng, model = random.Random(7), FakeEmbedder()
     memories = [
         Memory(id=f"m{n}", text=f"{' '.join(rng.choices(WORDS, k=9))} item{n % 20}")
-        for n in range(160)
+        for n in range(4 * vectors.COMPARED)
     ]
     database = open_database(tmp_path / "memory.db", [OWNER, VECTORS], synchronous="NORMAL")
     local = SqliteStore(database, questions=Questions(model))
@@ -229,4 +263,4 @@ async def test_the_health_says_what_is_not_searched(postgres: Postgres) -> None:
     ping = await Embeddings(indexes).ping()
     assert ping
     assert f"{len(TEXTS)} of {len(TEXTS)} memories embedded by fake" in ping.detail
-    assert "compare only memories that they find by words" in ping.detail
+    assert "among more than 200,000 memories, searches compare only" in ping.detail
