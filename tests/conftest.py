@@ -23,9 +23,9 @@ SLOW_DOORS = frozenset(
     first_steps floods hook_cold hook_faults hook_http hook_sessions hook_setup hostile_client
     hostile_memory hostile_server http_behind http_resume init judge learning life login ltm
     many_tools meaning memory_faults moving_in moving_in_real notes odd_exchanges postgres promises
-    real_servers reload replay replay_judge rules same_decision setup slow_model slow_start start supervision
+    real_servers reload replay replay_judge rules same_decision setup slow_start start supervision
     surface tracing upgrade whose_question
-    drills full_disk local_copy move_attacks replicas team_by_token
+    slow_model drills full_disk local_copy move_attacks replicas team_by_token
     """.split()
 )
 """Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""
