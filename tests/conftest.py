@@ -25,7 +25,7 @@ SLOW_DOORS = frozenset(
     many_tools meaning memory_faults moving_in moving_in_real notes odd_exchanges postgres promises
     real_servers reload replay replay_judge rules same_decision setup slow_start start supervision
     surface tracing upgrade whose_question
-    drills full_disk local_copy move_attacks replicas team_by_token
+    clock_skew slow_model drills full_disk local_copy move_attacks replicas team_by_token
     """.split()
 )
 """Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""

@@ -1,5 +1,6 @@
 """`upwell dashboard`, the dashboard of a gateway over HTTP, and the commands with its figures."""
 
+import asyncio
 import http.client
 import json
 import re
@@ -14,9 +15,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from tests.browser.past import live
 from tests.doors.address import serving
 from tests.doors.conformance.run import free_port
 from tests.doors.conftest import script, write_config
+from upwell.app import Settings, build
 
 
 def asked(
@@ -75,6 +78,60 @@ def test_the_command_serves_pages_with_the_figures_of_the_command_line(
         assert [(row["name"], row["events"], row["asked"]) for row in rows] == [("ask", 0, 1)]
         total = upwell("gain", "--json").json["total"]
         assert (total["net"], total["said_tokens"]) == (0, 0)
+
+
+def test_worth_and_savings_show_the_figures_of_the_ledger(
+    environment: Mapping[str, str], upwell: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A home with memories that surfaced, silences and a long result."""
+    home, folder = Path(environment["UPWELL_HOME"]), tmp_path / "kitchen"
+    home.mkdir()
+    home.joinpath("config.toml").write_text("[agent]\ninput_price = 3.0\n")
+
+    async def fill() -> None:
+        app = await build(Settings(home=home, environment={}))
+        try:
+            await live(app, folder)
+        finally:
+            await app.aclose()
+
+    asyncio.run(fill())
+    stats = upwell("stats", "--days", "1", "--json").json
+    gain = upwell("gain", "--days", "1", "--json").json
+    total = gain["total"]
+    assert stats["decisions"] == 14
+    assert total["results"] == 1
+    assert total["before"] > total["after"] > 0
+    with dashboard(environment) as (port, token):
+        worth = tiles(asked(port, token, "/view/worth?days=1")[1])
+        savings = asked(port, token, "/view/savings?days=1")[1]
+    assert worth["said per 100 events"] == f"{stats['said_per_100']:.1f}"
+    assert worth["events"] == "14"
+    assert tiles(savings) == {
+        "long result": "1",
+        "tokens before": f"{total['before']:,}",
+        "tokens after": f"{total['after']:,}",
+        "tokens that agents read again": f"{total['read_again']:,}",
+        "tokens of memories added": f"{total['said_tokens']:,}",
+    }
+    assert total["said_tokens"] > 0
+    assert (
+        total["net"]
+        == total["before"] - total["after"] - total["read_again"] - total["said_tokens"]
+    )
+    assert f'<p class="big">{total["net"]:,}</p>' in savings
+    assert f"<b>${total['money']:.2f}</b>" in savings
+    cells = dict(
+        re.findall(r'<td title="[^"]*">([^<]+)</td><td class="n">([-0-9,]+)</td>', savings)
+    )
+    for row in (*gain["by_host"], *gain["by_tool"]):
+        assert cells[row["name"]] == f"{row['net']:,}"
+    assert cells["kitchen"] == f"{total['net']:,}"
+
+
+def tiles(page: str) -> dict[str, str]:
+    """The figures at the top of a page, by their names."""
+    return {name: text for name, text in re.findall(r"<dt>([^<]+)</dt><dd>([^<]+)</dd>", page)}
 
 
 def test_changes_need_the_token_and_our_own_page(

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,70 @@ def test_hooks_answer_and_record_nothing(
         assert projects == [str(tmp_path / "open")], "other projects are recorded"
     finally:
         upwell("daemon", "stop")
+
+
+def test_off_in_a_project_silences_it_until_on(
+    upwell: Upwell, home: Path, secret: Path, tmp_path: Path
+) -> None:
+    """The running daemon reads the change, and comments in config.toml stay."""
+    upwell("remember", FACT, cwd=tmp_path)
+    (home / "config.toml").write_text("# mine\n[projects]\nexclude = ['other-*'] # also mine\n")
+    (secret / "src").mkdir()
+    upwell("daemon", "start")
+    try:
+        done = upwell("off", "--project", cwd=secret / "src")
+        assert done.out.startswith(f"upwell is off in {secret} (")
+        assert eventually(lambda: prompted(upwell, secret)[0] == {})
+        before = prompted(upwell, secret)[1]
+        assert prompted(upwell, secret)[1] == before, "nothing more is recorded"
+        assert "off in this project" in upwell("doctor", cwd=secret).out
+        assert "off in this project" not in upwell("doctor", cwd=tmp_path).out
+        assert "it stays off in this project" in upwell("on", cwd=secret).err
+        assert upwell("on", "--project", cwd=secret).code == 0
+        assert eventually(lambda: FACT in str(prompted(upwell, secret)[0]))
+    finally:
+        upwell("daemon", "stop")
+    text = (home / "config.toml").read_text()
+    assert "# mine" in text
+    assert "# also mine" in text
+    assert "secret" not in text
+
+
+def test_on_names_a_pattern_that_still_excludes_the_project(
+    upwell: Upwell, home: Path, secret: Path
+) -> None:
+    write_config(home, {}, projects={"exclude": ["sec*"]})
+    done = upwell("on", "--project", cwd=secret)
+    assert done.code == 2
+    assert "'sec*'" in done.err
+
+
+def test_the_home_folder_is_no_project(
+    upwell: Upwell, home: Path, environment: dict[str, str]
+) -> None:
+    done = upwell("off", "--project", cwd=Path(environment["HOME"]))
+    assert done.code == 2
+    assert "is no project" in done.err
+    assert not (home / "config.toml").exists()
+
+
+def test_a_folder_with_signs_of_patterns_is_meant_literally(upwell: Upwell, tmp_path: Path) -> None:
+    for name in ("a[b]", "ab"):
+        (tmp_path / name / ".git").mkdir(parents=True)
+    upwell("off", "--project", cwd=tmp_path / "a[b]")
+    assert "off in this project" in upwell("doctor", cwd=tmp_path / "a[b]").out
+    assert "off in this project" not in upwell("doctor", cwd=tmp_path / "ab").out
+    assert upwell("on", "--project", cwd=tmp_path / "a[b]").code == 0
+    assert "off in this project" not in upwell("doctor", cwd=tmp_path / "a[b]").out
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        if condition():
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def test_the_gateway_passes_results_unchanged_and_records_nothing(

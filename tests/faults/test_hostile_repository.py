@@ -3,6 +3,7 @@ no call and no minute, and none of its code runs.
 """
 
 import asyncio
+import json
 import os
 import threading
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Upwell
 from tests.unit.app.test_cuts import shortened as shorten
 from tests.unit.migration.reading import memories_of
 from upwell.app import Settings, build
@@ -19,9 +21,11 @@ from upwell.app.dashboard import sessions
 from upwell.app.dashboard.commands import run_command
 from upwell.ground.errors import ConfigError
 from upwell.ground.project import project_of, tracks
+from upwell.ground.types.memory import Memory
 from upwell.hosts import HOSTS
 from upwell.hosts.install import Installer
 from upwell.hosts.installation import Installation
+from upwell.surface.episodes import lack_of
 from upwell.surface.loaded import MAX_LOOKED_FOR, loaded_by
 
 RULE = "Ferries berth at pier three."
@@ -89,6 +93,28 @@ def test_no_more_paths_are_tried_than_allowed(
 @pytest.mark.parametrize("folder", ["~nosuchuser/x", "~", "~/x"])
 def test_any_folder_of_an_event_has_a_project(folder: str) -> None:
     assert project_of(folder)
+
+
+NO_PATHS = ["/" + "d/" * 3_000, "/" + "d" * 300, "/a\0b", "nowhere/at/all"]
+
+
+@pytest.mark.parametrize("folder", NO_PATHS, ids=range(len(NO_PATHS)))
+def test_a_session_in_a_folder_that_no_system_has_is_replayed(
+    folder: str, tmp_path: Path, upwell: Upwell
+) -> None:
+    events = [
+        {"session": "s", "i": 0, "t": 1.0, "kind": "start", "cwd": folder},
+        {"session": "s", "i": 1, "t": 2.0, "kind": "prompt", "text": "where?", "cwd": folder},
+    ]
+    (tmp_path / "events.jsonl").write_text("\n".join(json.dumps(event) for event in events))
+    done = upwell("replay", str(tmp_path / "events.jsonl"), "--host", "events", "--json")
+    assert json.loads(done.out.splitlines()[-1])["summary"]["sessions"] == 1
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "a/" * 3_000 + "b", "a\0b"])
+def test_an_episode_about_a_file_with_such_a_name_does_not_hold(path: str) -> None:
+    memory = Memory(text="It is there.", project="/srv/shop", paths=(path,))
+    assert lack_of(memory, "/srv/shop").endswith("is gone")
 
 
 def test_a_pointer_of_any_size_is_read_in_part(tmp_path: Path) -> None:

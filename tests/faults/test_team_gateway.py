@@ -20,6 +20,7 @@ from upwell.memory.exchange import MAX_CURSORS, PAGES_BYTES
 from upwell.memory.postgres.store import PostgresStore
 from upwell.web.options import LimitOptions
 
+pytestmark = pytest.mark.slow  # every attack opens a gateway and a PostgreSQL
 SHOP = "github.com/acme/shop"
 TOKENS = {
     "ada-token": granted("ada"),

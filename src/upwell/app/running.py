@@ -175,6 +175,11 @@ def resume(session: str | None, home: Path | None = None) -> bool:
     return is_shared
 
 
+def is_paused(home: Path | None = None) -> bool:
+    """Tell whether `upwell off` pauses any session."""
+    return _pause_of(home)[0].anybody()
+
+
 def _pause_of(home: Path | None) -> tuple[Pause, bool]:
     try:
         config, _ = read_valid(home)

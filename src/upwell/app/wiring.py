@@ -173,8 +173,10 @@ class App:
         )
 
     def _sessions_of(self, settings: Settings) -> SessionState:
-        if settings.is_replica and self._files.team:
-            return StoredSessionState(self._ttl_store, clock=settings.clock)
+        if settings.is_replica and (postgres := self.postgres):
+            return StoredSessionState(
+                self._ttl_store, clock=settings.clock, ahead=lambda: postgres.clock_offset
+            )
         return LocalSessionState(clock=settings.clock)
 
     def _add_compression(self, memory: Memories) -> None:
@@ -448,8 +450,15 @@ class App:
         if self.config.surface.judge:
             checks["judge"] = asyncio.to_thread(judge_ping, self.config.llm)
         checks["ttl_store"] = self._ttl_store.ping()
-        checks["pause"] = asyncio.to_thread(self.pause.ping)
+        checks["pause"] = asyncio.to_thread(self._pause_ping)
         return checks
+
+    def _pause_ping(self) -> Ping:
+        ping = self.pause.ping()
+        if pattern := self.config.projects.pattern_of(self._cwd):
+            off = f"off in this project: projects.exclude has {pattern!r}"
+            ping = replace(ping, detail=f"{ping.detail}; {off}, `upwell on --project` resumes")
+        return ping
 
     def places_of_recall(self) -> list[tuple[str, Recall]]:
         """Every place that a search covers, with the name of its check."""

@@ -174,7 +174,7 @@ def recall(
             note("upwell: standing rules are not searched; `upwell rules` lists them")
         return hits
 
-    with progress("reading documents") as show:
+    with progress("searching" if query else "listing") as show:
         hits = with_app(work)
     if as_json:
         say_json({"hits": [entry(hit) for hit in hits]})

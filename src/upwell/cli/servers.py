@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.session import folder
 from upwell.ground.errors import UsageError
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": False}
@@ -147,16 +148,45 @@ def remove(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     say(f"removed {name} from {remove_server(name)}")
 
 
-def on(session: Annotated[str | None, typer.Option(help="Only this session.")] = None) -> None:
+EXCLUDE_VARIABLE = "UPWELL_PROJECTS__EXCLUDE"
+ThisProject = Annotated[
+    bool, typer.Option("--project", help="Only the project of this folder, in `config.toml`.")
+]
+
+
+def on(
+    session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
+    project: ThisProject = False,
+) -> None:
     """Resume after `upwell off`."""
+    if project:
+        here = _project(session)
+        from upwell.setup.projects import include_project
+
+        path = include_project(here)
+        say(f"upwell is on in {here} ({path})")
+        _note_pause()
+        return
     from upwell.app import resume
 
     shared = resume(session)
     say("upwell is on" + (f" in session {session}" if session else _for(shared)))
+    _note_exclusion()
 
 
-def off(session: Annotated[str | None, typer.Option(help="Only this session.")] = None) -> None:
-    """Pause upwell. Calls pass through untouched, and nothing is surfaced."""
+def off(
+    session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
+    project: ThisProject = False,
+) -> None:
+    """Pause upwell. Calls pass through untouched, and nothing is surfaced. In a project that is
+    off, nothing is recorded either."""
+    if project:
+        here = _project(session)
+        from upwell.setup.projects import exclude_project
+
+        path = exclude_project(here)
+        say(f"upwell is off in {here} ({path}); `upwell on --project` there resumes")
+        return
     from upwell.app import pause
 
     shared = pause(session)
@@ -166,6 +196,43 @@ def off(session: Annotated[str | None, typer.Option(help="Only this session.")] 
         + (f" in session {session}" if session else _for(shared))
         + f"; `{resume_command}` resumes"
     )
+
+
+def _project(session: str | None) -> str:
+    """The project of this folder, for `--project`."""
+    from upwell.config import read_valid
+    from upwell.setup.projects import project_here
+
+    if EXCLUDE_VARIABLE in read_valid()[0].environment:
+        raise UsageError(
+            f"{EXCLUDE_VARIABLE} replaces projects.exclude of config.toml",
+            hint="change the variable",
+        )
+    if session is not None:
+        raise UsageError("--session and --project do not go together", hint="give only one")
+    if (here := folder()) is None:
+        raise UsageError("this folder no longer exists", hint="run it in a project's folder")
+    return project_here(here)
+
+
+def _note_exclusion() -> None:
+    """Say that this project stays off, which a plain `upwell on` does not change."""
+    from upwell.config import read_valid
+
+    config, _ = read_valid()
+    if pattern := config.projects.pattern_of(folder()):
+        note(
+            f"upwell: it stays off in this project: projects.exclude has {pattern!r}; "
+            "`upwell on --project` resumes"
+        )
+
+
+def _note_pause() -> None:
+    """Say that upwell is paused everywhere, which `upwell on --project` does not change."""
+    from upwell.app.running import is_paused
+
+    if is_paused():
+        note("upwell: everything is still paused; `upwell on` resumes")
 
 
 def _for(shared: bool) -> str:

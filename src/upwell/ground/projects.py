@@ -20,7 +20,11 @@ class ProjectOptions:
 
     def excludes(self, folder: str | None) -> bool:
         """True if the folder, or one above it, matches a pattern. An unknown folder does not."""
-        return bool(self.exclude and folder and _match(folder, self.exclude))
+        return bool(self.pattern_of(folder))
+
+    def pattern_of(self, folder: str | None) -> str:
+        """The first pattern that excludes the folder, or ""."""
+        return _match(folder, self.exclude) if self.exclude and folder else ""
 
     def check(self, folder: Path) -> None:
         """Raises:

@@ -5,7 +5,7 @@ writers. Losing a value costs its session a convenience (a repeat, a retry) but 
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +28,11 @@ class SessionState(Protocol):
 
     is_shared: bool
     is_cut_off: bool
+
+    def now(self) -> float:
+        """The time in epoch seconds, on the clock of whatever stores the values: all processes that
+        share them agree on it, even if the clock of one is wrong."""
+        ...
 
     async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
         """The value, or None if there is none or it has expired."""
@@ -81,6 +86,9 @@ class LocalSessionState:
         self._max_sessions = max_sessions
         self._clock = clock
         self._kinds: dict[str, OrderedDict[str, dict[str, _Value]]] = {}
+
+    def now(self) -> float:
+        return self._clock.now()
 
     async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
         return self._live(session, kind).get(key)
@@ -141,15 +149,27 @@ class LocalSessionState:
 
 class StoredSessionState:
     """The sessions of several processes, in a TTL store that they share. A process whose store
-    fails goes on with `local` values, which the others do not see.
+    fails goes on with `local` values, which the others do not see. `ahead` tells by how many
+    seconds the clock of the store is ahead of `clock`.
     """
 
     is_shared = True
 
-    def __init__(self, ttl_store: TtlStore, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        ttl_store: TtlStore,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        ahead: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._ttl_store = ttl_store
+        self._clock = clock
+        self._ahead = ahead
         self._local = LocalSessionState(clock=clock)
         self.is_cut_off = False
+
+    def now(self) -> float:
+        return self._clock.now() + self._ahead()
 
     async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
         name = _name(session, key)

@@ -15,6 +15,7 @@ from typing import Any
 
 from upwell.episodes.events import ROOT, Event
 from upwell.ground.errors import UsageError
+from upwell.ground.project import repository_of
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Memory
 from upwell.replay.git import Repository
@@ -86,12 +87,17 @@ class Checkout:
         if ".." in parts or ".git" in parts or "" in parts:
             return
         target = self._folder / path
-        if target.parent.is_file():
-            target.parent.unlink()
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.is_dir():
-            shutil.rmtree(target)
-        target.write_bytes(content)
+        try:
+            if target.parent.is_file():
+                target.parent.unlink()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if target.is_dir():
+                shutil.rmtree(target)
+            target.write_bytes(content)
+        except OSError as error:
+            # git stores names that this system cannot have.
+            LOG.debug("a file of a commit is left out: %s", error)
+            return
         os.utime(target, (changed_at, changed_at))
         self.files.add(path)
 
@@ -123,9 +129,7 @@ class Projects:
         """The root of the repository to which a session in the folder `cwd` belongs."""
         if self._named is not None:
             return self._named.root
-        path = Path(cwd) if cwd else None
-        folders = (path, *path.parents) if path else ()
-        return next((str(folder) for folder in folders if (folder / ".git").exists()), None)
+        return repository_of(cwd) if cwd else None
 
     def knows(self, root: str) -> bool:
         """True if an earlier session belonged to this repository."""

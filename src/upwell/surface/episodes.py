@@ -125,7 +125,8 @@ def lack_of(memory: Memory, project: str | None) -> str:
         return "learned in another project"
     paths = [Path(project, path) for path in memory.paths[:MAX_CHECKED_PATHS]]
     for path in paths:
-        if not path.exists():
+        # Unlike `Path.exists`, this takes a name that no system has for a missing file.
+        if not os.path.exists(path):
             return f"{path.name} is gone"
     contents = [_content(path) for path in paths] if memory.symbols else []
     for name in memory.symbols[:MAX_CHECKED_PATHS]:

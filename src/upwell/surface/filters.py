@@ -104,17 +104,16 @@ class Pace:
     """Rate and cooldown of a session, across its tools. Both count the surfacings that
     the session received; the limits are those of the tool that is being called."""
 
-    def __init__(self, state: SessionState, options: Options, clock: Clock) -> None:
+    def __init__(self, state: SessionState, options: Options) -> None:
         self._state = state
         self._options = options
-        self._clock = clock
 
     async def refusal(self, cue: Cue, query: Query) -> Skip | None:
         """The reason to say nothing to this cue right now, or None."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return None
         surface = self._options.beside(cue).surface
-        now, query_terms = self._clock.now(), _terms_of(query)
+        now, query_terms = self._state.now(), _terms_of(query)
         recent = [json.loads(value) for value in await self._recent(cue.session)]
         for time, words in recent:
             is_recent = now - time <= surface.cooldown_seconds
@@ -129,7 +128,7 @@ class Pace:
         """Count a surfacing for the cue's session."""
         if not cue.session:
             return
-        entry = json.dumps([self._clock.now(), sorted(_terms_of(query))]).encode()
+        entry = json.dumps([self._state.now(), sorted(_terms_of(query))]).encode()
         ttl_seconds = max(RATE_SECONDS, self._options.beside(cue).surface.cooldown_seconds)
         await self._state.put(cue.session, PACE, surfacing_id, entry, ttl_seconds=ttl_seconds)
 

@@ -101,7 +101,7 @@ class Surfacer:
         self._cue_reader = CueReader(surface.templates, options.lexicon)
         self._classifier = Classifier(chat, self._learning.counts, options.intent, clock)
         self._gate = Gate(options)
-        self._pace = Pace(state, options, clock)
+        self._pace = Pace(state, options)
         self._is_shared = state.is_shared
         self._pending = PendingWrites()
         self._breaker = Breaker(surface.circuit_max_failures, surface.circuit_reset_seconds, clock)

@@ -30,6 +30,7 @@ async def health(app: App, fields: Fields, *, servers: Servers = list) -> Mappin
         "version": __version__,
         "home": str(app.config.home.root),
         "paused": app.pause.anybody(),
+        "excluded": app.config.projects.exclude,
         "servers": servers(),
         "hosts": [
             {"name": name, "title": host.title, "installed": name in installed}

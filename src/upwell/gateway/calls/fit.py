@@ -6,6 +6,7 @@ end counts the omissions and tells how to read them. Blocks of other types keep 
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ from upwell.compress.options import Options
 from upwell.compress.originals import Originals, StoredOriginal
 from upwell.gateway.calls.budgets import ToolKind, default_tokens, kind_of
 from upwell.gateway.calls.results import content_of, text_block, with_content
+from upwell.gateway.calls.summaries import SummaryThreads
 from upwell.ground.errors import StoreError
 from upwell.ground.text.format import counted
 from upwell.ground.text.tokens import count
@@ -35,6 +37,7 @@ MAX_TEXTS = 100
 TAIL_CHARS = 200
 """The end of a shortened text, where a strategy may state the omissions itself."""
 READ_MORE = "upwell__read_more"
+SUMMARY = "llm_summary"
 _QUESTION_ARGUMENTS = ("query", "question", "prompt", "q")
 _MIN_SHARE = 64
 
@@ -121,6 +124,7 @@ class Fitter:
         self.result_tokens = result_tokens
         self._ratios = {} if ratios is None else ratios
         self._shortened = shortened
+        self._summaries = SummaryThreads()
 
     def budget_of(
         self, options: Options, ratio: float = 1.0, call: ToolCall | None = None
@@ -171,12 +175,19 @@ class Fitter:
         return await originals.readable(kept)
 
     async def _compressed(self, passage: Passage, budget: Budget, options: Options) -> Compressed:
+        waits_for_model = options.strategy == SUMMARY and self._tools.chat is not None
+        if waits_for_model and self._summaries.is_full:
+            LOG.warning("too many texts are waiting for the language model: truncating one instead")
+            options, waits_for_model = replace(options, strategy="truncate"), False
+
         def compress() -> Compressed:
             from upwell.compress.compressor import Compressor  # the first time takes 30 ms
 
             return Compressor(options, self._tools).compress(passage, budget, options.strategy)
 
-        return await asyncio.to_thread(compress)
+        return await (
+            self._summaries.run(compress) if waits_for_model else asyncio.to_thread(compress)
+        )
 
     async def brief(self, call: ToolCall, result: bytes) -> bytes:
         """`result` within the budget of its tool at little cost, however malformed it is: the
@@ -258,6 +269,7 @@ class Fitter:
         originals = self._originals.of(call.principal)
         kept = iter(await self._keep(originals, long, _name_of(call)))
         fitted: list[_Shortened | None] = []
+        began = time.monotonic()
         for text, tokens, chars, is_long in zip(texts, shares, char_shares, exceeds, strict=True):
             if not is_long:
                 fitted.append(None)
@@ -274,7 +286,8 @@ class Fitter:
                 name=original.name,
                 key=original.key,
             )
-            compressed = await self._compressed(passage, _without(share, contents), options)
+            limited = _with_time_left(options, time.monotonic() - began)
+            compressed = await self._compressed(passage, _without(share, contents), limited)
             changed = compressed.text != text.text
             fitted.append(_Shortened(compressed, original.private, contents) if changed else None)
         return fitted
@@ -331,6 +344,17 @@ def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
     )
     shown = tuple(part.text for part in lossy)
     return Cut(keys, sum(text.tokens for text in texts), tokens_after, shown)
+
+
+def _with_time_left(options: Options, elapsed_seconds: float) -> Options:
+    """The options for the next text of a result, whose texts together wait for the model for
+    `llm_timeout_seconds` at most."""
+    if options.strategy != SUMMARY:
+        return options
+    seconds = options.llm_timeout_seconds - elapsed_seconds
+    if seconds <= 0:
+        return replace(options, strategy="truncate")
+    return replace(options, llm_timeout_seconds=seconds)
 
 
 def _scaled(limit: int | None, ratio: float) -> int | None:

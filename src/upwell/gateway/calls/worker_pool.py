@@ -4,7 +4,8 @@ Parsing ten megabytes of JSON is one call into C, and nothing else in the proces
 large result is therefore sent, as raw bytes, to a child process with the same code and the same
 home, which returns the fitted result. The first child starts with the first large result, takes one
 job after the other, and ends when its stdin closes. In the meantime, a second child works for other
-servers.
+servers. A job that waits for a language model gets a child of its own, so that no other job waits
+for the model.
 
 A job and its outcome are frames: two lengths in ASCII, a newline, a JSON head, raw bytes. After the
 outcome come the originals that must not reach the disk, each as raw bytes of its own, so that no
@@ -20,7 +21,7 @@ from typing import Any
 
 from upwell.compress.options import Options
 from upwell.compress.originals import KIND
-from upwell.gateway.calls.fit import Cut, Fitter, OnShortened, ignore_cut
+from upwell.gateway.calls.fit import SUMMARY, Cut, Fitter, OnShortened, ignore_cut
 from upwell.ground.errors import CompressionError
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import TtlStore
@@ -32,6 +33,8 @@ HEAVY_BYTES = 128 * 1024
 MAX_LOCAL_BYTES = 1_000_000
 """A larger result is never fitted in the gateway's process: it would block every other call."""
 WORKERS = 2
+MAX_SUMMARIES = 4
+"""How many jobs may wait for a language model at once; others are truncated."""
 JOB_SECONDS, MEGABYTE_SECONDS = 20.0, 10.0
 """The time limit of a job, apart from its wait for a language model. It is many times longer than
 any job takes, because a busy machine must not change the result. A job that reaches the limit is a
@@ -135,7 +138,9 @@ class WorkerPool:
         self._shortened = shortened
         self._brief = brief
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._environment = environment
         self._first, self._second = (_Worker(number, environment) for number in range(WORKERS))
+        self._summaries: set[_Worker] = set()
         self._idle: asyncio.PriorityQueue[_Worker] = asyncio.PriorityQueue()
         self._closing = asyncio.Lock()
         self._idle.put_nowait(self._first)
@@ -149,10 +154,7 @@ class WorkerPool:
             CompressionError: no worker can be started, and the result may be fitted here.
         """
         try:
-            async with self._turns[call.server], self._worker() as worker:
-                head, fitted = await worker.run(
-                    self._job(call), result, self._model_seconds(call), self._take_private
-                )
+            head, fitted = await self._fitted(call, result)
         except CannotStart as error:
             if len(result) > MAX_LOCAL_BYTES:
                 LOG.warning("no worker process: %s", error)
@@ -169,6 +171,18 @@ class WorkerPool:
             self._shortened(call, Cut(tuple(keys), before, after, tuple(shown)))
         return result if head["same"] else fitted
 
+    async def _fitted(self, call: ToolCall, result: bytes) -> tuple[dict[str, Any], bytes]:
+        """The outcome of a worker. Raises what `_Worker.run` raises."""
+        job, model_seconds = self._job(call), self._model_seconds(call)
+        if model_seconds and len(self._summaries) < MAX_SUMMARIES:
+            async with self._summary_worker() as worker:
+                return await worker.run(job, result, model_seconds, self._take_private)
+        if model_seconds:
+            LOG.warning("too many results are waiting for the language model: truncating one")
+            job["strategy"] = "truncate"
+        async with self._turns[call.server], self._worker() as worker:
+            return await worker.run(job, result, 0.0, self._take_private)
+
     async def _take_private(self, key: str, value: bytes) -> None:
         await self._private.put(KIND, {key: value}, ttl_seconds=self._ttl_seconds)
 
@@ -183,7 +197,10 @@ class WorkerPool:
                 LOG.warning("a worker process does not start: %s", error)
 
     async def aclose(self) -> None:
-        """Finish the jobs in progress, then end the workers. A later result starts them again."""
+        """Finish the jobs in progress, but those that wait for a language model, then end the
+        workers. A later result starts them again."""
+        for summary in list(self._summaries):
+            await summary.end()
         # Two concurrent closings would each hold one worker and wait for the other one's.
         async with self._closing:
             workers = [await self._idle.get() for _ in range(WORKERS)]
@@ -193,7 +210,7 @@ class WorkerPool:
 
     def _model_seconds(self, call: ToolCall) -> float:
         options = self._options(call.server, call.tool)
-        return options.llm_timeout_seconds if options.strategy == "llm_summary" else 0.0
+        return options.llm_timeout_seconds if options.strategy == SUMMARY else 0.0
 
     def _job(self, call: ToolCall) -> dict[str, Any]:
         return {
@@ -204,7 +221,19 @@ class WorkerPool:
             "request": call.request,
             "principal": call.principal,
             "ratio": self._ratios.get(f"{call.server}__{call.tool}", 1.0),
+            "strategy": "",
         }
+
+    @asynccontextmanager
+    async def _summary_worker(self) -> AsyncIterator[_Worker]:
+        """A worker for one job, which may wait for a language model."""
+        worker = _Worker(WORKERS, self._environment)
+        self._summaries.add(worker)
+        try:
+            yield worker
+        finally:
+            self._summaries.discard(worker)
+            await worker.end()
 
     @asynccontextmanager
     async def _worker(self) -> AsyncIterator[_Worker]:
@@ -263,7 +292,7 @@ async def _outcome(
     try:
         check(result)
         opened = RawObject.parse(result)
-        fitted = await fitter.fit(call, opened, job["ratio"])
+        fitted = await fitter.fit(call, opened, job["ratio"], strategy=job["strategy"])
     except NotJson as error:
         return {"fault": str(error)}, b""
     except Exception:

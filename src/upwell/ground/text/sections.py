@@ -16,7 +16,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _LIST = re.compile(r" {0,6}(?:[-*+]|\d{1,9}[.)])[ \t]")
-_RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*+){3,}+|(?:-[ \t]*+){3,}+|(?:_[ \t]*+){3,}+)$")
+_RULE = re.compile(r"(?<![^\n]) {0,3}(?:(?:\*[ \t]*+){3,}+|(?:-[ \t]*+){3,}+|(?:_[ \t]*+){3,}+)$")
 _QUOTE = re.compile(r" {0,3}>")
 _BAR = re.compile(r"(?<=\s)\|(?=\s)")
 """A bar between two cells of a row that neither begins nor ends with a bar."""
@@ -29,9 +29,11 @@ _SIGNS = frozenset("#`~=-*+>|_0123456789")
 """First characters of lines that may not be prose."""
 _ENDED_BY_PROSE = (BLANK, TABLE)
 _PLAIN = re.compile(
-    r"(?:[ \t]*+[^\s#`~=\-*+>|_0-9][^\n|]*+(?:\n|\Z))++|(?P<blank>(?:[ \t\r]*+\n)++)"
+    r"(?<![^\n])(?:"
+    r"(?:[ \t]*+[^\s#`~=\-*+>|_0-9][^\n|]*+(?:\n|\Z))++|(?P<blank>(?:[ \t\r]*+\n)++))"
 )
-"""Consecutive lines of plain prose, or consecutive blank lines."""
+"""Consecutive lines of plain prose, or consecutive blank lines. Like a rule, they begin where a
+line begins, so that a search through a long line is linear, too."""
 
 
 def _is_row(line: str) -> bool:

@@ -125,8 +125,14 @@ def test_lines_of_one_length_are_no_wrapped_secret() -> None:
     assert redact(f"{table}\n{listing}") == (f"{table}\n{listing}", ())
 
 
+def test_a_token_in_an_added_line_of_a_diff_is_masked() -> None:
+    token = SECRETS["url-safe"]
+    for text in (f"+{token}", f" a\n+{token}\n b"):
+        assert token not in redact(text)[0]
+
+
 def test_a_digest_is_no_token() -> None:
-    digest = part_of(SECRETS["url-safe"])
+    digest = SECRETS["url-safe"]
     for text in (f'"payload_sha256": "{digest}"', f"etag: {digest}", f"id=observation:{digest}"):
         assert redact(text) == (text, ())
 

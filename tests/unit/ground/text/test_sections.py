@@ -1,9 +1,14 @@
 """Markdown blocks, compared with a complete CommonMark parser."""
 
+import re
+import time
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from upwell.ground.text import sections
 from upwell.ground.text.sections import FENCE, HEADING, blocks, title
 
 LINES = st.sampled_from(
@@ -62,3 +67,13 @@ def test_a_hash_inside_a_fence_is_not_a_heading() -> None:
 
 def test_front_matter_is_one_block() -> None:
     assert blocks("---\ntitle: x\n# no\n---\n# yes\n")[0].end == len("---\ntitle: x\n# no\n---\n")
+
+
+@pytest.mark.parametrize("pattern", [sections._RULE, sections._PLAIN])
+@pytest.mark.parametrize("unit", ["* ", " ", "- ", "_", "a "])
+def test_a_search_through_a_long_line_is_linear(pattern: re.Pattern[str], unit: str) -> None:
+    """Not only a match at the beginning of a line."""
+    text = "|" + unit * (40_000 // len(unit)) + "x"
+    began = time.process_time()
+    assert list(pattern.finditer(text)) == []
+    assert time.process_time() - began < 1
