@@ -243,12 +243,12 @@ _PRUNE = (
 )
 
 _CODE = (
-    # Vectors that an earlier version stored have no code; they are made again.
-    "ALTER TABLE upwell.embedding ADD COLUMN code bit varying",
-    "CREATE INDEX embedding_code ON upwell.embedding (tenant, model, n) INCLUDE (code)",
-    "ALTER TABLE upwell.embedding_model NO FORCE ROW LEVEL SECURITY",
-    "UPDATE upwell.embedding_model SET complete = -1",
-    "ALTER TABLE upwell.embedding_model FORCE ROW LEVEL SECURITY",
+    # Replicas of the earlier version store vectors without both. Those have other model numbers.
+    """ALTER TABLE upwell.embedding ADD COLUMN code bit varying,
+        ADD COLUMN namespace text COLLATE "C" """,
+    # Empty at first, so that no search waits for it.
+    """CREATE INDEX embedding_code ON upwell.embedding (tenant, model, n)
+        INCLUDE (code, namespace) WHERE code IS NOT NULL""",
 )
 
 MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED, _PRUNE, _CODE)

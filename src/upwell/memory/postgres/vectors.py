@@ -27,7 +27,7 @@ from upwell.ground.types.memory import Query
 from upwell.memory.embedding.batches import BATCH, MAX_CHARS, Due, packed_vectors
 from upwell.memory.embedding.questions import Progress, Questions
 from upwell.memory.lookups import SEQUENCE_BITS, SHUFFLE_FACTOR, SHUFFLE_PRIME, ranges
-from upwell.memory.postgres.counts import Filter
+from upwell.memory.postgres.counts import Filter, within
 from upwell.memory.ranking.query import Corpus
 from upwell.memory.ranking.signals import Likeness
 
@@ -41,12 +41,12 @@ UNUSED_SECONDS = 7 * 86_400.0
 COMPARED = 120
 """The rows and vectors of so many nearest memories by sign bits are read; the best `NEAREST` by
 cosine become candidates."""
-COMPARED_WITH_NAMESPACES = 2_000
-"""Of so many nearest memories, those in the namespaces of a search are taken: it takes longer to
-look up the namespace of a memory than to compare its signs."""
 MAX_SCANNED = 200_000
 """Among more memories than this, only those that are found by words, files or symbols are
 compared."""
+_FORM = "with signs"
+"""Stored vectors of another form are not used. Replicas of different versions do not replace each
+other's."""
 SAMPLE_SECONDS = 60.0
 """How long a sample of the tenant's vectors is used."""
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
@@ -66,21 +66,22 @@ _DUE = f"""
     SELECT m.n, m.content_hash, left(m.text, {MAX_CHARS}) FROM upwell.memory m
     WHERE m.tenant = %(tenant)s AND m.n > %(after)s AND NOT m.pinned AND NOT EXISTS (
         SELECT FROM upwell.embedding e
-        WHERE e.tenant = %(tenant)s AND e.model = %(model)s AND e.n = m.n AND e.code IS NOT NULL)
+        WHERE e.tenant = %(tenant)s AND e.model = %(model)s AND e.n = m.n)
     ORDER BY m.n LIMIT {BATCH}"""
 # The lock of a row makes a writer that replaces the memory wait, so that the trigger sees the
 # vector that it must delete.
 _KEEP = """
-    INSERT INTO upwell.embedding (tenant, model, n, numbers, code)
-    SELECT %(tenant)s, %(model)s, living.n, living.numbers, living.code::bit varying FROM (
-        SELECT m.n, new.numbers, new.code FROM upwell.memory m
+    INSERT INTO upwell.embedding (tenant, model, n, numbers, code, namespace)
+    SELECT %(tenant)s, %(model)s, living.* FROM (
+        SELECT m.n, new.numbers, new.code::bit varying, m.namespace FROM upwell.memory m
         JOIN unnest(%(ns)s::bigint[], %(hashes)s::text[], %(numbers)s::bytea[], %(codes)s::text[])
             AS new(n, hash, numbers, code) ON m.n = new.n AND m.content_hash = new.hash
         WHERE m.tenant = %(tenant)s ORDER BY m.n FOR KEY SHARE OF m) AS living
-    ON CONFLICT (tenant, model, n) DO UPDATE SET numbers = excluded.numbers, code = excluded.code"""
+    ON CONFLICT (tenant, model, n) DO UPDATE
+    SET numbers = excluded.numbers, code = excluded.code, namespace = excluded.namespace"""
 _COUNTS = """
     SELECT (SELECT count(*) FROM upwell.embedding
-            WHERE tenant = %(tenant)s AND model = %(model)s AND code IS NOT NULL),
+            WHERE tenant = %(tenant)s AND model = %(model)s),
            (SELECT count(*) FROM upwell.memory WHERE tenant = %(tenant)s AND NOT pinned)"""
 _UNUSED = f"""
     SELECT model FROM upwell.embedding_model
@@ -129,8 +130,8 @@ class Question:
             "code": code_of(self.vector),
             "lows": [low for low, _ in spans],
             "highs": [high for _, high in spans],
-            "most": COMPARED_WITH_NAMESPACES if keep.namespaces else COMPARED,
         }
+        visible = f"AND {within('namespace', keep.namespaces)}" if keep.namespaces else ""
         return Statement(
             f"""SELECT near.n FROM (
                     SELECT e.n, bit_count(e.code # %(code)s::text::bit varying) AS distance
@@ -138,9 +139,8 @@ class Question:
                     CROSS JOIN LATERAL (
                         SELECT n, code FROM upwell.embedding
                         WHERE tenant = %(tenant)s AND model = %(model)s AND code IS NOT NULL
-                            AND n BETWEEN span.low AND span.high OFFSET 0) AS e
-                    ORDER BY distance LIMIT %(most)s) AS near
-                {keep.joined("near")} ORDER BY near.distance, near.n LIMIT {COMPARED}""",
+                            AND n BETWEEN span.low AND span.high {visible} OFFSET 0) AS e
+                    ORDER BY distance, e.n LIMIT {COMPARED}) AS near {keep.joined("near")}""",
             values,
         )
 
@@ -252,9 +252,10 @@ class PostgresVectors:
 
     @property
     def _model(self) -> int:
-        """The number of the model: 63 bits of the SHA-256 of its name and its dimension."""
+        """The number of the model: 63 bits of the SHA-256 of its name, its dimension, and the form
+        in which its vectors are stored."""
         embedder = self.questions.embedder
-        name = f"{embedder.name}\n{embedder.dim}".encode("utf-8", "surrogatepass")
+        name = f"{embedder.name}\n{embedder.dim}\n{_FORM}".encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.sha256(name).digest()[:8]) >> 1
 
     def _of_model(self, sql: str, **values: object) -> Statement:

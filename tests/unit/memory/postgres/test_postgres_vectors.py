@@ -99,11 +99,13 @@ async def test_among_too_many_memories_only_those_with_a_word_are_compared(
     assert (await found(store, "vehicle mended in the garden?"))[0].memory.id == "m0"
 
 
-async def test_a_vector_of_an_earlier_version_gets_its_signs(postgres: Postgres) -> None:
-    await filled(postgres, FakeEmbedder(SAME))
-    forget = "UPDATE upwell.embedding SET code = NULL"
-    await postgres.ask("default", Statement(forget, {}))
-    await postgres.ask("default", Statement("UPDATE upwell.embedding_model SET complete = -1", {}))
+async def test_a_replica_of_an_earlier_version_does_not_keep_memories_from_their_signs(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(vectors, "_FORM", "without")
+        await filled(postgres, FakeEmbedder(SAME))
+    await postgres.ask("default", Statement("UPDATE upwell.embedding SET code = NULL", {}))
     later = PostgresStore(postgres, questions=Questions(FakeEmbedder(SAME)))
     assert later.vectors
     assert await later.vectors.counts() == (0, len(TEXTS))
@@ -114,7 +116,11 @@ async def test_a_vector_of_an_earlier_version_gets_its_signs(postgres: Postgres)
 async def test_the_hits_and_scores_are_those_of_sqlite(postgres: Postgres, tmp_path: Path) -> None:
     rng, model = random.Random(7), FakeEmbedder()
     memories = [
-        Memory(id=f"m{n}", text=f"{' '.join(rng.choices(WORDS, k=9))} item{n % 20}")
+        Memory(
+            id=f"m{n}",
+            text=f"{' '.join(rng.choices(WORDS, k=9))} item{n % 20}",
+            namespace="context" if n % 12 else "decisions",
+        )
         for n in range(4 * vectors.COMPARED)
     ]
     database = open_database(tmp_path / "memory.db", [OWNER, VECTORS], synchronous="NORMAL")
@@ -127,8 +133,9 @@ async def test_the_hits_and_scores_are_those_of_sqlite(postgres: Postgres, tmp_p
     in_sqlite = in_both = close = 0
     for size in (1, 2, 3, 5, 8) * 4:
         text = " ".join(rng.sample(WORDS, k=size)) + f" item{size}"
-        left = {hit.memory.id: hit.score for hit in (await found(local, text))[:10]}
-        right = {hit.memory.id: hit.score for hit in (await found(shared, text))[:10]}
+        among = {"namespaces": ("decisions",)} if size % 2 else {}
+        left = {hit.memory.id: hit.score for hit in (await found(local, text, **among))[:10]}
+        right = {hit.memory.id: hit.score for hit in (await found(shared, text, **among))[:10]}
         both = left.keys() & right.keys()
         close += sum(abs(left[id] - right[id]) <= 0.01 for id in both)
         in_sqlite += len(left)
