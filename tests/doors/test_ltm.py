@@ -14,9 +14,13 @@ import pytest
 
 from tests.conftest import Upwell
 from tests.doors.conformance.run import free_port, program
-from tests.doors.conftest import Gateway, script
+from tests.doors.conftest import Gateway, listening, script
 from tests.doors.peer import Peer
 from tests.doors.reading import everything
+from upwell.app.ltm import LtmServer, server_of
+from upwell.gateway.options import GatewayOptions
+from upwell.ground.clock import Deadline
+from upwell.memory.options import LtmOptions, LtmTransport
 
 FACT = "The settlement job in src/billing/settle.py runs before midnight UTC, or refunds double."
 OTHERS = [
@@ -242,3 +246,17 @@ def test_the_official_memory_server_works(
     (hit,) = upwell("recall", "when does the settlement run", "--json", env=env).json["hits"]
     assert hit["text"] == f"billing (service)\n{FACT}"
     assert hit["source"] == "ltm:billing"
+
+
+@pytest.mark.parametrize("politely", [False, True])
+async def test_a_search_goes_on_in_a_new_session_of_the_memory_server(politely: bool) -> None:
+    with listening("web") as url:
+        options = LtmOptions(transport=LtmTransport.STREAMABLE_HTTP, url=url)
+        server = LtmServer(server_of(options, "/"), GatewayOptions(), os.environ)
+        try:
+            assert "forget" in await server.tools(Deadline.after(20.0))
+            arguments = {"politely": politely}
+            result = await server.call("forget", arguments, Deadline.after(20.0))
+        finally:
+            await server.aclose()
+    assert result["content"][0]["text"] == "known again"

@@ -103,7 +103,11 @@ class LtmServer:
         """
         try:
             async with asyncio.timeout(deadline.remaining()):
-                reply = await self._upstream.call(method, RawObject.parse(dumps(params)))
+                # A search changes nothing, so it may be repeated in the next session of a server
+                # that was restarted.
+                reply = await self._upstream.call(
+                    method, RawObject.parse(dumps(params)), idempotent=True
+                )
             if reply.error:
                 raise unavailable(
                     f"answered with an error: {reply.error[:200].decode(errors='replace')}"
