@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from tests.doors.reading import everything, key_in
 from tests.doors.seeds.conftest import upwell_in
 from tests.doors.seeds.model import answering
 from tests.doors.seeds.rows import row
+from tests.doors.test_hook_compress import LONG, bash
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 CLIENT = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
@@ -80,12 +82,13 @@ def receiving() -> Iterator[Receiver]:
         yield receiver
 
 
-def home_of(folder: Path) -> Path:
+def home_of(folder: Path, **more: Any) -> Path:
     home = folder / "home"
     tables: dict[str, Any] = {
         "surface": {"moments": "all", "race_ms": 5000},
         "compress": {"max_result_tokens": 500},
         "hook": {"prompt_ms": 8000, "tool_ms": 8000},
+        **more,
     }
     write_config(home, {"up": script("upstream", "--state", str(folder))}, **tables)
     upwell_in(home, "remember", FACT)
@@ -248,3 +251,20 @@ def test_an_endpoint_that_is_down_holds_nothing_up(gateway: Gateway, tmp_path: P
     assert peer.errors
     assert "Traceback" not in peer.errors.read_text()
     assert "opentelemetry" not in peer.errors.read_text()
+
+
+def test_a_read_of_a_result_that_a_hook_shortened_joins_the_trace_of_the_hook(
+    tmp_path: Path,
+) -> None:
+    home = home_of(tmp_path, hook={"tool_ms": 8000, "compress": ["claude"]})
+    event = bash(str(tmp_path), LONG)
+    with receiving() as receiver:
+        with serving(
+            home, tmp_path / "serve.log", OTEL_EXPORTER_OTLP_ENDPOINT=receiver.address
+        ) as address:
+            answer = address.send("POST", event, path="/hook/claude")[2]
+            output = answer["hookSpecificOutput"]["updatedToolOutput"]["stdout"]
+            (key,) = set(re.findall(r'key="([^"]+)"', output))
+            address.begin().call("upwell__read_more", key=key)
+        read, hook = receiver.one("upwell.read_on"), receiver.one("upwell.hook")
+        assert read.trace_id == hook.trace_id

@@ -71,9 +71,6 @@ class FollowUp:
         tool = f"{call.server}__{call.tool}"
         if cut.keys:
             self._budgets.served(tool, cut.keys)
-        self._traces.note(cut.keys, call.trace_id)
-        if cut.keys and is_tracing():
-            self._writes.start(self._keep(cut.keys, call.trace_id))
         self.shortened_by_hook(call, cut)
 
     def shortened_by_hook(self, call: ToolCall, cut: Cut) -> None:
@@ -83,6 +80,9 @@ class FollowUp:
         TOKENS_SAVED.add(call.server, by=cut.tokens_before - cut.tokens_after)
         self._learning.shortened(_place_of(call), cut.tokens_before, cut.tokens_after)
         self._cuts.note(call, cut)
+        self._traces.note(cut.keys, call.trace_id)
+        if cut.keys and is_tracing():
+            self._writes.start(self._keep(cut.keys, call.trace_id))
 
     def on_follow_up(self, original: StoredOriginal, text: str) -> None:
         """Count that an agent reads this text of an original."""
