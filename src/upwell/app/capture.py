@@ -206,7 +206,7 @@ class SessionCapture:
         return [known for known in memories if known and known.provenance.door == "capture"]
 
     async def accepted(self, holdings: Holdings) -> list[Memory]:
-        """The memories that a person made of proposals of these holdings."""
+        """The memories that a person accepted from the proposals of these holdings."""
         memories = [await self._library.store.get(key) for key in sorted(holdings.proposals)]
         return [known for known in memories if known]
 

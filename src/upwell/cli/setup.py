@@ -119,7 +119,9 @@ def _undo(
         say("there is nothing to undo")
         return
     if dry_run:
-        note("upwell: nothing was changed; without --dry-run, setup asks and undoes all of this")
+        note(
+            "upwell: nothing was changed; without --dry-run, setup asks you and then undoes all of this"
+        )
         return
     if not yes:
         _confirm("Undo all of this?", show)
@@ -148,7 +150,7 @@ def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
 
 
 def _say_accepted(memories: "list[Memory]") -> None:
-    """Name the memories that a person made of proposals of setup."""
+    """List the memories that the user accepted from setup's proposals."""
     if memories:
         say(f"kept: {len(memories)} that you accepted (`upwell forget ID`)")
     for memory in memories[:MAX_LISTED]:

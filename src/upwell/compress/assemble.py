@@ -32,8 +32,8 @@ _MARGIN = 1.5
 cost less together than alone.
 """
 _CHARS_PER_TOKEN, _USUAL_SPREAD = 8.0, 1.6
-"""The most characters that a token has on average, in any text and relative to the beginning of the
-same text.
+"""Upper bounds for the average characters of a token: in any text, and as a multiple of the average
+at the beginning of the same text.
 """
 _ROUNDS = 3
 """The cost of gaps is overestimated; further rounds spend the remainder."""

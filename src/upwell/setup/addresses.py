@@ -20,7 +20,7 @@ METADATA_ADDRESSES = frozenset(
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 RESOLVE_SECONDS = 5.0
 LOCAL_ENDS = (".local", ".lan", ".internal", ".intranet", ".corp", ".home", ".home.arpa")
-"""Ends of names that only a local network resolves, as it does names without a dot."""
+"""Ends of names that only a local network resolves. Names without a dot count as local too."""
 MIRRORS = (".nip.io", ".sslip.io", ".xip.io", ".traefik.me", ".local.gd")
 """Domains that resolve `10-0-0-1.DOMAIN` to 10.0.0.1."""
 LOOPBACK_DOMAINS = (".localhost", ".localtest.me", ".lvh.me", ".vcap.me", ".lacolhost.com")
@@ -29,9 +29,9 @@ _HEX_QUAD = re.compile(r"(?<![0-9a-z])[0-9a-f]{8}(?![0-9a-z])")
 
 
 def check(address: str, url: str) -> None:
-    """Allow only addresses that are encrypted or the server's own. An address of this network must
-    not be nearer to this machine than the server itself, and a cloud's metadata service is never
-    allowed.
+    """Allow only HTTPS, the server's own origin, and plain HTTP if both are on this machine. A public
+    server may not point to a private address, nor a server elsewhere to this machine, and a cloud's
+    metadata service is never allowed.
 
     Raises:
         PermissionError: the address is not allowed.

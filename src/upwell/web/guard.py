@@ -23,8 +23,8 @@ from upwell.web.team import TEAM_PATHS
 MAX_BODY_BYTES = 4_194_304
 _MAX_DIGITS = 16
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::[0-9]{0,5})?", re.I)
-"""The host and the port of RFC 3986, 3.2, without user information, escapes and other notations:
-the part before the first colon is not the host in `127.0.0.1:@evil.example`.
+"""The host and the port of RFC 3986, 3.2. User information, escapes and other notations do not
+match: in `127.0.0.1:@evil.example`, for example, the part before the first colon is not the host.
 """
 _NO_TOKEN = (
     "needs a valid token: the owner's is in UPWELL_HOME/token, others get theirs by "

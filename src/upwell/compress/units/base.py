@@ -125,9 +125,9 @@ _SUMMARY = [
 _MAX_HITS = 50_000
 _USUAL_CHARS = 60
 _LONG_COSTS = 0.5
-"""The loss of a unit with each doubling of its length, since short units use the budget better. The
-loss is rounded to whole steps, so that lines of about one length stay adjacent and need no
-marks.
+"""The salience that a unit loses each time its length doubles, since short units use the budget
+better. The loss is rounded to whole steps, so that lines of about one length stay adjacent and need
+no marks.
 """
 
 
