@@ -105,8 +105,8 @@ def add(
 
 
 def _note_missing_hooks(scope: "RuleScope") -> None:
-    """Name the agents whose hooks do not ask upwell before a tool. Calls through the gateway need no
-    hook: the gateway itself refuses them.
+    """Name the agents whose hooks do not ask upwell before a tool. Calls through the gateway need
+    no hook: the gateway itself refuses them.
     """
     refuses_commands = any(pattern.startswith("Bash(") for pattern in scope.tools)
     where = "This guard" if refuses_commands else "Outside the gateway, this guard"

@@ -119,9 +119,7 @@ def _undo(
         say("there is nothing to undo")
         return
     if dry_run:
-        note(
-            "upwell: nothing was changed; without --dry-run, setup asks you and then undoes all of this"
-        )
+        note("upwell: nothing was changed; without --dry-run, setup asks and then undoes this")
         return
     if not yes:
         _confirm("Undo all of this?", show)
