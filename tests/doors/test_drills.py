@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import httpx2
 import pytest
 
 from tests.doors.address import BOTH, Conversation, said
+from tests.doors.conftest import script
 from tests.doors.peer import ENVELOPE, LEGACY, MODERN
 from tests.doors.reading import everything, key_in
 from tests.doors.replicas import Proxy, Replica, replicas
@@ -129,6 +131,20 @@ async def test_a_replica_that_ends_says_so_and_finishes_its_calls(tmp_path: Path
         assert await asyncio.to_thread(one.process.wait, 30) == 0
         assert await asyncio.to_thread(one.status, "/readyz") == 0
         await client.aclose()
+
+
+def test_a_server_that_is_tried_again_does_not_take_a_replica_out_of_service(
+    tmp_path: Path,
+) -> None:
+    servers = {"up": script("upstream"), "gone": [sys.executable, "-c", "raise SystemExit(1)"]}
+    replica = Replica(tmp_path, "a", cluster().database(), servers).start()
+    try:
+        end, statuses = time.monotonic() + 3.0, Counter[int]()
+        while time.monotonic() < end:
+            statuses[replica.status("/readyz")] += 1
+        assert set(statuses) == {200}
+    finally:
+        replica.stop()
 
 
 async def test_a_session_survives_the_death_of_its_replica(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     tenants = Tenants(app)
     gateway = app.gateway(tenants=tenants)
     limits = app.config.gateway
-    until = time.monotonic() + limits.connect_timeout_seconds
+    readiness = _Readiness(gateway, limits.connect_timeout_seconds)
     front = gateway.http()
     door = app.hooks()
     team = TeamAccess(app)
@@ -58,7 +58,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
         *TeamDoor(team.open_for).routes(),
         *hook_routes(door.answer),
         *dashboard_routes(desk),
-        *_health(app, gateway, lambda: _reason(server.is_draining, gateway, until)),
+        *_health(app, gateway, lambda: "ending" if server.is_draining else readiness.reason()),
     ]
     home = app.config.home
     shared = team_token(app.config)
@@ -131,17 +131,22 @@ def _servers(gateway: Gateway) -> list[dict[str, str]]:
     ]
 
 
-def _starting(gateway: Gateway, until: float) -> str:
-    """The servers that are starting, as the reason not to be ready, until their time is over: a
-    server that never comes up must not keep the others from being used.
+class _Readiness:
+    """Whether every server has come up, or failed, once. A server that never comes up must not keep
+    the others from being used: neither beyond `seconds` nor whenever it is tried again.
     """
-    starting = [upstream.name for upstream in gateway.upstreams if upstream.state is State.STARTING]
-    return f"starting: {', '.join(starting)}" if starting and time.monotonic() < until else ""
 
+    def __init__(self, gateway: Gateway, seconds: float) -> None:
+        self._gateway = gateway
+        self._until = time.monotonic() + seconds
+        self._is_ready = False
 
-def _reason(is_draining: bool, gateway: Gateway, until: float) -> str:
-    """The reason not to be ready, or ""."""
-    return "ending" if is_draining else _starting(gateway, until)
+    def reason(self) -> str:
+        """The servers for which requests have to wait, or ""."""
+        upstreams = self._gateway.upstreams
+        starting = [upstream.name for upstream in upstreams if upstream.state is State.STARTING]
+        self._is_ready = self._is_ready or not starting or time.monotonic() >= self._until
+        return "" if self._is_ready else f"starting: {', '.join(starting)}"
 
 
 def _health(app: App, gateway: Gateway, unready: Callable[[], str]) -> list[BaseRoute]:
