@@ -152,12 +152,14 @@ class _Reader:
         return end
 
     def _end_of_brackets(self, offset: int, depth: int) -> int:
-        outer = depth
-        for match in _BRACKET.finditer(self.text, offset):
+        outer, end = depth, offset
+        # Not `finditer`: where no bracket follows, it would look for one from every character on.
+        while match := _BRACKET.match(self.text, end):
+            end = match.end()
             if match[1] in "]}":
                 depth -= 1
                 if depth == outer:
-                    return match.end()
+                    return end
             else:
                 depth += 1
                 if depth > MAX_DEPTH:
