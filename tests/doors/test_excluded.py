@@ -32,7 +32,7 @@ def exclude(home: Path, secret: Path) -> Callable[[], None]:
 def prompted(upwell: Upwell, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """The answer to a prompt in this folder, and the folders of the recorded events."""
     event = {
-        "hook_event_name": "UserPromptSubmit", "session_id": f"s-{folder.name}",
+        "hook_event_name": "UserPromptSubmit", "session_id": f"s-{time.monotonic_ns()}",
         "cwd": str(folder), "prompt": QUESTION,
     }  # fmt: skip
     answer = json.loads(upwell("hook", "claude", input=json.dumps(event)).out)
@@ -68,6 +68,7 @@ def test_off_in_a_project_silences_it_until_on(
         done = upwell("off", "--project", cwd=secret / "src")
         assert done.out.startswith(f"upwell is off in {secret} (")
         assert eventually(lambda: prompted(upwell, secret)[0] == {})
+        time.sleep(1.5)  # decisions of the prompts before are stored every half second
         before = prompted(upwell, secret)[1]
         assert prompted(upwell, secret)[1] == before, "nothing more is recorded"
         assert "off in this project" in upwell("doctor", cwd=secret).out

@@ -12,6 +12,7 @@ from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import Surfacing
+from upwell.memory.postgres import counts
 from upwell.testing import FakeEmbedder
 
 DELAY = 0.5
@@ -23,6 +24,8 @@ async def test_a_decision_waits_for_three_round_trips(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: FakeEmbedder | None
 ) -> None:
     monkeypatch.setattr(wiring, "embedder_of", lambda options: embedder)
+    # As slow as the round trips of this test are, the version of the memories ages less.
+    monkeypatch.setattr(counts, "RECENT_SECONDS", 10 * DELAY)
     flags = {"store.url": cluster().database()}
     settings = Settings(home=tmp_path, flags=flags, environment={}, watches=False, is_replica=True)
     app = await build(settings)
