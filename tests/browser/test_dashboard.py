@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -81,7 +82,11 @@ def test_a_rating_counts(open_page: Open, dashboard: Dashboard) -> None:
     page = open_page("now")
     page.get_by_role("button", name="Helpful", exact=True).first.click()
     expect(page.get_by_role("status")).not_to_be_empty()
-    assert recalled(dashboard, "stats")["feedback"]["helpful"] >= 1
+    end = time.monotonic() + 20
+    while not (helpful := recalled(dashboard, "stats")["feedback"]["helpful"]):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    assert helpful >= 1
 
 
 def test_a_session_is_a_timeline_with_the_original_beside_what_the_agent_saw(
