@@ -103,8 +103,9 @@ def figures(
 async def one_size(size: int, cluster: Cluster, options: argparse.Namespace, home: Path) -> None:
     stored = list(Company().memories(size))
     rng = random.Random(3)
-    asked = rng.sample(stored, options.searches)
-    texts, wanted = [question(rng, memory) for memory in asked], [memory.text for memory in asked]
+    targets = rng.sample(stored, options.searches)
+    texts = [question(rng, memory) for memory in targets]
+    wanted = [memory.text for memory in targets]
     url, other = cluster.database(), cluster.database()
     await migrate(url)
     began = time.perf_counter()

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 from tests.browser.past import shorten
 
 from upwell.app import App, Settings, build
+from upwell.gateway.calls.fit import Cut
+from upwell.ground.secrets.redact import redact
 from upwell.ground.types.rpc import ToolCall
 from upwell.usage.breakdown import Metric, Total, whole
 from upwell.wire.rawjson import RawObject, dumps
@@ -85,6 +88,25 @@ async def test_a_result_with_a_secret_leaves_no_text_on_the_disk(tmp_path: Path)
     finally:
         await app.aclose()
     assert SECRET.encode() not in b"".join(path.read_bytes() for path in tmp_path.glob("*.db*"))
+
+
+@pytest.mark.parametrize(
+    ("said", "is_compared"), [("", True), (f" and token {SECRET}", False)], ids=["key", "secret"]
+)
+async def test_a_key_that_looks_like_a_secret_does_not_cost_the_comparison(
+    tmp_path: Path, said: str, is_compared: bool
+) -> None:
+    key = "d29e49538a9c670f"
+    seen = f'[9 of 12 lines left out; all of it: key="{key}"]'
+    assert redact(seen)[1]
+    app = await build(Settings(home=tmp_path, environment={}))
+    try:
+        call = ToolCall(server="up", tool="log", params=b"{}", session="s")
+        app.cuts.note(call, Cut((key,), 900, 20, (seen + said,)))
+        [cut] = await app.cuts.latest(5)
+        assert cut["has_text"] is is_compared
+    finally:
+        await app.aclose()
 
 
 async def _totals(app: App) -> list[Total]:

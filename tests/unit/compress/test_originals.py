@@ -169,7 +169,7 @@ async def test_two_long_outputs_with_secrets_have_room_beside_each_other() -> No
     """Output of programs, of which the memory has room for less than one as it is."""
     originals_store = with_room(disk=100_000, memory=100_000)
     texts = [f"ghp_{letter}\n" + f"the {letter} line of the log\n" * 20_000 for letter in "ab"]
-    kept = [await originals_store.keep(text) for text in texts]
-    for original, text in zip(await originals_store.readable(kept), texts, strict=True):
+    originals = [await originals_store.keep(text) for text in texts]
+    for original, text in zip(await originals_store.readable(originals), texts, strict=True):
         assert await originals_store.get(original.key) == text
         assert await originals_store.slice(original.key, 262_140, 262_150) == text[262_140:262_150]

@@ -53,9 +53,9 @@ async def test_the_texts_of_one_result_share_the_time_for_the_model(tmp_path) ->
         began = time.monotonic()
         fitted = await app.fitter.fit(CALL, RawObject.parse(dumps({"content": blocks})))
         took = time.monotonic() - began
-        asked = len(model.prompts)
+        questions = len(model.prompts)
         await app.aclose()
-    assert asked == 1
+    assert questions == 1
     assert took < 6, "2 s and some work; 8 s if each text waits by itself"
     shown = [block["text"] for block in json.loads(fitted.encode())["content"]]
     assert [text[:3] for text in shown[:4]] == ["Ash", "Elm", "Oak", "Fir"]

@@ -4,41 +4,35 @@ A model may take a minute to answer, or never answer (seed 002). The threads of 
 are few and serve every call, so such work must not occupy them.
 """
 
-import asyncio
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any
+
+from upwell.ground.threads import on_daemon_thread
 
 MAX_SUMMARIES = 8
 """How many texts may wait for the model at once."""
 
 
 class SummaryThreads:
-    """Runs functions on daemon threads, so that a model that does not answer holds up neither other
-    work nor the end of the process."""
+    """Runs functions on daemon threads, at most `most` at once."""
 
     def __init__(self, most: int = MAX_SUMMARIES) -> None:
         self._most = most
-        self._running: set[Future[Any]] = set()
+        self._places: set[object] = set()
 
     @property
     def is_full(self) -> bool:
-        return len(self._running) >= self._most
+        return len(self._places) >= self._most
 
     async def run[T](self, work: Callable[[], T]) -> T:
         """The result of `work`, or its exception. If the caller is cancelled, the thread keeps its
         place until `work` ends."""
-        outcome = Future[T]()
-        outcome.set_running_or_notify_cancel()
-        self._running.add(outcome)
-        outcome.add_done_callback(self._running.discard)
+        place = object()
+        self._places.add(place)
 
-        def on_thread() -> None:
+        def in_place() -> T:
             try:
-                outcome.set_result(work())
-            except BaseException as error:
-                outcome.set_exception(error)
+                return work()
+            finally:
+                self._places.discard(place)
 
-        threading.Thread(target=on_thread, name="summary", daemon=True).start()
-        return await asyncio.wrap_future(outcome)
+        return await on_daemon_thread(in_place, "summary")

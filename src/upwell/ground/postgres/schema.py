@@ -243,7 +243,7 @@ _PRUNE = (
 )
 
 _CODE = (
-    # Replicas of the earlier version store vectors without both. Those have other model numbers.
+    # Replicas of the earlier version store vectors without either, under other model numbers.
     """ALTER TABLE upwell.embedding ADD COLUMN code bit varying,
         ADD COLUMN namespace text COLLATE "C" """,
     # Empty at first, so that no search waits for it.

@@ -6,7 +6,7 @@ from functools import partial
 
 from upwell.ground.errors import LlmError
 from upwell.ground.trace import LOG
-from upwell.memory.embedding.questions import MAX_FAILURES, Questions, embedded, on_daemon_thread
+from upwell.memory.embedding.questions import MAX_FAILURES, Questions, embedded, on_model_thread
 
 MAX_CHARS = 2_000
 """Only this much of the beginning of a longer memory is embedded."""
@@ -32,7 +32,7 @@ async def packed_vectors(questions: Questions, batch: Sequence[Due]) -> dict[Due
 
     texts = [due.text for due in batch]
     try:
-        vectors = await on_daemon_thread(partial(embedded, questions.embedder, texts))
+        vectors = await on_model_thread(partial(embedded, questions.embedder, texts))
         return dict(zip(batch, map(packed, vectors), strict=True))
     except LlmError as error:
         LOG.warning("%d memories cannot be embedded: %s", len(batch), error)

@@ -8,14 +8,13 @@ import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from importlib.util import find_spec
-from threading import Thread
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import LlmError, extra_hint
 from upwell.ground.limits import Breaker
+from upwell.ground.threads import on_daemon_thread
 from upwell.ground.trace import LOG
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class Questions:
         if not self._has_numpy:
             return False
         try:
-            await on_daemon_thread(lambda: self.embedder.dim)
+            await on_model_thread(lambda: self.embedder.dim)
         except LlmError as error:
             self._fail(error)
             return False
@@ -100,7 +99,7 @@ class Questions:
     def _embed(self, text: str) -> "asyncio.Future[Vector] | None":
         if not self._has_numpy or self._running >= MAX_RUNNING or not self._breaker.allow():
             return None
-        future = on_daemon_thread(lambda: embedded(self.embedder, [text])[0])
+        future = on_model_thread(lambda: embedded(self.embedder, [text])[0])
         self._running += 1
         future.add_done_callback(lambda done: self._settle(text, done))
         self._vectors[text] = future
@@ -141,29 +140,15 @@ def embedded(embedder: "Embedder", texts: Sequence[str]) -> "Sequence[Vector]":
     return vectors
 
 
-def on_daemon_thread[T](work: Callable[[], T]) -> asyncio.Future[T]:
-    """Run `work()` on a daemon thread, so that a hanging model never delays the end of the
-    process. Every exception that `work` raises becomes an LlmError."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
+def on_model_thread[T](work: Callable[[], T]) -> asyncio.Future[T]:
+    """Run `work()` on a daemon thread. Every exception that `work` raises becomes an LlmError."""
 
-    def settle(result: T | None, error: Exception | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(cast(T, result))
-
-    def run() -> None:
+    def asked() -> T:
         try:
-            outcome: tuple[T | None, Exception | None] = work(), None
-        except LlmError as error:
-            outcome = None, error
+            return work()
+        except LlmError:
+            raise
         except Exception as error:
-            outcome = None, LlmError(f"the model failed: {error}")
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, *outcome)
+            raise LlmError(f"the model failed: {error}") from error
 
-    Thread(target=run, daemon=True, name="meaning").start()
-    return future
+    return on_daemon_thread(asked, "meaning")

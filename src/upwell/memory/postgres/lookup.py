@@ -96,7 +96,7 @@ async def pool_of(
     found = await _found(postgres, query, counts, lookups, question)
     likeness = question.likeness(found.vectors, counts.corpus.scopes) if question else None
     if likeness:
-        found = found.without(farther(found, likeness))
+        found = found.without(_farther(found, likeness))
     candidates, successors = _gathered(
         query.scope.tenant, counts.keep, found, stems_to_count(readings, counts.joins)
     )
@@ -129,7 +129,7 @@ class _Found:
         return replace(self, rows=[row for row in self.rows if row[0] not in numbers])
 
 
-def farther(found: _Found, likeness: Likeness) -> set[int]:
+def _farther(found: _Found, likeness: Likeness) -> set[int]:
     """Return the memories found by meaning alone that are not among the nearest by cosine."""
     from upwell.memory.embedding.numbers import NEAREST
 
