@@ -1,6 +1,8 @@
 """Documented events of every host, through the real executable and a real daemon."""
 
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -160,3 +162,31 @@ def test_explain_gives_the_reason_for_speaking(house: House) -> None:
     explained = house.upwell("explain", "-n", "200", "--json")
     assert "bilge-alarm" in explained
     assert "below_min_score" in explained or "no_candidates" in explained
+
+
+def test_blocks_keep_their_limits_when_the_command_in_them_is_long(tmp_path: Path) -> None:
+    house = House(tmp_path / ("far/" * 50))
+    house.environment |= {
+        "UPWELL_SURFACE__MAX_INJECTION_CHARS": "1800",
+        "UPWELL_SURFACE__SESSION_MAX_BYTES": "700",
+        "UPWELL_SURFACE__TOOL_COUNT": "2",
+    }
+    long = "The winch keeps its brake open until the drum has turned. "
+    house.keep([{"text": f"{n} {long * 40}", "paths": ["src/winch.py"]} for n in range(5)])
+    for number in range(20):
+        house.upwell("remember", "--pin", f"Rule {number}: never turn the winch by hand alone")
+    house.start()
+    try:
+        case = HOSTS["claude"]
+        session = house.hook("claude", event=case.session(str(house.project))).json
+        read = house.hook("claude", event=case.tool(str(house.project), house.file("winch.py")))
+    finally:
+        house.stop()
+    opening = case.text(session, case.words.get("session", ""))
+    memories = case.text(read.json, case.words.get("tool", ""))
+    command = f"UPWELL_HOME={shlex.quote(str(house.home))} upwell read"
+    assert command in opening
+    assert command in memories
+    assert 500 < len(opening.encode()) <= 700
+    assert 1600 < len(memories) <= 1800
+    assert memories.count("\n- [") == 2

@@ -15,7 +15,7 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.trace import present_trace_id
 from upwell.ground.types.rpc import ToolCall
 from upwell.hosts.events import Event
-from upwell.surface.render import READ_COMMAND
+from upwell.surface.options import READ_COMMAND
 
 
 class Shortening:

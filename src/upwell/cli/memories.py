@@ -316,7 +316,8 @@ def context(
 async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
     from upwell.app.overview import is_memory_empty
     from upwell.surface.explain import account_of
-    from upwell.surface.render import EMPTY_DIGEST, READ_COMMAND, by_command
+    from upwell.surface.options import READ_COMMAND
+    from upwell.surface.render import EMPTY_DIGEST, by_command
     from upwell.tools.recall import SWITCHED_OFF, described
 
     if cue.door == Door.ASK and not app.config.memory_context.enabled:

@@ -25,9 +25,9 @@ from upwell.hosts import HOSTS
 from upwell.hosts.base import Host
 from upwell.hosts.events import Event, EventKind
 from upwell.surface.guards import Guards
-from upwell.surface.options import never_excluded
+from upwell.surface.options import READ_COMMAND, never_excluded
 from upwell.surface.pipeline import Outcome, Surfacer
-from upwell.surface.render import READ_COMMAND, by_command
+from upwell.surface.render import by_command
 
 NEUTRAL = b"{}"
 DUPLICATE_SECONDS = 5.0
@@ -153,7 +153,7 @@ class HookDoor:
     ) -> bytes:
         """Surface memories and shorten the tool's result, both until the same deadline."""
         deadline = asyncio.get_running_loop().time() + self._seconds_for(event, left_ms)
-        cue = _cue(event, host.name)
+        cue = _cue(event, host.name, self._opt_ins.read_command)
         if self._is_unannounced(event):
             self._surfacer.missed(cue)
         shortening = self._shortening(host, event, cue)
@@ -275,7 +275,7 @@ class HookDoor:
         """The output that adds the memories, within the host's limit. Entries that do not fit are
         taken back for later; so are all entries of an answer that does not arrive.
         """
-        worded = by_command(surfacing.text, self._opt_ins.read_command)
+        worded = by_command(surfacing.text, cue.read_command)
         text, omitted = _within(worded, host.events.max_bytes)
         output = host.events.context_output(event, text) if text else {}
         if not output:
@@ -396,7 +396,7 @@ def _payload(body: bytes) -> Mapping[str, Any] | None:
     return payload if isinstance(payload, dict) else None
 
 
-def _cue(event: Event, host: str) -> Cue:
+def _cue(event: Event, host: str, read_command: str = "") -> Cue:
     return Cue(
         door=_DOORS.get(event.kind, Door.TOOL),
         text=event.text,
@@ -409,6 +409,7 @@ def _cue(event: Event, host: str) -> Cue:
         trace_id=present_trace_id(),
         host=host,
         transcript=event.transcript if event.kind is EventKind.SESSION else "",
+        read_command=read_command,
     )
 
 

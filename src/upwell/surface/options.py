@@ -146,6 +146,10 @@ class ContextOptions:
     half_life_days: float = 30.0
 
 
+READ_COMMAND = "upwell read"
+"""Prints the full text of the memory or the result that is named after it."""
+
+
 def never_excluded(folder: str | None) -> bool:
     """For a home that works in every project."""
     del folder

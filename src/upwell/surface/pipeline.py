@@ -41,7 +41,14 @@ from upwell.surface.metering import count_decision, count_delivery, label
 from upwell.surface.moments import UNASKED, Moment, moment_of, triggers_in
 from upwell.surface.options import Options
 from upwell.surface.query import CueReader
-from upwell.surface.render import block, digest, fitting, frame_of, narrowed, profile_of
+from upwell.surface.render import (
+    beneath,
+    digest,
+    fitting,
+    frame_of,
+    profile_of,
+    without_heading,
+)
 from upwell.surface.rules import Rules, rule_hit
 from upwell.surface.seen_log import SeenLog
 from upwell.surface.session_start import MISSED, Compaction, SessionStart
@@ -125,8 +132,7 @@ class Surfacer:
             self._compaction,
             self._seen_log,
             ttl_store,
-            surface,
-            options.commands_in,
+            options,
         )
         self._journal = Journal(ttl_store, options, clock)
         self._background = BackgroundWork([self._journal.flush, *self._learning.jobs()])
@@ -296,6 +302,7 @@ class Surfacer:
                 session=cue.session,
                 cwd=cue.cwd,
                 host=cue.host,
+                read_command=cue.read_command,
             )
             self._session_start.owe(start)
 
@@ -491,23 +498,20 @@ class Surfacer:
         """Say as many of the chosen hits as fit the budget of the door."""
         cue, texts = question.cue, question.query.texts
         profile = profile_of(cue.door, question.intent, self._options.beside(cue))
-        frame = frame_of(cue.door)
-        hits = fitting(chosen_hits, texts, profile, frame)
-        if not hits:
-            profile = narrowed(chosen_hits[0], texts, profile, frame)
-            hits = fitting(chosen_hits[:1], texts, profile, frame)
-        if not hits:
-            return question.answered(Skip(reason=SkipReason.OVER_BUDGET))
-        surfacing_id = f"s_{secrets.token_hex(6)}"
         is_digest = cue.door == Door.ASK
+        shown = map(without_heading, chosen_hits) if is_digest else chosen_hits
+        frame = frame_of(cue.door, cue.read_command)
+        lines = fitting(list(shown), texts, profile, frame)
+        if not lines:
+            return question.answered(Skip(reason=SkipReason.OVER_BUDGET))
+        hits = chosen_hits[: len(lines)]
+        surfacing_id = f"s_{secrets.token_hex(6)}"
         best = max(hits, key=lambda hit: hit.score)
         ids = {hit.memory.id for hit in hits}
         surfacing = Surfacing(
             id=surfacing_id,
             hits=tuple(hits),
-            text=digest(hits, texts, profile)
-            if is_digest
-            else block(hits, texts, profile, surfacing_id),
+            text=digest(lines) if is_digest else beneath(lines, surfacing_id),
             confidence=best.score,
             signals=best.signals,
             held_back=tuple(hit for hit in all_hits if hit.memory.id not in ids),

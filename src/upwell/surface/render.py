@@ -31,7 +31,6 @@ ENTRY_MARK = "- ["
 """The beginning of the line of a memory."""
 NOTICE = "Notes from earlier work, for reference"
 REMINDER = f"{NOTICE}; `upwell__memory_get` gives the full text of one."
-READ_COMMAND = "upwell read"
 _OWN_TAG = re.compile(
     r"<(?=\s{0,20}/?\s{0,20}(?:[a-z]{1,40}[-_][a-z]|upwell\s|\||"
     r"(?:system|user|assistant|human|instructions?|important|invoke|parameter|result|fnr)\b))",
@@ -86,6 +85,14 @@ class Profile:
     """A passage of documentation is shown whole up to this length, with the lines that govern
     it.
     """
+
+    def without(self, text: str) -> "Profile":
+        """The profile that is left beside `text` and the end of its last line."""
+        return replace(self, chars=self.chars - len(text) - 1, tokens=self.tokens - count(text) - 1)
+
+    def holds(self, line: str) -> bool:
+        """True if a single line fits."""
+        return len(line) <= self.chars and count(line) <= self.tokens
 
 
 def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
@@ -183,15 +190,12 @@ def _first_term(word: str) -> str:
     return next(iter(terms(word)), "")
 
 
-def digest(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) -> str:
+def digest(lines: Sequence[str]) -> str:
     """The digest: a heading, and `- [citation] text` for each memory."""
-    if not hits:
-        return EMPTY_DIGEST
-    bare = [_without_heading(hit) for hit in hits]
-    return "\n".join([DIGEST_HEADING, *_lines(bare, query_texts, profile)])
+    return "\n".join([DIGEST_HEADING, *lines]) if lines else EMPTY_DIGEST
 
 
-def _without_heading(hit: Hit) -> Hit:
+def without_heading(hit: Hit) -> Hit:
     """A passage of a document without the headings in front of it, unless they reverse its meaning
     (`Do not:`): a digest contains the words of the file.
     """
@@ -203,21 +207,20 @@ def _without_heading(hit: Hit) -> Hit:
     return replace(hit, memory=replace(hit.memory, text=text))
 
 
-def block(
-    hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile, surfacing_id: str
-) -> str:
-    """The fenced block of automatic doors, with the surfacing's id for feedback."""
-    return beneath(_lines(hits, query_texts, profile), surfacing_id)
-
-
 def by_command(text: str, command: str) -> str:
     """The block `text` for an agent that gets the full text of a memory by a command in a shell,
     because it may not have our tools."""
-    return text.replace(REMINDER, f"{NOTICE}; `{command}` gives the full text of one.", 1)
+    return text.replace(REMINDER, reminder_of(command), 1)
+
+
+def reminder_of(command: str) -> str:
+    """The sentence that tells how to get the full text of a memory in a shell."""
+    return f"{NOTICE}; `{command}` gives the full text of one."
 
 
 def beneath(lines: Sequence[str], surfacing_id: str, text: str = "") -> str:
-    """The block `text` with more lines at its end; without `text`, a new block."""
+    """The fenced block `text` with more lines at its end; without `text`, a new block with the
+    surfacing's id for feedback."""
     end = f"</{TAG}>"
     opened = text.removesuffix(end) or f'<{TAG} id="{surfacing_id}">\n{REMINDER}\n'
     return "\n".join([opened.rstrip("\n"), *lines, end])
@@ -226,10 +229,6 @@ def beneath(lines: Sequence[str], surfacing_id: str, text: str = "") -> str:
 def lines_of(text: str) -> list[str]:
     """The lines of a block, without its frame."""
     return [line for line in text.split("\n")[1:-1] if not line.startswith(NOTICE)]
-
-
-def _lines(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) -> list[str]:
-    return [entry(hit, query_texts, profile) for hit in hits]
 
 
 def entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
@@ -249,36 +248,40 @@ def entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
 
 def fitting(
     hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile, frame: str
-) -> list[Hit]:
-    """The best `hits` that fit the profile together, with `frame` and their citations."""
-    chars, tokens, fitting_hits = len(frame), count(frame), list[Hit]()
+) -> list[str]:
+    """The lines of the best `hits` that fit the profile together with `frame`. The last line may be
+    cut to the room that is left. If too little of its memory would be shown, this memory and all
+    after it are omitted.
+    """
+    lines, room = list[str](), profile.without(frame)
+    full_chars = max(profile.preview_chars, profile.passage_chars)
     for hit in hits[: profile.items]:
-        line = entry(hit, query_texts, profile)
-        chars += len(line) + 1
-        tokens += count(line) + 1
-        if chars > profile.chars or tokens > profile.tokens:
+        least = full_chars // 2 if lines else MIN_PREVIEW_CHARS
+        line = _line_within(room, hit, query_texts, least)
+        if not line:
             break
-        fitting_hits.append(hit)
-    return fitting_hits
+        lines.append(line)
+        room = room.without(line)
+    return lines
 
 
-def narrowed(hit: Hit, query_texts: Sequence[str], profile: Profile, frame: str) -> Profile:
-    """The profile with a preview short enough for `hit` to fit by itself. Returns `profile`
-    unchanged if too little of the memory would be left to make sense."""
-    preview_chars = max(profile.preview_chars, profile.passage_chars)
-    narrow = profile
-    while preview_chars >= MIN_PREVIEW_CHARS:
-        line = entry(hit, query_texts, narrow)
-        excess = len(frame) + len(line) + 1 - profile.chars
-        tokens, allowed = count(line), profile.tokens - count(frame) - 1
-        if excess <= 0 and tokens <= allowed:
-            return narrow
+def _line_within(room: Profile, hit: Hit, query_texts: Sequence[str], least: int) -> str:
+    """The line of `hit`, cut until it fits `room`; "" if fewer than `least` characters of the
+    memory would be shown.
+    """
+    preview_chars = max(room.preview_chars, room.passage_chars)
+    while True:
+        line = entry(hit, query_texts, room)
+        if room.holds(line):
+            return line
         # The shown text may be shorter than its limit, and a line has a citation, too.
         shown_chars = min(preview_chars, len(line))
-        by_tokens = shown_chars * max(0, allowed) // max(1, tokens)
-        preview_chars = min(shown_chars - max(1, excess), max(by_tokens, MIN_PREVIEW_CHARS))
-        narrow = replace(narrow, preview_chars=preview_chars, passage_chars=0)
-    return profile
+        excess = max(1, len(line) - room.chars)
+        by_tokens = shown_chars * max(0, room.tokens) // max(1, count(line))
+        preview_chars = min(shown_chars - excess, max(by_tokens, least))
+        if preview_chars < least:
+            return ""
+        room = replace(room, preview_chars=preview_chars, passage_chars=0)
 
 
 SECTION_HEADING = "## Relevant memories\n\n"
@@ -301,9 +304,12 @@ def marked(text: str, mark: str) -> str:
     return text.replace(f"<{TAG} ", f'<{TAG} mark="{mark}" ', 1)
 
 
-def frame_of(door: Door | str) -> str:
-    """All text around the memories at a door, as long as it can be there."""
+def frame_of(door: Door | str, command: str = "") -> str:
+    """All text around the memories at a door, as long as it can be there. `command` is what the
+    block will name to read a memory in a shell, if anything.
+    """
     if door == Door.ASK:
         return f"{DIGEST_HEADING}\n"
-    frame = beneath([], "s_0123456789ab")
+    empty = beneath([], "s_0123456789ab")
+    frame = max(empty, by_command(empty, command), key=len)
     return worded(marked(frame, "01234567"), InjectionMode.SECTION) if door == Door.TOOL else frame

@@ -10,7 +10,7 @@ import asyncio
 import os
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -27,8 +27,16 @@ from upwell.memory.sharing import own_name
 from upwell.surface.context_sketch import COMPACTED
 from upwell.surface.filters import distinct
 from upwell.surface.learning import Learning
-from upwell.surface.options import SurfaceOptions, no_commands
-from upwell.surface.render import Profile, beneath, entry, harmless_line, lines_of
+from upwell.surface.options import Options
+from upwell.surface.render import (
+    REMINDER,
+    Profile,
+    beneath,
+    entry,
+    harmless_line,
+    lines_of,
+    reminder_of,
+)
 from upwell.surface.rules import SILENT, Rules, rule_hit, rule_lines
 from upwell.surface.seen_log import SeenLog
 
@@ -135,8 +143,7 @@ class SessionStart:
     compaction: Compaction
     seen_log: SeenLog
     ttl_store: TtlStore
-    options: SurfaceOptions
-    commands_in: Callable[[str], Sequence[str]] = no_commands
+    options: Options
     owed: OrderedDict[str, Cue] = field(default_factory=OrderedDict[str, Cue])
 
     async def begin(
@@ -148,10 +155,10 @@ class SessionStart:
         with the request that they bear on; they open a session (once) only if `surface.moments` is
         `all`.
         """
-        if not self.options.session_max_bytes:
+        if not self.options.surface.session_max_bytes:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
         surfacing_id = f"s_{secrets.token_hex(6)}"
-        block = _Block(self.options.session_max_bytes, surfacing_id)
+        block = _Block(self.options.surface.session_max_bytes, surfacing_id, cue.read_command)
         has_rules = cue.text in (RESUMED, MISSED) and await self._has_rules(cue)
         rules = block.add_rules([] if has_rules else await self.rules.of(cue))
         is_repeat = cue.text not in FORGETFUL and await self._has_opening(cue.session)
@@ -210,7 +217,7 @@ class SessionStart:
     async def _record(self, session: str, notes: Sequence[Hit]) -> None:
         if not session:
             return
-        ttl_seconds = self.options.dedup_ttl_seconds
+        ttl_seconds = self.options.surface.dedup_ttl_seconds
         if notes:
             await self.ttl_store.put(Kind.OPENING, {session: b"told"}, ttl_seconds=ttl_seconds)
         complete = [hit.memory for hit in notes if len(hit.memory.text) <= PREVIEW_CHARS]
@@ -229,7 +236,7 @@ class SessionStart:
         carried = await self._carried(cue) if cue.text in FORGETFUL else []
         if rules_only or cue.text in (MISSED, SUBAGENT):
             return []
-        recent = await self._recent_notes(cue, now) if self.options.moments == "all" else []
+        recent = await self._recent_notes(cue, now) if self.options.surface.moments == "all" else []
         candidates = distinct([*carried, *recent])
         fresh = [hit for hit in candidates if hit.memory.id not in shown_ids]
         return block.add_notes(fresh, HEADING_AFTER_COMPACTION if carried else HEADING)
@@ -240,7 +247,7 @@ class SessionStart:
         """
         if cue.text != COMPACTED or not cue.transcript:
             return []
-        commands = await asyncio.to_thread(self.commands_in, cue.transcript)
+        commands = await asyncio.to_thread(self.options.commands_in, cue.transcript)
         return [f"`{harmless_line(command)}`" for command in commands]
 
     async def _carried(self, cue: Cue) -> list[Hit]:
@@ -322,11 +329,11 @@ def _age_days(path: str, now: float) -> float:
 
 
 class _Block:
-    """A block of memories that grows line by line, up to `max_bytes`."""
+    """A block of memories that grows line by line, up to `max_bytes` once it names `command`."""
 
-    def __init__(self, max_bytes: int, surfacing_id: str) -> None:
+    def __init__(self, max_bytes: int, surfacing_id: str, command: str) -> None:
         self.text = ""
-        self._max_bytes = max_bytes
+        self._max_bytes = max_bytes - max(0, _size(reminder_of(command)) - _size(REMINDER))
         self._id = surfacing_id
 
     def add_rules(self, rules: Sequence[Memory]) -> list[Memory]:
@@ -353,7 +360,12 @@ class _Block:
 
     def _add(self, lines: Sequence[str]) -> bool:
         extended = beneath(lines, self._id, self.text)
-        if len(extended.encode("utf-8", "replace")) > self._max_bytes:
+        if _size(extended) > self._max_bytes:
             return False
         self.text = extended
         return True
+
+
+def _size(text: str) -> int:
+    """The bytes that a host counts."""
+    return len(text.encode("utf-8", "replace"))

@@ -17,7 +17,7 @@ from upwell.surface.filters import ranked, recency
 from upwell.surface.options import ContextOptions, Options
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.query import messages_of, word_count
-from upwell.surface.render import EMPTY_DIGEST, digest, preview, profile_of
+from upwell.surface.render import EMPTY_DIGEST, digest, fitting, frame_of, preview, profile_of
 from upwell.testing import FakeRecall, ManualClock
 
 READ = messages_of(shipped())
@@ -177,16 +177,15 @@ def test_19_recency_may_be_switched_off() -> None:
 def test_21_entries_of_a_digest(asked: int, shown: int) -> None:
     options = Options(memory_context=ContextOptions(max_results=asked))
     profile = profile_of("ask", Intent(), options)
-    assert profile.items == shown
-    hits = [hit(f"m{n}") for n in range(6)][: profile.items]
-    assert digest(hits, (), profile).count("\n- ") == shown
+    hits = [hit(f"m{n}") for n in range(6)]
+    assert digest(fitting(hits, (), profile, frame_of("ask"))).count("\n- ") == shown
 
 
 async def test_22_nothing_found_is_the_neutral_digest() -> None:
     stage = Surfacer(FakeRecall(), MemoryTtlStore(), Options(), clock=ManualClock())
     outcome = await stage.surface(Cue(door="ask", text="what does Cookie love?"))
     assert isinstance(outcome, Skip)
-    assert digest((), (), profile_of("ask", Intent(), Options())) == EMPTY_DIGEST
+    assert digest(()) == EMPTY_DIGEST
 
 
 class Place:

@@ -52,6 +52,8 @@ class Cue:
     `trace_id`: the trace that the cue belongs to. `at`: epoch seconds; None means now.
     `principal`: who is asking. `host`: the agent, by its name in `HOSTS`; "" if that is unknown.
     `transcript`: the file in which the host records the session, if it names one at a start.
+    `read_command`: the command by which the agent reads a memory in a shell, if it may not have
+    upwell's tools.
     """
 
     door: Door | str
@@ -70,3 +72,4 @@ class Cue:
     principal: Principal = OWNER
     host: str = ""
     transcript: str = ""
+    read_command: str = ""
