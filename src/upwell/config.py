@@ -144,6 +144,14 @@ class Config:
         """`compress.*` for one tool: with its server's table, then with every matching pattern.
         Without a setting, a file that is read gets at most `READ_SHARE` of a known context window.
         """
+        return self._compress_options(server, tool)
+
+    @cached_property
+    def _compress_options(self) -> Callable[[str, str], CompressOptions]:
+        # Every call reads these options several times.
+        return lru_cache(maxsize=MAX_TOOLS_CACHED)(self._compress_beside)
+
+    def _compress_beside(self, server: str, tool: str) -> CompressOptions:
         overriding = self._overriding("compress", server, f"{server}__{tool}")
         window = window_in(self.agent)
         if window is not None and "compress.read_tokens" not in self.values:
