@@ -17,6 +17,7 @@ from typing import Any
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import LlmError
+from upwell.ground.limits import Breaker
 from upwell.ground.llm import Chat
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.text.lexicon import KINDS, Lexicon
@@ -131,7 +132,8 @@ ALIASES: Mapping[str, IntentKind] = {
 class Classifier:
     """Refines intents by a language model, if one is configured and `intent.use_llm` allows it.
 
-    `chat` blocks, so it runs in threads of its own.
+    `chat` blocks, so it runs in threads of its own. `breaker` keeps prompts from waiting for a
+    model that has failed several times in a row.
     """
 
     def __init__(
@@ -139,8 +141,10 @@ class Classifier:
         chat: Chat | None,
         counts: Counts,
         options: IntentOptions,
+        breaker: Breaker,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._breaker = breaker
         self._chat = chat if options.use_llm else None
         self._counts = counts
         self._options = options
@@ -159,16 +163,21 @@ class Classifier:
         chat = self._chat
         if chat is None or not self.can_refine(prompt, intent) or has_secret(prompt):
             return intent
+        if not self._breaker.allow():
+            return intent
         seconds = min(seconds, self._options.llm_timeout_ms / 1000)
         try:
             answer = await asyncio.wait_for(self._ask(chat, prompt, seconds), seconds)
         except TimeoutError:
+            self._breaker.fail()
             self._count("timeout", f"no answer within {1000 * seconds:.0f} ms")
             return intent
         except LlmError as error:
+            self._breaker.fail()
             timed_out = "in time" in error.message
             self._count("timeout" if timed_out else "failed", error.message)
             return intent
+        self._breaker.succeed()
         reply = parsed(answer)
         if reply is None:
             self._count("unusable", "the answer names no type and confidence")

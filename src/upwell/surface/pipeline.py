@@ -106,12 +106,19 @@ class Surfacer:
         self._clock = clock
         self._learning = learning or Learning.none(ttl_store, surface, clock)
         self._cue_reader = CueReader(surface.templates, options.lexicon)
-        self._classifier = Classifier(chat, self._learning.counts, options.intent, clock)
+        failures, reset_seconds = surface.circuit_max_failures, surface.circuit_reset_seconds
+        self._breaker = Breaker(failures, reset_seconds, clock)
+        self._classifier = Classifier(
+            chat,
+            self._learning.counts,
+            options.intent,
+            Breaker(failures, reset_seconds, clock),
+            clock,
+        )
         self._gate = Gate(options)
         self._pace = Pace(state, options)
         self._is_shared = state.is_shared
         self._pending = PendingWrites()
-        self._breaker = Breaker(surface.circuit_max_failures, surface.circuit_reset_seconds, clock)
         self._seen_log = SeenLog(
             ttl_store, surface.dedup_ttl_seconds, self._learning.was_ignored_twice
         )

@@ -10,8 +10,9 @@ from typing import ClassVar
 
 import pytest
 
-from upwell.ground.clock import Deadline
+from upwell.ground.clock import SYSTEM_CLOCK, Deadline
 from upwell.ground.endpoint import Endpoint
+from upwell.ground.limits import Breaker
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue
@@ -20,7 +21,7 @@ from upwell.ground.types.surfacing import Intent, IntentKind, Skip, SkipReason, 
 from upwell.surface.intent import MAX_PROMPT_CHARS, Classifier, merged, parsed, question
 from upwell.surface.options import IntentOptions, Options, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
-from upwell.testing import FakeRecall
+from upwell.testing import FakeRecall, ManualClock
 from upwell.usage.counts import Counts
 
 GOOD = '{"type": "troubleshoot", "confidence": 0.9, "topics": ["cache", "reload"]}'
@@ -99,11 +100,15 @@ def chat(address: str, mood: str) -> OpenAIChat:
     return OpenAIChat(Endpoint(base_url=f"{address}/{mood}", model="m"))
 
 
+def breaker() -> Breaker:
+    return Breaker(3, 60.0, SYSTEM_CLOCK)
+
+
 async def settled(address: str, mood: str, **options: object) -> tuple[Intent, dict[str, int]]:
     """The result of a classifier for `KEYWORD`, and its counts."""
     counts = Counts(MemoryTtlStore())
     chosen = IntentOptions(**({"use_llm": True, "llm_timeout_ms": 30_000} | options))
-    asking = Classifier(chat(address, mood), counts, chosen)
+    asking = Classifier(chat(address, mood), counts, chosen, breaker())
     intent = await asking.refined("why does it reload?", KEYWORD, 30.0)
     asking.close()
     await counts.flush()
@@ -140,10 +145,24 @@ async def test_no_cue_waits_longer_than_the_timeout(
 
 async def test_the_door_may_leave_less_time(address: str) -> None:
     options = IntentOptions(use_llm=True, llm_timeout_ms=60_000)
-    asking = Classifier(chat(address, "slow"), Counts(MemoryTtlStore()), options)
+    asking = Classifier(chat(address, "slow"), Counts(MemoryTtlStore()), options, breaker())
     began = time.monotonic()
     assert await asking.refined("why does it reload?", KEYWORD, 0.1) == KEYWORD
     assert time.monotonic() - began < 15
+    asking.close()
+
+
+async def test_a_model_that_keeps_failing_is_left_alone_for_a_while(address: str) -> None:
+    clock, before = ManualClock(), len(Moods.asked)
+    options = IntentOptions(use_llm=True, llm_timeout_ms=30_000)
+    counts = Counts(MemoryTtlStore())
+    asking = Classifier(chat(address, "broken"), counts, options, Breaker(2, 60.0, clock))
+    for _ in range(5):
+        assert await asking.refined("why does it reload?", KEYWORD, 30.0) == KEYWORD
+    assert len(Moods.asked) - before == 2
+    clock.advance(61)
+    assert await asking.refined("why does it reload?", KEYWORD, 30.0) == KEYWORD
+    assert len(Moods.asked) - before == 3
     asking.close()
 
 
@@ -159,7 +178,7 @@ SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 async def test_a_prompt_with_a_secret_is_not_sent(address: str) -> None:
     before = len(Moods.asked)
     options = IntentOptions(use_llm=True)
-    asking = Classifier(chat(address, "good"), Counts(MemoryTtlStore()), options)
+    asking = Classifier(chat(address, "good"), Counts(MemoryTtlStore()), options, breaker())
     assert await asking.refined(f"why is {SECRET} refused?", KEYWORD, 1.0) == KEYWORD
     assert len(Moods.asked) == before
 

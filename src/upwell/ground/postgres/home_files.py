@@ -108,8 +108,8 @@ class HomeFiles:
         """
         if self._is_lost():
             raise StoreError(
-                f"{path.name} cannot be changed while PostgreSQL does not answer",
-                hint="try again; `upwell doctor` shows the state",
+                "nothing was stored, because PostgreSQL does not answer",
+                hint=f"{path.name} is shared through it; try again when `upwell doctor` reaches it",
             )
         values: dict[str, Any] = {"tenant": self._tenant, "name": path.name}
         with exclusively(path), self._connected() as connection:

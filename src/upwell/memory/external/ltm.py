@@ -41,6 +41,7 @@ class Answers:
 SIGNAL = "ltm"
 """The name of the signal that holds the server's own score."""
 MAX_CHARS = 4_000
+_CUT = f"\n[cut after {MAX_CHARS} characters; the memory server has the rest]"
 MAX_MEMORIES = 40
 PING_SECONDS = 10.0
 _MASK = re.compile(r"\[REDACTED:[^\]]*\]")
@@ -216,7 +217,10 @@ def _without_secrets(query: Query) -> Query:
 
 def _memory(hit: ServerHit) -> Memory:
     """A hit as a memory: secrets masked, visible in every project, its id derived from its text."""
-    text = redacted_start(hit.text.strip(), MAX_CHARS)
+    complete = hit.text.strip()
+    text = redacted_start(complete, MAX_CHARS)
+    if len(complete) > MAX_CHARS:
+        text += _CUT
     return Memory(
         id=LTM_ID + content_hash(text)[:16],
         text=text,

@@ -334,3 +334,12 @@ async def test_no_secret_is_sent_to_the_server() -> None:
         assert key.lower() not in str(server.asked).lower()
         assert "redacted" not in str(server.asked).lower()
         assert "refuse" in str(server.asked)
+
+
+async def test_a_long_hit_says_that_it_was_cut() -> None:
+    similar = {"content": f"{FACT} " * 200, "content_hash": "bb02", "similarity_score": 0.9}
+    answer = text(json.dumps({"memories": [similar], "count": 1}))
+    [hit] = await found(Server({"retrieve_memory": ["query"]}, lambda _: answer))
+    assert hit.memory.text.startswith(FACT)
+    assert hit.memory.text.endswith("[cut after 4000 characters; the memory server has the rest]")
+    assert len(hit.memory.text) < 4_100
