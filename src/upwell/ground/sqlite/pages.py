@@ -295,6 +295,8 @@ def _value(data: bytes, at: int, kind: int) -> tuple[Value, int]:
         return (content.decode("utf-8", "replace") if kind % 2 else content), end
     if kind in (0, 8, 9):
         return {0: None, 8: 0, 9: 1}[kind], at
+    if kind in (10, 11):
+        raise ValueError("a type that no record has")
     end = at + {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 7: 8}[kind]
     if kind == 7:
         return float(struct.unpack(">d", data[at:end])[0]), end
