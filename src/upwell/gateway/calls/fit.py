@@ -190,8 +190,8 @@ class Fitter:
         )
 
     async def brief(self, call: ToolCall, result: bytes) -> bytes:
-        """`result` within the budget of its tool at little cost, however malformed it is: the
-        beginning of each text, and how to read on."""
+        """A cheap way to bring `result` within the budget of its tool, even if it is malformed:
+        the beginning of each text, and how to read on."""
         return (await self.fit(call, RawObject.parse(result), strategy="progressive")).encode()
 
     async def fit(
@@ -369,9 +369,9 @@ async def blocks_of(result: RawObject) -> list[bytes] | None:
 
 
 def _with_texts(blocks: Sequence[bytes]) -> tuple[list[bytes], list[_Text]]:
-    """The blocks and their texts. More than `MAX_TEXTS` texts become that of the first text block,
-    and the other text blocks are left out. Only their strings are kept meanwhile: the garbage
-    collector would stop the event loop to walk through as many objects.
+    """The blocks and their texts. More than `MAX_TEXTS` texts are joined in the first text block,
+    and the other text blocks are left out. Only strings are held meanwhile: with so many objects,
+    the garbage collector would hold up the event loop.
     """
     texts: list[_Text] = []
     strings: list[str] = []

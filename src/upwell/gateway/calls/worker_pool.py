@@ -45,7 +45,8 @@ _WORKER_ARGS = ("-P", "-m", "upwell.cli.worker")
 
 
 class _Worker:
-    """A child process that takes one job at a time. Ordered by `number`: the first is kept."""
+    """A child process that takes one job at a time. Only the worker with the lowest `number` is
+    kept when it is idle."""
 
     def __init__(self, number: int, environment: Mapping[str, str]) -> None:
         self.number = number
@@ -197,7 +198,7 @@ class WorkerPool:
                 LOG.warning("a worker process does not start: %s", error)
 
     async def aclose(self) -> None:
-        """Finish the jobs in progress, but those that wait for a language model, then end the
+        """Finish the jobs in progress, except those that wait for a language model, then end the
         workers. A later result starts them again."""
         for summary in list(self._summaries):
             await summary.end()

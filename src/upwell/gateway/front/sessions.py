@@ -109,7 +109,7 @@ class HttpSessions:
         return known
 
     async def _exists(self, known: HttpSession) -> bool:
-        """Whether no other process has ended the session, as far as can be told."""
+        """True unless another process is known to have ended the session."""
         known.checked_at = self._clock.monotonic()
         if known.checked_at - known.recorded_at >= IDLE_SECONDS:
             return True  # the record expired by itself

@@ -23,7 +23,7 @@ from upwell.wire.rawjson import NotJson, RawObject, check
 PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 ABANDONED_SECONDS = 300.0
-"""For this long a server may still ask about a cancelled call; most never answer such a call."""
+"""How long a server may still ask about a cancelled call. Most never answer such a call."""
 MAX_ABANDONED = 1_000
 
 

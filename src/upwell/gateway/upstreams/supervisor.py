@@ -47,7 +47,7 @@ class ListenStream:
 
     async def _listen(self, params: RawObject) -> None:
         """Listen, and again whenever the stream ends: on HTTP it seldom lasts. `on_gap` is called
-        each time, because changes in between were not heard of."""
+        each time, because it may have missed changes in between."""
         wait_seconds = LISTEN_AGAIN_SECONDS
         while True:
             began = time.monotonic()

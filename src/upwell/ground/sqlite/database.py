@@ -64,8 +64,12 @@ class Follower:
     def connect(self) -> None:
         """Open the file that is at the path now, and close the former connection."""
         self.drop()
-        self._connection = self._opened()
-        self._inode = _inode(self.plan.path)
+        self.use(prepare(self.plan), _inode(self.plan.path))
+
+    def use(self, connection: sqlite3.Connection, inode: int) -> None:
+        """Use this connection to the file `inode` from now on, and close the former one."""
+        self.drop()
+        self._connection, self._inode = connection, inode
         self.generation += 1
 
     def is_current(self) -> bool:
@@ -86,9 +90,6 @@ class Follower:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    def _opened(self) -> sqlite3.Connection:
-        return prepare(self.plan)
 
     def attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on the connection.
@@ -145,7 +146,9 @@ class Lane(Follower):
 
 
 class InlineRead(Follower):
-    """A connection for reads of a few rows on the event loop. It waits for no lock."""
+    """A connection for reads of a few rows on the event loop. It waits for no lock. A thread opens
+    it, but only the event loop replaces it: a thread could close it during a read.
+    """
 
     def connection(self) -> sqlite3.Connection:
         """Return the connection without another check: `Database.inline_read` has just checked
@@ -154,10 +157,11 @@ class InlineRead(Follower):
         assert self._connection is not None
         return self._connection
 
-    def _opened(self) -> sqlite3.Connection:
-        db = super()._opened()
+    def opened(self) -> tuple[sqlite3.Connection, int]:
+        """A new connection to the file that is at the path now, and the file's inode."""
+        db = prepare(self.plan)
         db.execute("PRAGMA busy_timeout = 0")
-        return db
+        return db, _inode(self.plan.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +210,7 @@ class Database:
             StoreError: as `read`.
         """
         if not self._inline_read.is_current():
-            await self._reading.run(lambda _: self._inline_read.connect())
+            self._inline_read.use(*await self._reading.run(lambda _: self._inline_read.opened()))
         try:
             return self._inline_read.attempt(work)
         except (StoreError, *MISREAD):

@@ -188,6 +188,25 @@ async def test_an_inline_read_sees_writes_and_follows_the_file(tmp_path: Path) -
     await database.aclose()
 
 
+async def test_concurrent_inline_reads_follow_a_file_that_was_replaced(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "m.db", [V1], synchronous="FULL")
+    await database.write(lambda db: db.execute("INSERT INTO note (text) VALUES ('old')"))
+
+    async def many() -> None:
+        for _ in range(20):
+            assert len(await database.inline_read(_texts)) <= 1
+            await asyncio.sleep(0)
+
+    for _ in range(15):
+        readers = [asyncio.create_task(many()) for _ in range(8)]
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{tmp_path / 'm.db'}{suffix}").rename(f"{tmp_path / 'aside'}{suffix}")
+        await asyncio.gather(*readers)
+        await database.write(lambda db: db.execute("INSERT INTO note (text) VALUES ('new')"))
+        assert await database.inline_read(_texts) == ["new"]
+    await database.aclose()
+
+
 async def test_an_inline_read_never_waits_for_a_lock_on_the_event_loop(tmp_path: Path) -> None:
     database = open_database(tmp_path / "m.db", [V1], synchronous="FULL")
     patience: list[tuple[str, int]] = []
