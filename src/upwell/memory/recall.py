@@ -3,7 +3,7 @@ a fallback.
 """
 
 import asyncio
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Protocol
@@ -12,7 +12,7 @@ from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallError, RecallUnavailable, StoreError, UpwellError
 from upwell.ground.text.words import jaccard, terms
 from upwell.ground.trace import LOG
-from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope
+from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope, Trust
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Recall, Store
 from upwell.memory.ranking.scoring import rank
@@ -21,6 +21,8 @@ MAX_TRIGGERED = 64
 """How many memories are looked up by triggers."""
 NEAR_DUPLICATE = 0.9
 """Two texts with at least this Jaccard similarity of words are near duplicates."""
+REPEATED = 0.7
+"""The same for a note of an agent, which then comes last."""
 LENGTH_RATIO = 0.7
 """Near duplicates have at least this ratio of lengths, shorter to longer."""
 MAX_COMPARED = 100
@@ -291,25 +293,44 @@ async def _end(tasks: Sequence["asyncio.Task[Found]"], deadline: Deadline) -> No
 
 
 def merged(hits: Sequence[tuple[Hit, int]]) -> list[Hit]:
-    """Order hits by score and drop near duplicates; each hit comes with its place's number."""
-    ordered = sorted(hits, key=lambda pair: -pair[0].score)
-    if len({place for _, place in ordered}) < 2:
-        return [hit for hit, _ in ordered]
+    """Order hits by score and drop near duplicates of two places; each hit comes with its place's
+    number. Equal scores are ordered by who vouches for the memory. Notes of agents that nearly
+    repeat another hit come last: an agent that repeats itself must not displace what others wrote.
+    """
     distinct: list[tuple[Hit, int]] = []
-    for hit, place in ordered:
-        if not any(
-            other_place != place and _are_near_duplicates(hit.memory.text, other.memory.text)
-            for other, other_place in distinct[:MAX_COMPARED]
-        ):
+    repeats: list[Hit] = []
+    for hit, place in sorted(hits, key=lambda pair: _precedence(pair[0])):
+        earlier = distinct[:MAX_COMPARED]
+        elsewhere = [other for other, other_place in earlier if other_place != place]
+        if _is_like(hit, elsewhere, NEAR_DUPLICATE):
+            continue
+        if _is_by_agent(hit) and _is_like(hit, [other for other, _ in earlier], REPEATED):
+            repeats.append(hit)
+        else:
             distinct.append((hit, place))
-    return [hit for hit, _ in distinct]
+    return [*(hit for hit, _ in distinct), *repeats]
 
 
-def _are_near_duplicates(left: str, right: str) -> bool:
+def _precedence(hit: Hit) -> tuple[float, bool, float]:
+    return -round(hit.score, 2), _is_by_agent(hit), -hit.score
+
+
+def _is_by_agent(hit: Hit) -> bool:
+    return hit.memory.trust is Trust.AGENT
+
+
+def _is_like(hit: Hit, others: Iterable[Hit], least: float) -> bool:
+    """True if the text of `hit` has this similarity to one of the others."""
+    text = hit.memory.text
+    return any(_similarity(text, other.memory.text) >= least for other in others)
+
+
+def _similarity(left: str, right: str) -> float:
+    """The Jaccard similarity of the words of two texts; 0 if their lengths differ much."""
     shorter, longer = sorted((len(left), len(right)))
     if shorter < LENGTH_RATIO * longer:
-        return False
-    return left == right or jaccard(_words(left), _words(right)) >= NEAR_DUPLICATE
+        return 0.0
+    return 1.0 if left == right else jaccard(_words(left), _words(right))
 
 
 @lru_cache(maxsize=512)
