@@ -195,3 +195,6 @@ def _report(imported: "Imported") -> None:
         say(f"{imported.path}: {summary}; indexed in place")
     else:
         say(f"{imported.path}: {counted(imported.stored, 'memory', 'memories')} stored")
+    if imported.rules:
+        rules = counted(imported.rules, "standing rule")
+        note(f"upwell: {rules} among them, for every agent to follow: check `upwell rules`")

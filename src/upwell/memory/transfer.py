@@ -35,8 +35,8 @@ from upwell.memory.sources import Source, Sources, source_at
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
     """The outcome of an import. `files`, `chunks` and `problems` describe a live source. `stored`
-    (the number of stored memories) and `redacted` (rule → number of masked secrets) describe a
-    copy."""
+    (the number of stored memories), `redacted` (rule → number of masked secrets) and `rules` (how
+    many of the memories are standing rules) describe a copy."""
 
     path: str
     format: str
@@ -45,6 +45,7 @@ class Imported:
     problems: tuple[Problem, ...] = ()
     stored: int = 0
     redacted: Mapping[str, int] = field(default_factory=dict)
+    rules: int = 0
 
 
 class Imports:
@@ -92,7 +93,11 @@ class Imports:
                 else await copy_memories(self._library, path, progress, projects)
             )
             return Imported(
-                path=str(path), format=form, stored=copied.stored, redacted=copied.redacted
+                path=str(path),
+                format=form,
+                stored=copied.stored,
+                redacted=copied.redacted,
+                rules=copied.rules,
             )
         _refuse_home(path)
         source = source_at(path, folder)
@@ -155,10 +160,11 @@ _LINES = (".jsonl", ".ndjson")
 @dataclass(frozen=True, slots=True)
 class Copied:
     """The outcome of copying a file: `stored` counts the memories, `redacted` the masked
-    secrets by rule."""
+    secrets by rule, `rules` the standing rules among the memories."""
 
     stored: int
     redacted: Mapping[str, int]
+    rules: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +228,7 @@ async def copy_memories(
     if not path.is_file():
         raise UsageError(f"cannot import {path}: not a regular file", hint="name another file")
     size = max(1, path.stat().st_size)
-    stored_count, redacted = 0, Counter[str]()
+    stored_count, rule_count, redacted = 0, 0, Counter[str]()
     batch: list[_Item] = []
     items = _lines(path)
     while True:
@@ -237,10 +243,11 @@ async def copy_memories(
         if batch and (item is None or len(batch) >= BATCH):
             redacted.update(await _store(library, batch, stored_count))
             stored_count += len(batch)
+            rule_count += sum(entry.memory.pinned for entry in batch)
             progress(batch[-1].end, size)
             batch = []
         if item is None:
-            return Copied(stored_count, redacted)
+            return Copied(stored_count, redacted, rule_count)
 
 
 async def _store(library: Library, batch: list[_Item], stored_count: int) -> list[str]:

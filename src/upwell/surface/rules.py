@@ -1,7 +1,8 @@
 """Standing rules: pinned memories, given when a session begins or, if that was missed, with its
 first prompt. A rule with a scope is given with the first call whose file or command matches.
 
-A paused rule is not given, nor is one that the agent's host loads by itself. Rules do not compete
+A paused rule is not given, nor is one that the agent's host loads by itself. The user's own rules
+come before those of the team and imported ones, which are labelled. Rules do not compete
 with the memories that a cue finds. They have a size limit of their own, and their block states how
 many it leaves out.
 """
@@ -15,15 +16,20 @@ from upwell.ground.project import project_of
 from upwell.ground.trace import contained
 from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.cue import Cue, Door
-from upwell.ground.types.memory import Hit, Memory, Scope
+from upwell.ground.types.memory import Hit, Memory, Scope, Trust
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.memory.recall import MemoryReader
+from upwell.memory.sharing import is_teams
 from upwell.surface.guards import refusal_key
 from upwell.surface.loaded import loaded_by
 from upwell.surface.render import beneath, citation, preview
 from upwell.surface.scopes import PAUSED, RuleScope, scope_of
 
 HEADING = "Standing rules that the user pinned:"
+TEAM_LABEL = "(shared with the team) "
+IMPORTED_LABEL = "(imported) "
+MAX_READ = 200
+"""The newest rules that are read, so that those of others do not hide the user's own."""
 MAX_RULES = 10
 RULE_CHARS = 300
 EVERYWHERE = RuleScope()
@@ -51,8 +57,8 @@ class Rules:
         self._ttl_seconds = ttl_seconds
 
     async def of(self, cue: Cue) -> Sequence[Memory]:
-        """The rules that open a session like the cue's, newest first; none when they cannot be
-        read."""
+        """The rules that open a session like the cue's, the user's own first, then newest first;
+        none when they cannot be read."""
         with contained("reading the standing rules"):
             rules = [rule for rule in await self._pinned(cue) if not _is_scoped(rule)]
             return await _not_loaded(rules, cue)
@@ -99,7 +105,9 @@ class Rules:
 
     async def _pinned(self, cue: Cue) -> Sequence[Memory]:
         scope = Scope(project=project_of(cue.cwd), namespaces=cue.principal.namespaces)
-        return [rule for rule in await self._reader.pinned(scope) if PAUSED not in rule.tags]
+        newest = await self._reader.pinned(scope, limit=MAX_READ)
+        rules = [rule for rule in newest if PAUSED not in rule.tags]
+        return sorted(rules, key=lambda rule: bool(_label(rule)))
 
     async def _opening(self, cue: Cue, rules: Sequence[Memory]) -> list[Memory]:
         opening = [rule for rule in rules if not _is_scoped(rule)]
@@ -185,11 +193,11 @@ def rule_hit(rule: Memory) -> Hit:
 
 
 def rule_lines(rules: Sequence[Memory], budget_bytes: int) -> tuple[list[Memory], list[str]]:
-    """The rules that fit into the budget, newest first, and the lines that show them."""
+    """The first rules that fit into the budget, and the lines that show them."""
     shown, lines = list[Memory](), [HEADING]
     budget_bytes -= _size(HEADING) + _size(_remainder(len(rules)))
     for rule in rules[:MAX_RULES]:
-        line = f"- [{citation(rule)}] {preview(rule.text, (), RULE_CHARS)}"
+        line = f"- [{citation(rule)}] {_label(rule)}{preview(rule.text, (), RULE_CHARS)}"
         budget_bytes -= _size(line)
         if budget_bytes < 0:
             break
@@ -200,6 +208,13 @@ def rule_lines(rules: Sequence[Memory], budget_bytes: int) -> tuple[list[Memory]
     if omitted := len(rules) - len(shown):
         lines.append(_remainder(omitted))
     return shown, lines
+
+
+def _label(rule: Memory) -> str:
+    """Says that a rule is not the user's own; empty for the user's own."""
+    if is_teams(rule.namespace):
+        return TEAM_LABEL
+    return IMPORTED_LABEL if rule.trust is Trust.IMPORTED else ""
 
 
 def _remainder(count: int) -> str:

@@ -8,7 +8,7 @@ import pytest
 from upwell.ground.errors import StoreError
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue
-from upwell.ground.types.memory import Hit, Memory, Scope
+from upwell.ground.types.memory import Hit, Memory, Scope, Trust
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.moments import Moment
 from upwell.surface.options import Options, SurfaceOptions
@@ -195,3 +195,17 @@ async def test_at_a_routine_moment_the_other_checks_hold(
     outcome = await stage.surface(cue)
     assert isinstance(outcome, Skip)
     assert outcome.reason is reason
+
+
+async def test_rules_of_others_are_labelled_and_displace_none_of_the_users() -> None:
+    others = [
+        Memory(id=f"t{number}", text=f"team rule {number}", namespace="team/patterns", pinned=True)
+        for number in range(60)
+    ]
+    foreign = Memory(id="i1", text="rule of a file", pinned=True, trust=Trust.IMPORTED)
+    outcome = await surfacer(Pinned(foreign, *others, RULE)).surface(prompt())
+    assert isinstance(outcome, Surfacing)
+    assert [memory.id for memory in outcome.memories][:3] == ["r1", "i1", "t0"]
+    assert "] Never force-push" in outcome.text
+    assert "] (imported) rule of a file" in outcome.text
+    assert "] (shared with the team) team rule 0" in outcome.text
