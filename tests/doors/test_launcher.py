@@ -63,3 +63,15 @@ def test_doctor_runs_the_command_that_the_agent_runs(house: House) -> None:
     assert part["hint"] == "run `upwell hook install claude --apply`"
     house.upwell("hook", "install", "claude", "--apply")
     assert hook_of(house)["ok"]
+
+
+def test_doctor_names_the_setting_that_keeps_the_agent_from_running_its_hooks(house: House) -> None:
+    house.upwell("hook", "install", "claude", "--apply")
+    path = settings_of(house)
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps({**settings, "disableAllHooks": True}))
+    part = hook_of(house)
+    assert not part["ok"]
+    assert f"Claude Code does not run it: disableAllHooks in {path}" in str(part["detail"])
+    path.write_text(json.dumps({**settings, "disableAllHooks": False}))
+    assert hook_of(house)["ok"]

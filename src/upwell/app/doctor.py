@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from upwell.wire.logins import Logins
 
 if TYPE_CHECKING:
     from upwell.hosts.install import Installer
+    from upwell.hosts.installation import Installation
 
 SHOWN_PROBLEMS = 3
 TRIAL_SECONDS = 2.0
@@ -139,22 +140,27 @@ def _hooks(config: Config) -> list[tuple[str, Ping]]:
     own = Installation(user_folder=Path.home(), environment=config.environment, command=())
     installer = Installer(own, home.hooks_file, {name: HOSTS[name].hooks for name in hosts})
     with ThreadPoolExecutor(max_workers=2) as pool:
-        proofs = pool.map(lambda host: _hook(installer, host, config.environment), hosts)
+        proofs = pool.map(lambda host: _hook(installer, own, host), hosts)
         rows = [(f"hook {host}", ping) for host, ping in zip(hosts, proofs, strict=True)]
     return [("hooks", _daemon(home, hosts)), *rows]
 
 
-def _hook(installer: "Installer", host: str, environment: Mapping[str, str]) -> Ping:
-    """Run the hook that an agent's file names, on an event that upwell never answers."""
+def _hook(installer: "Installer", own: "Installation", host: str) -> Ping:
+    """Run the hook that an agent's file names, on an event that upwell never answers, and look for
+    a setting that keeps the agent from running it.
+    """
     from upwell.hosts import HOSTS
     from upwell.setup.proof import run_once
 
     try:
-        fault = run_once(HOSTS[host], installer.text_of(host), environment, TRIAL_SECONDS)
+        fault = run_once(HOSTS[host], installer.text_of(host), own.environment, TRIAL_SECONDS)
     except UpwellError as error:
         fault = error.message
     hint = f"run `upwell hook install {host} --apply`"
     where = str(installer.path_of(host))
+    if not fault and (setting := HOSTS[host].hooks_off(own, Path())):
+        detail = f"{where}: runs, but {HOSTS[host].title} does not run it: {setting}"
+        return Ping(ok=False, detail=detail, hint="change that setting, or use the gateway alone")
     return Ping(ok=not fault, detail=f"{where}: {fault or 'runs'}", hint=hint if fault else "")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from upwell.hosts.events import EventFormat
@@ -52,6 +53,12 @@ class Transcripts:
 
     format: str
     files: tuple[str, ...]
+
+
+def never_off(installation: Installation, folder: Path) -> str:
+    """For a host without a setting that switches hooks off, as far as is known."""
+    del installation, folder
+    return ""
 
 
 SESSION = "$SESSION"
@@ -106,6 +113,7 @@ class Host:
     - `servers` is the file of its MCP servers, None where `upwell init` leaves them alone.
     - `clients` are the names, as patterns in lower case, by which it introduces itself to MCP
       servers (`clientInfo.name`).
+    - `hooks_off` tells which setting keeps the host from running the user's hooks in a folder.
     - `shares_hooks`: the host also runs hooks that another host's file configures, so that one
       event may arrive under several names.
     """
@@ -119,5 +127,6 @@ class Host:
     servers: ServerFile | None = None
     auto_loaded: AutoLoaded = AutoLoaded()
     transcripts: Transcripts | None = None
+    hooks_off: Callable[[Installation, Path], str] = never_off
     shares_hooks: bool = False
     clients: tuple[str, ...] = ()

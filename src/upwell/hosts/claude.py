@@ -9,10 +9,12 @@ tool, as recorded from 2.1.330.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from upwell import __version__
+from upwell.ground.files import read_regular_file
 from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
 from upwell.hosts.events import Event, EventKind
 from upwell.hosts.installation import Installation
@@ -26,8 +28,12 @@ _NOT_PLAIN_TEXT = ("interrupted", "isImage", "backgroundTaskId", "persistedOutpu
 gives the model a short piece of it with the path.
 """
 _MATCHER = "|".join((*_READERS, "mcp__.*"))
+MANAGED_FOLDERS = (Path("/etc/claude-code"), Path("/Library/Application Support/ClaudeCode"))
+"""The settings of an organisation, on Linux and macOS: `managed-settings.json`, and more files in
+`managed-settings.d`."""
 _ABOUT = "Shows an agent what is already known, without being asked."
 _PLUGIN = "upwell-plugin"
+_PROJECT_SETTINGS = ("settings.json", "settings.local.json")
 
 
 def _read_reply(tool: str, reply: Any) -> Any:
@@ -85,6 +91,36 @@ HOOKS = JsonHooks(
 )
 
 
+def _hooks_off(installation: Installation, folder: Path) -> str:
+    """The organisation can allow only its own hooks; anybody can switch all others off."""
+    for file in _managed_files():
+        settings = _settings(file)
+        for key in ("disableAllHooks", "allowManagedHooksOnly"):
+            if settings.get(key) is True:
+                return f"{key} in {file}, a setting of your organisation"
+    own = installation.folder_named("CLAUDE_CONFIG_DIR", ".claude")
+    project = folder / ".claude"
+    for file in (own / "settings.json", *map(project.joinpath, _PROJECT_SETTINGS)):
+        if _settings(file).get("disableAllHooks") is True:
+            return f"disableAllHooks in {file}"
+    return ""
+
+
+def _managed_files() -> Iterator[Path]:
+    for folder in MANAGED_FOLDERS:
+        yield folder / "managed-settings.json"
+        yield from sorted(folder.glob("managed-settings.d/*.json"))
+
+
+def _settings(file: Path) -> Mapping[str, Any]:
+    """The settings in a file; none if it cannot be read."""
+    try:
+        settings = json.loads(read_regular_file(file))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
+
+
 def _plugin(installation: Installation) -> dict[str, str]:
     """A folder for `claude --plugin-dir`."""
     hooks = json.loads(HOOKS.with_ours("", installation))["hooks"]
@@ -132,5 +168,6 @@ HOST = Host(
         follows_imports=True,
     ),
     transcripts=Transcripts(format="claude", files=(".claude/projects/*/*.jsonl",)),
+    hooks_off=_hooks_off,
     shares_hooks=True,
 )

@@ -1,8 +1,8 @@
 """Which tools change something, by their annotations or, if they have no annotations, by their
 names (seed 000).
 
-A name holds what the tool does and what it does it to: `create_issue`, `container_run`,
-`browser_type`. If a read is wrongly taken for a write, its memories stay unsaid, and a hook does
+A name says what the tool does, and to which object: `create_issue`, `container_run`,
+`browser_type`. If a read is wrongly taken for a write, its memories do not surface, and a hook does
 not shorten its result. If a write is wrongly taken for a read, a memory surfaces that comes too
 late to change the write. So a verb that is also a common noun, or can also mean a way of reading,
 counts only next to words that settle its meaning.
@@ -90,8 +90,9 @@ _RUN_TO_READ = _words(
     snippet sql task tasks terminal test tests typecheck
     """
 )
-"""A run of these is what a shell does: it may change something or not, and what it answers is
-often the moment to say something. A run of anything else (`run_workflow`) changes something."""
+"""To run one of these is like using a shell: it may change something or not, and a memory often
+helps with its result, so the tool counts as a reader. To run anything else (`run_workflow`) counts
+as a change."""
 
 _TRACKED = _words(
     """
