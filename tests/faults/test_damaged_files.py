@@ -181,3 +181,19 @@ async def test_an_app_survives_any_content_of_its_files(tmp_path: Path, seed: in
     await app.memory.add_many([{"id": "new", "text": "after the damage"}])
     assert await app.memory.get("new") is not None
     await app.aclose()
+
+
+async def test_a_ping_finds_damage_that_no_read_has_met(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    await filled(path)
+    with closing(sqlite3.connect(path)) as db:
+        root = db.execute(
+            "SELECT rootpage FROM sqlite_master WHERE type = 'index' AND tbl_name = 'memory'"
+        ).fetchone()[0]
+    overwrite(path, (root - 1) * 4096, b"\xa5" * 64)
+    database = open_database(path, OWNERS, synchronous="FULL")
+    store = SqliteStore(database)
+    assert (await store.ping()).ok
+    await database.aclose()
+    assert len(list(tmp_path.glob("memory.db.corrupt-*[0-9]"))) == 1
+    assert len(await texts_left(path)) == ROWS

@@ -13,8 +13,10 @@ switch to the new file before they write another row.
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,11 @@ __all__ = ["Database", "Owner", "Plan", "open_database", "repair"]
 
 MISREAD = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
 """Errors of code that reads a row whose values have other types than the statement expects."""
+
+CHECK_SECONDS = 1.0
+"""How long a check of the whole file may take; the rest of a larger file is not checked."""
+_STEPS_PER_LOOK = 10_000
+"""Instructions of SQLite between two looks at the clock."""
 
 
 class Follower:
@@ -216,6 +223,17 @@ class Database:
         except (StoreError, *MISREAD):
             return await self.read(work)
 
+    async def look_for_damage(self) -> None:
+        """Check the structure of the whole file, for `CHECK_SECONDS` at most. Damage that no read
+        has met yet is repaired like any other.
+
+        Raises:
+            StoreError: SQLite failed, or the repair did.
+        """
+        # First beside the threads of this database, so that no search waits for a sound file.
+        if await asyncio.to_thread(_flaw_of_file, self.path):
+            await self._reading.run(self._report_flaw)
+
     async def write[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in one `BEGIN IMMEDIATE` transaction on the writing thread.
 
@@ -303,6 +321,10 @@ class Database:
         await self._writing.close()
         self._inline_read.drop()
 
+    def _report_flaw(self, db: sqlite3.Connection) -> None:
+        if flaw := _flaw(db):
+            raise StoreCorrupt(f"{self.path} is damaged: {flaw}", hint="run `upwell doctor`")
+
     def _transacted[T](self, db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in a transaction on the current file."""
         while True:
@@ -312,6 +334,30 @@ class Database:
                 return finish(db, work)
             db.execute("ROLLBACK")
             db = self._writing.connection()
+
+
+def _flaw_of_file(path: Path) -> str:
+    """Like `_flaw`, over a connection of its own."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+            return _flaw(db)
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        return str(error)
+
+
+def _flaw(db: sqlite3.Connection) -> str:
+    """The first flaw in the structure of a file; "" if it has none, or none was found in time."""
+    deadline = time.monotonic() + CHECK_SECONDS
+    db.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_PER_LOOK)
+    try:
+        result = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        return ""
+    finally:
+        db.set_progress_handler(None, 0)
+    return "" if result == "ok" else result
 
 
 def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchronous) -> Database:

@@ -224,6 +224,7 @@ class SqliteTtlStore:
         )
 
     async def ping(self) -> Ping:
+        await self._database.look_for_damage()
         count = await self._database.read(
             lambda db: db.execute("SELECT count(*) FROM shelf").fetchone()[0]
         )

@@ -350,6 +350,7 @@ class SqliteStore:
 
     async def ping(self) -> Ping:
         try:
+            await self._database.look_for_damage()
             count = await self._database.read(_size)
         except StoreError as error:
             return Ping(ok=False, detail=error.message, hint=error.hint)
