@@ -93,7 +93,10 @@ async def test_a_full_disk_stops_writes_and_nothing_else(
         slow = [w for w in waits if w > usual[len(usual) // 2] + MOST_WAIT_SECONDS + BUSY_SECONDS]
         assert not slow, f"{len(slow)} of {len(waits)} calls took up to {max(slow):.2f} s"
         stored, refusal = await notes_until_refused(client)
-        remembered = upwell("remember", "The tide turned", env={"UPWELL_STORE__URL": url})
+        # On a thread: the writer of this event loop may hold the lock that the command needs.
+        remembered = await asyncio.to_thread(
+            upwell, "remember", "The tide turned", env={"UPWELL_STORE__URL": url}
+        )
         assert (remembered.code, len(remembered.err.splitlines())) == (1, 1)
         if part == "tables":
             assert NO_SPACE in everything(refusal)
