@@ -35,8 +35,9 @@ READ_TTL_SECONDS = 400 * 86_400.0
 
 @dataclass(slots=True)
 class Gain:
-    """The yield of sessions: new proposals, older proposals that were dropped to make room,
-    memories that were stored or found again, and places. `redacted` names the rules that masked a
+    """Counts of what sessions taught: new proposals, older proposals that were dropped to make room
+    (`displaced`), memories that were stored, known memories that a session confirmed
+    (`strengthened`), and places of files and symbols. `redacted` names the rules that masked a
     secret. `read_before` counts the transcripts that were left out because they were read before.
     """
 
@@ -85,7 +86,7 @@ class SessionCapture:
     inbox, except for proposals that `accepts` turns into memories without asking. Past sessions in
     a folder that `is_excluded` are left out.
 
-    A transcript is read once: the TTL store records how far.
+    No part of a transcript is read twice: the TTL store records how far each one was read.
     """
 
     def __init__(
@@ -106,10 +107,10 @@ class SessionCapture:
         self._is_excluded = is_excluded
 
     async def end_turn(self, transcript: str, session: str, cwd: str | None) -> Gain:
-        """Learn from the turn that ended: from the new part of a session's transcript.
+        """Learn from the part that the turn has added to the session's transcript.
 
         Raises:
-            StoreError: nothing more can be kept.
+            StoreError: the store or the inbox failed.
         """
         project = project_of(cwd)
         size = own_bytes(transcript)
@@ -129,7 +130,7 @@ class SessionCapture:
 
         Raises:
             UsageError, OSError: the file cannot be read.
-            StoreError: nothing more can be kept.
+            StoreError: the store or the inbox failed.
         """
         path = str(transcript.path)
         size = transcript.path.stat().st_size
@@ -156,7 +157,7 @@ class SessionCapture:
         for proposal in findings.proposals:
             known = await self._library.store.get(proposal.id)
             if known is not None:
-                # A transcript may be read again.
+                # The same session may be read again; that confirms nothing.
                 if known.provenance.session != proposal.session:
                     await self._library.store.add([_strengthened(known, proposal)])
                     gain.strengthened += 1
@@ -187,8 +188,8 @@ class SessionCapture:
         )
 
     async def forget(self, holdings: Holdings) -> None:
-        """Drop the rest of these holdings, so that it can be learned again. A proposal that a
-        person has accepted in the meantime is that person's memory and stays.
+        """Drop these holdings, so that they can be learned again. A proposal that a person has
+        accepted in the meantime is that person's memory and stays.
 
         Raises:
             StoreError: the store or the inbox failed.
@@ -221,7 +222,7 @@ class SessionCapture:
 
 
 def no_proposal(proposal: Proposal) -> None:
-    """A person decides about each proposal."""
+    """Accept no proposal: a person decides about each one."""
 
 
 def measured_episodes(proposal: Proposal) -> Trust | None:
@@ -232,7 +233,7 @@ def measured_episodes(proposal: Proposal) -> Trust | None:
 
 
 def every_proposal(proposal: Proposal) -> Trust:
-    """As if the user accepted each proposal."""
+    """Accept each proposal, as if the user had done so."""
     return Trust.USER
 
 
@@ -251,8 +252,8 @@ def _findings_from(
 def _findings_of(
     events: Iterable[Event], is_excluded: Callable[[str | None], bool]
 ) -> Iterator[Findings]:
-    """The findings of each session in a transcript. A session whose folder is gone has none,
-    because its findings could not be checked, nor has a session in an excluded project.
+    """The findings of each session in a transcript. Sessions in an excluded project are left out,
+    and so are sessions whose folder is gone, because their findings could not be checked.
     """
     for session in _by_session(events):
         cwd = next((event.cwd for event in session if event.cwd), None)
@@ -276,7 +277,7 @@ def _masked(place: Memory) -> Memory:
 
 
 def _strengthened(known: Memory, proposal: Proposal) -> Memory:
-    """A memory that another session found again."""
+    """The memory after another session has found the same."""
     last = max(known.updated_at or 0.0, proposal.at or 0.0)
     return replace(known, occurrences=known.occurrences + 1, updated_at=last)
 
@@ -286,7 +287,7 @@ def _key(path: str) -> str:
 
 
 def own_bytes(path: str) -> int:
-    """The size of the user's own regular file; 0 for anything else."""
+    """The size of a file; 0 unless it is a regular file that belongs to this user."""
     if not path.startswith("/"):
         return 0
     try:

@@ -1,4 +1,5 @@
-"""Reads the texts behind keys and citations: originals, memories, documents, past sessions."""
+"""Reads the texts behind keys and citations: originals of shortened results, memories, documents,
+past sessions."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -41,7 +42,7 @@ class CitedTexts:
         the lines that a citation names, such as `upwell://memory/ID`; or the memory with this id.
 
         Raises:
-            KeyUnknown: it expired, was evicted, or never existed.
+            KeyUnknown: the original expired, was evicted, or never existed.
             UsageError: `lines` is not a range, or there is no such memory.
         """
         if "://" in key or key.startswith("["):
@@ -80,7 +81,8 @@ class CitedTexts:
         return SeenSessions(self._past(), project_of(self._cwd))
 
     async def _is_memory(self, memory_id: str) -> bool:
-        """Whether there is a memory with this id, also one that the index does not have yet."""
+        """True if there is a memory with this id. New documents are indexed before the answer is
+        no."""
         if await self._memory.library.get(memory_id) is None:
             with contained("looking for new notes"):
                 await self._memory.documents.refresh()

@@ -81,8 +81,9 @@ Secret = Callable[[], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The open databases of an app and their periodic chores. `indexed` are the databases of
-    memories, `closing` closes those on other machines, and `team` is the one that a team shares."""
+    """The open databases of an app and their periodic chores. `databases` are SQLite files,
+    `closing` closes connections to other databases, `indexed` are the stores of memories, and
+    `team` is the database that a team shares."""
 
     team: Team | None = None
     databases: list[Database] = field(default_factory=list)
@@ -92,7 +93,7 @@ class Files:
 
     @property
     def locking(self) -> Locking:
-        """Holds the lock under which a file changes that the team may share."""
+        """The lock for changing a file that the team may share."""
         return self.team.files.exclusively if self.team else exclusively
 
     async def aclose(self) -> None:
@@ -106,8 +107,9 @@ class Files:
 def open_files(
     config: Config, *, tolerant: bool = False, postgres: "Postgres | None" = None
 ) -> Files:
-    """The collection of a home's databases, with the one of its team, which may be connected to
-    already. A tolerant app goes without a team's database that it cannot use.
+    """The collection to which a home's databases are added. It begins with the team's database, if
+    there is one; `postgres` is a connection to it that is open already. Without the driver, a
+    tolerant app goes without the team's database.
 
     Raises:
         ConfigError: the driver is not installed.
@@ -408,9 +410,10 @@ def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:
 
 
 def secret_of(config: Config) -> Secret:
-    """The secret behind keys: that of the configuration, or else of the home or its team, created
-    once, atomically, mode 0600. A replica that started without the team's database adopts the
-    team's secret as soon as the copy of it is there."""
+    """The secret for the keys of originals and cached answers: `store.secret` if it is set, else
+    the content of a file in the home, which is created once, atomically, with mode 0600. A changed
+    file is read again, so a replica that started without the team's database adopts the team's
+    secret once the file is a copy of it."""
     if config.store.secret:
         configured = hashlib.sha256(config.store.secret.encode()).digest()
         return lambda: configured

@@ -103,8 +103,7 @@ class LtmServer:
         """
         try:
             async with asyncio.timeout(deadline.remaining()):
-                # A search changes nothing, so it may be repeated in the next session of a server
-                # that was restarted.
+                # A search changes nothing, so it may be repeated if the server restarts meanwhile.
                 reply = await self._upstream.call(
                     method, RawObject.parse(dumps(params)), idempotent=True
                 )

@@ -63,12 +63,12 @@ async def change_rule(app: App, rule_id: str, change: Callable[[Memory], Memory]
 
 
 def paused(rule: Memory) -> Memory:
-    """The rule, not given until it is resumed."""
+    """The rule with the mark that keeps it from surfacing."""
     return replace(rule, tags=tuple(dict.fromkeys((*rule.tags, PAUSED))))
 
 
 def resumed(rule: Memory) -> Memory:
-    """The rule, given again."""
+    """The rule without the mark of `paused`."""
     return replace(rule, tags=tuple(tag for tag in rule.tags if tag != PAUSED))
 
 

@@ -45,7 +45,7 @@ MAX_COUNTED = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaying:
-    """A replay under way, the repositories of its sessions, and its app on a scratch home."""
+    """A replay in progress, the repositories of its sessions, and its app on a scratch home."""
 
     simulation: Replay
     projects: Projects
@@ -113,7 +113,7 @@ async def replaying(
 
 @dataclass(frozen=True, slots=True)
 class _AppProduct:
-    """An app as the `Product` that a replay drives."""
+    """Adapts an app to `Product`, the interface that a replay drives."""
 
     app: App
     capture: SessionCapture
@@ -179,7 +179,7 @@ def _scratch() -> Iterator[Path]:
 
 
 def _home_like(home: Home, folder: Path, left_out: Sequence[str]) -> Path:
-    """Make a home that has the user's settings except for these sections."""
+    """Make a home with the user's settings, without the sections in `left_out`."""
     scratch_home = Home(folder).prepare()
     if home.lexicon_file.exists():
         shutil.copyfile(home.lexicon_file, scratch_home.lexicon_file)
@@ -195,7 +195,7 @@ def _home_like(home: Home, folder: Path, left_out: Sequence[str]) -> Path:
 
 
 def _environment_like(environment: Mapping[str, str], left_out: Sequence[str]) -> dict[str, str]:
-    """The environment without the settings of these sections."""
+    """The environment without the settings of the sections in `left_out`."""
     prefixes = tuple(f"UPWELL_{section.upper()}__" for section in left_out)
     return {name: value for name, value in environment.items() if not name.startswith(prefixes)}
 
@@ -226,9 +226,10 @@ async def _exported(settings: Settings) -> list[Memory]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file, a database with its write-ahead log, as of one point in time.
+    """Copy a file as of one point in time, together with the write-ahead log if it is a database.
 
-    Raises: StoreError: other processes never stop writing to it.
+    Raises:
+        StoreError: other processes keep writing to the file.
     """
     if not source.exists():
         return

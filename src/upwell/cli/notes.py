@@ -101,7 +101,7 @@ def clear() -> None:
 
 
 def _report(app: "App", status: str) -> None:
-    """Print remarks beside the data."""
+    """Print on stderr whether stm.json was moved aside and, if the user wants it, the status."""
     from upwell.tools.notes import moved
 
     if report := moved(app.notes):

@@ -96,7 +96,7 @@ class Joined:
 
 
 def agent_of(pid: int) -> int:
-    """Return the process behind shells and launchers.
+    """Return the process `pid`, or if it is a shell or a launcher, the process that started it.
 
     Returns `pid` itself where processes cannot be inspected (macOS).
     """

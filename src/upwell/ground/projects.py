@@ -27,8 +27,10 @@ class ProjectOptions:
         return _match(folder, self.exclude) if self.exclude and folder else ""
 
     def check(self, folder: Path) -> None:
-        """Raises:
-        UsageError: the folder is excluded.
+        """Refuse an excluded folder.
+
+        Raises:
+            UsageError: the folder is excluded.
         """
         if self.exclude and (pattern := _match(str(folder.absolute()), self.exclude)):
             raise UsageError(

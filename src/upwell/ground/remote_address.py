@@ -24,10 +24,10 @@ _URL = re.compile(r"url\s*+=\s*+(.*+)", re.IGNORECASE)
 
 def address_of(folder: str | None) -> str | None:
     """Return the normal form of the remote address of the repository at `folder`, such as
-    `github.com/acme/shop`. None if `folder` is no repository's root, or its remote is not one
-    that other machines reach.
+    `github.com/acme/shop`. None if `folder` is not the root of a repository, or if its remote
+    cannot be reached from other machines.
 
-    Of several remotes it is `origin`, and without an `origin` the only one.
+    The remote is `origin`, or the only one if it has another name.
     """
     if not folder or folder[0] != "/" or "\0" in folder:
         return None
@@ -64,7 +64,7 @@ def _address_in(path: str, written: Stamp) -> str | None:
         remotes = list(_remotes(_beginning(Path(path))))
     except (OSError, ValueError):
         return None
-    # git fetches from the first address of a remote.
+    # Reversed, so that the first address of a remote wins, as in git.
     return _chosen(dict(reversed(remotes)))
 
 

@@ -34,28 +34,28 @@ PREPARE_THRESHOLD = 3
 anew."""
 CONNECT_SECONDS = 5.0
 PROMPT_SECONDS = 0.25
-"""How long a call waits for a value of its session or for an original."""
+"""How long a tool call waits for an answer of the database."""
 BUSY_SECONDS = 2.0
-"""How long it waits if the database answers other callers, so that a burst is not taken for a
-loss."""
+"""How long a tool call waits if the database answers other callers meanwhile, so that a burst of
+calls is not taken for a loss."""
 LATE_LOOP_SECONDS = 0.05
 SUSPICIOUS_SECONDS = 0.1
 """After this time without an answer, a second connection shows whether the server is lost."""
 PROBE_PAUSE_SECONDS = 1.0
 PROMPT_STATEMENT_MS = 5_000
-"""The server gives up on a statement for which nobody waits any more."""
+"""The time limit on the server. Without it, a statement would run on after its caller gave up."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
 CLOSING_SECONDS = 1.0
 _LOST_STATES = ("08", "57P", "53300")
 """SQLSTATEs of a server that shuts down, starts, or accepts no connection."""
 _DISK_FULL = "53100"
 _BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"), "off")
-"""Lookups use the indexes even if the planner has no statistics of the tables yet."""
+"""Settings for lookups, so that they use the indexes even if the planner has no statistics yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement with `%(name)s` marks. `tenant` is set for every statement."""
+    """A statement with `%(name)s` marks, and their values. The value of `tenant` is added later."""
 
     sql: str
     values: Mapping[str, object]
@@ -137,15 +137,16 @@ class Postgres:
     def __init__(self, url: str, *, size: int = MAX_CONNECTIONS) -> None:
         self.url = url
         self.clock_offset = 0.0
-        """The seconds by which the server's clock is ahead of ours; 0 if the two nearly agree."""
-        logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # we report its failures
+        """The seconds by which the server's clock is ahead of this machine's; 0 if they nearly
+        agree."""
+        logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # this class reports its failures
         self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
             url,
             min_size=0,
             max_size=size,
             open=False,
             timeout=CONNECT_SECONDS,
-            # The pool must not wait longer and longer between its attempts: `_reach_again` does it.
+            # The pool makes no attempts of its own: `_reach_again` reconnects.
             reconnect_timeout=0.0,
             kwargs=dict(CONNECTION),
             configure=self._configure,
@@ -163,8 +164,8 @@ class Postgres:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the database has lately failed to answer. Until it does, every use fails at
-        once."""
+        """True from the time the database fails to answer until it answers again. Meanwhile, every
+        use fails at once."""
         return bool(self._lost)
 
     @property
@@ -181,7 +182,7 @@ class Postgres:
         )
 
     def report_to(self, say: Callable[[str], None]) -> None:
-        """Report in one line each when the database is lost and when it answers again."""
+        """Pass one line to `say` when the database is lost, and one when it answers again."""
         self._say = say
         if self._lost:
             self._say_lost()
@@ -206,8 +207,8 @@ class Postgres:
     async def ask(
         self, tenant: str, *statements: Statement, seconds: float | None = None
     ) -> list[Rows]:
-        """Run statements of a tenant in one round trip and one transaction. The statements are
-        planned by index. With `seconds`, wait no longer than this for the answer.
+        """Run statements of a tenant in one round trip and one transaction. Their plans use the
+        indexes. With `seconds`, wait no longer than this for the answer.
 
         Raises:
             StoreError: the database failed, or did not answer in time; a write may take effect all
@@ -223,10 +224,10 @@ class Postgres:
         return await asked.answer
 
     async def _answer_batch(self, tenant: str, seconds: float) -> None:
-        """Run the statements that several callers have asked for at the same moment in one
-        transaction; if it fails, those of each caller in one of their own."""
+        """Run the statements that several callers asked for at the same moment in one transaction.
+        If it fails quickly, run each caller's statements in a transaction of their own."""
         batch = self._batches.pop((tenant, seconds))
-        # All processes lock rows in the same order.
+        # All processes lock rows in the same order, so that they cannot deadlock.
         batch.sort(key=lambda asked: asked.kind)
         statements = [statement for asked in batch for statement in asked.statements]
         began = time.monotonic()
@@ -272,7 +273,7 @@ class Postgres:
         return rows
 
     def _is_busy(self, began: float, waited_since: float, seconds: float) -> bool:
-        """Whether an answer is late because this process is busy: other callers have got answers
+        """True if an answer may be late only because of load: other callers have received answers
         meanwhile, or the event loop is behind."""
         now = time.monotonic()
         if now - began > BUSY_SECONDS:
@@ -340,7 +341,7 @@ class Postgres:
             connection.prepare_threshold = PREPARE_THRESHOLD
 
     def _lose(self, reason: str) -> None:
-        """Fail every use from now on, until the database answers a task in the background."""
+        """Fail every use from now on, until a background task has reached the database again."""
         if not self._lost:
             LOG.warning("PostgreSQL is lost: %s", reason)
             self._lost, self._lost_at = reason, time.monotonic()
@@ -367,7 +368,7 @@ class Postgres:
     async def _reach_again(self) -> None:
         delay = FIRST_RETRY_SECONDS
         while not await self._is_reached():
-            # Replicas that lost the database at the same moment must not return in step.
+            # Replicas that lost the database at the same moment must not all reconnect at once.
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
             delay = min(LAST_RETRY_SECONDS, delay * 2)
         self._lost = ""
@@ -397,7 +398,7 @@ class Postgres:
 
 
 def settings_of(tenant: int, others: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return the statement that names the tenant, for the rest of the transaction."""
+    """Return the statement that sets the tenant, and `others`, for the rest of the transaction."""
     settings = {TENANT_SETTING: str(tenant), **others}
     calls = [f"set_config('{name}', '{value}', true)" for name, value in settings.items()]
     return f"SELECT {', '.join(calls)}"
@@ -411,7 +412,7 @@ async def _outcome[T](work: Coroutine[Any, Any, T]) -> T | StoreError:
 
 
 def _is_loss(error: Exception) -> bool:
-    """Whether the connection or the server is gone; otherwise only one statement has failed."""
+    """True if the connection or the server is gone; False if only a statement has failed."""
     if isinstance(error, PoolTimeout | PoolClosed):
         return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

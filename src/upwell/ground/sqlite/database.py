@@ -123,8 +123,8 @@ class Lane(Follower):
     def __init__(self, plan: Plan, name: str) -> None:
         super().__init__(plan)
         self._checked = 0
-        """The generation of the connection after which damage was last looked for: an error of our
-        own must not have every file checked at every call."""
+        """The generation of the connection for which the file was last checked. A programming error
+        raises the same exceptions as damage, and must not cause a check at every call."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{plan.path.stem}-{name}")
 
     async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -230,7 +230,7 @@ class Database:
         Raises:
             StoreError: SQLite failed, or the repair did.
         """
-        # First beside the threads of this database, so that no search waits for a sound file.
+        # First on another thread, so that no search waits while a sound file is checked.
         if await asyncio.to_thread(_flaw_of_file, self.path):
             await self._reading.run(self._report_flaw)
 

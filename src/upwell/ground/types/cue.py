@@ -41,8 +41,8 @@ class Cue:
     """The agent's present step. It is the only input of surfacing, for every door.
 
     `door`: how the cue came in. `text`: the message; at the session door, the reason why the
-    session starts, in the words of the hosts (`startup`, `resume`, `clear`, `compact`) or ours
-    (`subagent`). `tool`, `args`: the tool call and its decoded arguments.
+    session starts: a word of the host (`startup`, `resume`, `clear`, `compact`), or `subagent`.
+    `tool`, `args`: the tool call and its decoded arguments.
     `session`: the session to record deliveries for; without one the seen log is only read.
     `cwd`: the absolute working directory, which decides the project; None sees every project.
     `window`: the agent's context window in tokens, if known; it scales the budget.
