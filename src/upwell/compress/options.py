@@ -11,8 +11,9 @@ class Options:
     """`compress.*`: how responses are fitted. Each key can also be set per server and tool pattern.
 
     `strategy`: a name of `STRATEGIES`.
-    `profile`: how much is delivered of a result that has no limit of its own: `light` delivers
-    twice as much as `balanced`, `lean` half as much.
+    `profile`: how much is delivered of a result that has no limit of its own. `balanced` gives
+    commands, searches and pages less than other tools; `lean` gives half of that, `light` gives
+    twice the agent's usual budget to every kind.
     `read_tokens`: files that the agent reads are delivered whole up to this size.
     `max_result_tokens`: soft limit; None means by the kind of the tool and `profile`, at most 4 000
     in `balanced`, scaled by the agent's context window.

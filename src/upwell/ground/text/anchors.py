@@ -1,7 +1,7 @@
 """Find the files and code names that a text mentions.
 
-In coding work an exact match of files says more than the similarity of words (`docs/decisions.md`,
-paths). Precision comes first: doubtful candidates are left to the word index.
+In coding work, a file that a memory and an event both name says more about their relation than
+words that they share. Precision comes first: doubtful candidates are left to the word index.
 """
 
 import re
