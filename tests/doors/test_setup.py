@@ -262,9 +262,9 @@ def test_forgetting_names_the_accepted_memories_that_stay(user: User) -> None:
 
 def test_shortening_is_set_up_only_when_asked_for(user: User) -> None:
     before = user.state()
-    assert "--shorten does" in user.run("setup", "--dry-run")[0]
+    assert "--shorten shortens" in user.run("setup", "--dry-run")[0]
     shown, _ = user.run("setup", "--shorten", "--yes")
-    assert "--shorten does" not in shown
+    assert "--shorten shortens" not in shown
     config = tomllib.loads((user.home / "config.toml").read_text())
     assert config["hook"]["compress"] == ["claude", "codex"]
     user.run("setup", "--undo", "--forget", "--yes")

@@ -25,8 +25,8 @@ from upwell.surface.options import never_excluded
 MAX_TURN_BYTES = 2_000_000
 """How many bytes from the end of a transcript are read after a turn."""
 Accepts = Callable[[Proposal], Trust | None]
-"""The trust of a proposal that becomes a memory without a person's decision; None if it has to wait
-for one.
+"""Returns the trust of the memory if a proposal is accepted without asking a person, and None if
+the proposal has to wait for a person's decision.
 """
 MAX_DELETED = 500
 MAX_HELD = 10_000_000
@@ -82,11 +82,12 @@ class Holdings:
 
 
 class SessionCapture:
-    """Stores the findings of sessions: places at once, and everything else as proposals in the
-    inbox, except for proposals that `accepts` turns into memories without asking. Past sessions in
-    a folder that `is_excluded` are left out.
+    """Stores the findings of sessions. The places of files and symbols are stored at once;
+    everything else becomes a proposal in the inbox, or a memory if `accepts` says so. Past sessions
+    in a folder that `is_excluded` are left out.
 
-    No part of a transcript is read twice: the TTL store records how far each one was read.
+    The TTL store records how far each transcript was read. `end_turn` continues there, and `read`
+    skips a transcript that was read to its end.
     """
 
     def __init__(

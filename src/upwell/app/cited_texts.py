@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class CitedTexts:
     """The texts that the owner of a home may read by a key or a citation. `cwd` decides the
-    project; `viewed` hears which memories were read; `past` opens the past sessions."""
+    project; `viewed` is called with the memories that were read; `past` opens the past sessions."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class CitedTexts:
         self._cwd = cwd
 
     async def read(self, key: str, lines: str = "") -> str:
-        """The original with this key, or some lines of it, such as `120-180`; or the memory or
-        the lines that a citation names, such as `upwell://memory/ID`; or the memory with this id.
+        """The text behind `key`, which is the key of an original, the id of a memory, or a citation
+        such as `upwell://memory/ID`. Of an original, `lines` selects a part, such as `120-180`.
 
         Raises:
             KeyUnknown: the original expired, was evicted, or never existed.

@@ -1,5 +1,4 @@
-"""The app inside the daemon, which is replaced when the configuration changes, and hooks over
-HTTP."""
+"""The app inside the daemon, and hooks over HTTP. A changed configuration replaces the app."""
 
 import asyncio
 import contextlib
@@ -35,8 +34,8 @@ prompt, and earlier imports would delay the answer to it.
 
 
 class Warm:
-    """An app that stays loaded, and the door of its hooks. A changed `config.toml` replaces both;
-    an invalid one leaves them as they are."""
+    """An app that stays loaded, and the `HookDoor` that answers hook events with it. A changed
+    `config.toml` replaces both; an invalid one leaves them as they are."""
 
     def __init__(self) -> None:
         self._app: App | None = None

@@ -25,8 +25,9 @@ Event = dict[str, Any]
 async def events(
     app: App, filters: Mapping[str, str], limit: int, before: float = math.inf
 ) -> list[Event]:
-    """The latest events that match, newest first. `filters` are values of `EXACT`, a part of the
-    `file`, and `spoke`, for events at which a memory surfaced or a result was shortened.
+    """The latest events that match, newest first. `filters` may have values for the fields of
+    `EXACT`, a part of the `file`, and `spoke` for only those events at which a memory surfaced or a
+    result was shortened.
 
     Raises:
         StoreError: the journal cannot be read.

@@ -208,8 +208,8 @@ def postgres_store(url: str, tenant: str, clock: Clock = SYSTEM_CLOCK) -> "Postg
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """All parts of the memory: the library, short notes, imported documents, the places of past
-    sessions, external places, and ratings."""
+    """All parts of the memory: the library, short notes, imported documents, the places of files
+    and symbols that sessions taught, the memories of other programs, and ratings."""
 
     library: Library
     notes: ShortTerm
@@ -261,8 +261,8 @@ def open_memory(
 def _open_ltm(
     config: Config, ttl_store: TtlStore, patience: Patience, *, tolerant: bool
 ) -> "LtmRecall | None":
-    """The memory server of `ltm.*`. If none of these keys is set, there is no server and nothing is
-    imported. A tolerant app ignores a server whose keys are incomplete.
+    """The memory server of `ltm.*`, None if no such key is set. Its modules are imported only if
+    there is one. A tolerant app ignores a server whose keys are incomplete.
 
     Raises:
         ConfigError: a key that another one needs is missing.
@@ -296,9 +296,9 @@ def _patience_of(config: Config) -> Patience:
 
 
 def open_notes(config: Config, cwd: str | None, locking: Locking = patiently) -> ShortTerm:
-    """The notes of the folder's project (`.upwell/stm.json`), if it has any, else those of the home
-    or of its team. A project's file that came with a repository or an archive is not used, because
-    this user did not write its notes.
+    """The notes of the folder's project (`.upwell/stm.json`) if the project has a folder `.upwell`,
+    else those of the home or of its team. A file that came with a repository or an archive is not
+    used, because this user did not write its notes.
     """
     home, project = config.home, project_of(cwd)
     notes = ShortTerm(
@@ -390,7 +390,7 @@ def open_originals(config: Config, ttl_store: TtlStore, private: TtlStore) -> Or
 
 
 def connecting(config: Config) -> Connecting:
-    """The way to reach servers, with the logins of this home."""
+    """The function that connects to servers, with the logins of this home."""
     logins = Logins(config.home.logins_file)
     return partial(connect, environment=config.environment, logins=logins)
 

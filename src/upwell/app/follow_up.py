@@ -43,7 +43,7 @@ class Traces:
             self._by_key.popitem(last=False)
 
     def of(self, key: str) -> str:
-        """The trace of the call whose result has this key; "" if it is not known here."""
+        """The trace of the call whose result has this key; "" if this process does not know it."""
         return self._by_key.get(key, "")
 
 

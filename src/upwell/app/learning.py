@@ -74,7 +74,7 @@ async def load_learned(learned: Learned, *, tolerant: bool) -> None:
 
 
 async def tidy(config: Config, ttl_store: TtlStore, journal: Journal, learned: Learned) -> None:
-    """Clear query texts past their retention once a day; move thresholds once an hour."""
+    """Clear query texts past their retention once a day; adjust thresholds once an hour."""
     surface = config.surface
     chore = f"queries {surface.query_retention_days} {surface.persist_query_text}"
     if await _is_due(ttl_store, chore, _DAY_SECONDS):

@@ -2,7 +2,7 @@
 machine shares. The team's store is a database (`store.local`), or a gateway that has one.
 
 Decisions and commands read the copy and never wait for the store. One process of a home at a time,
-usually the daemon, talks to it.
+usually the daemon, keeps the copy up to date.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ CHECK_SECONDS = 60.0
 """How often to ask for changes without a notification, and to send again what was refused."""
 RETRY_SECONDS = 2.0
 TURN_SECONDS = 5.0
-"""How often a process looks whether the one that keeps the copy has ended."""
+"""How often a waiting process checks whether the process that keeps the copy has ended."""
 SEND_SECONDS = 3.0
 """How long a command waits for the team's store to accept what the command shares."""
 TRIAL_SECONDS = 2.0

@@ -57,7 +57,8 @@ def server_of(options: LtmOptions, folder: str) -> ServerOptions:
 
 
 class LtmServer:
-    """`Calls` over an upstream, supervised from the first question and restarted with backoff."""
+    """Implements `Calls` with an upstream server, which is started at the first question and
+    restarted with backoff."""
 
     def __init__(
         self, server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]

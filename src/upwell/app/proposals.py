@@ -36,8 +36,8 @@ async def accept(
 
 
 async def reword(app: App, memory: Memory, text: str) -> Added:
-    """Change the text of a memory. Its files and names are extracted again from the text, unless it
-    is an episode.
+    """Change the text of a memory. Its files and symbols are extracted again from the text, unless
+    it is an episode.
 
     Raises:
         UsageError: the text is empty, or the memory comes from a file.

@@ -35,8 +35,8 @@ COMMITS = 5_000
 """How many of a repository's latest commits are read."""
 COPY_TRIES = 5
 _LEFT_OUT = ("ltm", "llm", "memory", "server", "store")
-"""Sections of the configuration that a replay leaves out: other programs would know later events,
-and the database of a team would receive the replay's writes."""
+"""Sections of the configuration that a replay leaves out. Other programs would know of later
+events, and the database of a team would receive the replay's writes."""
 _FLAGS: Mapping[str, object] = {"surface.timeout_seconds": 60.0}
 _MAX_SCRATCH = 100
 
@@ -56,7 +56,7 @@ class Replaying:
         return self.app.surfacer.verdicts
 
     async def material(self) -> Material:
-        """The memories on which the replay has been able to draw so far.
+        """Counts of the memories that the replay has had available so far.
 
         Raises:
             StoreError: the scratch home failed.

@@ -211,7 +211,7 @@ class SettingUp:
 
     def _given_back(self, record: SetupRecord) -> tuple[list[Plan], dict[str, str]]:
         """The plans that give the agents of this record their servers back, and the reason for each
-        file where this is impossible.
+        file for which this is impossible.
         """
         if not record.clients:
             return [], {}

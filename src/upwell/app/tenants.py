@@ -92,7 +92,7 @@ class Tenants:
                         await opened.app.run_housekeeping()
 
     async def follow(self) -> None:
-        """Adopt what other machines change of the tenants that are in use, until cancelled."""
+        """Adopt the changes that other machines make to tenants in use, until cancelled."""
         while True:
             await asyncio.sleep(FOLLOW_SECONDS)
             now = self._clock.monotonic()

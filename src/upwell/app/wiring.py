@@ -82,9 +82,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The input of `build`. `home` is by default the user's home. `flags` are dotted keys, which
-    win over the home's file and the environment. A `tolerant` app, which the gateway and hooks use,
+    override the home's file and the environment. A `tolerant` app, which the gateway and hooks use,
     ignores invalid settings and works without a memory that cannot be opened, instead of failing.
-    `cwd` decides the project of cues without one. A replay of the past passes a simulated `clock`.
+    `cwd` decides the project if a cue has no folder. A replay passes a simulated `clock`.
     With `watches` False, imported files are read again only by `documents.refresh`. With
     `waits_for_judge`, every decision waits for the verdict of the model that judges it. With
     `is_replica`, a session may continue on another replica.
@@ -238,7 +238,7 @@ class App:
         read_later: bool = False,
     ) -> Compressed:
         """Fit a text as the gateway would, and store its original. Explicit limits are hard. With
-        `read_later` the result has a key only if a later process can read it."""
+        `read_later` the result has a key only if a later process can read the original."""
         options = self.config.compress
         options = replace(options, strategy=strategy) if strategy else options
         budget = self.fitter.budget_of(options)

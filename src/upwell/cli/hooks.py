@@ -145,7 +145,7 @@ def has_guards() -> bool:
 
 
 def hosts_without_guard_hooks() -> list[str]:
-    """The agents that have upwell's hooks, except the one that runs before a tool call."""
+    """The agents that have some of upwell's hooks, but lack the hook before a tool call."""
     from upwell.hosts import HOSTS
 
     installer = installer_of(hook_installation())

@@ -100,7 +100,8 @@ def remember(
 
 
 def _absent(memory: Memory) -> list[str]:
-    """The memory's files, patterns excepted, that exist neither in its project nor here."""
+    """The files of a memory that exist neither in its project nor in the current folder. Patterns
+    are ignored."""
     if memory.project is None:
         return []
     places = (Path(memory.project), Path.cwd())

@@ -88,7 +88,7 @@ def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 @stm.command()
 def clear() -> None:
-    """Clear notes not viewed for 35 days. upwell also does this by itself once a day."""
+    """Clear notes not viewed for 35 days. upwell also does this by itself."""
 
     async def work(app: "App") -> None:
         removed = app.notes.clear()

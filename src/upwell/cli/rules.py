@@ -161,7 +161,7 @@ def scope(rule: Id, path: Paths = None, tool: Tools = None, everywhere: Everywhe
 
 @rules.command("pause")
 def pause(rule: Id) -> None:
-    """Stop giving a rule until `resume`."""
+    """Stop giving a rule to agents until `upwell rules resume`."""
     from upwell.app.proposals import paused
 
     _change(rule, paused)
@@ -169,7 +169,7 @@ def pause(rule: Id) -> None:
 
 @rules.command("resume")
 def resume(rule: Id) -> None:
-    """Give a paused rule again."""
+    """Give a paused rule to agents again."""
     from upwell.app.proposals import resumed
 
     _change(rule, resumed)

@@ -1,4 +1,4 @@
-"""All errors of upwell. Each one carries a hint: a remedy for the reader.
+"""All errors of upwell. Each one may carry a hint: a remedy for the reader.
 
     UpwellError(message, *, hint)
     ├─ UsageError                 the request cannot be fulfilled as stated

@@ -40,7 +40,7 @@ def is_seen(owner: str | None, project: str | None) -> bool:
 
 
 def is_here(owner: str | None, project: str | None) -> bool:
-    """Tell whether something is global, or belongs to `project` alone."""
+    """Tell whether something is global, or belongs to `project`."""
     return owner is None or is_own(owner, project)
 
 

@@ -19,7 +19,7 @@ class ProjectOptions:
     exclude: tuple[str, ...] = ()
 
     def excludes(self, folder: str | None) -> bool:
-        """True if the folder, or one above it, matches a pattern. An unknown folder does not."""
+        """True if the folder, or one above it, matches a pattern. False for an unknown folder."""
         return bool(self.pattern_of(folder))
 
     def pattern_of(self, folder: str | None) -> str:

@@ -59,7 +59,8 @@ def _linked_config(folder: str, written: Stamp | None) -> str:
 
 @lru_cache(maxsize=256)
 def _address_in(path: str, written: Stamp) -> str | None:
-    """Return the address in a configuration file that was written at this time."""
+    """Return the address in a configuration file. `written` is its stamp, so that a changed file is
+    read again instead of answered from the cache."""
     try:
         remotes = list(_remotes(_beginning(Path(path))))
     except (OSError, ValueError):

@@ -21,8 +21,8 @@ first.
 
 class SessionState(Protocol):
     """Small values by session, kind and key. Kinds are the callers' own names and do not collide;
-    `key` may be empty if a session has one value of a kind. Every method raises StoreError when the
-    storage of the state fails. `is_shared` is True if other processes see the values, so that each
+    `key` may be empty if a session has one value of a kind. `is_shared` is True if other processes
+    see the values, so that each
     access takes a round trip. `is_cut_off` is True while the shared storage fails: the others do
     not see the values then, and a missing value means nothing.
     """
@@ -149,9 +149,9 @@ class LocalSessionState:
 
 
 class StoredSessionState:
-    """The sessions of several processes, in a TTL store that they share. A process whose store
-    fails goes on with `local` values, which the others do not see. `ahead` tells by how many
-    seconds the clock of the store is ahead of `clock`.
+    """The sessions of several processes, in a TTL store that they share. While the store fails, the
+    process goes on with values of its own, which the others do not see. `ahead` returns the number
+    of seconds by which the clock of the store is ahead of `clock`.
     """
 
     is_shared = True

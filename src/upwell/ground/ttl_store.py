@@ -88,7 +88,7 @@ class TtlStore(Protocol):
     Kinds and keys are strings of the caller's choice. An expired entry is absent for every method,
     whether or not `expire` has removed it yet.
 
-    Every method of the durable implementation raises `StoreError` when the database fails.
+    The methods of the durable implementations raise `StoreError` when the database fails.
     """
 
     async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:

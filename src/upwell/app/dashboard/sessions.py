@@ -1,5 +1,5 @@
-"""Sessions: those that upwell took part in and those of the agents' transcripts, newest first, and
-one of them as a timeline."""
+"""Sessions, newest first: those in which upwell took part, and those in the agents' transcripts.
+Also the figures of one session, and the originals of its shortened results."""
 
 import asyncio
 import math
@@ -255,7 +255,7 @@ async def _recent(app: App) -> dict[str, dict[str, Any]]:
 
 
 async def _with_prompts(app: App, sessions: Iterable[Sequence[Event]]) -> None:
-    """Add the text of each session's first prompt to its event. A list shows no other text."""
+    """Add the text of each session's first prompt to its event, for the list of sessions."""
     prompts = [
         next((event for event in reversed(entries) if event["door"] == "prompt"), None)
         for entries in sessions

@@ -1,5 +1,5 @@
 """A session as a timeline: the steps of its transcript, and at each step which memories surfaced,
-why none did, or which would have."""
+why none did, or which would have surfaced."""
 
 import asyncio
 import json

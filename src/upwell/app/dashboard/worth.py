@@ -25,7 +25,7 @@ MAX_REPLAYED = 20
 
 
 async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The figures of some days, the thresholds in use, and what others would have let through."""
+    """The figures of some days, the thresholds, and what other thresholds would let through."""
     days = days_in(fields)
     await app.learning.counts.flush()
     decisions = await app.surfacer.journal.latest_without_texts(LOOKED_AT)
@@ -66,7 +66,7 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
             environment={"UPWELL_SURFACE__MIN_SCORE": score},
         )
     except UsageError as error:
-        # A new user has no sessions in these days, which the page shows as an answer.
+        # Not a fault to report: a new user has no sessions in these days.
         return {"since": since, "score": score, "trouble": str(error)}
     rows = [json.loads(line) for line in output.splitlines()]
     surfacings = [row for row in rows if row.get("memories")]

@@ -43,7 +43,7 @@ SUSPICIOUS_SECONDS = 0.1
 """After this time without an answer, a second connection shows whether the server is lost."""
 PROBE_PAUSE_SECONDS = 1.0
 PROMPT_STATEMENT_MS = 5_000
-"""The time limit on the server. Without it, a statement would run on after its caller gave up."""
+"""The server's own time limit for such a statement, which runs on after its caller gave up."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
 CLOSING_SECONDS = 1.0
 _LOST_STATES = ("08", "57P", "53300")
@@ -123,7 +123,8 @@ class Transaction:
 
 
 async def send(connection: AsyncConnection, tenant: int, statement: Statement) -> Cursor:
-    """Send a statement of a tenant in a pipeline. Every statement is sent here."""
+    """Send a statement in a pipeline, with the tenant among its values. Every statement of a tenant
+    is sent by this function."""
     return await connection.execute(statement.sql, {**statement.values, "tenant": tenant})
 
 
@@ -215,7 +216,7 @@ class Postgres:
             the same.
         """
         if seconds is None:
-            return await self._outlived(self._ask(tenant_number(tenant), statements, None), None)
+            return await self._wait_for(self._ask(tenant_number(tenant), statements, None), None)
         asked = _Asked(statements, asyncio.get_running_loop().create_future())
         batch = self._batches.setdefault((tenant, seconds), [])
         batch.append(asked)
@@ -233,7 +234,7 @@ class Postgres:
         began = time.monotonic()
         try:
             work = self._ask(tenant_number(tenant), statements, seconds)
-            rows = iter(await self._outlived(work, seconds))
+            rows = iter(await self._wait_for(work, seconds))
         except BaseException as error:
             remaining = began + seconds - time.monotonic()
             is_quick = isinstance(error, StoreError) and remaining > seconds / 2
@@ -251,7 +252,7 @@ class Postgres:
     async def _answer(self, tenant: str, seconds: float, asked: "_Asked") -> None:
         work = self._ask(tenant_number(tenant), asked.statements, seconds)
         try:
-            asked.succeed(await self._outlived(work, seconds))
+            asked.succeed(await self._wait_for(work, seconds))
         except StoreError as error:
             asked.fail(error)
 
@@ -265,7 +266,7 @@ class Postgres:
             self._connected(CONNECT_SECONDS) as connection,
             connection.pipeline(),
         ):
-            # The statements of a pipeline are one transaction. Its end synchronises it.
+            # The statements of a pipeline form one transaction, which ends with this block.
             await connection.execute(settings_of(tenant, settings))
             cursors = [await send(connection, tenant, statement) for statement in statements]
         rows = await _rows_of(cursors)
@@ -280,8 +281,10 @@ class Postgres:
             return False
         return self._answered_at >= began or now - waited_since > seconds + LATE_LOOP_SECONDS
 
-    async def _outlived[T](self, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
-        """Await `work`, but not the end of its cancellation, which a lost server never confirms."""
+    async def _wait_for[T](self, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
+        """Await `work`, for `seconds` if they are given, and longer if this process is busy. A
+        caller who gives up does not wait for the cancellation, which a lost server never
+        confirms."""
         began = time.monotonic()
         task = self._tasks.start(_outcome(work))
         try:

@@ -24,9 +24,9 @@ partitioned or distributed by tenant. No table has a sequence: a tenant's number
 name, and memories are counted within their scope. A memory's number has the number of its scope in
 its high bits (`memory/lookups.py: SEQUENCE_BITS`), so that the memories of a project are a range.
 
-Row-level security is the second wall between tenants: every statement sees only the rows of the
-tenant that its transaction has named. Triggers notify the channel of a tenant when its memories,
-its ratings or its files change.
+Besides the conditions in the statements, row-level security separates the tenants: a statement sees
+only the rows of the tenant that its transaction has named. Triggers notify the channel of a tenant
+when its memories, its ratings or its files change.
 """
 
 import hashlib

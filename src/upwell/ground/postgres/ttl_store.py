@@ -58,8 +58,8 @@ _SIZES = f"""
 
 class PostgresTtlStore:
     """`TtlStore` of one tenant. All machines use the clock of the database, so that a machine whose
-    clock is wrong loses no entry. No method keeps its caller waiting for longer than `seconds`; if
-    the database fails or takes longer, it raises StoreError."""
+    clock is wrong loses no entry. A method raises StoreError if the database fails, or takes longer
+    than `seconds`. The limit is longer for originals, and `expire` and `ping` have none."""
 
     def __init__(
         self,

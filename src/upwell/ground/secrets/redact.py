@@ -4,8 +4,9 @@
 The rules are data: `rules/gitleaks.toml` (MIT, see `rules/LICENSE-gitleaks`) and
 `rules/upwell.toml`. They run on RE2, whose time is linear in the text; Python's `re` needs 20 s for
 200 KB of base64 with the same rules. A rule is matched only near its keywords, and compiled when it
-is first needed. A text is searched in three forms: as it is, without its escapes and colours, and
-decoded. Cut a text only after it has been masked, because no rule recognises half a key.
+is first needed. A text is searched as it is, without its escapes and colours, with wrapped lines
+joined, and decoded from Base64. Cut a text only after it has been masked, because no rule
+recognises half a key.
 """
 
 import math

@@ -43,8 +43,8 @@ _WIDE_START = r"(?:^|[^A-Za-z])"
 class Allowlist:
     """Exceptions of a rule.
 
-    `target`: what to test: secret, match or line. `regexes`, `stopwords`: a text that matches one
-    of them, or contains one, is not a secret.
+    A finding is an exception if one of the `regexes` matches the `target` (the secret, the match or
+    the line), or if the secret contains one of the `stopwords`.
     """
 
     target: str

@@ -1,9 +1,8 @@
 """A SQLite database with threads: one for reading, one for writing.
 
-Slow writes therefore never delay searches, and the event loop never blocks on the disk. Reads of a
-few rows, which take less time than a switch to another thread, run inline on a third connection
-that waits for no lock. Several owners may share a file; the tables of each owner have their own
-version.
+Slow writes therefore never delay searches. Reads of a few rows, which take less time than a switch
+to another thread, run on the event loop, over a third connection that waits for no lock. Several
+owners may share a file; the tables of each owner have their own version.
 
 Processes share files too. Before each use a connection checks that its file is still the one at the
 path. A process that finds damage moves the file aside (`ground/sqlite/salvage.py`), and all others
@@ -314,7 +313,7 @@ class Database:
         await self._writing.run(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
 
     async def aclose(self) -> None:
-        """Finish pending work, checkpoint, and close."""
+        """Finish pending work and close the connections."""
         if self._committing is not None:
             await self._committing
         await self._reading.close()
@@ -403,7 +402,7 @@ def repair(plan: Plan) -> None:
     """Replace the file if it is damaged, keeping the rows that can be read.
 
     Raises:
-        StoreError: the new file cannot be written, or holding its lock failed.
+        StoreError: the new file cannot be written, or the lock of the file cannot be held.
     """
     from upwell.ground.sqlite.salvage import replace_damaged
 

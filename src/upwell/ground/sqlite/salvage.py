@@ -231,7 +231,7 @@ def _hold(damaged: sqlite3.Connection) -> None:
 
 
 def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> int:
-    """Make a sound file at `path` with the rows that SQLite, or a reading page by page, finds.
+    """Make a sound file at `path` with the rows that SQLite can read and those found page by page.
 
     If no row can be saved, the rows of the newest backup are used.
     """
@@ -258,7 +258,7 @@ def _copy_from(
     plan: Plan,
     created: Mapping[str, Sequence[str]],
 ) -> int:
-    """Copy the rows of every owner that the fresh file does not have yet."""
+    """Copy, for every owner, the rows that the fresh file does not have yet."""
     return sum(_copy_owner(source, fresh, owner, created[owner.name]) for owner in plan.owners)
 
 
@@ -294,7 +294,7 @@ def _copy_backup(
 
 @contextmanager
 def _page_by_page(plan: Plan) -> Iterator[sqlite3.Connection]:
-    """A sound database, in a file of its own, with the rows that are on intact pages."""
+    """A sound temporary database with the rows that are on intact pages."""
     path = plan.path.with_name(plan.path.name + ".pages")
     _remove(path)
     try:

@@ -242,7 +242,7 @@ _SHARED = {
     )
     for sign in signs
 }  # fmt: skip
-"""How often a sign must be repeated to fill one token; a sign that is not listed, twice."""
+"""How many repetitions of a sign fit in one token. Of a sign that is not listed, two do."""
 _LONG_RUN = 4
 
 

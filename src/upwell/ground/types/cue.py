@@ -22,7 +22,8 @@ class Door(StrEnum):
 
 
 AUTOMATIC_DOORS = frozenset({Door.PROMPT, Door.TOOL, Door.SESSION})
-"""The doors without an explicit request. Only they observe repeats, rate and cooldown."""
+"""The doors without an explicit request. Only here do repeats, rate and cooldown limit what is
+given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

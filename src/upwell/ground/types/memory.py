@@ -135,8 +135,8 @@ class Hit:
 @dataclass(frozen=True, slots=True)
 class Found:
     """The result of one search: its hits, most probable first, and the stores that could not be
-    searched, each as `name: reason`. `asked` are the texts that other programs and servers were
-    asked for instead of the query's, each as `name: text`.
+    searched, each as `name: reason`. `asked` are the texts that were sent to other programs and
+    servers in place of the query's own, each as `name: text`.
     """
 
     hits: tuple[Hit, ...] = ()
