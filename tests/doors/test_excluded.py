@@ -73,7 +73,7 @@ def test_off_in_a_project_silences_it_until_on(
         assert prompted(upwell, secret)[1] == before, "nothing more is recorded"
         assert "off in this project" in upwell("doctor", cwd=secret).out
         assert "off in this project" not in upwell("doctor", cwd=tmp_path).out
-        assert "it stays off in this project" in upwell("on", cwd=secret).err
+        assert "upwell stays off in this project" in upwell("on", cwd=secret).err
         assert upwell("on", "--project", cwd=secret).code == 0
         assert eventually(lambda: FACT in str(prompted(upwell, secret)[0]))
     finally:

@@ -181,6 +181,6 @@ def test_the_number_of_displaced_proposals_is_reported(house: House, box: Inbox)
     listed = subprocess.run(
         INBOX, env=house.environment, cwd=house.project, capture_output=True, check=True
     )
-    assert b"3 older proposals made room" in listed.stderr
-    assert "3 older proposals made room" in press(house, "q")
+    assert b"3 older proposals dropped" in listed.stderr
+    assert "3 older proposals dropped" in press(house, "q")
     assert "made room" not in press(house, "q")

@@ -216,7 +216,7 @@ def test_the_report_for_people(upwell: Upwell, sessions: Path, harbour: Path) ->
     assert rows[-1][0] == "all"
     assert "no_hook 1" in done.out
     assert "\x1b" not in done.out
-    assert done.out.endswith("and what past sessions taught: see --with\n")
+    assert done.out.endswith("and what earlier sessions taught: see --with\n")
     assert "Nothing would have been said" not in done.out
 
 
@@ -253,7 +253,7 @@ def test_a_folder_that_is_no_longer_a_repository_is_named_as_a_reason(
     samples.lines(tmp_path / "past" / f"{samples.SESSION}.jsonl", [record])
     done = upwell("replay", str(tmp_path / "past"))
     assert "it read 1 prompt in 1 session, and there was no memory at the time." in done.out
-    assert "--repo DIR names it for all." in done.out
+    assert "--repo DIR names the repository of all sessions." in done.out
 
 
 def test_events_can_be_written_and_replayed_again(

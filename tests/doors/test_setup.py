@@ -189,7 +189,7 @@ def test_d_shows_every_changed_line_before_the_answer(user: User) -> None:
 def test_one_yes_sets_everything_up_and_proves_it(user: User) -> None:
     out, _ = user.answer("y", "setup", code=0)
     for agent in ("claude", "codex"):
-        assert f"proved: {agent} ran its hook" in out
+        assert f"tested: {agent} ran its hook" in out
     config = tomllib.loads((user.home / "config.toml").read_text())
     assert config["server"]["files"]["args"] == ["-y", "files-mcp"]
     assert config["server"]["docs"] == {"command": "docs-mcp"}
@@ -253,7 +253,7 @@ def test_forgetting_names_the_accepted_memories_that_stay(user: User) -> None:
     ]
     user.run("inbox", "accept", rule["id"])
     shown, _ = user.run("setup", "--undo", "--forget", "--yes")
-    assert "kept: 1 that you accepted (`upwell forget ID`)" in shown
+    assert "kept: 1 memory that you accepted; `upwell forget ID` removes one" in shown
     assert f"{rule['id']}: {RULE}" in shown
     assert f"upwell's own folder {user.home} stays; delete it to remove everything" in shown
     user.run("forget", rule["id"])
@@ -262,9 +262,9 @@ def test_forgetting_names_the_accepted_memories_that_stay(user: User) -> None:
 
 def test_shortening_is_set_up_only_when_asked_for(user: User) -> None:
     before = user.state()
-    assert "--shorten does" in user.run("setup", "--dry-run")[0]
+    assert "--shorten shortens" in user.run("setup", "--dry-run")[0]
     shown, _ = user.run("setup", "--shorten", "--yes")
-    assert "--shorten does" not in shown
+    assert "--shorten shortens" not in shown
     config = tomllib.loads((user.home / "config.toml").read_text())
     assert config["hook"]["compress"] == ["claude", "codex"]
     user.run("setup", "--undo", "--forget", "--yes")
@@ -317,7 +317,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_rest_goes_on(user: User) ->
     out, err = user.run("setup", "--yes", code=1)
     assert str(broken) in err
     assert broken.read_text() == "{not json"
-    assert "proved: claude" in out
+    assert "tested: claude" in out
     user.run("setup", "--undo", "--yes")
     assert broken.read_text() == "{not json"
     assert (user.folder / ".claude/settings.json").read_bytes() == CLAUDE_SETTINGS

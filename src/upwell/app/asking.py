@@ -1,5 +1,5 @@
-"""Facts for the question at the end of a turn: how the agent calls `add_memory`, and whether it has
-stored something by itself."""
+"""Facts for the hook that asks the agent, at the end of a turn, to store what it learned: the name
+under which the agent sees `add_memory`, and whether it has stored something by itself."""
 
 import asyncio
 from collections.abc import Sequence
@@ -41,8 +41,8 @@ async def tool_name(config: Config, host: Host, event: Event) -> str:
 
 
 async def has_noted(library: Library, notes: ShortTerm, event: Event, since: float) -> bool:
-    """True if an agent has stored a note, or somebody a memory, in the event's project since
-    then.
+    """True if, since the time `since`, an agent has stored a note or anybody has stored a memory in
+    the event's project.
     """
     project = project_of(event.cwd)
     latest = await library.store.list(Scope(project=project), limit=1)
@@ -56,8 +56,8 @@ async def has_noted(library: Library, notes: ShortTerm, event: Event, since: flo
 
 
 async def commands_in(event: Event, since: float) -> Sequence[tuple[str, bool]]:
-    """The commands of the event's session since then, and whether each of them failed, from the end
-    of its transcript."""
+    """The commands of the event's session since the time `since`, and whether each of them failed.
+    They are read from the end of the transcript."""
     return await asyncio.to_thread(_commands_in, event.transcript, since)
 
 

@@ -25,8 +25,8 @@ from upwell.surface.options import never_excluded
 MAX_TURN_BYTES = 2_000_000
 """How many bytes from the end of a transcript are read after a turn."""
 Accepts = Callable[[Proposal], Trust | None]
-"""The trust of a proposal that becomes a memory without a person's decision; None if it has to wait
-for one.
+"""Returns the trust of the memory if a proposal is accepted without asking a person, and None if
+the proposal has to wait for a person's decision.
 """
 MAX_DELETED = 500
 MAX_HELD = 10_000_000
@@ -35,8 +35,9 @@ READ_TTL_SECONDS = 400 * 86_400.0
 
 @dataclass(slots=True)
 class Gain:
-    """The yield of sessions: new proposals, older proposals that were dropped to make room,
-    memories that were stored or found again, and places. `redacted` names the rules that masked a
+    """Counts of what sessions taught: new proposals, older proposals that were dropped to make room
+    (`displaced`), memories that were stored, known memories that a session confirmed
+    (`strengthened`), and places of files and symbols. `redacted` names the rules that masked a
     secret. `read_before` counts the transcripts that were left out because they were read before.
     """
 
@@ -81,11 +82,12 @@ class Holdings:
 
 
 class SessionCapture:
-    """Stores the findings of sessions: places at once, and everything else as proposals in the
-    inbox, except for proposals that `accepts` turns into memories without asking. Past sessions in
-    a folder that `is_excluded` are left out.
+    """Stores the findings of sessions. The places of files and symbols are stored at once;
+    everything else becomes a proposal in the inbox, or a memory if `accepts` says so. Past sessions
+    in a folder that `is_excluded` are left out.
 
-    A transcript is read once: the TTL store records how far.
+    The TTL store records how far each transcript was read. `end_turn` continues there, and `read`
+    skips a transcript that was read to its end.
     """
 
     def __init__(
@@ -106,10 +108,10 @@ class SessionCapture:
         self._is_excluded = is_excluded
 
     async def end_turn(self, transcript: str, session: str, cwd: str | None) -> Gain:
-        """Learn from the turn that ended: from the new part of a session's transcript.
+        """Learn from the part that the turn has added to the session's transcript.
 
         Raises:
-            StoreError: nothing more can be kept.
+            StoreError: the store or the inbox failed.
         """
         project = project_of(cwd)
         size = own_bytes(transcript)
@@ -129,7 +131,7 @@ class SessionCapture:
 
         Raises:
             UsageError, OSError: the file cannot be read.
-            StoreError: nothing more can be kept.
+            StoreError: the store or the inbox failed.
         """
         path = str(transcript.path)
         size = transcript.path.stat().st_size
@@ -156,7 +158,7 @@ class SessionCapture:
         for proposal in findings.proposals:
             known = await self._library.store.get(proposal.id)
             if known is not None:
-                # A transcript may be read again.
+                # The same session may be read again; that confirms nothing.
                 if known.provenance.session != proposal.session:
                     await self._library.store.add([_strengthened(known, proposal)])
                     gain.strengthened += 1
@@ -187,8 +189,8 @@ class SessionCapture:
         )
 
     async def forget(self, holdings: Holdings) -> None:
-        """Drop the rest of these holdings, so that it can be learned again. A proposal that a
-        person has accepted in the meantime is that person's memory and stays.
+        """Drop these holdings, so that they can be learned again. A proposal that a person has
+        accepted in the meantime is that person's memory and stays.
 
         Raises:
             StoreError: the store or the inbox failed.
@@ -221,7 +223,7 @@ class SessionCapture:
 
 
 def no_proposal(proposal: Proposal) -> None:
-    """A person decides about each proposal."""
+    """Accept no proposal: a person decides about each one."""
 
 
 def measured_episodes(proposal: Proposal) -> Trust | None:
@@ -232,7 +234,7 @@ def measured_episodes(proposal: Proposal) -> Trust | None:
 
 
 def every_proposal(proposal: Proposal) -> Trust:
-    """As if the user accepted each proposal."""
+    """Accept each proposal, as if the user had done so."""
     return Trust.USER
 
 
@@ -251,8 +253,8 @@ def _findings_from(
 def _findings_of(
     events: Iterable[Event], is_excluded: Callable[[str | None], bool]
 ) -> Iterator[Findings]:
-    """The findings of each session in a transcript. A session whose folder is gone has none,
-    because its findings could not be checked, nor has a session in an excluded project.
+    """The findings of each session in a transcript. Sessions in an excluded project are left out,
+    and so are sessions whose folder is gone, because their findings could not be checked.
     """
     for session in _by_session(events):
         cwd = next((event.cwd for event in session if event.cwd), None)
@@ -276,7 +278,7 @@ def _masked(place: Memory) -> Memory:
 
 
 def _strengthened(known: Memory, proposal: Proposal) -> Memory:
-    """A memory that another session found again."""
+    """The memory after another session has found the same."""
     last = max(known.updated_at or 0.0, proposal.at or 0.0)
     return replace(known, occurrences=known.occurrences + 1, updated_at=last)
 
@@ -286,7 +288,7 @@ def _key(path: str) -> str:
 
 
 def own_bytes(path: str) -> int:
-    """The size of the user's own regular file; 0 for anything else."""
+    """The size of a file; 0 unless it is a regular file that belongs to this user."""
     if not path.startswith("/"):
         return 0
     try:

@@ -6,14 +6,14 @@ from pathlib import Path
 from upwell.ground.errors import UsageError
 
 MAX_BYTES = 20_000_000
-"""How much of a transcript's end is read: the compaction that just took place is there."""
+"""How many bytes from the end of a transcript are read. The latest compaction is there."""
 
 
 def commands_in(path: str) -> Sequence[str]:
     """The commands that worked and are worth repeating; empty for a file that is not a transcript
     of this user.
     """
-    # Loaded only now: few sessions are compacted, and every app has this function.
+    # Imported here, because every app has this function, but few sessions are compacted.
     from upwell.app.capture import own_bytes
     from upwell.episodes.failures import succeeded
     from upwell.episodes.signatures import command_of

@@ -1,4 +1,5 @@
-"""Reads the texts behind keys and citations: originals, memories, documents, past sessions."""
+"""Reads the texts behind keys and citations: originals of shortened results, memories, documents,
+past sessions."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 class CitedTexts:
     """The texts that the owner of a home may read by a key or a citation. `cwd` decides the
-    project; `viewed` hears which memories were read; `past` opens the past sessions."""
+    project; `viewed` is called with the memories that were read; `past` opens the past sessions."""
 
     def __init__(
         self,
@@ -37,11 +38,11 @@ class CitedTexts:
         self._cwd = cwd
 
     async def read(self, key: str, lines: str = "") -> str:
-        """The original with this key, or some lines of it, such as `120-180`; or the memory or
-        the lines that a citation names, such as `upwell://memory/ID`; or the memory with this id.
+        """The text behind `key`, which is the key of an original, the id of a memory, or a citation
+        such as `upwell://memory/ID`. Of an original, `lines` selects a part, such as `120-180`.
 
         Raises:
-            KeyUnknown: it expired, was evicted, or never existed.
+            KeyUnknown: the original expired, was evicted, or never existed.
             UsageError: `lines` is not a range, or there is no such memory.
         """
         if "://" in key or key.startswith("["):
@@ -80,7 +81,8 @@ class CitedTexts:
         return SeenSessions(self._past(), project_of(self._cwd))
 
     async def _is_memory(self, memory_id: str) -> bool:
-        """Whether there is a memory with this id, also one that the index does not have yet."""
+        """True if there is a memory with this id. New documents are indexed before the answer is
+        no."""
         if await self._memory.library.get(memory_id) is None:
             with contained("looking for new notes"):
                 await self._memory.documents.refresh()

@@ -1,5 +1,5 @@
-"""The record of shortened results: for which call, how many tokens before and after, and where the
-original and the text that the agent saw can be read.
+"""The record of shortened results: the call, the tokens before and after, the keys of the
+originals, and the texts that the agent saw.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ class _Pending:
 
 
 class Cuts:
-    """The shortened results on their way to the TTL store, and those in it. A text of which the
-    original must not reach the disk is not stored either. The file of a call is stored as `journal`
-    stores those of decisions.
+    """Records shortened results in the TTL store. The texts that the agent saw are recorded only
+    for the owner of the home, and only if none of them contains a secret. The file of a call is
+    recorded if `journal` may store it, and for as long as `journal` keeps the files of decisions.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Cuts:
             self._tasks.start(self.flush())
 
     async def flush(self) -> None:
-        """Write what is pending, and what another task is writing. If the store fails, only these
-        records are lost."""
+        """Write the pending records, after those that another task is writing. If the store fails,
+        the records are lost, and a warning is logged."""
         async with self._writing:
             pending, self._pending = self._pending, []
             if pending:
@@ -81,8 +81,8 @@ class Cuts:
     async def latest(
         self, limit: int, *, matching: Mapping[str, str] | None = None
     ) -> list[dict[str, Any]]:
-        """The latest shortened results without their texts, newest first. `matching` are fields and
-        their exact values.
+        """The latest shortened results without their texts, newest first. `matching` maps fields to
+        the exact values that they must have.
 
         Raises:
             StoreError: the store cannot be read.
@@ -126,7 +126,7 @@ class Cuts:
         return pairs
 
     async def session_of(self, cut_id: str) -> str:
-        """The session of a shortened result, "" if that is unknown.
+        """The session of a shortened result, "" if the result is unknown.
 
         Raises:
             StoreError: the store cannot be read.
@@ -135,7 +135,7 @@ class Cuts:
         return str(orjson.loads(item.value)["session"]) if item else ""
 
     async def call_of(self, key: str) -> Mapping[str, Any] | None:
-        """The latest shortened result with this original."""
+        """The latest shortened result whose first original has this key; None if there is none."""
         items = await self._ttl_store.scan(Kind.CUT, f"{key}{_SEPARATOR}")
         row: Mapping[str, Any] | None = orjson.loads(items[-1].value) if items else None
         return row
@@ -163,7 +163,7 @@ class Cuts:
         call, cut = entry.call, entry.cut
         own = call.principal == ""
         shown = [text[:MAX_SHOWN_CHARS] for text in cut.shown] if own else []
-        # A key of ours can look like a secret: `key="…"` and sixteen random digits.
+        # A notice contains `key="…"` with sixteen random digits, which can look like a secret.
         if any(self._originals.is_secret(_without(text, cut.keys)) for text in shown):
             shown = []
         return {

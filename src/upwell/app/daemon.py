@@ -1,5 +1,4 @@
-"""The service of the warm daemon: an app that applies configuration changes, and hooks over
-HTTP."""
+"""The app inside the daemon, and hooks over HTTP. A changed configuration replaces the app."""
 
 import asyncio
 import contextlib
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 
 CHORES_SECONDS = 3600.0
 WARM_AFTER_SECONDS = 1.0
-"""How long to wait before the imports for HTTP and shortening: the daemon starts for a first
-prompt, and they would hold it up.
+"""How long to wait before the imports for HTTP and shortening. A hook starts the daemon for a
+prompt, and earlier imports would delay the answer to it.
 """
 
 
 class Warm:
-    """An app that stays loaded, and the door of its hooks. A changed `config.toml` replaces both;
-    an invalid one leaves them as they are."""
+    """An app that stays loaded, and the `HookDoor` that answers hook events with it. A changed
+    `config.toml` replaces both; an invalid one leaves them as they are."""
 
     def __init__(self) -> None:
         self._app: App | None = None
@@ -48,7 +47,8 @@ class Warm:
         self._following: asyncio.Task[None] | None = None
         self._port = 0
         self.on_request: Callable[[], None] = _do_nothing
-        """Called at every HTTP request; these do not pass through the daemon's socket."""
+        """Called at every HTTP request, to keep the daemon from ending as idle. The daemon itself
+        sees only the requests on its socket."""
 
     @property
     def app(self) -> App:
@@ -61,7 +61,7 @@ class Warm:
         return self._door
 
     async def open(self) -> None:
-        """Load everything.
+        """Build the app and start its background tasks.
 
         Raises:
             ConfigError: the configuration cannot be read.
@@ -173,10 +173,10 @@ async def opened() -> AsyncIterator[Warm]:
 
 
 async def run_daemon() -> bool:
-    """Run the home's daemon until it has a reason to end. Returns False if one is running already.
+    """Run the home's daemon until it is stopped or idle. Returns False if one is running already.
 
     Raises:
-        UpwellError: it cannot start.
+        UpwellError: the daemon cannot start.
     """
     async with opened() as warm:
         config = warm.app.config
@@ -197,18 +197,18 @@ async def run_daemon() -> bool:
 
 
 def run_or_replace() -> bool:
-    """Run the daemon, and replace one that no longer answers. Returns False if one is running and
-    answers.
+    """Run the daemon. A running daemon that no longer answers is replaced; if one answers, the
+    result is False.
 
     Raises:
-        UpwellError: it cannot start.
+        UpwellError: the daemon cannot start.
     """
     return asyncio.run(run_daemon()) or (_end_hung() and asyncio.run(run_daemon()))
 
 
 def main() -> int:
-    """The daemon that a hook starts, detached from the agent's terminal and open files. Returns the
-    exit status."""
+    """Run the daemon that a hook starts, detached from the agent's terminal and open files. Returns
+    the exit status."""
     os.chdir("/")
     os.closerange(3, 256)
     try:
@@ -220,7 +220,7 @@ def main() -> int:
 
 
 def _end_hung() -> bool:
-    """End a daemon that holds its lock and does not answer. Returns True if there was one."""
+    """End a daemon that holds its lock and does not answer. Returns True if one was ended."""
     from upwell.config import load
 
     daemon = daemon_at(str(load().home.root))

@@ -42,7 +42,7 @@ def _restore_hint(home: Home, damaged_at: float) -> str:
 def restoring(home: Home, copy: Path) -> str:
     """Instructions to put `copy` in the place of the memory.
 
-    The write-ahead log goes first: it belongs to the database that the copy replaces.
+    The write-ahead log is removed first, because it belongs to the database that `copy` replaces.
     """
     store = str(home.memory_db)
     leftovers = " ".join(quote(store + suffix) for suffix in ("-wal", "-shm"))

@@ -25,8 +25,9 @@ Event = dict[str, Any]
 async def events(
     app: App, filters: Mapping[str, str], limit: int, before: float = math.inf
 ) -> list[Event]:
-    """The latest events that match, newest first. `filters` are values of `EXACT`, a part of the
-    `file`, and `spoke`, for events at which a memory surfaced or a result was shortened.
+    """The latest events that match, newest first. `filters` may have values for the fields of
+    `EXACT`, a part of the `file`, and `spoke` for only those events at which a memory surfaced or a
+    result was shortened.
 
     Raises:
         StoreError: the journal cannot be read.
@@ -44,8 +45,8 @@ async def events(
 async def following(
     app: App, filters: Mapping[str, str], after: float
 ) -> AsyncIterator[Sequence[Event]]:
-    """Events that match and were written `after` this time, oldest first, as they are written; an
-    empty list from time to time if there are none. Never ends.
+    """Matching events that are written later than the time `after`, oldest first, as they come.
+    While there are none, yields an empty list from time to time. Never ends.
 
     Raises:
         StoreError: the journal cannot be read.
@@ -140,5 +141,5 @@ def _matches_file(event: Event, filters: Mapping[str, str]) -> bool:
 
 
 def _version(event: Event) -> tuple[str, float]:
-    """A decision that is taken back is written again."""
+    """The id and the time of writing. A decision that is taken back is written again."""
     return event["id"], event["written"]

@@ -81,8 +81,9 @@ Secret = Callable[[], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The open databases of an app and their periodic chores. `indexed` are the databases of
-    memories, `closing` closes those on other machines, and `team` is the one that a team shares."""
+    """The open databases of an app and their periodic chores. `databases` are SQLite files,
+    `closing` closes connections to other databases, `indexed` are the stores of memories, and
+    `team` is the database that a team shares."""
 
     team: Team | None = None
     databases: list[Database] = field(default_factory=list)
@@ -92,7 +93,7 @@ class Files:
 
     @property
     def locking(self) -> Locking:
-        """Holds the lock under which a file changes that the team may share."""
+        """The lock for changing a file that the team may share."""
         return self.team.files.exclusively if self.team else exclusively
 
     async def aclose(self) -> None:
@@ -106,8 +107,9 @@ class Files:
 def open_files(
     config: Config, *, tolerant: bool = False, postgres: "Postgres | None" = None
 ) -> Files:
-    """The collection of a home's databases, with the one of its team, which may be connected to
-    already. A tolerant app goes without a team's database that it cannot use.
+    """The collection to which a home's databases are added. It begins with the team's database, if
+    there is one; `postgres` is a connection to it that is open already. Without the driver, a
+    tolerant app goes without the team's database.
 
     Raises:
         ConfigError: the driver is not installed.
@@ -206,8 +208,8 @@ def postgres_store(url: str, tenant: str, clock: Clock = SYSTEM_CLOCK) -> "Postg
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """All parts of the memory: the library, short notes, imported documents, the places of past
-    sessions, external places, and ratings."""
+    """All parts of the memory: the library, short notes, imported documents, the places of files
+    and symbols that sessions taught, the memories of other programs, and ratings."""
 
     library: Library
     notes: ShortTerm
@@ -259,8 +261,8 @@ def open_memory(
 def _open_ltm(
     config: Config, ttl_store: TtlStore, patience: Patience, *, tolerant: bool
 ) -> "LtmRecall | None":
-    """The memory server of `ltm.*`. If none of these keys is set, there is no server and nothing is
-    imported. A tolerant app ignores a server whose keys are incomplete.
+    """The memory server of `ltm.*`, None if no such key is set. Its modules are imported only if
+    there is one. A tolerant app ignores a server whose keys are incomplete.
 
     Raises:
         ConfigError: a key that another one needs is missing.
@@ -294,9 +296,9 @@ def _patience_of(config: Config) -> Patience:
 
 
 def open_notes(config: Config, cwd: str | None, locking: Locking = patiently) -> ShortTerm:
-    """The notes of the folder's project (`.upwell/stm.json`), if it has any, else those of the home
-    or of its team. A project's file that came with a repository or an archive is not used, because
-    this user did not write its notes.
+    """The notes of the folder's project (`.upwell/stm.json`) if the project has a folder `.upwell`,
+    else those of the home or of its team. A file that came with a repository or an archive is not
+    used, because this user did not write its notes.
     """
     home, project = config.home, project_of(cwd)
     notes = ShortTerm(
@@ -388,7 +390,7 @@ def open_originals(config: Config, ttl_store: TtlStore, private: TtlStore) -> Or
 
 
 def connecting(config: Config) -> Connecting:
-    """The way to reach servers, with the logins of this home."""
+    """The function that connects to servers, with the logins of this home."""
     logins = Logins(config.home.logins_file)
     return partial(connect, environment=config.environment, logins=logins)
 
@@ -408,9 +410,10 @@ def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:
 
 
 def secret_of(config: Config) -> Secret:
-    """The secret behind keys: that of the configuration, or else of the home or its team, created
-    once, atomically, mode 0600. A replica that started without the team's database adopts the
-    team's secret as soon as the copy of it is there."""
+    """The secret for the keys of originals and cached answers: `store.secret` if it is set, else
+    the content of a file in the home, which is created once, atomically, with mode 0600. A changed
+    file is read again, so a replica that started without the team's database adopts the team's
+    secret once the file is a copy of it."""
     if config.store.secret:
         configured = hashlib.sha256(config.store.secret.encode()).digest()
         return lambda: configured

@@ -35,7 +35,7 @@ class Traces:
         self._by_key: OrderedDict[str, str] = OrderedDict()
 
     def note(self, keys: Sequence[str], trace_id: str) -> None:
-        """Note that these originals belong to a call of this trace."""
+        """Record that these originals belong to a call of this trace."""
         for key in keys:
             self._by_key[key] = trace_id
             self._by_key.move_to_end(key)
@@ -43,7 +43,7 @@ class Traces:
             self._by_key.popitem(last=False)
 
     def of(self, key: str) -> str:
-        """The trace of the call whose result has this key; "" if it is not known here."""
+        """The trace of the call whose result has this key; "" if this process does not know it."""
         return self._by_key.get(key, "")
 
 
@@ -51,8 +51,8 @@ class FollowUp:
     """Learns from shortened results: how many were delivered, and which of them an agent came back
     to read further.
 
-    While spans are sent, `ttl_store` keeps the trace of each shortened result, because another
-    process may have shortened it (a hook) or shown it before a restart.
+    While spans are sent, `ttl_store` keeps the trace of each shortened result, because the result
+    may have been shortened by another process, such as a hook, or before a restart.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class FollowUp:
         self._writes = BackgroundTasks("keeping the trace of a result")
 
     def delivered(self, call: ToolCall, cut: Cut) -> None:
-        """Count a shortened result of a call."""
+        """Count a shortened result of a call through the gateway."""
         tool = f"{call.server}__{call.tool}"
         if cut.keys:
             self._budgets.served(tool, cut.keys)
@@ -85,12 +85,13 @@ class FollowUp:
             self._writes.start(self._keep(cut.keys, call.trace_id))
 
     def on_follow_up(self, original: StoredOriginal, text: str) -> None:
-        """Count that an agent reads this text of an original."""
+        """Count that an agent reads `text`, which is a part of an original."""
         self._budgets.on_follow_up(original.key)
         self._reading.start(self.read_again(original.key, text))
 
     async def read_again(self, key: str, text: str) -> str:
-        """Count the tokens of a text of an original that is read after all, and return the text."""
+        """Count the tokens of `text`, which the agent reads from the original with this key.
+        Returns `text`."""
         try:
             row = await self._cuts.call_of(key)
         except StoreError as error:
@@ -103,7 +104,7 @@ class FollowUp:
         return text
 
     def traced(self, tool: Tool) -> Tool:
-        """A tool that reads originals, with a span in the trace of the call that was shortened."""
+        """A tool that reads originals. Each run is a span in the trace of the shortened call."""
 
         async def run(args: Mapping[str, Any], session: str) -> Result:
             key = str(args.get("key", ""))

@@ -1,5 +1,5 @@
-"""The savings: tokens and money, net of what it cost. `upwell gain`, `upwell stats --by` and
-the dashboard print these figures."""
+"""The savings in tokens and money, less the tokens that upwell itself added. `upwell gain`,
+`upwell stats --by` and the dashboard print these figures."""
 
 from collections.abc import Mapping
 from typing import Any

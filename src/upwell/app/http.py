@@ -70,7 +70,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     def drain() -> None:
         draining = server.drain(
             front.end_streams,
-            # One gateway alone has nobody to whom it could send its clients.
+            # Without a team's database there is no other replica for the clients to go to.
             notice_seconds=limits.notice_seconds if shared else 0.0,
             drain_seconds=limits.drain_seconds,
         )
@@ -132,8 +132,9 @@ def _servers(gateway: Gateway) -> list[dict[str, str]]:
 
 
 class _Readiness:
-    """Whether every server has come up, or failed, once. A server that never comes up must not keep
-    the others from being used: neither beyond `seconds` nor whenever it is tried again.
+    """Whether the gateway is ready. It becomes ready once every server has come up or failed, at
+    the latest after `seconds`, and stays ready while a failed server is started again. So one
+    broken server does not keep the others from being used.
     """
 
     def __init__(self, gateway: Gateway, seconds: float) -> None:

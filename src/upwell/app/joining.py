@@ -1,4 +1,4 @@
-"""`upwell team`: join a team whose gateway gave out a token, see how that goes, and leave it."""
+"""`upwell team`: join a team with a token for its gateway, and leave it."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ async def join(url: str, token: str) -> Joined:
     """Try a token at a gateway, and store both in this home.
 
     Raises:
-        UsageError: this is the address of a database, or another setting would win.
+        UsageError: `url` is the address of a database, or a configured token has precedence.
         ConfigError: the address is invalid.
         StoreError: the gateway does not accept the token, or the home cannot be written.
     """
@@ -44,7 +44,9 @@ async def join(url: str, token: str) -> Joined:
         )
     if config.store.token:
         origin = config.values["store.token"].origin
-        raise UsageError(f"the token in {origin} would win", hint=f"remove store.token in {origin}")
+        raise UsageError(
+            f"the token in {origin} takes precedence", hint=f"remove store.token in {origin}"
+        )
     bare = checked_token(token)
     gateway = GatewayMemories(url, lambda: bare)
     try:
@@ -70,7 +72,8 @@ async def leave(*, drop_waiting: bool) -> int:
     number of memories that were removed.
 
     Raises:
-        UsageError: there is no copy, another process keeps it, or writes wait that would be lost.
+        UsageError: there is no copy, another process keeps it up to date, or unsent changes would
+            be lost.
         StoreError: the home cannot be written.
     """
     from upwell.setup.config_file import read_document, write_document
@@ -120,5 +123,5 @@ async def _drop_copy(*, drop_waiting: bool) -> int:
 
 
 def described(config: Config) -> str:
-    """How this home reaches its team's memories, "" if it has none."""
+    """The address of the team's store, with secrets masked; "" if this home has no copy."""
     return masked_address(config.store.url) if config.store.has_copy else ""

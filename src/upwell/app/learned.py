@@ -17,7 +17,7 @@ async def learned(app: App) -> dict[str, Any]:
     thresholds = {
         threshold.tool: threshold for threshold in await app.learning.learned.thresholds()
     }
-    budgets = {threshold.tool: threshold for threshold in await app.budgets.learned()}
+    budgets = {budget.tool: budget for budget in await app.budgets.learned()}
     missed = await app.budgets.missed()
     tools: list[dict[str, Any]] = []
     for tool in sorted({*thresholds, *budgets, *missed}):
@@ -33,8 +33,8 @@ async def learned(app: App) -> dict[str, Any]:
                 "budget_ratio": budget.ratio if budget else 1.0,
                 "budget_samples": budget.samples if budget else 0,
                 "missing": [
-                    {"at": iso(threshold.at), "kind": threshold.kind, "text": threshold.text}
-                    for threshold in missed.get(tool, ())
+                    {"at": iso(remark.at), "kind": remark.kind, "text": remark.text}
+                    for remark in missed.get(tool, ())
                 ],
             }
         )

@@ -1,5 +1,5 @@
-"""Wires the learning side of a home, and runs its chores. The chores of a turn's end come after the
-answer to the event and never delay one.
+"""Wires the learning side of a home, and runs its chores. Chores at the end of a turn run after the
+answer to the event, so they delay no answer.
 """
 
 import asyncio
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 OfCue = Callable[[str | None, int | None], SurfaceOptions]
 _DAY_SECONDS, _HOUR_SECONDS = 86_400.0, 3_600.0
-_MAX_TRACES = 2_000
 
 
 def open_learning(
@@ -61,7 +60,7 @@ def open_learning(
 
 
 async def load_learned(learned: Learned, *, tolerant: bool) -> None:
-    """Adopt what is learned so far. A tolerant app starts without it and adopts it later.
+    """Load the learned values. A tolerant app starts without them and loads them later.
 
     Raises:
         StoreError: the database failed.
@@ -75,7 +74,7 @@ async def load_learned(learned: Learned, *, tolerant: bool) -> None:
 
 
 async def tidy(config: Config, ttl_store: TtlStore, journal: Journal, learned: Learned) -> None:
-    """Clear query texts past their retention once a day; move thresholds once an hour."""
+    """Clear query texts past their retention once a day; adjust thresholds once an hour."""
     surface = config.surface
     chore = f"queries {surface.query_retention_days} {surface.persist_query_text}"
     if await _is_due(ttl_store, chore, _DAY_SECONDS):
@@ -118,9 +117,9 @@ async def end_turn(
     capture: "SessionCapture | None",
     event: Event,
 ) -> None:
-    """Before a compaction, let everything be surfaced again. At the end of a turn, let learning see
-    the agent's text. With `capture`, which means that the user has agreed to it, keep the findings
-    of the turn.
+    """Before a compaction, let the session's memories surface again. At the end of a turn, pass the
+    agent's texts to learning. With `capture`, which is given only if the user has turned it on,
+    also keep the findings of the turn.
     """
     if event.kind is EventKind.COMPACT:
         await surfacer.compacting(event.session)
@@ -137,12 +136,13 @@ async def end_turn(
 
 
 async def _has_lost_memories(event: Event) -> bool:
-    """True if the host compacted the history, so that our memories are no longer in it."""
+    """True if the host compacted the history, so that the surfaced memories are no longer in it."""
     return await asyncio.to_thread(has_lost_marks, event.transcript, (HEADING, TAG))
 
 
 def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:
-    """The texts that the agent has written since then, from the event and the transcript."""
+    """The texts that the agent has written since the time `since`: the event's own, and those in
+    the transcript."""
     last_message = [(now, event.text)] if event.text else []
     earlier = written_in(event.transcript, since) if event.transcript else []
     return [*last_message, *earlier]

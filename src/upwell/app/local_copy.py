@@ -2,7 +2,7 @@
 machine shares. The team's store is a database (`store.local`), or a gateway that has one.
 
 Decisions and commands read the copy and never wait for the store. One process of a home at a time,
-usually the daemon, talks to it.
+usually the daemon, keeps the copy up to date.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ CHECK_SECONDS = 60.0
 """How often to ask for changes without a notification, and to send again what was refused."""
 RETRY_SECONDS = 2.0
 TURN_SECONDS = 5.0
-"""How often a process looks whether the one that keeps the copy has ended."""
+"""How often a waiting process checks whether the process that keeps the copy has ended."""
 SEND_SECONDS = 3.0
-"""How long a command waits for the store to take what it shares."""
+"""How long a command waits for the team's store to accept what the command shares."""
 TRIAL_SECONDS = 2.0
 LOCK = "team-copy.lock"
 
@@ -44,7 +44,7 @@ async def keep_copy(config: Config, store: Store) -> None:
     if not isinstance(store, TeamStore):
         return
     try:
-        # The libraries take a tenth of a second to import, in which events must not wait.
+        # In a thread, because the import takes a tenth of a second and would delay events.
         await asyncio.to_thread(_import_library, config)
     except ConfigError as error:
         LOG.error("the team's memories are not copied: %s", error)
@@ -59,8 +59,8 @@ async def keep_copy(config: Config, store: Store) -> None:
 
 
 async def send_now(config: Config, store: Store) -> str:
-    """Send what waits to be shared, for a command that has just shared something. Returns "", or
-    why something still waits; the next process that keeps the copy sends it."""
+    """Send the waiting changes, for a command that has just shared something. Returns "" if none
+    waits any longer, else the reason; the next process that keeps the copy sends the rest."""
     if not isinstance(store, TeamStore):
         return ""
     reason = ""
@@ -85,7 +85,7 @@ async def copy_ping(config: Config, store: Store) -> Ping | None:
         async with asyncio.timeout(TRIAL_SECONDS), _connected(config) as shared:
             await shared.identity()
     except (StoreError, ConfigError, TimeoutError) as error:
-        hint = "upwell goes on with the copy, and sends later what waits"
+        hint = "upwell goes on with the copy, and sends waiting changes later"
         if isinstance(error, UpwellError) and error.hint:
             hint = f"{error.hint}; {hint}"
         return Ping(ok=False, detail=f"{detail}; {_reason(error)}", hint=hint)

@@ -19,9 +19,9 @@ async def log_in(
     issuer: str = "",
 ) -> Login:
     """Log in to a server in the user's browser (`show` receives the address), or as a machine
-    client, with the secret in `secret_variable`, at `issuer`. Every upwell of this home uses the
-    login, and the server's entry gets `auth = "oauth"`. Cached answers are removed: they may be
-    another user's.
+    client, with the secret in the variable `secret_variable`, at `issuer`. Every upwell process of
+    this home uses the login, and the server's entry gets `auth = "oauth"`. Cached answers are
+    removed, because they may be meant for another user.
 
     Raises:
         ConfigError: there is no such server.
@@ -64,10 +64,10 @@ async def log_in(
 
 
 async def log_out(name: str) -> bool:
-    """Remove the login at a server, and cached answers. False if there was none.
+    """Remove the login at a server, and cached answers. Returns False if there was no login.
 
     Raises:
-        StoreError: it could not be removed.
+        StoreError: the login could not be removed.
     """
     was_signed_in = Logins(load().home.prepare().logins_file).put(name, None)
     await clear_cached_responses()

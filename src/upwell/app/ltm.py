@@ -57,7 +57,8 @@ def server_of(options: LtmOptions, folder: str) -> ServerOptions:
 
 
 class LtmServer:
-    """`Calls` over an upstream, supervised from the first question and restarted with backoff."""
+    """Implements `Calls` with an upstream server, which is started at the first question and
+    restarted with backoff."""
 
     def __init__(
         self, server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]
@@ -103,8 +104,7 @@ class LtmServer:
         """
         try:
             async with asyncio.timeout(deadline.remaining()):
-                # A search changes nothing, so it may be repeated in the next session of a server
-                # that was restarted.
+                # A search changes nothing, so it may be repeated if the server restarts meanwhile.
                 reply = await self._upstream.call(
                     method, RawObject.parse(dumps(params)), idempotent=True
                 )

@@ -1,4 +1,4 @@
-"""Past sessions, for the command line and for our MCP tools."""
+"""Past sessions, for the command line and for upwell's MCP tools."""
 
 import asyncio
 import os
@@ -71,7 +71,7 @@ class PastSessions:
         return await self._index.choices()
 
     async def known_names(self, names: Sequence[str]) -> set[str]:
-        """Those of the names that a session in the index has."""
+        """The given names that belong to a session in the index."""
         return await self._index.known_names(names)
 
     async def recorded(self, name: str) -> list[Match]:

@@ -1,4 +1,4 @@
-"""upwell's own tools and resources, as each principal may use them."""
+"""upwell's own tools and resources, limited to what a principal (a user of the gateway) may use."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -103,8 +103,8 @@ class SeenResources:
 
 
 def team_token(config: Config) -> Callable[[], str] | None:
-    """The owner's token on all machines of a team, which changes with the secret; None for a home
-    without a team."""
+    """Returns the owner's token, which is the same on all machines of a team and changes with the
+    team's secret. None for a home without a team."""
     if not config.home.is_shared:
         return None
     secret, path = secret_of(config), config.home.team_token_file

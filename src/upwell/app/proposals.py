@@ -36,8 +36,8 @@ async def accept(
 
 
 async def reword(app: App, memory: Memory, text: str) -> Added:
-    """Change the text of a memory. Its files and names are extracted again from the text, unless it
-    is an episode.
+    """Change the text of a memory. Its files and symbols are extracted again from the text, unless
+    it is an episode.
 
     Raises:
         UsageError: the text is empty, or the memory comes from a file.
@@ -63,12 +63,12 @@ async def change_rule(app: App, rule_id: str, change: Callable[[Memory], Memory]
 
 
 def paused(rule: Memory) -> Memory:
-    """The rule, not given until it is resumed."""
+    """The rule with the mark that keeps it from surfacing."""
     return replace(rule, tags=tuple(dict.fromkeys((*rule.tags, PAUSED))))
 
 
 def resumed(rule: Memory) -> Memory:
-    """The rule, given again."""
+    """The rule without the mark of `paused`."""
     return replace(rule, tags=tuple(tag for tag in rule.tags if tag != PAUSED))
 
 

@@ -22,8 +22,8 @@ AT_START = frozenset({"compress.original_ttl_seconds", "compress.original_max_by
 
 
 async def follow_config(app: App, gateway: Gateway) -> None:
-    """Watch the file until cancelled. A change is adopted once the file has not changed for a
-    moment."""
+    """Watch `config.toml` until cancelled. A change is adopted once the file has stayed the same
+    for `LOOK_SECONDS`."""
     path = app.config.home.config_file
     known = seen = stamp(path)
     while True:
@@ -65,10 +65,10 @@ def waits_for_restart(before: Config, fresh: Config) -> list[str]:
     changed = {
         key for key in {*old, *new} if key not in old or key not in new or old[key] != new[key]
     }
-    return sorted(key for key in changed if not _holds_at_once(key))
+    return sorted(key for key in changed if not _applies_at_once(key))
 
 
-def _holds_at_once(key: str) -> bool:
+def _applies_at_once(key: str) -> bool:
     section = key.partition(".")[0]
     return key in AT_ONCE or (section in TAKEN_UP and key not in AT_START)
 
@@ -80,9 +80,9 @@ async def _tell(gateway: Gateway, level: str, message: str) -> None:
 
 
 def _fresh(app: App) -> Config:
-    """The present configuration, read again.
+    """The configuration of the app's home, read again.
 
     Raises:
-        ConfigError: it has a mistake.
+        ConfigError: the configuration has a mistake.
     """
     return load(app.config.home.root, environment=app.config.environment)

@@ -107,6 +107,6 @@ async def _relocation(config: Config, home_is_target: bool) -> AsyncIterator[Rel
 
 
 def _notes_of(config: Config) -> list[Memory]:
-    """The home's short notes, each with an id of its own as a memory."""
+    """The home's short notes as memories, with ids that do not collide with those of memories."""
     own = replace(config, home=replace(config.home, is_shared=False))
     return [replace(note, id=f"note-{note.id}") for note in open_notes(own, None).memories()]

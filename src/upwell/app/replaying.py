@@ -35,8 +35,8 @@ COMMITS = 5_000
 """How many of a repository's latest commits are read."""
 COPY_TRIES = 5
 _LEFT_OUT = ("ltm", "llm", "memory", "server", "store")
-"""Sections of the configuration that a replay leaves out: other programs would know later events,
-and the database of a team would receive the replay's writes."""
+"""Sections of the configuration that a replay leaves out. Other programs would know of later
+events, and the database of a team would receive the replay's writes."""
 _FLAGS: Mapping[str, object] = {"surface.timeout_seconds": 60.0}
 _MAX_SCRATCH = 100
 
@@ -45,7 +45,7 @@ MAX_COUNTED = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaying:
-    """A replay under way, the repositories of its sessions, and its app on a scratch home."""
+    """A replay in progress, the repositories of its sessions, and its app on a scratch home."""
 
     simulation: Replay
     projects: Projects
@@ -56,7 +56,7 @@ class Replaying:
         return self.app.surfacer.verdicts
 
     async def material(self) -> Material:
-        """The memories on which the replay has been able to draw so far.
+        """Counts of the memories that the replay has had available so far.
 
         Raises:
             StoreError: the scratch home failed.
@@ -113,7 +113,7 @@ async def replaying(
 
 @dataclass(frozen=True, slots=True)
 class _AppProduct:
-    """An app as the `Product` that a replay drives."""
+    """Adapts an app to `Product`, the interface that a replay drives."""
 
     app: App
     capture: SessionCapture
@@ -179,7 +179,7 @@ def _scratch() -> Iterator[Path]:
 
 
 def _home_like(home: Home, folder: Path, left_out: Sequence[str]) -> Path:
-    """Make a home that has the user's settings except for these sections."""
+    """Make a home with the user's settings, without the sections in `left_out`."""
     scratch_home = Home(folder).prepare()
     if home.lexicon_file.exists():
         shutil.copyfile(home.lexicon_file, scratch_home.lexicon_file)
@@ -195,7 +195,7 @@ def _home_like(home: Home, folder: Path, left_out: Sequence[str]) -> Path:
 
 
 def _environment_like(environment: Mapping[str, str], left_out: Sequence[str]) -> dict[str, str]:
-    """The environment without the settings of these sections."""
+    """The environment without the settings of the sections in `left_out`."""
     prefixes = tuple(f"UPWELL_{section.upper()}__" for section in left_out)
     return {name: value for name, value in environment.items() if not name.startswith(prefixes)}
 
@@ -226,9 +226,10 @@ async def _exported(settings: Settings) -> list[Memory]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file, a database with its write-ahead log, as of one point in time.
+    """Copy a file as of one point in time, together with the write-ahead log if it is a database.
 
-    Raises: StoreError: other processes never stop writing to it.
+    Raises:
+        StoreError: other processes keep writing to the file.
     """
     if not source.exists():
         return

@@ -47,10 +47,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The record of the memories. `successors` maps the id of a superseded memory to that of its
-    replacement, `negatives` an id to the weight of bad ratings, and `uses` an id to the verdicts
-    on it, oldest first. `observed_since` is the time of the first verdict on any memory, None if
-    there is no verdict.
+    """The recorded use of memories. `successors` maps the id of a superseded memory to the id of
+    its replacement, `negatives` an id to the weight of its bad ratings, and `uses` an id to the
+    verdicts on the memory, oldest first. `observed_since` is the time of the first verdict on any
+    memory, None if there is no verdict.
     """
 
     successors: Mapping[str, str] = field(default_factory=dict)
@@ -92,8 +92,8 @@ class Review:
         await self._ttl_store.put(Kind.REVIEWED, {_key(offer): b""}, ttl_seconds=KEPT_SECONDS)
 
     async def remove(self, memory: Memory, *, duplicates: bool = False) -> None:
-        """Move the memory to the trash. Sessions do not bring it back, nor, with `duplicates`, its
-        duplicates.
+        """Move the memory to the trash. It is not learned again from sessions; with `duplicates`,
+        its duplicates are not learned either.
 
         Raises:
             StoreError: the store or the inbox failed.
@@ -102,7 +102,7 @@ class Review:
         forget_for_good(self._inbox, memory, duplicates=duplicates)
 
     async def forget(self, memory_id: str, *, for_good: bool) -> bool:
-        """Move a memory to the trash, or delete it for good, so that sessions do not bring it back.
+        """Move a memory to the trash, or delete it for good. It is not learned again from sessions.
         Returns False for an unknown id.
 
         Raises:
@@ -176,8 +176,9 @@ def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
     id of the one to keep. A standing rule is kept rather than another memory, otherwise the newer
     one.
 
-    Two sets that share 80 % of their words share one of their rarest fifth, so only those are
-    looked up (prefix filtering, Chaudhuri et al. 2006)."""
+    Two texts that have 80 % of their words in common also have a word in common among the rarest
+    fifth of their words, so only those words are looked up (prefix filtering, Chaudhuri et al.
+    2006)."""
     ranked = sorted(memories, key=lambda memory: (memory.pinned, _age(memory)), reverse=True)
     words = {memory.id: frozenset(terms(memory.text)) for memory in ranked}
     holding: dict[str, int] = defaultdict(int)
@@ -199,7 +200,7 @@ def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
 
 
 def _overtaken(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
-    """The episodes that a later one for the same situation overtakes, with its id."""
+    """Pairs of ids: an episode, and a later one with another text for the same situation."""
     newest: dict[tuple[str | None, str, tuple[str, ...]], Memory] = {}
     for memory in sorted(memories, key=_age):
         if not memory.triggers or memory.pinned:
@@ -211,8 +212,8 @@ def _overtaken(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
 
 
 def _gone(memory: Memory) -> str:
-    """The part of a memory that no longer exists; "" if all does. An episode needs all its files
-    and names, any other memory one of the files that it names."""
+    """The files or symbols of a memory that no longer exist; "" if it still holds. An episode needs
+    all its files and symbols, any other memory only one of its files."""
     if memory.project is None or not os.path.isabs(memory.project) or memory.pinned:
         return ""
     if not os.path.isdir(memory.project):
@@ -235,7 +236,7 @@ def _useless(memory: Memory, evidence: Evidence) -> str:
 
 
 def _is_unmatched(memory: Memory, evidence: Evidence, now: float) -> bool:
-    """Tell whether an imported memory was never mentioned although upwell has been in use."""
+    """True if an imported memory never surfaced in `UNMATCHED_SECONDS` of use."""
     began = evidence.observed_since
     return (
         memory.trust is Trust.IMPORTED

@@ -162,14 +162,14 @@ def config_mistakes() -> tuple[Config, list[ConfigError]]:
 
 
 def pause(session: str | None, home: Path | None = None) -> bool:
-    """`upwell off`. Returns whether it concerns all machines of a team."""
+    """`upwell off`. Returns True if the pause applies to all machines of a team."""
     found, is_shared = _pause_of(home)
     found.begin(session)
     return is_shared
 
 
 def resume(session: str | None, home: Path | None = None) -> bool:
-    """`upwell on`. Returns whether it concerns all machines of a team."""
+    """`upwell on`. Returns True if the pause applied to all machines of a team."""
     found, is_shared = _pause_of(home)
     found.end(session)
     return is_shared
@@ -184,7 +184,7 @@ def _pause_of(home: Path | None) -> tuple[Pause, bool]:
     try:
         config, _ = read_valid(home)
     except ConfigError:
-        # The switch works whatever is wrong with the configuration.
+        # `upwell on` and `upwell off` must work even if the configuration is invalid.
         return Pause(Home(home or default_home()).prepare().pause_file), False
     files = config.home.prepare()
     return Pause(files.pause_file, current_files(config)), files.is_shared

@@ -137,7 +137,7 @@ class SettingUp:
         add_to_record(self._home.setup_file, SetupRecord(learned=learned))
 
     def proofs(self, folder: str, environment: Mapping[str, str]) -> Iterator[Proof]:
-        """Try the hooks of each agent that has some, with the start of a session in `folder`."""
+        """Try upwell's hooks in each agent that has them, as a session in `folder` starts."""
         for agent in self._installer.installed():
             text = self._installer.text_of(agent)
             yield prove(HOSTS[agent], text, folder, environment, self._events_answered)
@@ -176,8 +176,7 @@ class SettingUp:
             faults.extend([why] if why else [])
             report(path, why)
 
-        # In reverse order: the first of two agents in one folder created the folder, so it removes
-        # it.
+        # In reverse order: if two agents use one folder, the first one created it and removes it.
         for agent in reversed(record.hooks):
             _reported(partial(self._uninstall, agent), self._installer.path_of(agent), reported)
         plans, refused = self._given_back(record)
@@ -204,7 +203,7 @@ class SettingUp:
         return Holdings(**{kind: frozenset(record.learned.get(kind, ())) for kind in kinds})
 
     def forgot_learned(self) -> None:
-        """Note that the holdings of setup were dropped."""
+        """Record that the holdings of setup were dropped."""
         reduce_record(self._home.setup_file, forgotten=True)
 
     def _record(self) -> SetupRecord:
@@ -212,7 +211,7 @@ class SettingUp:
 
     def _given_back(self, record: SetupRecord) -> tuple[list[Plan], dict[str, str]]:
         """The plans that give the agents of this record their servers back, and the reason for each
-        file where this is impossible.
+        file for which this is impossible.
         """
         if not record.clients:
             return [], {}

@@ -78,7 +78,7 @@ def load() -> None:
 
 
 def read_command(home: Home) -> str:
-    """The command that reads an original or a memory; the key or address is to be appended."""
+    """The command that reads an original or a memory, without the key or address at its end."""
     if home.root == usual_home():
         return READ_COMMAND
     return f"UPWELL_HOME={shlex.quote(str(home.root))} {READ_COMMAND}"

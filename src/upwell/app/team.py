@@ -43,7 +43,7 @@ class Team:
 
 
 def no_driver() -> ConfigError:
-    """The error of a configuration that needs PostgreSQL where its driver is not installed."""
+    """The error of a configuration that needs PostgreSQL, if the driver is not installed."""
     return ConfigError(
         "store.url needs the PostgreSQL driver",
         key="store.url",
@@ -98,8 +98,8 @@ def current_files(config: Config) -> Locking:
 
 
 class TeamChanges:
-    """Adopts the changes that other machines make to shared files and to learned values; none
-    without a team."""
+    """Adopts the changes that a team's other machines make to shared files and to learned values.
+    Without a team it does nothing."""
 
     def __init__(
         self, team: Team | None, learned: Learned, apply_ratios: Callable[[], Awaitable[None]]
@@ -109,7 +109,7 @@ class TeamChanges:
         self._apply_ratios = apply_ratios
         self._versions: Versions | None = None
         self.after_pull: list[Callable[[], object]] = []
-        """What follows from the shared files, such as the file of the owner's token."""
+        """Called after the shared files were pulled, for example to renew the owner's token."""
 
     async def follow(self) -> None:
         """Adopt changes as they are announced, until cancelled."""

@@ -29,8 +29,9 @@ or the database is replaced."""
 
 
 class _Remembered:
-    """`LimitedMemories` that asks for its identity once a minute, and forgets old deletions: a
-    tenant that is used only through `/team` has no open app, which would do that otherwise."""
+    """`LimitedMemories` that asks for its identity at most once a minute, and that prunes the
+    records of old deletions. Otherwise a tenant's app prunes them, but a tenant that is used only
+    through `/team` has no open app."""
 
     def __init__(self, shared: LimitedMemories, pruning: "Pruning") -> None:
         self._shared = shared

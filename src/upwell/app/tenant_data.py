@@ -28,7 +28,7 @@ _DERIVED = frozenset(
     {"posting", "term", "anchor", "about", "memory_trigger", "null_score", "change"}
     | {"embedding", "embedding_model"}
 )
-"""Tables that follow from others."""
+"""Tables that are computed from others, so an export leaves them out."""
 _PAGE = 1_000
 
 
@@ -81,7 +81,7 @@ async def delete(tenant: str) -> dict[str, int]:
         deleted["tokens"] = len(issued)
         if config.store.database:
             deleted |= await _delete_rows(config)
-            # Commands that ran in this home for the tenant have indexed its notes here.
+            # It may contain the tenant's notes, from commands that ran in this home for the tenant.
             await asyncio.to_thread(delete_database, own.home.index_db)
         if tenant != own.store.tenant:
             deleted["files"] = len(list(_files(home)))
@@ -106,8 +106,8 @@ async def audit(tenant: str, limit: int) -> list[Event]:
 
 
 async def record_administration(tenant: str, action: str, subject: str) -> None:
-    """Record in the audit log of a tenant ("" for the home's own) what the owner has just done by
-    the command line. A log that cannot be written is reported in upwell's own log."""
+    """Record an action that the owner has just taken on the command line, in the audit log of a
+    tenant ("" for the home's own). A log that cannot be written is reported in upwell's own log."""
     with contained("writing the audit log"):
         async with _of(tenant or load().store.tenant) as (config, home):
             home.prepare()
@@ -186,8 +186,8 @@ async def _delete_rows(config: Config) -> dict[str, int]:
 
 
 def _files(home: Home) -> Iterator[Path]:
-    """The files of a tenant's home, without those that only serve SQLite or point to the owner's
-    settings."""
+    """The files of a tenant's home, without SQLite's auxiliary files, locks, links to the owner's
+    settings, and the files of other tenants."""
     for path in sorted(home.root.rglob("*")) if home.root.is_dir() else ():
         is_part = path.name.endswith(("-wal", "-shm", ".lock"))
         is_other = path.is_symlink() or "tenants" in path.relative_to(home.root).parts

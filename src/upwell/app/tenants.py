@@ -23,8 +23,9 @@ MAX_OPEN = 64
 IDLE_SECONDS = 600.0
 FOLLOW_SECONDS = 0.5
 ACTIVE_SECONDS = 10.0
-"""A tenant in use is asked for changes by other machines this often, and until this long after its
-last request. Its next request asks first."""
+"""A tenant is in use until this long after its last request. Meanwhile, changes by other machines
+are looked up every `FOLLOW_SECONDS`; later, the next request looks them up first.
+"""
 _MINUTE = 60.0
 _MINUTES_OF_HOUSEKEEPING = 60
 
@@ -54,10 +55,10 @@ class Tenants:
 
     @asynccontextmanager
     async def of(self, tenant: str) -> AsyncIterator[Opened]:
-        """The app of a tenant, "" for the home's own. It stays open within the block.
+        """The app of a tenant, "" for the home's own. The app stays open within the block.
 
         Raises:
-            StoreError: it cannot be opened.
+            StoreError: the app cannot be opened.
         """
         is_own = tenant in ("", self._own.app.config.store.tenant)
         opened = self._own if is_own else await self._find(tenant)
@@ -91,7 +92,7 @@ class Tenants:
                         await opened.app.run_housekeeping()
 
     async def follow(self) -> None:
-        """Adopt what other machines change of the tenants that are in use, until cancelled."""
+        """Adopt the changes that other machines make to tenants in use, until cancelled."""
         while True:
             await asyncio.sleep(FOLLOW_SECONDS)
             now = self._clock.monotonic()

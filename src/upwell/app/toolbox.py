@@ -57,8 +57,8 @@ class Parts:
 def toolbox_of(
     app: Parts, principal: Principal, definitions: Definitions | None, served: Served
 ) -> Toolbox:
-    """The tools for a principal. It gets the tools for short notes only if it sees the default
-    namespace; statistics are for the owner."""
+    """The tools for a principal. The tools for short notes are only for principals who see the
+    default namespace, and the statistics are only for the owner."""
     config = app.config
     project, status = project_of(app.cwd), config.shows_status()
     originals, follow_up = app.originals.of(principal.name), app.follow_up

@@ -82,12 +82,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The input of `build`. `home` is by default the user's home. `flags` are dotted keys, which
-    win over the home's file and the environment. A `tolerant` app, which the gateway and hooks use,
+    override the home's file and the environment. A `tolerant` app, which the gateway and hooks use,
     ignores invalid settings and works without a memory that cannot be opened, instead of failing.
-    `cwd` decides the project of cues without one. A replay of the past passes a simulated `clock`.
+    `cwd` decides the project if a cue has no folder. A replay passes a simulated `clock`.
     With `watches` False, imported files are read again only by `documents.refresh`. With
-    `waits_for_judge`, no event goes on before its verdict. The sessions of a replica may move to
-    another one.
+    `waits_for_judge`, every decision waits for the verdict of the model that judges it. With
+    `is_replica`, a session may continue on another replica.
     """
 
     home: Path | None = None
@@ -238,7 +238,7 @@ class App:
         read_later: bool = False,
     ) -> Compressed:
         """Fit a text as the gateway would, and store its original. Explicit limits are hard. With
-        `read_later` the result has a key only if a later process can read it."""
+        `read_later` the result has a key only if a later process can read the original."""
         options = self.config.compress
         options = replace(options, strategy=strategy) if strategy else options
         budget = self.fitter.budget_of(options)
@@ -290,8 +290,8 @@ class App:
         return Resources(self.memory, self.topics, project, principal, viewed=viewed)
 
     def pipeline(self, parent: int | None = None) -> Pipeline:
-        """The path of calls through this app. Calls of an agent whose process `parent` started the
-        gateway join the session that the hooks of that process report."""
+        """The path of calls through this app. `parent` is the process of the agent that started the
+        gateway; its calls join the session that its hooks report."""
         joined = Joined(HostSessions(self._ttl_store), parent, self._cwd) if parent else None
         surfacing = CallSurfacing(
             self.surfacer,
@@ -318,7 +318,7 @@ class App:
         the principals of `tenants`."""
         config, definitions = self.config, Definitions(self.config.gateway.lazy_tools_tokens)
 
-        # The gateway lists our tools while it is being made.
+        # Not `gateway.name_of`: the constructor below already lists upwell's tools.
         def name_of(server: str, tool: str) -> tuple[str, Sequence[str]]:
             return gateway.name_of(server, tool)
 
@@ -373,7 +373,8 @@ class App:
         )
 
     def _asking(self) -> AgentAsking | None:
-        """Asks the agent to keep the findings of a turn, if the user wants that."""
+        """Asks the agent at the end of a turn to store what it learned; None unless the user has
+        turned that on."""
         if not self.config.capture.ask_agent:
             return None
         # The readers of transcripts take a while to load.
@@ -387,8 +388,8 @@ class App:
         )
 
     def session_capture(self, accepts: "Accepts | None" = None) -> "SessionCapture":
-        """Keeps what sessions found out; by default the configuration decides which proposals it
-        accepts."""
+        """Learns from sessions. By default, the configuration decides which proposals become
+        memories without asking."""
         # The readers of transcripts take a while to load, and most processes do not need them.
         from upwell.app.capture import SessionCapture, measured_episodes, no_proposal
 
@@ -404,7 +405,7 @@ class App:
 
     def past_sessions(self) -> "PastSessions":
         """The sessions of every agent on this machine."""
-        # Loaded only now, like the readers of transcripts that it uses.
+        # Imported here, because it imports the readers of transcripts, which take a while to load.
         from upwell.app.past_sessions import PastSessions
 
         if self._past_sessions is None:
@@ -527,7 +528,7 @@ async def build(settings: Settings | None = None) -> App:
     Raises:
         ConfigError: the configuration has a mistake; for a tolerant app, only if it cannot be read
         at all.
-        StoreError: a file cannot be used (a disposable file is replaced by memory instead).
+        StoreError: a file cannot be used. (For `ledger.db`, a store in memory is used instead.)
     """
     settings = settings or Settings()
     sources = (settings.home, settings.flags, settings.environment)

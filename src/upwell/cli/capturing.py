@@ -58,8 +58,8 @@ def git(
     say(f"{counted(intake.new, 'new proposal')} from {found} with a reason")
     if reading.read < reading.total and not since:
         note(
-            f"upwell: read {reading.read:,} of {reading.total:,} commits; --all reads the others, "
-            "--since T those since then"
+            f"upwell: read {reading.read:,} of {reading.total:,} commits; --all reads all of them, "
+            "--since T those since T"
         )
     note_masked(reading.redacted)
     say_displaced(intake.displaced)
@@ -78,9 +78,9 @@ def sessions(
 ) -> None:
     """Learn from the sessions that you already had.
 
-    upwell notes where files and names of the code are, and proposes commands that worked after
-    others had failed, and your standing rules. Without PATH it reads the sessions of every agent on
-    this machine. A transcript that was read before is not read again."""
+    upwell records where files and symbols are. It proposes your standing rules, and commands that
+    worked after others had failed. Without PATH it reads the sessions of every agent on this
+    machine. A transcript that was read before is not read again."""
     from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
 
     format = format_named(host) if host else None
@@ -101,15 +101,16 @@ def sessions(
 
 
 def say_gain(transcripts: int, gain: "Gain") -> None:
-    """Print the gain from these transcripts."""
+    """Print what was learned from these transcripts."""
     read = counted(transcripts, "transcript")
     if gain.read_before:
         new = counted(transcripts - gain.read_before, "new transcript")
         read = f"{new} ({gain.read_before} read before)"
     say(
         f"{read}: {counted(gain.proposed, 'new proposal')}, "
-        f"{counted(gain.stored, 'new memory', 'new memories')}, {gain.strengthened} found again, "
-        f"{counted(gain.places, 'place')}"
+        f"{counted(gain.stored, 'new memory', 'new memories')}, "
+        f"{counted(gain.strengthened, 'known memory', 'known memories')} confirmed, "
+        f"{counted(gain.places, 'place')} of files and symbols"
     )
 
 
@@ -137,8 +138,8 @@ async def learned_from(
 def capture(state: Annotated[str, typer.Argument(metavar="on|off")]) -> None:
     """Learn from each turn when it ends. Off by default.
 
-    upwell then records the places of files and of names in the code, and proposes commands that
-    worked and your standing rules.
+    upwell then records where files and symbols are. It proposes your standing rules, and commands
+    that worked after others had failed.
     """
     from upwell.setup.config_file import set_setting
 

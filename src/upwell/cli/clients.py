@@ -53,8 +53,8 @@ def init(apply: Apply = False, project: Project = False, as_json: Json = False) 
 
 
 def eject(apply: Apply = False, project: Project = False, as_json: Json = False) -> None:
-    """Give the agents their servers back. A file that has not changed since `init` gets its old
-    bytes back; in any other file, only upwell's entry is replaced. Shows the change; --apply writes
+    """Give the agents their servers back. A file that has not changed since `init` is restored byte
+    for byte; in any other file, only upwell's entry is replaced. Shows the change; --apply writes
     it.
     """
     clients = clients_of_user(project)
@@ -134,6 +134,7 @@ def _write(clients: "Clients", plans: "list[Plan]", refused: dict[str, str], qui
 
 
 def _refuse(refused: dict[str, str]) -> None:
+    """Print each file that was refused, with the reason, and exit with 1 if there is one."""
     for path, why in refused.items():
         note(f"upwell: {path}: {why}")
     if refused:

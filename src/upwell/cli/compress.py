@@ -66,9 +66,9 @@ def compress(
 
 
 def _whole(key: str) -> str:
-    """How to read the whole text, or why only its source has it."""
+    """How to read the whole text, or why upwell has not stored it."""
     if key:
-        return f"all of it: upwell read {key}"
+        return f"whole text: upwell read {key}"
     return (
         "the whole text was not stored, because it contains a secret, because it exceeds "
         "compress.original_max_bytes, or because the disk is full or read-only"
@@ -86,7 +86,7 @@ def read(
         str | None, typer.Option(metavar="FIRST-LAST", help="Print only these lines.")
     ] = None,
 ) -> None:
-    """Print an original by its key, or a memory by its id or address."""
+    """Print a whole text by the key in its notice, or a memory by its id or address."""
     raw(with_app(lambda app: app.texts.read(key, lines or "")))
 
 

@@ -18,7 +18,7 @@ def dashboard(
         bool, typer.Option("--open/--no-open", help="Open the browser, or only print the address.")
     ] = True,
 ) -> None:
-    """Show decisions, memories and savings in a browser. Ctrl-C ends it."""
+    """Show decisions, memories and savings in a browser. Ctrl-C stops the server."""
     from upwell.app.dashboard.serve import serve_dashboard
 
     def opened(address: str) -> None:

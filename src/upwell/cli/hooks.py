@@ -1,4 +1,4 @@
-"""hook install|uninstall|export|hosts. An agent's event itself goes to `hook/client.py`."""
+"""hook install|uninstall|export|hosts. `hook/client.py` answers the events themselves."""
 
 import os
 import shlex
@@ -57,7 +57,7 @@ def install(
         say(f"next: {plan.next_step}")
     if http:
         setup = known.hooks.http_setup.format(token_file=shlex.quote(str(home.token_file)))
-        say(f"and: {setup} in its environment")
+        say(f"and: {setup} in the agent's environment")
 
 
 @hook.command("uninstall")
@@ -120,7 +120,7 @@ def _show(installer: "Installer", plan: "Plan", apply: bool, secret: str = "") -
 
 
 def installer_of(installation: "Installation") -> "Installer":
-    """The hooks of every agent."""
+    """The installer for every agent's hooks."""
     from upwell.config import load
     from upwell.hosts import HOSTS
     from upwell.hosts.install import Installer
@@ -130,7 +130,8 @@ def installer_of(installation: "Installation") -> "Installer":
 
 
 def has_guards() -> bool:
-    """True if the user has a guard; False if memory cannot be read."""
+    """True if the user has a guard, that is, a rule that refuses a matching call. False if the
+    memory cannot be read."""
     from upwell.cli.session import with_app
     from upwell.ground.errors import StoreError
     from upwell.ground.types.memory import Scope
@@ -144,7 +145,7 @@ def has_guards() -> bool:
 
 
 def hosts_without_guard_hooks() -> list[str]:
-    """The agents that have upwell's hooks, but not the hook before a tool."""
+    """The agents that have some of upwell's hooks, but lack the hook before a tool call."""
     from upwell.hosts import HOSTS
 
     installer = installer_of(hook_installation())
@@ -159,8 +160,8 @@ def hosts_without_guard_hooks() -> list[str]:
 def hook_installation(
     *, http: bool = False, host: str = "", guards: bool = False
 ) -> "Installation":
-    """The installation; with `http`, the hooks of `host` are HTTP requests, and with `guards`,
-    there are hooks before a tool.
+    """The settings for installing hooks. With `http`, the hooks of `host` are HTTP requests; with
+    `guards`, there is also a hook before each tool call.
 
     Raises:
         UsageError: the host has no HTTP hooks, or no port is configured.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_FILES = 8
 _HABIT = "a habit; `upwell rules keep {id}` makes a standing rule of it"
-inbox = typer.Typer(help="Proposed memories, waiting for your decision. None of them is surfaced.")
+inbox = typer.Typer(help="Proposed memories. No agent sees them until you accept them.")
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of proposals.")]
 All = Annotated[bool, typer.Option("--all", help="All proposals of this project.")]
 Project = Annotated[
@@ -94,8 +94,8 @@ def refuse(
         bool,
         typer.Option(
             "--never",
-            help="Nor their duplicates: the same words in any project, or another conclusion for "
-            "the same situation.",
+            help="Refuse their duplicates, too: the same words in any project, or another "
+            "conclusion for the same situation.",
         ),
     ] = False,
 ) -> None:
@@ -117,14 +117,14 @@ def open_inbox() -> "Inbox":
 
 
 def say_displaced(count: int) -> None:
-    """Tell how many open proposals made room for later ones."""
+    """Print how many open proposals were dropped to make room for later ones."""
     from upwell.capture.inbox import MAX_WAITING
 
     if count:
         note(
-            f"upwell: {counted(count, 'older proposal')} made room for later ones, beyond "
-            f"{MAX_WAITING} of a project; decide about some, then `upwell learn git` or "
-            "`upwell learn sessions --again` proposes them again"
+            f"upwell: {counted(count, 'older proposal')} dropped, because at most {MAX_WAITING} "
+            "wait for each project; decide about some, then `upwell learn git` or "
+            "`upwell learn sessions --again` proposes the dropped ones again"
         )
 
 
@@ -142,8 +142,8 @@ def _decide(box: "Inbox", owner: str | None, kind: str | None) -> None:
 
 
 def _asked_about(box: "Inbox", project: str | None, every: bool) -> str | None:
-    """The project whose proposals are shown on a terminal. A folder outside repositories without
-    proposals of its own shows those of every project."""
+    """The project whose proposals are shown on a terminal. None, which stands for every project, if
+    the current folder is outside any repository and has no proposals of its own."""
     owner = owner_of(project, every)
     if project is None and _needs_project(owner) and not _selected(box, owner, None):
         return None
@@ -151,7 +151,7 @@ def _asked_about(box: "Inbox", project: str | None, every: bool) -> str | None:
 
 
 def _needs_project(owner: str | None) -> bool:
-    """True unless the proposals are those of one repository."""
+    """True if each proposal must name its project, because no repository is selected."""
     return owner is None or repository_of(owner) is None
 
 
@@ -198,7 +198,7 @@ async def _store(
 
 
 def _note_rules(rules: "Sequence[Memory]") -> None:
-    """Tell where each stored rule is given."""
+    """Print where the stored rules apply."""
     from upwell.surface.scopes import scope_of
 
     for scope, count in Counter(scope_of(rule).in_words() for rule in rules).items():
@@ -228,7 +228,7 @@ def _selected(box: "Inbox", owner: str | None, kind: str | None) -> "list[Propos
 
 
 def owner_of(project: str | None, every: bool) -> str | None:
-    """The selected project, by default that of the working directory; None for every project."""
+    """The selected project, by default the one of the working directory; None for every project."""
     if project and every:
         raise UsageError("--project and --every-project cannot be combined", hint="give only one")
     return None if every else _named(project) or project_of(os.getcwd())
@@ -262,7 +262,6 @@ def _evidence(proposal: "Proposal", *, names_project: bool) -> "Sequence[str]":
 
 
 def _past(occurrences: int) -> str:
-    """How often past sessions could have used the proposal."""
     if occurrences == 1:
         return "found in one past session"
-    return f"found in {occurrences} past sessions: the first could have told the others"
+    return f"found in {occurrences} past sessions; a memory would have helped all but the first"

@@ -100,7 +100,8 @@ def remember(
 
 
 def _absent(memory: Memory) -> list[str]:
-    """The memory's files that neither its project nor the current folder has; no patterns."""
+    """The files of a memory that exist neither in its project nor in the current folder. Patterns
+    are ignored."""
     if memory.project is None:
         return []
     places = (Path(memory.project), Path.cwd())
@@ -118,7 +119,7 @@ async def _added(app: "App", memory: Memory, *, share: bool) -> "tuple[Added, se
         raise UsageError("there is no team to share with", hint="set store.url")
     if share and memory.project is not None and address_of(memory.project) is None:
         raise UsageError(
-            f"{memory.project} has no remote address, by which others could name it",
+            f"{memory.project} has no remote address, so other machines cannot identify it",
             hint="add a git remote named origin, or leave out --share",
         )
     added = await app.memory.add(memory)
@@ -186,7 +187,7 @@ def recall(
 async def _listed(
     app: "App", pinned: bool, trash: bool, namespaces: tuple[str, ...], limit: int
 ) -> list[Hit]:
-    """Memories as hits without a score, superseded ones marked."""
+    """The listed memories as hits with score 0. A signal marks those that are superseded."""
     from upwell.memory.ranking.scoring import SUPERSEDED
 
     if trash:

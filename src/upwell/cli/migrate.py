@@ -81,7 +81,8 @@ def _report(outcome: "Outcome") -> None:
     say(f"to   {outcome.target}")
     say(f"{counted(plan.present, 'memory', 'memories')}, {len(plan.copy):,} to copy")
     if plan.discard:
-        say(f"{counted(len(plan.discard), 'deleted memory', 'deleted memories')} for the trash")
+        deleted = counted(len(plan.discard), "memory", "memories")
+        say(f"{deleted} deleted in the source, to move to the trash of the target")
     if outcome.notes:
         say(f"{counted(outcome.notes, 'note')} of stm.json")
     for count, what in (

@@ -88,7 +88,7 @@ def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 @stm.command()
 def clear() -> None:
-    """Clear notes not viewed for 35 days. upwell also does this by itself once a day."""
+    """Clear notes not viewed for 35 days. upwell also does this by itself."""
 
     async def work(app: "App") -> None:
         removed = app.notes.clear()
@@ -101,7 +101,7 @@ def clear() -> None:
 
 
 def _report(app: "App", status: str) -> None:
-    """Print remarks beside the data."""
+    """Print on stderr whether stm.json was moved aside and, if the user wants it, the status."""
     from upwell.tools.notes import moved
 
     if report := moved(app.notes):

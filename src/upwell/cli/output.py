@@ -38,7 +38,7 @@ def say_json(value: Any) -> None:
 
 def raw(text: str) -> None:
     """Print `text` byte for byte, without an added newline. On a terminal, control characters are
-    shown instead: they would act on it, and an original is what a server chose to send."""
+    made visible, because the text may come from a server that is not trusted."""
     sys.stdout.flush()
     if sys.stdout.isatty():
         text = _harmless(text)
@@ -53,9 +53,8 @@ def table(
     *,
     has_header: bool = False,
 ) -> None:
-    """Rows as a table on a terminal, as tab-separated lines in a pipe; without rows, the remark
-    `empty`. With `has_header`, a pipe gets the names of the columns, too: figures are not
-    understood without them.
+    """Print rows as a table on a terminal and as tab-separated lines in a pipe. Without rows, print
+    the remark `empty`. With `has_header`, a pipe gets the names of the columns, too.
     """
     if not rows:
         if empty:
@@ -78,8 +77,8 @@ def table(
 
 
 def row(cells: Sequence[tuple[str, int]]) -> None:
-    """One row of a table that is printed row by row: each cell is padded to its width on a
-    terminal, and tab-separated in a pipe.
+    """Print one row of a table that is printed row by row. Cells are padded to their widths on a
+    terminal, and separated by tabs in a pipe.
     """
     if sys.stdout.isatty():
         say("  ".join(text.ljust(width) for text, width in cells))

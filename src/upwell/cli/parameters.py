@@ -1,5 +1,5 @@
-"""Arguments and options in `--help` and in error messages, in the user's words instead of type
-names."""
+"""How `--help` and error messages name arguments and options: in the user's words, without the
+names of types."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +34,7 @@ def worded(app: typer.Typer) -> TyperCommand | TyperGroup:
 
 
 def complaint(error: TyperException) -> str:
-    """A message that names the wrong value of a command line."""
+    """The error message for a wrong command line. It names the rejected value if there is one."""
     parameter = getattr(error, "param", None)
     values = _rejected(error)
     if values and isinstance(parameter, TyperOption) and _kind(parameter) is int:
@@ -75,4 +75,4 @@ def _in_usage(argument: TyperArgument) -> str:
 
 
 def _no_type(ctx: object) -> None:
-    """Replaces Typer's type column: the name of an argument is enough."""
+    """Replaces the function that returns the text of Typer's type column, to leave it empty."""

@@ -26,12 +26,12 @@ PastSessions = Annotated[
     bool,
     typer.Option(
         "--sessions",
-        help="Search past sessions: a question, an error, or a locator to read a whole turn.",
+        help="Search past sessions for a question or an error. A locator prints a whole turn.",
     ),
 ]
 FileOption = Annotated[
     str | None,
-    typer.Option("--file", metavar="PATH", help="With --sessions: who last changed this file."),
+    typer.Option("--file", metavar="PATH", help="With --sessions: those that changed this file."),
 ]
 ProjectOption = Annotated[
     Path | None,
@@ -41,7 +41,7 @@ HostOption = Annotated[
     str | None, typer.Option("--host", help="With --sessions: only of this agent.")
 ]
 SinceOption = Annotated[
-    str | None, typer.Option("--since", help="With --sessions: only since, for example 30d.")
+    str | None, typer.Option("--since", help="With --sessions: only since then, for example 30d.")
 ]
 
 

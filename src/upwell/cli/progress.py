@@ -16,8 +16,8 @@ WAIT_SECONDS = 1.0
 
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Yields `show(done, total)`. A bar appears after a second; it only moves to and fro until
-    `show` is called."""
+    """Yields `show(done, total)`. A bar appears after a second. Until `show` is called, the bar
+    moves back and forth."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -33,7 +33,8 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
 
 
 class _Bar:
-    """A bar that a timer draws. The lock keeps a late timer from drawing it after the end."""
+    """A bar that a timer draws. The lock and `_has_ended` keep a late timer from drawing the bar
+    after the end."""
 
     def __init__(self, title: str) -> None:
         self._title = title

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 EVERYTHING = "memory,git,docs,learned"
 ASSUMPTION = (
-    "Assumes that your commits and documents were taken in, and what past sessions taught: see "
+    "Assumes that upwell had your commits, your documents, and what earlier sessions taught: see "
     "--with"
 )
 REPOSITORY = (
-    "Commits and documents count for sessions whose folder is still in a repository; --repo DIR "
-    "names it for all."
+    "Commits and documents are used only for sessions whose folder is still in a repository; "
+    "--repo DIR names the repository of all sessions."
 )
 INTERRUPTED = 130
 ANSWERS = {"y": True, "n": False, "?": None}
@@ -162,7 +162,7 @@ def _print_events(timeline: "Timeline") -> None:
 
 
 def _report_replay(timeline: "Timeline", request: _Request) -> None:
-    """Replay the sessions, print the report, and ask for the labels."""
+    """Replay the sessions, print the report, and ask for labels if the request has a sample."""
     from upwell.replay.labels import Sample
 
     sample = Sample(request.sample_size or 0)
@@ -194,7 +194,8 @@ async def _run(
     reports: "list[Report]",
     show: Callable[[int, int], None],
 ) -> None:
-    """Replay the sessions. `reports` gets the report first, so that it survives an interruption."""
+    """Replay the sessions. The report is added to `reports` at the start, so that the caller has it
+    after an interruption, too."""
     from upwell.app.replaying import replaying
     from upwell.app.savings import Savings
     from upwell.config import load
@@ -252,8 +253,8 @@ def _show_silence(report: "Report", request: _Request) -> None:
 
     for line in silence(report.summary, report.material):
         say(line)
-    could_have = {With.GIT, With.DOCS} & request.kinds and not request.repo
-    if could_have and report.material and not report.material.has_history:
+    needs_repo = {With.GIT, With.DOCS} & request.kinds and not request.repo
+    if needs_repo and report.material and not report.material.has_history:
         say(REPOSITORY)
 
 
@@ -292,7 +293,7 @@ def _label(sample: "Sample", report: "Report", *, fit: bool) -> None:
 
 
 def _answer(sampled_hit: "SampledHit", report: "Report", progress: str) -> "Label | None":
-    """A person's answer, None to stop. The score would sway them and is not shown."""
+    """A person's answer; None to stop. The score is not shown, because it would bias the answer."""
     from upwell.replay.labels import Label
 
     say()
@@ -315,9 +316,9 @@ def _offer(fit: object, answers: int) -> None:
     from upwell.setup.config_file import set_setting
 
     if not isinstance(fit, Fit):
-        reason = "above no threshold do useful memories outnumber the others"
+        reason = "no threshold lets through more useful memories than others"
         if answers < MIN_LABELS:
-            reason = f"it takes {MIN_LABELS} answers"
+            reason = f"at least {MIN_LABELS} answers are needed"
         say(f"No threshold fits: {reason}.")
         return
     say(

@@ -35,9 +35,9 @@ def review(
 ) -> None:
     """Offer memories for removal, each with the reason.
 
-    Reasons: a newer memory contradicts it, its files are gone, it was never of use, another memory
-    says the same, or it was imported and never needed. Without a terminal, or with --json, lists
-    them. Removed memories are in the trash for 30 days."""
+    Reasons: a newer memory contradicts it, its files are gone, it was never useful, another memory
+    says the same, or it was imported and never needed. Without a terminal, or with --json, only
+    lists the memories. Removed memories are in the trash for 30 days."""
     only = _reason(reason)
     if yes and only is None:
         raise UsageError("--yes needs --reason", hint="upwell review --reason stale --yes")

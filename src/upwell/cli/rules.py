@@ -105,8 +105,8 @@ def add(
 
 
 def _note_missing_hooks(scope: "RuleScope") -> None:
-    """Name the agents whose hooks do not ask upwell before a tool. Calls through the gateway need
-    no hook: the gateway itself refuses them.
+    """Name the agents whose hooks do not ask upwell before a tool call. A call through the gateway
+    needs no hook, because the gateway itself refuses it.
     """
     refuses_commands = any(pattern.startswith("Bash(") for pattern in scope.tools)
     where = "This guard" if refuses_commands else "Outside the gateway, this guard"
@@ -136,7 +136,7 @@ def keep(
         if memory is None or memory.trust is not Trust.USER:
             raise StoreError(
                 f"you have no proposal or memory {rule!r}",
-                hint="`upwell inbox` and `upwell recall`",
+                hint="`upwell inbox` and `upwell recall` list ids",
             )
         rule_kept = standing(memory, scope)
         await (app.memory.add(rule_kept) if proposals else app.memory.update(rule_kept))
@@ -148,20 +148,20 @@ def keep(
 
 @rules.command("scope")
 def scope(rule: Id, path: Paths = None, tool: Tools = None, everywhere: Everywhere = False) -> None:
-    """Give a rule another scope. It then belongs to this repository, and without --path and --tool
-    it opens every session."""
+    """Give a rule another scope. The rule then belongs to this repository unless --everywhere is
+    given. Without --path and --tool it opens every session."""
     from upwell.surface.scopes import checked_scope
 
     triggers = checked_scope(path or (), tool or ()).triggers()
     project = None if everywhere else repository_of(os.getcwd())
     if project is None and not everywhere:
-        raise UsageError("this folder is in no repository", hint="give --everywhere")
+        raise UsageError("this folder is not in a repository", hint="give --everywhere")
     _change(rule, lambda memory: replace(memory, triggers=triggers, project=project))
 
 
 @rules.command("pause")
 def pause(rule: Id) -> None:
-    """Stop giving a rule until `resume`."""
+    """Stop giving a rule to agents until `upwell rules resume`."""
     from upwell.app.proposals import paused
 
     _change(rule, paused)
@@ -169,7 +169,7 @@ def pause(rule: Id) -> None:
 
 @rules.command("resume")
 def resume(rule: Id) -> None:
-    """Give a paused rule again."""
+    """Give a paused rule to agents again."""
     from upwell.app.proposals import resumed
 
     _change(rule, resumed)

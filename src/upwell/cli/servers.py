@@ -64,9 +64,9 @@ def add(
         typer.Argument(metavar="-- CMD ARGS", help="Command that starts the server."),
     ] = None,
 ) -> None:
-    """Put an MCP server behind the gateway. Give a command (upwell add NAME -- CMD ARGS…), an
-    address (upwell add NAME --url URL), or take the agents' own servers (upwell add
-    --from-clients)."""
+    """Put an MCP server behind the gateway. The server is a command (upwell add NAME -- CMD ARGS…)
+    or an address (upwell add NAME --url URL). `upwell add --from-clients` adds the agents' own
+    servers."""
     from upwell.cli.clients import add_from_clients
     from upwell.setup.servers import add_server
 
@@ -95,7 +95,7 @@ def add(
 
 
 def _check_place(name: str, line: Sequence[str], url: str) -> None:
-    """A server has a name, and either a command or an address."""
+    """Check that there is a name, and either a command or an address."""
     if not name:
         raise UsageError("no name given", hint="upwell add NAME -- CMD ARGS…")
     if bool(line) == bool(url):
@@ -222,7 +222,7 @@ def _note_exclusion() -> None:
     config, _ = read_valid()
     if pattern := config.projects.pattern_of(folder()):
         note(
-            f"upwell: it stays off in this project: projects.exclude has {pattern!r}; "
+            f"upwell: upwell stays off in this project: projects.exclude has {pattern!r}; "
             "`upwell on --project` resumes"
         )
 
@@ -236,7 +236,7 @@ def _note_pause() -> None:
 
 
 def _for(shared: bool) -> str:
-    """Whom a pause concerns that names no session."""
+    """The users that are affected by a pause of all sessions, if it is shared."""
     return " for everybody who uses store.url" if shared else ""
 
 

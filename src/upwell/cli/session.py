@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False) -> T:
-    """Run `work` on a fresh app of the user's home, keep house, and close the app. A `tolerant` app
-    works without the memory store if the store cannot be opened.
+    """Run `work` on a new app of the user's home, then the housekeeping, and close the app. A
+    `tolerant` app works without the memory store if the store cannot be opened.
     """
 
     async def whole() -> T:
@@ -34,14 +34,14 @@ def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False
 
 
 def run[T](work: Coroutine[Any, Any, T]) -> T:
-    """Run the work on an event loop, loaded only now, since `--help` needs none."""
+    """Run the work on an event loop. asyncio is imported here, because `--help` does without it."""
     import asyncio
 
     return asyncio.run(work)
 
 
 def _report_damage(home: "Home", since: float) -> None:
-    """Report damage to the memory that was found since then."""
+    """Report damage to the memory that was found since the time `since`."""
     from upwell.app.damage import damage
 
     if report := damage(home, since):

@@ -150,7 +150,8 @@ def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
 def _say_accepted(memories: "list[Memory]") -> None:
     """List the memories that the user accepted from setup's proposals."""
     if memories:
-        say(f"kept: {len(memories)} that you accepted (`upwell forget ID`)")
+        accepted = counted(len(memories), "memory", "memories")
+        say(f"kept: {accepted} that you accepted; `upwell forget ID` removes one")
     for memory in memories[:MAX_LISTED]:
         say(f"  {memory.id}: {' '.join(memory.text.split())}")
     if len(memories) > MAX_LISTED:
@@ -174,11 +175,11 @@ def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
     say(f"  learn    from past sessions: {read}")
     if not _shortens(config):
         say(
-            "  shorten  no results of the agents' own tools; --shorten does, and `upwell replay` "
-            "shows what that saves"
+            "  shorten  nothing; --shorten shortens long results of the agents' own tools, and "
+            "`upwell replay` shows what that saves"
         )
     say("  index    the same sessions, for `upwell recall --sessions`")
-    say("  prove    run each agent's hook once, as the agent does")
+    say("  test     run each agent's hook once, as the agent does")
     say("`upwell setup --undo` reverts all of it.")
     say_stores()
     _refuse(plan.refused)
@@ -203,7 +204,8 @@ def _state(plan: "Plan") -> str:
 
 
 def _confirm(question: str, show: "Callable[[], None]") -> None:
-    """Ask once; `d` shows every changed line and asks again. Anything but yes aborts."""
+    """Ask for a yes. The answer `d` shows every changed line, and the question comes again; any
+    other answer aborts."""
     while True:
         answer = typer.prompt(
             f"{question} [y/N, d shows every changed line]", "n", show_default=False
@@ -251,7 +253,7 @@ def _learn(setting_up: "SettingUp", transcripts: "list[Transcript]") -> None:
         try:
             return await learned_from(app, transcripts, show)
         finally:
-            # Also after an interruption, so that the setup can be undone.
+            # Also after an interruption, so that `setup --undo` knows what was learned.
             setting_up.keep_learned((await capture.holdings()).since(before))
 
     with progress("learning") as show:
@@ -265,7 +267,7 @@ def _learn(setting_up: "SettingUp", transcripts: "list[Transcript]") -> None:
 
 
 def _nothing_learned(transcripts: int, gain: "Gain") -> list[str]:
-    """Why setup learned nothing, and what comes next; nothing if it learned something."""
+    """The reason why setup learned nothing, and what comes next; [] if it learned something."""
     if gain.proposed or gain.stored or gain.strengthened or gain.places:
         return []
     later = "upwell learns from each turn of your agents from now on"
@@ -289,12 +291,12 @@ def _prove(setting_up: "SettingUp", faults: list[str]) -> None:
             note(f"upwell: {proof.host}: {proof.event} failed: {proof.fault}")
             note(f"upwell: the command was: {shlex.join(proof.command)}")
         else:
-            say(f"proved: {proof.host} ran its hook for {proof.event}, and the daemon answered")
+            say(f"tested: {proof.host} ran its hook for {proof.event}, and the daemon answered")
 
 
 def _say_next_steps(plan: "SetupPlan") -> None:
     changed = [change for change in (*plan.takeover.files, *plan.hooks) if change.changes]
-    # The hint about an agent's hooks is the more precise one.
+    # If an agent has two hints, the one about its hooks wins, since it is more precise.
     for agent, step in {change.agent: change.next_step for change in changed}.items():
         say(f"next: {agent}: {step}")
     _say_proposals()
@@ -334,7 +336,7 @@ async def _listed(app: "App", learned: "Holdings") -> int:
     if len(lines) > MAX_LISTED:
         say(f"learned: {len(lines) - MAX_LISTED} more")
     if learned.places:
-        say(f"learned: {counted(len(learned.places), 'key of a place', 'keys of places')}")
+        say(f"learned: {counted(len(learned.places), 'place')} of files and symbols")
     return len(lines) + len(learned.places)
 
 

@@ -39,11 +39,11 @@ def stats(
     if by is not None:
         _by(by, days, as_json=as_json)
         return
-    stats, against = with_app(lambda app: _counted(app, days))
+    stats, demoted = with_app(lambda app: _counted(app, days))
     if as_json:
-        say_json({**described(stats, days), "demoted": against})
+        say_json({**described(stats, days), "demoted": demoted})
         return
-    for line in report(stats, against, days):
+    for line in report(stats, demoted, days):
         say(line)
 
 

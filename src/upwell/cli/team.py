@@ -40,7 +40,7 @@ def join(
     joined = run(try_and_store(url, token))
     say(f"joined the team of {joined.gateway}")
     if not joined.may_write:
-        note("upwell: your token may only read: what you share is sent once it may write")
+        note("upwell: your token only reads; memories that you share wait until it may write")
     note("upwell: start your agents again, and run `upwell daemon stop` if hooks use the daemon")
 
 
@@ -70,7 +70,7 @@ def status(as_json: Json = False) -> None:
 @team.command("leave")
 def leave(
     yes: Annotated[
-        bool, typer.Option("--yes", help="Leave even if writes of yours have not been sent.")
+        bool, typer.Option("--yes", help="Leave even if some of your changes have not been sent.")
     ] = False,
 ) -> None:
     """Remove the copy of the team's memories, the token and the address from this home. Your own

@@ -22,11 +22,11 @@ def seconds_of(span: str) -> float:
 
 
 def epoch_of(since: str | None) -> float:
-    """The time that `--since` names, a span before now or a date, in seconds since the epoch; 0 for
-    none.
+    """The time that `--since` gives as a duration before now or as a date, in seconds since the
+    epoch; 0 for None.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: `since` is neither a duration nor a date.
     """
     if since is None:
         return 0.0

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _tokens_file() -> "tuple[Path, Locking]":
-    """The file of the tokens, up to date, and the lock under which it changes."""
+    """The current file of the tokens, and the lock under which it is changed."""
     from upwell.app.team import current_files
     from upwell.config import read_valid
 
@@ -41,7 +41,7 @@ def add(
     ] = None,
     role: Annotated[
         Role,
-        typer.Option(help="A reader changes nothing; an admin also changes read-only ones."),
+        typer.Option(help="Readers change nothing; admins also change read-only namespaces."),
     ] = Role.WRITER,
     tenant: Annotated[
         str, typer.Option(metavar="TENANT", help="The user's tenant. The home's if omitted.")

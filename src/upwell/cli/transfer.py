@@ -47,13 +47,15 @@ Projects = Annotated[
     typer.Option(
         "--project",
         metavar="OLD=NEW",
-        help="A project of the file, or with --from its name, and its folder here; repeatable.",
+        help="Replace project OLD of the import by the folder NEW; with --from, OLD is a name. "
+        "Repeatable.",
     ),
 ]
 Everywhere = Annotated[
     bool,
     typer.Option(
-        "--everywhere", help="With --from: a project without a known folder is every project."
+        "--everywhere",
+        help="With --from: memories of a project without a known folder apply to every project.",
     ),
 ]
 Remove = Annotated[bool, typer.Option("--remove", help="Stop reading these files and folders.")]
@@ -71,8 +73,8 @@ def import_memories(
 ) -> None:
     """Import memories. Markdown files and folders stay in place: upwell reads them from now on and
     cites them relative to this folder. JSON lines are copied, and the notes of an stm.json are
-    copied into the one in use. --project
-    OLD=NEW replaces the projects of JSON lines. --from imports the store of another program.
+    copied into the one in use. --project OLD=NEW replaces the projects of JSON lines. --from
+    imports the store of another program.
     """
     import_paths = paths or []
     if program is None and (dry_run or everywhere):
@@ -100,7 +102,7 @@ def import_memories(
 
 
 def _new_projects(given: list[str]) -> dict[str, str]:
-    """The folders of `OLD=NEW`, by the old one. Both are absolute in a memory."""
+    """The new folders by the old ones, from texts `OLD=NEW`. Memories have absolute folders."""
     pairs = [text.partition("=") for text in given]
     if any(not old or not new for old, _, new in pairs):
         raise UsageError("--project needs OLD=NEW", hint="--project /home/ada/shop=~/work/shop")
@@ -110,7 +112,7 @@ def _new_projects(given: list[str]) -> dict[str, str]:
 def _import_files(
     import_paths: list[Path], form: str, projects: dict[str, str], as_json: bool
 ) -> None:
-    """Import files and folders, and report those that were imported, also if a later one fails."""
+    """Import files and folders. If one fails, those before it are still reported."""
     done: list[Imported] = []
     try:
         with progress(f"importing {import_paths[0]}") as show:
@@ -174,7 +176,7 @@ def _show(sources: "list[Source]", as_json: bool) -> None:
     table(
         ("path", "cited", "project"),
         rows,
-        "No files or folders are read in place. Memories that were moved in: upwell recall",
+        "No files or folders are read in place. `upwell recall` lists imported memories.",
     )
 
 

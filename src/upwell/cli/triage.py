@@ -45,7 +45,7 @@ WORDS = {
 
 
 _OTHER_KEYS = {"y": Answer.KEEP}
-"""Keys that people press for an answer as well."""
+"""Other keys that people press, with the answers they mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ def has_terminal() -> bool:
 def decisions[T](
     cards: Sequence[Card[T]], edit: Callable[[str], str], read_key: Callable[[], str] | None = None
 ) -> Iterator[Sequence[Decision[T]]]:
-    """Ask about the cards, one by one. Yields the decisions of each answer once the next answer is
-    given, since until then it can be undone. At most the last answer is lost if the process is
-    killed; its items are asked about again. `edit` changes a text."""
+    """Ask about the cards, one by one. An answer can be undone until the next one, so its decisions
+    are yielded only then. If the process is killed, at most the last answer is lost, and the next
+    run asks about its items again. `edit` lets the user change a text."""
     key = read_key or _key
     waiting, earlier = list(cards), None
     latest: Sequence[Decision[T]] = ()
@@ -112,7 +112,7 @@ def _answered[T](
     edit: Callable[[str], str],
     key: Callable[[], str],
 ) -> Sequence[Decision[T]]:
-    """The decisions that the key stands for; () if the user goes back to the item."""
+    """The decisions for the pressed key; () if the same item is to be asked about again."""
     card = waiting[0]
     if pressed == ALL:
         return _all_of_kind(waiting, key)
@@ -151,7 +151,7 @@ def _say_keys() -> None:
 
 
 def _known(key: Callable[[], str]) -> str:
-    """The first key that has a meaning; any other one explains the keys."""
+    """Read keys until one has a meaning. Each other key prints the list of keys."""
     while (pressed := _pressed(key)) not in WORDS:
         _say_keys()
     return pressed
@@ -199,15 +199,15 @@ def _raw(terminal: int) -> Iterator[Callable[[], str]]:
 def _read_key(terminal: int) -> str:
     first = os.read(terminal, 1)
     if first == _ESCAPE:
-        # The letters of an arrow key are not answers.
+        # An arrow key sends ESC and letters; the letters are not answers.
         while select.select([terminal], [], [], 0)[0] and os.read(terminal, 64):
             pass
     return first.decode("ascii", "replace") or _ENDS[-1]
 
 
 def edited(text: str, environment: Mapping[str, str]) -> str:
-    """The text as the user changed it, in $VISUAL or $EDITOR or else on one line; "" for a text
-    that should not be kept.
+    """The text as the user changed it in $VISUAL or $EDITOR, or on one line without an editor. ""
+    if the user gave up.
     """
     editor = environment.get("VISUAL") or environment.get("EDITOR")
     changed = _in_editor(text, editor) if editor else _on_line(text)

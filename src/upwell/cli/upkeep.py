@@ -89,7 +89,7 @@ def check() -> None:
 
 
 def doctor(as_json: Json = False) -> None:
-    """Check every part and say how to fix each fault."""
+    """Check every part of upwell, and print how to fix each fault."""
 
     from upwell.app import examine
 

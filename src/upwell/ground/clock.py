@@ -37,7 +37,7 @@ SYSTEM_CLOCK = SystemClock()
 class Deadline:
     """A moment `at` on the monotonic `clock`.
 
-    A deadline is made once, at the door, and passed down. Code below does not add its own timeouts.
+    It is made where a request enters and passed down, so that all waits below share one limit.
     """
 
     at: float

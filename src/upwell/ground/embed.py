@@ -1,7 +1,7 @@
 """Embedders: turn texts into vectors.
 
-Model libraries are imported when an embedder is first used. A missing library is a `UsageError`
-that names the extra to install.
+Model libraries are imported when an embedder is first used. The error for a missing library names
+the extra to install.
 """
 
 import json
@@ -22,7 +22,7 @@ _HTTP_SECONDS = 10.0
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors of `dim` numbers. Blocks; safe to call from any thread.
+    """Turns texts into unit vectors of `dim` numbers. `embed` blocks; any thread may call it.
 
     `name` identifies the model. Vectors of different names must not be compared.
     """

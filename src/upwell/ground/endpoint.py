@@ -112,7 +112,7 @@ def _read(reply: "httpx2.Response", endpoint: Endpoint, deadline: Deadline) -> b
         raw += chunk
         if len(raw) > _MAX_REPLY_BYTES:
             raise LlmError(f"the reply of {endpoint.shown} exceeds {_MAX_REPLY_BYTES:,} bytes")
-    # When the watchdog shuts down its socket, a body without a length ends as a complete one does.
+    # After the watchdog has shut down the socket, a body without a length looks complete.
     if deadline.passed():
         raise TimeoutError
     return bytes(raw)
@@ -150,6 +150,6 @@ class _Watchdog:
     def _shut_down(self) -> None:
         self._has_fired = True
         if self._socket is not None:
-            # The method of the base class: that of an SSL socket is not safe across threads.
+            # Not `self._socket.shutdown`, which for an SSL socket is not safe across threads.
             with suppress(OSError):
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)

@@ -1,22 +1,22 @@
-"""All errors of upwell. Each one carries a hint: a remedy for the reader.
+"""All errors of upwell. Each one may carry a hint: a remedy for the reader.
 
     UpwellError(message, *, hint)
     ├─ UsageError                 the request cannot be fulfilled as stated
-    ├─ ConfigError                a setting, with its key and origin
-    ├─ UpstreamError              server
-    │   ├─ UpstreamUnavailable    not started, gone, or over its in-flight limit
+    ├─ ConfigError                a setting is wrong
+    ├─ UpstreamError              a server behind the gateway failed
+    │   ├─ UpstreamUnavailable    it is not started, gone, or over its in-flight limit
     │   │   └─ UpstreamLocked     it requires a login
     │   ├─ UpstreamProtocolError  its answer is not valid MCP
-    │   └─ UpstreamTimeout        no answer within the deadline
-    ├─ RecallError                a source of memories
-    │   └─ RecallUnavailable
-    ├─ StoreError                 one of our databases or files
-    │   ├─ StoreCorrupt
-    │   ├─ StoreTooNew            written by a later upwell
+    │   └─ UpstreamTimeout        it did not answer within the deadline
+    ├─ RecallError                a source of memories failed
+    │   └─ RecallUnavailable      it cannot be reached
+    ├─ StoreError                 one of upwell's databases or files failed
+    │   ├─ StoreCorrupt           it is damaged
+    │   ├─ StoreTooNew            it was written by a later version of upwell
     │   └─ StoreUnwritable        disk full, read-only, foreign owner, locked too long
-    ├─ CompressionError           strategy
-    ├─ KeyUnknown                 an original that expired, was evicted or never existed
-    └─ LlmError                   the endpoint failed, was slow or sent a bad answer
+    ├─ CompressionError           a strategy cannot compress a text
+    ├─ KeyUnknown                 an original expired, was evicted or never existed
+    └─ LlmError                   a model's endpoint failed, was slow or sent a bad answer
 
 Errors of libraries (SQLite, sockets, HTTP, child processes) are converted to these where they
 occur: in `ground/{sqlite,postgres}/`, `ground/{embed,endpoint,llm}.py`, `wire/`, and the stores of
@@ -104,7 +104,7 @@ class RecallUnavailable(RecallError):
 
 
 class StoreError(UpwellError):
-    """One of our databases or files failed."""
+    """One of upwell's databases or files failed."""
 
 
 class StoreCorrupt(StoreError):
@@ -143,6 +143,6 @@ class LlmError(UpwellError):
 
 
 def extra_hint(extra: str) -> str:
-    """What to do where the libraries of an extra are missing. upwell is installed from a checkout:
-    no registry has it."""
+    """What to do if the libraries of an extra are missing. The command installs from a checkout,
+    because upwell is in no package registry."""
     return f"in upwell's checkout, run: uv tool install '.[{extra}]'"

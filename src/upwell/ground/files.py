@@ -10,7 +10,7 @@ from pathlib import Path
 from upwell.ground.errors import StoreUnwritable
 
 LOCK_SECONDS = 8.0
-"""How long to wait for a lock. Our locks are held for milliseconds."""
+"""How long to wait for a lock. upwell holds its locks for milliseconds."""
 SOON_SECONDS, SOON_POLL_SECONDS, POLL_SECONDS = 0.25, 0.005, 0.1
 """A waiting process checks often at first, then less and less often: fifty processes that keep
 checking would starve the one that holds the lock.
@@ -44,8 +44,8 @@ def exclusively(path: Path, seconds: float | None = None) -> Iterator[None]:
     """Hold the lock under which a file is changed or replaced. Wait for it at most `seconds`, by
     default 8.
 
-    Raises: StoreUnwritable: another process held the lock for too long, or the lock cannot be
-    created.
+    Raises:
+        StoreUnwritable: another process held the lock for too long, or the lock cannot be created.
     """
     from filelock import FileLock, Timeout
 

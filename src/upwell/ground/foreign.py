@@ -14,7 +14,7 @@ def read_text(path: Path, max_bytes: int = MAX_FILE_BYTES) -> str:
     """The text of a file, without a byte order mark.
 
     Raises:
-        UsageError: it is missing, not a regular file, too large, or not UTF-8.
+        UsageError: the file is missing, not a regular file, too large, or not UTF-8.
     """
     try:
         if path.stat().st_size > max_bytes:
@@ -35,7 +35,7 @@ def read_json(path: Path, max_bytes: int = MAX_FILE_BYTES) -> Any:
     """The JSON in a file.
 
     Raises:
-        UsageError: as `read_text`, or it is not JSON.
+        UsageError: as for `read_text`, or the content is not JSON.
     """
     return parsed_json(read_text(path, max_bytes), path)
 
@@ -44,7 +44,7 @@ def parsed_json(text: str, path: Path) -> Any:
     """The JSON in `text`, which is from `path`.
 
     Raises:
-        UsageError: it is not JSON.
+        UsageError: the text is not JSON.
     """
     try:
         return json.loads(text)

@@ -53,8 +53,9 @@ class Inside:
 
 
 class Shared:
-    """A file that the machines of a team share, by its name. Each has a copy in the folder `team`;
-    a home without a team has the file itself, unless only teams have such a file.
+    """A file that the machines of a team share, by its name. Each machine has a copy in the folder
+    `team`. A home without a team has the file itself under `root`, except for files that exist
+    `only_in_teams`.
     """
 
     def __init__(self, name: str, *, only_in_teams: bool = False) -> None:
@@ -68,9 +69,9 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The files of one installation under `root` (mode 0700; the files have 0600). `is_shared`
-    means that its memory is the database of a team, in which it belongs to `tenant`, or to the
-    default one ("").
+    """The files of one installation under `root` (mode 0700; the files have 0600). With
+    `is_shared`, the memory is in the database of a team, as the data of `tenant` ("" for the
+    default tenant).
     """
 
     root: Path
@@ -114,8 +115,8 @@ class Home:
         return (self.of_tenant(self.tenant).root if self.tenant else self.root) / "team"
 
     def of_tenant(self, tenant: str) -> "Home":
-        """Return the home of another tenant. Its name is a digest, since a tenant's name may hold
-        any characters."""
+        """Return the home of another tenant. Its folder is named by a digest, because the name of a
+        tenant may contain any characters."""
         digest = hashlib.sha256(tenant.encode()).hexdigest()[:32]
         return Home(self.root / "tenants" / digest, is_shared=self.is_shared)
 

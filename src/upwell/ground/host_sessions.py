@@ -96,7 +96,7 @@ class Joined:
 
 
 def agent_of(pid: int) -> int:
-    """Return the process behind shells and launchers.
+    """Return `pid`, or its nearest ancestor that is neither a shell nor a launcher.
 
     Returns `pid` itself where processes cannot be inspected (macOS).
     """

@@ -1,4 +1,4 @@
-"""The circuit breaker and the rate limit."""
+"""The circuit breaker."""
 
 from enum import StrEnum
 

@@ -23,13 +23,13 @@ is lost.
 """
 Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 AT_ONCE = 32
-"""How many connections are accepted in one turn of the loop. The others get their turns between."""
+"""How many connections are accepted in one turn of the loop, before other tasks run."""
 RETRY_SECONDS = 0.5
 """How long to wait after an `accept` that failed, because others took the last descriptors."""
 WARNING_SECONDS = 60.0
 DESCRIPTOR_SHARE = 2
-"""A listener takes at most one in so many of the descriptors that are free when it is created. The
-rest is for databases, servers and files.
+"""A listener uses at most this fraction (1/2) of the descriptors that are free when it is created.
+The rest is for databases, servers and files.
 """
 
 

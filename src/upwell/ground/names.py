@@ -30,7 +30,7 @@ def check_server_name(name: str) -> None:
 
 
 def check_name(name: str, kind: str) -> None:
-    """Check the name of something else (`kind`) by the rules of `check_server_name`."""
+    """Check a name by the rules of `check_server_name`. `kind` says in the error what it names."""
     if not name or len(name) > MAX_SERVER_NAME_CHARS:
         fault = f"must have 1 to {MAX_SERVER_NAME_CHARS} characters"
     elif not set(name) <= _ALLOWED or "__" in name or name.strip("_-") != name:

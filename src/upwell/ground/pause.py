@@ -32,7 +32,7 @@ class Pause:
         """Pause a session, or all sessions for None.
 
         Raises:
-            UsageError: the name could not stand in the file as what it is.
+            UsageError: no session can have this name.
         """
         name = EVERYBODY if session is None else _checked(session)
         with self._locking(self._path):
@@ -63,7 +63,7 @@ class Pause:
     def _write(self, paused: set[str]) -> None:
         with writing(self._path):
             if paused:
-                # At once, because every call reads the file without the lock.
+                # Atomically, because every call reads the file without the lock.
                 write_atomically(self._path, "\n".join(sorted(paused)) + "\n")
             else:
                 self._path.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ MAX_PATH_BYTES = 4_096
 MAX_PATHS_BYTES = 200_000_000
 MAX_SHARED = 8
 MAX_POINTER_CHARS = 65_536
-"""Limits on an index: git writes no larger one for a repository that somebody works in."""
+"""Limits on git's index. A repository that people work in stays far below them."""
 _COMPRESSED = 4
 _HEADER, _FIXED = 12, 62
 _EXTENDED = 0x4000
@@ -40,7 +40,7 @@ def is_seen(owner: str | None, project: str | None) -> bool:
 
 
 def is_here(owner: str | None, project: str | None) -> bool:
-    """Tell whether something is global, or belongs to `project` alone."""
+    """Tell whether something is global, or belongs to `project`."""
     return owner is None or is_own(owner, project)
 
 
@@ -67,7 +67,7 @@ def repository_of(folder: str) -> str | None:
 def _root(folder: str) -> str:
     path = os.path.abspath(folder)
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
-        # No system has such a folder, and the search takes time that grows with its square.
+        # No such folder exists, and the time to search grows with the square of the length.
         return path
     candidate = path
     while not os.path.exists(os.path.join(candidate, ".git")):
@@ -104,7 +104,7 @@ def _index(path: Path) -> bytes:
     """The content of an index.
 
     Raises:
-        ValueError: it is not an index that git would write.
+        ValueError: the file is not an index that git would write.
     """
     if not path.is_file() or path.stat().st_size > MAX_INDEX_BYTES:
         raise ValueError("not an index")

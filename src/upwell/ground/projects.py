@@ -19,7 +19,7 @@ class ProjectOptions:
     exclude: tuple[str, ...] = ()
 
     def excludes(self, folder: str | None) -> bool:
-        """True if the folder, or one above it, matches a pattern. An unknown folder does not."""
+        """True if the folder, or one above it, matches a pattern. False for an unknown folder."""
         return bool(self.pattern_of(folder))
 
     def pattern_of(self, folder: str | None) -> str:
@@ -27,8 +27,10 @@ class ProjectOptions:
         return _match(folder, self.exclude) if self.exclude and folder else ""
 
     def check(self, folder: Path) -> None:
-        """Raises:
-        UsageError: the folder is excluded.
+        """Refuse an excluded folder.
+
+        Raises:
+            UsageError: the folder is excluded.
         """
         if self.exclude and (pattern := _match(str(folder.absolute()), self.exclude)):
             raise UsageError(

@@ -7,8 +7,8 @@ Settled = Callable[[bool], None]
 
 
 class Receipt:
-    """The front that writes an answer makes the receipt, and settles it once. Code that puts
-    something into the answer registers a callback.
+    """Tells whether one answer reached its client. The code that writes the answer creates the
+    receipt, and settles it once. Code that adds something to the answer registers a callback.
     """
 
     def __init__(self) -> None:

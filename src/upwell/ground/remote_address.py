@@ -24,10 +24,10 @@ _URL = re.compile(r"url\s*+=\s*+(.*+)", re.IGNORECASE)
 
 def address_of(folder: str | None) -> str | None:
     """Return the normal form of the remote address of the repository at `folder`, such as
-    `github.com/acme/shop`. None if `folder` is no repository's root, or its remote is not one
-    that other machines reach.
+    `github.com/acme/shop`. None if `folder` is not the root of a repository, or if its remote
+    cannot be reached from other machines.
 
-    Of several remotes it is `origin`, and without an `origin` the only one.
+    The remote is `origin`, or the only one if it has another name.
     """
     if not folder or folder[0] != "/" or "\0" in folder:
         return None
@@ -59,12 +59,13 @@ def _linked_config(folder: str, written: Stamp | None) -> str:
 
 @lru_cache(maxsize=256)
 def _address_in(path: str, written: Stamp) -> str | None:
-    """Return the address in a configuration file that was written at this time."""
+    """Return the address in a configuration file. `written` is its stamp, so that a changed file is
+    read again instead of answered from the cache."""
     try:
         remotes = list(_remotes(_beginning(Path(path))))
     except (OSError, ValueError):
         return None
-    # git fetches from the first address of a remote.
+    # Reversed, so that the first address of a remote wins, as in git.
     return _chosen(dict(reversed(remotes)))
 
 

@@ -21,17 +21,18 @@ first.
 
 class SessionState(Protocol):
     """Small values by session, kind and key. Kinds are the callers' own names and do not collide;
-    `key` may be empty if a session has one value of a kind. Every method raises StoreError when the
-    storage of the state fails. `is_shared` tells that other processes see the values, which takes
-    a while; `is_cut_off` that they do not at the moment, so that a missing value means nothing.
+    `key` may be empty if a session has one value of a kind. `is_shared` is True if other processes
+    see the values, so that each
+    access takes a round trip. `is_cut_off` is True while the shared storage fails: the others do
+    not see the values then, and a missing value means nothing.
     """
 
     is_shared: bool
     is_cut_off: bool
 
     def now(self) -> float:
-        """The time in epoch seconds, on the clock of whatever stores the values: all processes that
-        share them agree on it, even if the clock of one is wrong."""
+        """The time in epoch seconds, on the clock of the storage. All processes that share the
+        values agree on this time, even if the clock of one machine is wrong."""
         ...
 
     async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
@@ -49,8 +50,8 @@ class SessionState(Protocol):
         ...
 
     async def delete(self, session: str, kind: str, key: str = "") -> bool:
-        """Remove exactly this value. Returns False if there was none; if several callers delete the
-        same value, one of them gets True.
+        """Remove exactly this value. Returns False if there was none. If several callers delete the
+        same value, only one of them gets True.
         """
         ...
 
@@ -148,9 +149,9 @@ class LocalSessionState:
 
 
 class StoredSessionState:
-    """The sessions of several processes, in a TTL store that they share. A process whose store
-    fails goes on with `local` values, which the others do not see. `ahead` tells by how many
-    seconds the clock of the store is ahead of `clock`.
+    """The sessions of several processes, in a TTL store that they share. While the store fails, the
+    process goes on with values of its own, which the others do not see. `ahead` returns the number
+    of seconds by which the clock of the store is ahead of `clock`.
     """
 
     is_shared = True

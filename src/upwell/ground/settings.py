@@ -138,7 +138,7 @@ def _check_address(key: str, address: str, origin: str) -> None:
 
 
 def _check_store(key: str, address: str, origin: str) -> None:
-    """Refuse what is neither the address of a database nor that of a gateway."""
+    """Refuse an address of neither a database nor a gateway, and one that would expose a secret."""
     what, hint = "", "write https://HOST"
     if not _is_address(address, (*_DATABASES, "https", "http")):
         what = "not the address of a PostgreSQL database or a gateway"

@@ -1,4 +1,4 @@
-"""A thread of its own for work that may hang, such as a question to a model."""
+"""Runs work that may hang, such as a question to a model, on a separate thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,8 +8,8 @@ from typing import cast
 
 
 def on_daemon_thread[T](work: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Run `work()` on a daemon thread, so that it never delays the end of the process. It goes on
-    if nobody waits any more."""
+    """Run `work()` on a daemon thread, so that it never delays the end of the process. Cancelling
+    the future does not stop the thread."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

@@ -40,8 +40,8 @@ def new_trace_id() -> str:
 
 
 def contained(action: str) -> AbstractContextManager[None, bool]:
-    """Log a fault of the block instead of raising it: our own errors as one line, any other
-    exception with its traceback. Cancellation passes."""
+    """Log an exception of the block instead of raising it: upwell's own errors as one line, any
+    other with its traceback. A cancellation is not caught."""
     return _Contained(action)
 
 
@@ -121,7 +121,7 @@ def present_trace_id() -> str:
 
 
 def is_tracing() -> bool:
-    """Whether spans go anywhere."""
+    """True if spans are sent somewhere."""
     from opentelemetry import trace
 
     return not isinstance(trace.get_tracer("upwell"), trace.ProxyTracer)
@@ -245,7 +245,8 @@ def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
         def generate_trace_id(self) -> int:
             return _REQUESTED_ID.get() or super().generate_trace_id()
 
-    # The SDK's warnings about an endpoint that does not answer belong in our log, not on stderr.
+    # The SDK's warnings about an endpoint that does not answer belong in upwell's log, not on
+    # stderr.
     sdk = logging.getLogger("opentelemetry")
     sdk.parent = LOG
     resource = Resource({"service.name": "upwell", "service.version": version})
@@ -270,7 +271,7 @@ def _names_service(environment: Mapping[str, str]) -> bool:
 
 
 def send_last_spans() -> None:
-    """Send the pending spans; an endpoint that does not answer gets half a second."""
+    """Send the pending spans. Gives up after half a second without an answer."""
     close, _SPANS.close = _SPANS.close, None
     if close is not None:
         sending = threading.Thread(target=close, daemon=True)
@@ -285,15 +286,15 @@ def _masked(record: logging.LogRecord) -> bool:
 
 
 class _Quiet(logging.handlers.RotatingFileHandler):
-    """Drops a line that cannot be written (a full disk) instead of printing a traceback."""
+    """Drops a line that cannot be written, as on a full disk, instead of printing a traceback."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         del record
 
 
 def log_to(folder: Path) -> None:
-    """Write the log under `folder`, private to the user, in three files of 2 MB. Reports of asyncio
-    go there, too: they contain whatever a task worked on, and on stderr nothing would be masked.
+    """Write the log under `folder`, private to the user, in three files of 2 MB. asyncio's reports
+    go there, too, because they may contain secrets, and nothing masks them on stderr.
 
     If the folder cannot be written to, nothing is logged.
     """

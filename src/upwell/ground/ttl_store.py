@@ -1,5 +1,5 @@
-"""The TTL store holds entries that expire: originals, the seen log, cached responses, usage
-counters, rates.
+"""The TTL store holds entries that expire: originals of shortened results, the seen log (which
+memories each session was given), cached responses, usage counters, rates.
 
 Losing an entry at any time must do no harm; durable data belongs in `memory.db`. Every entry has
 a tenant, a kind and a time to live. A kind may have a cap in bytes; beyond it the store evicts the
@@ -49,7 +49,7 @@ class Kind(StrEnum):
 
 
 LOCAL_KINDS = frozenset({Kind.HOST_SESSION})
-"""Kinds that concern one machine: its processes."""
+"""Kinds whose entries concern the processes of one machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class TtlStore(Protocol):
     Kinds and keys are strings of the caller's choice. An expired entry is absent for every method,
     whether or not `expire` has removed it yet.
 
-    Every method of the durable implementation raises `StoreError` when the database fails.
+    The methods of the durable implementations raise `StoreError` when the database fails.
     """
 
     async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:

@@ -12,8 +12,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 CHOICES = "choices"
-"""The key, in the metadata of an option, of the names that it accepts, if its type does not list
-them.
+"""The key in an option's metadata that lists the names it accepts, if its type does not list them.
 """
 UNITS: Mapping[str, str] = {
     "seconds": "seconds",

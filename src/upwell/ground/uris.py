@@ -22,7 +22,8 @@ def memory_uri(memory_id: str) -> str:
 
 
 def named_uri(memory_id: str, source: str) -> str:
-    """Return the URI of a memory with the name of the file from which another server has it."""
+    """Return the URI of a memory of another server, with the name of the memory's file as the
+    fragment."""
     name = PurePosixPath(source).name[:_NAME_CHARS]
     fragment = quote(name.encode("utf-8", "replace"), safe=":@.~-_")
     return f"{memory_uri(memory_id)}#{fragment}" if fragment else memory_uri(memory_id)

@@ -1,4 +1,5 @@
-"""Runs our own commands in processes of their own: a replay or a setup would hold up the server."""
+"""Runs upwell's commands in separate processes, since a replay or a setup would delay the server's
+other answers."""
 
 import asyncio
 import sys
@@ -18,8 +19,8 @@ async def run_command(
     """The output of `upwell ARGS` for the home of this app.
 
     Raises:
-        UsageError: it took too long, or refused its arguments.
-        UpwellError: it failed.
+        UsageError: the command took too long, or refused its arguments.
+        UpwellError: the command failed.
     """
     own = {"UPWELL_HOME": str(app.config.home.root), "NO_COLOR": "1"}
     process = await asyncio.create_subprocess_exec(

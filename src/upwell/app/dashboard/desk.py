@@ -50,8 +50,9 @@ def desk_of(
     servers: Servers = list,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> Desk:
-    """The data and the actions of the app, which a changed configuration may replace, and the
-    servers behind a gateway. Streams end soon after `is_ending` has become true."""
+    """The views, the actions and the event stream of the dashboard. Each request asks `app_now` for
+    the app, because a changed configuration replaces it. `servers` lists the servers behind a
+    gateway. Streams end soon after `is_ending` has become true."""
     views: Mapping[str, Data] = {**VIEWS, "health": partial(health, servers=servers)}
     actions = {**CHANGES, "setup": set_up, "mend": mend}
 

@@ -23,8 +23,8 @@ _COMMAND = re.compile(r"`(upwell [^`]{1,200})`")
 
 
 async def health(app: App, fields: Fields, *, servers: Servers = list) -> Mapping[str, Any]:
-    """The state of this home: on or off, servers and hooks. `doctor` follows, since it takes a
-    while."""
+    """The state of this home: on or off, servers and hooks. `doctor` is a separate view, because it
+    takes a while."""
     installed = installed_entries(app.config.home.hooks_file)
     return {
         "version": __version__,
@@ -58,10 +58,10 @@ async def set_up(app: App, fields: Fields) -> str:
 
 
 async def mend(app: App, fields: Fields) -> str:
-    """Run a command that doctor named, if it is one that only mends."""
+    """Run a command that doctor named, if it is one that a button may run."""
     command = fields.get("command", "")
     if not _MENDS.fullmatch(command):
-        raise UsageError("this command is for a terminal", hint=command)
+        raise UsageError("run this command in a terminal", hint=command)
     await run_command(app, *shlex.split(command)[1:], seconds=SETUP_SECONDS)
     return f"Done: {command}"
 

@@ -15,7 +15,9 @@ from upwell.web.dashboard.desk import Fields
 SHOWN = 40
 MAX_LOOKED_AT = 20_000
 LOOKED_AT = 5_000
-"""The decisions among which a memory's are counted; of older ones only those that were judged."""
+"""How many of the latest decisions are searched to count the surfacings of a memory. Of older
+decisions, only those whose use was judged are counted.
+"""
 MAX_RULES = 500
 MAX_OFFERS = 100
 _BATCH = 500
@@ -68,7 +70,7 @@ async def detail(app: App, fields: Fields) -> Mapping[str, Any]:
     if found is None:
         raise UsageError("this memory no longer exists", hint="reload the list")
     uses = [s.sample for s in await app.learning.sightings() if s.sample.memory == found.id]
-    # The use of a memory is judged only some steps after it surfaced.
+    # The use of a memory is judged some steps later, so the latest surfacings are not in `uses`.
     latest = await app.surfacer.journal.latest(LOOKED_AT, matching={"outcome": "surfaced"})
     surfacing_ids = {event["id"] for event in latest if found.id in dict(event["memories"])}
     surfacing_ids |= {sample.surfacing for sample in uses}

@@ -16,8 +16,8 @@ from upwell.web.tokens import Tokens, token_of
 
 
 async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
-    """Serve the page on loopback until a signal ends the process. `opened` receives its address,
-    with the token after the `#`, where no server and no log sees it.
+    """Serve the dashboard on loopback until a signal ends the process. `opened` receives its
+    address, with the token after the `#`, which a browser sends to no server.
 
     Raises:
         UsageError: the port is in use.

@@ -1,5 +1,5 @@
-"""Sessions: those that upwell took part in and those of the agents' transcripts, newest first, and
-one of them as a timeline."""
+"""Sessions, newest first: those in which upwell took part, and those in the agents' transcripts.
+Also the figures of one session, and the originals of its shortened results."""
 
 import asyncio
 import math
@@ -22,7 +22,9 @@ MAX_FOUND = 30
 MAX_EVENTS = 1_000
 MAX_LINES = 4_000
 MAX_LINE_CHARS, MAX_CHARS = 4_000, 1_000_000
-"""The comparison shows so much of a line, and so much of a text: a browser hardly scrolls more."""
+"""The comparison shows at most this much of a line and of a text, since a browser scrolls through
+more only slowly.
+"""
 READ_SECONDS = 0.5
 """Past sessions are indexed in steps of about this length, so that the page can show progress."""
 
@@ -44,8 +46,8 @@ async def sessions(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def sessionlist(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The sessions that answer `q`, best first; without it all of a `project` and `host`, newest
-    first, after the session that `before` names."""
+    """The sessions that answer the search `q`, best first. Without `q`, all sessions of a `project`
+    and a `host`, newest first, from the one after `before` on."""
     scope = Scope(project=fields.get("project"), host=fields.get("host"))
     recent = await _recent(app)
     if "q" in fields:
@@ -107,7 +109,7 @@ async def reading(app: App, fields: Fields) -> Mapping[str, Any]:
     left = due - read
     return {
         "has_read": read > 0,
-        # A step that got no further met only files that cannot be read.
+        # A step without progress met only files that cannot be read.
         "goes_on": not is_complete and left != _number(fields, "left"),
         "total": max(due, _number(fields, "total")),
         "left": left,
@@ -120,7 +122,8 @@ def is_indexed(app: App) -> bool:
 
 
 async def session(app: App, fields: Fields) -> Mapping[str, Any]:
-    """A session in figures; the timeline follows, since a transcript takes a while to read."""
+    """The figures of a session. Its timeline is a separate view, because reading a transcript takes
+    a while."""
     name = fields.get("id", "")
     attended = list(reversed(await events(app, {"session": name}, MAX_EVENTS)))
     past = await app.past_sessions().recorded(name) if is_indexed(app) else []
@@ -153,7 +156,7 @@ async def shortened(app: App, fields: Fields) -> Mapping[str, Any]:
     """The original of a shortened result beside what the agent saw.
 
     Raises:
-        UsageError: it is no longer stored.
+        UsageError: the original is no longer stored.
     """
     name = fields.get("id", "")
     pairs = await app.cuts.texts(name)
@@ -168,8 +171,8 @@ async def shortened(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 def _beside(original: str, seen: str) -> Mapping[str, Any]:
-    """The lines of the original, each with whether it stands in what the agent saw. Takes a second
-    for tens of megabytes, so call it in a thread."""
+    """The lines of the original, in blocks that the agent saw or did not see. Takes a second for
+    tens of megabytes, so call it in a thread."""
     shown = {line.strip() for line in seen.splitlines()}
     lines = original.splitlines()
     beginning: list[tuple[int, str, bool]] = []
@@ -219,7 +222,7 @@ def _session(
 
 
 def _found(match: Match, recent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A session that a search found, with the turn that answers."""
+    """A session that a search found, with the turn that answers the question."""
     session, turn = match.session, match.turn
     return {
         **recent.get(session.name, _UNATTENDED),
@@ -252,7 +255,7 @@ async def _recent(app: App) -> dict[str, dict[str, Any]]:
 
 
 async def _with_prompts(app: App, sessions: Iterable[Sequence[Event]]) -> None:
-    """Note the text at the first prompt of each session, the only text that a list shows."""
+    """Add the text of each session's first prompt to its event, for the list of sessions."""
     prompts = [
         next((event for event in reversed(entries) if event["door"] == "prompt"), None)
         for entries in sessions

@@ -1,5 +1,5 @@
 """A session as a timeline: the steps of its transcript, and at each step which memories surfaced,
-why none did, or which would have."""
+why none did, or which would have surfaced."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ TURNS = 12
 """The number of turns on a page."""
 REPLAY_SECONDS = 120.0
 MAX_EARLIER, MAX_EARLIER_BYTES = 60, 40_000_000
-"""The sessions before one, from which a replay of it may learn."""
+"""How many earlier sessions, and how many bytes of them, the replay of a session may learn from."""
 _AT_ONCE_SECONDS = 30.0
 """A decision belongs to a step of the transcript that is at most this far away."""
 
@@ -54,8 +54,8 @@ async def timeline(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def hindsight(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The memories that this session would have been given, with your memories of that time and
-    what the sessions before it in the same project taught.
+    """The memories that this session would have been given: from your memories of that time, and
+    from what the earlier sessions of the same project taught.
 
     Raises:
         UsageError: the transcript is gone, or the replay takes too long.
@@ -100,7 +100,7 @@ async def _earlier(app: App, first: Match) -> list[str]:
 
 
 async def _with_use(app: App, seen: Sequence[Event]) -> None:
-    """Note at each memory whether it was used."""
+    """Add to each memory whether the agent used it."""
     if not any(event["memories"] for event in seen if event["kind"] == "event"):
         return
     used = await verdicts(app)
@@ -124,8 +124,8 @@ def _part_at(parts: Sequence[Part], event: Event) -> Part:
 
 
 def _woven(part: Part, seen: Sequence[Event]) -> dict[str, Any]:
-    """A turn with its steps and events in order of time. The reason of a silence is given at the
-    step where upwell kept silent."""
+    """A turn with its steps and events in order of time. The reason for a silence is given at the
+    step at which upwell kept silent."""
     why: dict[int, str] = {}
     rows: list[tuple[float, int, Any]] = []
     prompt_why = ""
@@ -149,8 +149,8 @@ def _woven(part: Part, seen: Sequence[Event]) -> dict[str, Any]:
 
 
 def _step_at(steps: Sequence[Step], event: Event, taken: Mapping[int, str]) -> int | None:
-    """The call of the same tool, with the same command if possible, that is nearest in time and has
-    no decision yet."""
+    """The number of the step to which a decision belongs: a call of the same tool that has no
+    decision yet, with the same command if possible, and nearest in time. None if there is none."""
     near = [
         (not step.text.startswith(event["step"]), distance, number)
         for number, step in enumerate(steps)

@@ -25,7 +25,7 @@ MAX_REPLAYED = 20
 
 
 async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The figures of a number of days, the thresholds, and the effect of others on the record."""
+    """The figures of some days, the thresholds, and what other thresholds would let through."""
     days = days_in(fields)
     await app.learning.counts.flush()
     decisions = await app.surfacer.journal.latest_without_texts(LOOKED_AT)
@@ -46,7 +46,7 @@ async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The memories that past sessions would have been given, from a process of its own.
+    """The memories that past sessions would have been given. A separate process computes them.
 
     Raises:
         UsageError: a field is invalid.
@@ -66,7 +66,7 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
             environment={"UPWELL_SURFACE__MIN_SCORE": score},
         )
     except UsageError as error:
-        # A new user has no session of these days: that is an answer, not a fault.
+        # Not a fault to report: a new user has no sessions in these days.
         return {"since": since, "score": score, "trouble": str(error)}
     rows = [json.loads(line) for line in output.splitlines()]
     surfacings = [row for row in rows if row.get("memories")]
@@ -75,7 +75,8 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 def _moments(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The moments of the latest events: how often each came and how often a memory surfaced."""
+    """The moments (a prompt, a failed call …) at which the latest decisions were made: how often
+    each came, how often a memory surfaced, and the usual reason why none did."""
     seen: Counter[str] = Counter()
     spoke: Counter[str] = Counter()
     why: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -98,8 +99,8 @@ def _moments(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _what_if(decisions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """For each threshold, how many of the recorded events would have brought a memory: those said
-    with such a score, and those held back for their score only."""
+    """For each threshold, the number and the percentage of decisions whose best memory reaches it.
+    Counted are memories that surfaced, and memories held back only because of their score."""
     scores = []
     for decision in decisions:
         if decision["memories"]:

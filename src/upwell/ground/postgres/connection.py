@@ -34,28 +34,28 @@ PREPARE_THRESHOLD = 3
 anew."""
 CONNECT_SECONDS = 5.0
 PROMPT_SECONDS = 0.25
-"""How long a call waits for a value of its session or for an original."""
+"""How long a tool call waits for an answer of the database."""
 BUSY_SECONDS = 2.0
-"""How long it waits if the database answers other callers, so that a burst is not taken for a
-loss."""
+"""How long a tool call waits if the database answers other callers meanwhile, so that a burst of
+calls is not taken for a loss."""
 LATE_LOOP_SECONDS = 0.05
 SUSPICIOUS_SECONDS = 0.1
 """After this time without an answer, a second connection shows whether the server is lost."""
 PROBE_PAUSE_SECONDS = 1.0
 PROMPT_STATEMENT_MS = 5_000
-"""The server gives up on a statement for which nobody waits any more."""
+"""The server's own time limit for such a statement, which runs on after its caller gave up."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
 CLOSING_SECONDS = 1.0
 _LOST_STATES = ("08", "57P", "53300")
 """SQLSTATEs of a server that shuts down, starts, or accepts no connection."""
 _DISK_FULL = "53100"
 _BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"), "off")
-"""Lookups use the indexes even if the planner has no statistics of the tables yet."""
+"""Settings for lookups, so that they use the indexes even if the planner has no statistics yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement with `%(name)s` marks. `tenant` is set for every statement."""
+    """A statement with `%(name)s` marks, and their values. The value of `tenant` is added later."""
 
     sql: str
     values: Mapping[str, object]
@@ -123,7 +123,8 @@ class Transaction:
 
 
 async def send(connection: AsyncConnection, tenant: int, statement: Statement) -> Cursor:
-    """Send a statement of a tenant in a pipeline. Every statement is sent here."""
+    """Send a statement in a pipeline, with the tenant among its values. Every statement of a tenant
+    is sent by this function."""
     return await connection.execute(statement.sql, {**statement.values, "tenant": tenant})
 
 
@@ -137,15 +138,16 @@ class Postgres:
     def __init__(self, url: str, *, size: int = MAX_CONNECTIONS) -> None:
         self.url = url
         self.clock_offset = 0.0
-        """The seconds by which the server's clock is ahead of ours; 0 if the two nearly agree."""
-        logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # we report its failures
+        """The seconds by which the server's clock is ahead of this machine's; 0 if they nearly
+        agree."""
+        logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # this class reports its failures
         self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
             url,
             min_size=0,
             max_size=size,
             open=False,
             timeout=CONNECT_SECONDS,
-            # The pool must not wait longer and longer between its attempts: `_reach_again` does it.
+            # The pool makes no attempts of its own: `_reach_again` reconnects.
             reconnect_timeout=0.0,
             kwargs=dict(CONNECTION),
             configure=self._configure,
@@ -163,8 +165,8 @@ class Postgres:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the database has lately failed to answer. Until it does, every use fails at
-        once."""
+        """True from the time the database fails to answer until it answers again. Meanwhile, every
+        use fails at once."""
         return bool(self._lost)
 
     @property
@@ -181,7 +183,7 @@ class Postgres:
         )
 
     def report_to(self, say: Callable[[str], None]) -> None:
-        """Report in one line each when the database is lost and when it answers again."""
+        """Pass one line to `say` when the database is lost, and one when it answers again."""
         self._say = say
         if self._lost:
             self._say_lost()
@@ -206,15 +208,15 @@ class Postgres:
     async def ask(
         self, tenant: str, *statements: Statement, seconds: float | None = None
     ) -> list[Rows]:
-        """Run statements of a tenant in one round trip and one transaction. The statements are
-        planned by index. With `seconds`, wait no longer than this for the answer.
+        """Run statements of a tenant in one round trip and one transaction. Their plans use the
+        indexes. With `seconds`, wait no longer than this for the answer.
 
         Raises:
             StoreError: the database failed, or did not answer in time; a write may take effect all
             the same.
         """
         if seconds is None:
-            return await self._outlived(self._ask(tenant_number(tenant), statements, None), None)
+            return await self._wait_for(self._ask(tenant_number(tenant), statements, None), None)
         asked = _Asked(statements, asyncio.get_running_loop().create_future())
         batch = self._batches.setdefault((tenant, seconds), [])
         batch.append(asked)
@@ -223,16 +225,16 @@ class Postgres:
         return await asked.answer
 
     async def _answer_batch(self, tenant: str, seconds: float) -> None:
-        """Run the statements that several callers have asked for at the same moment in one
-        transaction; if it fails, those of each caller in one of their own."""
+        """Run the statements that several callers asked for at the same moment in one transaction.
+        If it fails quickly, run each caller's statements in a transaction of their own."""
         batch = self._batches.pop((tenant, seconds))
-        # All processes lock rows in the same order.
+        # All processes lock rows in the same order, so that they cannot deadlock.
         batch.sort(key=lambda asked: asked.kind)
         statements = [statement for asked in batch for statement in asked.statements]
         began = time.monotonic()
         try:
             work = self._ask(tenant_number(tenant), statements, seconds)
-            rows = iter(await self._outlived(work, seconds))
+            rows = iter(await self._wait_for(work, seconds))
         except BaseException as error:
             remaining = began + seconds - time.monotonic()
             is_quick = isinstance(error, StoreError) and remaining > seconds / 2
@@ -250,7 +252,7 @@ class Postgres:
     async def _answer(self, tenant: str, seconds: float, asked: "_Asked") -> None:
         work = self._ask(tenant_number(tenant), asked.statements, seconds)
         try:
-            asked.succeed(await self._outlived(work, seconds))
+            asked.succeed(await self._wait_for(work, seconds))
         except StoreError as error:
             asked.fail(error)
 
@@ -264,7 +266,7 @@ class Postgres:
             self._connected(CONNECT_SECONDS) as connection,
             connection.pipeline(),
         ):
-            # The statements of a pipeline are one transaction. Its end synchronises it.
+            # The statements of a pipeline form one transaction, which ends with this block.
             await connection.execute(settings_of(tenant, settings))
             cursors = [await send(connection, tenant, statement) for statement in statements]
         rows = await _rows_of(cursors)
@@ -272,15 +274,17 @@ class Postgres:
         return rows
 
     def _is_busy(self, began: float, waited_since: float, seconds: float) -> bool:
-        """Whether an answer is late because this process is busy: other callers have got answers
+        """True if an answer may be late only because of load: other callers have received answers
         meanwhile, or the event loop is behind."""
         now = time.monotonic()
         if now - began > BUSY_SECONDS:
             return False
         return self._answered_at >= began or now - waited_since > seconds + LATE_LOOP_SECONDS
 
-    async def _outlived[T](self, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
-        """Await `work`, but not the end of its cancellation, which a lost server never confirms."""
+    async def _wait_for[T](self, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
+        """Await `work`, for `seconds` if they are given, and longer if this process is busy. A
+        caller who gives up does not wait for the cancellation, which a lost server never
+        confirms."""
         began = time.monotonic()
         task = self._tasks.start(_outcome(work))
         try:
@@ -340,7 +344,7 @@ class Postgres:
             connection.prepare_threshold = PREPARE_THRESHOLD
 
     def _lose(self, reason: str) -> None:
-        """Fail every use from now on, until the database answers a task in the background."""
+        """Fail every use from now on, until a background task has reached the database again."""
         if not self._lost:
             LOG.warning("PostgreSQL is lost: %s", reason)
             self._lost, self._lost_at = reason, time.monotonic()
@@ -367,7 +371,7 @@ class Postgres:
     async def _reach_again(self) -> None:
         delay = FIRST_RETRY_SECONDS
         while not await self._is_reached():
-            # Replicas that lost the database at the same moment must not return in step.
+            # Replicas that lost the database at the same moment must not all reconnect at once.
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
             delay = min(LAST_RETRY_SECONDS, delay * 2)
         self._lost = ""
@@ -397,7 +401,7 @@ class Postgres:
 
 
 def settings_of(tenant: int, others: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return the statement that names the tenant, for the rest of the transaction."""
+    """Return the statement that sets the tenant, and `others`, for the rest of the transaction."""
     settings = {TENANT_SETTING: str(tenant), **others}
     calls = [f"set_config('{name}', '{value}', true)" for name, value in settings.items()]
     return f"SELECT {', '.join(calls)}"
@@ -411,7 +415,7 @@ async def _outcome[T](work: Coroutine[Any, Any, T]) -> T | StoreError:
 
 
 def _is_loss(error: Exception) -> bool:
-    """Whether the connection or the server is gone; otherwise only one statement has failed."""
+    """True if the connection or the server is gone; False if only a statement has failed."""
     if isinstance(error, PoolTimeout | PoolClosed):
         return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

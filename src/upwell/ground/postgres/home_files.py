@@ -109,7 +109,7 @@ class HomeFiles:
         if self._is_lost():
             raise StoreError(
                 "nothing was stored, because PostgreSQL does not answer",
-                hint=f"{path.name} is shared through it; try again when `upwell doctor` reaches it",
+                hint=f"{path.name} is shared through the database; try again when it answers",
             )
         values: dict[str, Any] = {"tenant": self._tenant, "name": path.name}
         with exclusively(path), self._connected() as connection:
@@ -133,7 +133,7 @@ class HomeFiles:
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection]:
-        """A connection of its own, in a transaction of the tenant."""
+        """A new connection, in a transaction of the tenant."""
         try:
             with psycopg.connect(self._url, **CONNECTION) as connection:
                 connection.autocommit = False

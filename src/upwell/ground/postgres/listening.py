@@ -1,5 +1,5 @@
-"""Learn of changes that other machines make: by LISTEN, or by polling behind a pooler, which does
-not pass notifications on in transaction mode."""
+"""Notices the changes that other machines make, with LISTEN or by polling. Polling is for a pooler
+in transaction mode, which does not pass notifications on."""
 
 import asyncio
 import random
@@ -56,7 +56,7 @@ async def _follow(postgres: Postgres, tenant: str, changed: Changed) -> None:
 
 
 class Versions:
-    """The versions of what a tenant shares, by which changes are noticed without LISTEN."""
+    """Notices changes without LISTEN, by the version numbers of the data that a tenant shares."""
 
     def __init__(self, postgres: Postgres, tenant: str, changed: Changed) -> None:
         self._postgres = postgres

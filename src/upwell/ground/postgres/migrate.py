@@ -42,8 +42,8 @@ async def connect(url: str) -> AsyncConnection:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A database as it was found: the whole seconds by which its clock is ahead of ours, and
-    whether a pooler stands before it."""
+    """A database server. `clock_offset` is the number of whole seconds by which its clock is ahead
+    of this machine's. `is_pooled` is True if a pooler is in front of it."""
 
     clock_offset: float
     is_pooled: bool
@@ -70,7 +70,7 @@ async def migrate(url: str) -> Server:
 
 
 async def is_pooled(connection: AsyncConnection) -> bool:
-    """Whether a pooler stands between us and the server: it hands out process ids of its own."""
+    """True if a pooler is in front of the server. A pooler reports process ids of its own."""
     answer = await connection.execute("SELECT pg_backend_pid()")
     return bool(cast(TupleRow, await answer.fetchone())[0] != connection.info.backend_pid)
 

@@ -3,8 +3,8 @@
     tenant ──< scope ──< memory >── posting      words of a memory, by stem
                             ├──< about           exact joins with files and symbols
                             └──< memory_trigger  the situations at which a memory surfaces
-    term, anchor            number of memories of a scope with a stem, with a key
-    null_score              null scores of each scope
+    term, anchor            number of memories of a scope that have a stem, or a key of `about`
+    null_score              the scores that unrelated queries get, by scope and number of words
     trash                   deleted memories, kept for 30 days
     embedding               the vector of a memory by a model, if an embedder is configured
     embedding_model         the models, and the replica that embeds at the moment
@@ -19,14 +19,14 @@ Everything else that the machines of a team share:
                             or was removed, for the copies on developers' machines; rows of removed
                             memories are pruned (`memory/postgres/pruning.py`)
 
-Every key begins with the tenant, so the tables can be partitioned or distributed by it. No table
-has a sequence: a tenant's number is the hash of its name, and a memory's number counts within its
-project. A memory's number holds the number of its project's scope in its high bits
-(`memory/lookups.py: SEQUENCE_BITS`), so that the memories of a project are a range.
+A scope is the memories of one project. Every key begins with the tenant, so the tables can be
+partitioned or distributed by tenant. No table has a sequence: a tenant's number is the hash of its
+name, and memories are counted within their scope. A memory's number has the number of its scope in
+its high bits (`memory/lookups.py: SEQUENCE_BITS`), so that the memories of a project are a range.
 
-Row-level security is the second wall between tenants: every statement sees only the rows of the
-tenant that its transaction has named. Triggers notify the channel of a tenant when its memories,
-its ratings or its files change.
+Besides the conditions in the statements, row-level security separates the tenants: a statement sees
+only the rows of the tenant that its transaction has named. Triggers notify the channel of a tenant
+when its memories, its ratings or its files change.
 """
 
 import hashlib
@@ -200,7 +200,7 @@ _CHANGES = (
         FOR EACH STATEMENT EXECUTE FUNCTION upwell.note_changes('added')""",
     """CREATE TRIGGER note_removed AFTER DELETE ON upwell.memory REFERENCING OLD TABLE AS changed
         FOR EACH STATEMENT EXECUTE FUNCTION upwell.note_changes('gone')""",
-    # Only the owner of the tables gets past the walls, and only within this transaction.
+    # For the next statement, the owner of the tables may bypass the policies.
     *(f"ALTER TABLE upwell.{table} NO FORCE ROW LEVEL SECURITY" for table in _UNWALLED),
     """INSERT INTO upwell.change (tenant, project, id, version, gone, at)
         SELECT m.tenant, m.project, m.id, t.version, false, m.updated_at
@@ -221,7 +221,7 @@ _EMBED = (
         used_at double precision NOT NULL, complete bigint NOT NULL, holder text NOT NULL,
         leased_until double precision NOT NULL, PRIMARY KEY (tenant, model))""",
     *_walls(_EMBEDDED),
-    # Replicas of an earlier version, which do not know the table, change memories too.
+    # A trigger, because replicas of an earlier version delete memories without this table.
     """CREATE FUNCTION upwell.forget_embeddings() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         DELETE FROM upwell.embedding e USING changed c WHERE e.tenant = c.tenant AND e.n = c.n;
         RETURN NULL; END $$""",
@@ -235,18 +235,19 @@ _PRUNE = (
     """ALTER TABLE upwell.scope ADD COLUMN pruned_version bigint NOT NULL DEFAULT 0,
         ADD COLUMN pruned_id text COLLATE "C" NOT NULL DEFAULT ''""",
     "CREATE INDEX change_gone ON upwell.change (tenant, at) WHERE gone",
-    # Replicas of the earlier version do not tell copies what they miss. Nothing is pruned while
-    # some still run.
+    # Replicas of the earlier version cannot tell a copy that it has missed pruned deletions. With
+    # the time set anew, no deletion is old enough to be pruned while such replicas still run.
     "ALTER TABLE upwell.change NO FORCE ROW LEVEL SECURITY",
     "UPDATE upwell.change SET at = extract(epoch FROM clock_timestamp())::float8 WHERE gone",
     "ALTER TABLE upwell.change FORCE ROW LEVEL SECURITY",
 )
 
 _CODE = (
-    # Replicas of the earlier version store vectors without either, under other model numbers.
+    # Nullable, since replicas of the earlier version store vectors without these columns, under
+    # other model numbers.
     """ALTER TABLE upwell.embedding ADD COLUMN code bit varying,
         ADD COLUMN namespace text COLLATE "C" """,
-    # Empty at first, so that no search waits for it.
+    # The index is empty at first, so creating it delays no search.
     """CREATE INDEX embedding_code ON upwell.embedding (tenant, model, n)
         INCLUDE (code, namespace) WHERE code IS NOT NULL""",
 )

@@ -22,10 +22,11 @@ from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.rpc import Ping
 
 MAX_KEY_BYTES = 1_000
-"""A longer key is cut and ends with its hash: an index entry of PostgreSQL has 2 700 bytes at most.
-`scan` returns it cut."""
+"""A longer key is cut, and its hash is appended, because an index entry of PostgreSQL has at most
+2 700 bytes. `scan` returns the cut key."""
 READ_SECONDS = 3.0
-"""An agent that asks for an original waits longer for it than a call waits."""
+"""How long to wait for an original, which an agent has asked for. Other entries are not worth so
+long a wait."""
 _AT = "tenant = %(tenant)s AND kind = %(kind)s"
 _ALIVE = f"{_AT} AND expires_at > %(now)s"
 _COLUMNS = "key, value, number, created_at, expires_at"
@@ -57,8 +58,8 @@ _SIZES = f"""
 
 class PostgresTtlStore:
     """`TtlStore` of one tenant. All machines use the clock of the database, so that a machine whose
-    clock is wrong loses no entry. No method keeps its caller waiting for longer than `seconds`; if
-    the database fails or takes longer, it raises StoreError."""
+    clock is wrong loses no entry. A method raises StoreError if the database fails, or takes longer
+    than `seconds`. The limit is longer for originals, and `expire` and `ping` have none."""
 
     def __init__(
         self,
@@ -284,8 +285,8 @@ def encoded(key: str) -> bytes:
 
 
 def _sorted(values: Mapping[str, bytes]) -> dict[str, object]:
-    """Keys and values as two arrays. Their order is the same in all processes, so that two of them
-    never wait for each other."""
+    """Keys and values as two arrays. Their order is the same in all processes, so that processes
+    cannot deadlock."""
     pairs = sorted((encoded(key), value) for key, value in values.items())
     return {"keys": [key for key, _ in pairs], "values": [value for _, value in pairs]}
 

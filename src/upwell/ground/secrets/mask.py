@@ -21,7 +21,7 @@ SHORT_NAMES = frozenset({"pass", "pwd", "pw"})
 """Last words that denote a secret in names such as `--pass`, `DB_PASS` and `MYSQL_PWD`."""
 FOLDERS = frozenset({"PWD", "OLDPWD", "INIT_CWD"})
 SHORT_FLAG = "-p"
-"""Ambiguous: a password, a port, a path or, after `-y`, a package."""
+"""The flag that may introduce a password, a port, a path or, after one of `RUNNERS`, a package."""
 RANDOM_CHARS = 20
 """A part of a path with letters and digits that is at least this long counts as a key."""
 RUNNERS = frozenset({"npx", "npm", "pnpm", "bunx", "uvx", "-y", "--yes"})

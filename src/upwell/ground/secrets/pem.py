@@ -15,7 +15,7 @@ _BEGINNING = (
 )
 _ENDING = rb"(?:[A-Za-z0-9+/=]{16,}" + _GAP + rb"+)+(?:[A-Za-z0-9+/=]{1,15}" + _GAP + rb"+)?$"
 MIN_BODY = 64
-"""A text with less between the two lines only mentions keys."""
+"""The least number of bytes between the two lines. With fewer, the text only mentions keys."""
 MAX_TAIL = 16_384
 
 

@@ -4,8 +4,9 @@
 The rules are data: `rules/gitleaks.toml` (MIT, see `rules/LICENSE-gitleaks`) and
 `rules/upwell.toml`. They run on RE2, whose time is linear in the text; Python's `re` needs 20 s for
 200 KB of base64 with the same rules. A rule is matched only near its keywords, and compiled when it
-is first needed. A text is searched in three forms: as it is, without its escapes and colours, and
-decoded. Cut a text only after it has been masked, because no rule recognises half a key.
+is first needed. A text is searched as it is, without its escapes and colours, with wrapped lines
+joined, and decoded from Base64. Cut a text only after it has been masked, because no rule
+recognises half a key.
 """
 
 import math
@@ -36,9 +37,9 @@ FAILED = "[REDACTED:unreadable]"
 """Stands for a text that could not be searched."""
 _MASK = re.compile(r"\[REDACTED:[\w-]*\]")
 _MAX_REJECTED = 32
-"""The length of all rejected matches in a window, in lengths of the window, up to which the search
-goes on inside a rejected match. Beyond it, a match counts as a secret, so that a text of
-overlapping matches takes linear time.
+"""The search continues inside a rejected match, so overlapping matches could take quadratic time.
+Once the rejected matches of a window are together this many times as long as the window, every
+further match counts as a secret.
 """
 SLACK_CHARS = 20_000
 """How far beyond its limit `redacted_start` reads, for a secret that begins before the limit."""
@@ -88,8 +89,8 @@ def redacted_start(text: str | bytes, max_chars: int) -> str:
 
 
 def without_secrets(text: str, max_chars: int) -> str:
-    """Return at most the first `max_chars` of `text` without its secrets. This is for texts that
-    are then split into words, among which no rule would recognise a key."""
+    """Return at most the first `max_chars` of `text` without its secrets. For texts that are split
+    into words afterwards: no rule recognises a key that was split."""
     masked, rules = redact(text[: max_chars + SLACK_CHARS])
     return (_MASK.sub("…", masked) if rules else masked)[:max_chars]
 

@@ -24,9 +24,9 @@ REPLACED = frozenset({"private-key"})
 """Rules of the files that are replaced by code (`pem.py`), which masks a key to its end, or to the
 point where it was cut.
 """
-MAX_STOPWORDS = 6
-"""A stopword excuses a value of up to six times its length: some 600 of them have four letters, and
-a long random value contains one by chance."""
+MAX_STOPWORD_RATIO = 6
+"""A value that contains a stopword is not a secret, if it is at most this many times as long as the
+word. Longer random values often contain one of the 600 stopwords of four letters by chance."""
 _RULE_FILES = ("gitleaks.toml", "upwell.toml")
 _NARROW_END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 _WIDE_END = r"(?:[^0-9A-Za-z]|$)"
@@ -36,15 +36,15 @@ expression may not.
 """
 _NOT_BASE64 = r"(?:[^a-zA-Z0-9+/]|\z)"
 _WIDE_START = r"(?:^|[^A-Za-z])"
-"""Not digits: the previous line often ends with one."""
+"""Digits may come before a secret, because the previous line often ends with one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowlist:
     """Exceptions of a rule.
 
-    `target`: what to test: secret, match or line. `regexes`, `stopwords`: a text that matches one
-    of them, or contains one, is not a secret.
+    A finding is an exception if one of the `regexes` matches the `target` (the secret, the match or
+    the line), or if the secret contains one of the `stopwords`.
     """
 
     target: str
@@ -57,8 +57,8 @@ class Allowlist:
         if any(regex.search(subject) for regex in self.regexes):
             return True
         lowered = secret.lower()
-        most = len(secret) // MAX_STOPWORDS
-        return any(len(word) >= most and word in lowered for word in self.stopwords)
+        least_chars = len(secret) // MAX_STOPWORD_RATIO
+        return any(len(word) >= least_chars and word in lowered for word in self.stopwords)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,8 @@ def compiled(rule_id: str) -> Rule:
 
 
 def with_any_edge(rule_id: str, pattern: str) -> str:
-    """`pattern` with any character that cannot be part of a token as its edges."""
+    """`pattern` with wider edges: before and after the secret there may be any character that
+    cannot be part of it."""
     if pattern.endswith(_NARROW_END):
         end = _VALUE_END if rule_id == GENERIC else _WIDE_END
         pattern = pattern.removesuffix(_NARROW_END) + end

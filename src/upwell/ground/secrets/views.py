@@ -81,8 +81,8 @@ def unwrapped(data: bytes) -> View | None:
 
 def unfolded(data: bytes) -> View | None:
     """The lines of `data` that a terminal of a fixed width seems to have wrapped, joined; None if
-    there are none. Lines that end at the width are joined with the next one: lines of the same
-    length as a neighbour, and the longest lines of the text. Other lines are left out.
+    there are none. A line seems wrapped if it is as long as a neighbour, or if it is one of the
+    longest lines of the text. It is joined with the next line. Other lines are left out.
     """
     lines = data.split(b"\n")
     sizes = list(map(len, lines))

@@ -1,9 +1,8 @@
 """A SQLite database with threads: one for reading, one for writing.
 
-Slow writes therefore never delay searches, and the event loop never blocks on the disk. Reads of a
-few rows, which take less time than a switch to another thread, run inline on a third connection
-that waits for no lock. Several owners may share a file; the tables of each owner have their own
-version.
+Slow writes therefore never delay searches. Reads of a few rows, which take less time than a switch
+to another thread, run on the event loop, over a third connection that waits for no lock. Several
+owners may share a file; the tables of each owner have their own version.
 
 Processes share files too. Before each use a connection checks that its file is still the one at the
 path. A process that finds damage moves the file aside (`ground/sqlite/salvage.py`), and all others
@@ -123,8 +122,8 @@ class Lane(Follower):
     def __init__(self, plan: Plan, name: str) -> None:
         super().__init__(plan)
         self._checked = 0
-        """The generation of the connection after which damage was last looked for: an error of our
-        own must not have every file checked at every call."""
+        """The generation of the connection for which the file was last checked. A programming error
+        raises the same exceptions as damage, and must not cause a check at every call."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{plan.path.stem}-{name}")
 
     async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -230,7 +229,7 @@ class Database:
         Raises:
             StoreError: SQLite failed, or the repair did.
         """
-        # First beside the threads of this database, so that no search waits for a sound file.
+        # First on another thread, so that no search waits while a sound file is checked.
         if await asyncio.to_thread(_flaw_of_file, self.path):
             await self._reading.run(self._report_flaw)
 
@@ -314,7 +313,7 @@ class Database:
         await self._writing.run(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
 
     async def aclose(self) -> None:
-        """Finish pending work, checkpoint, and close."""
+        """Finish pending work and close the connections."""
         if self._committing is not None:
             await self._committing
         await self._reading.close()
@@ -403,7 +402,7 @@ def repair(plan: Plan) -> None:
     """Replace the file if it is damaged, keeping the rows that can be read.
 
     Raises:
-        StoreError: the new file cannot be written, or holding its lock failed.
+        StoreError: the new file cannot be written, or the lock of the file cannot be held.
     """
     from upwell.ground.sqlite.salvage import replace_damaged
 

@@ -31,8 +31,8 @@ _SIGNS_OF_DAMAGE = (
     "no such module: ",
     "unsupported file format",
 )
-"""Messages of errors without an error code of their own. They are signs of damage, because our
-statements name only tables and columns that the migrations made.
+"""Messages of errors without an error code of their own. They are signs of damage, because upwell's
+statements name only tables and columns that the migrations created.
 """
 _CHECK_OWNER = "check its owner and permissions"
 _LOCKED = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
@@ -294,7 +294,7 @@ def delete_database(path: Path) -> None:
 
 
 def connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
-    """Open a connection with the pragmas that all our files use."""
+    """Open a connection with the pragmas that all of upwell's files use."""
     db = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
     )

@@ -18,8 +18,8 @@ STEPS = 100_000
 MAX_VALUE_BYTES = 64_000_000
 _MIN_ROW_BYTES = 4
 MAX_COPIES = 4
-"""A database may hold a text once for several rows of a query, so its rows together may be this
-many times as large as the file. A file whose rows share their pages unfolds without end."""
+"""Several rows of a query may contain the same stored text, so all rows together may be this many
+times as large as the file. More rows come only from a forged file, whose rows share pages."""
 SLACK_BYTES = 1_000_000
 _COMPUTED = """
 SELECT name FROM sqlite_schema WHERE type = 'view'
@@ -47,8 +47,8 @@ def refuse_computed(connection: sqlite3.Connection) -> None:
 
 class ForeignDatabase:
     """The tables of a database that another program owns. Text that is not UTF-8 is read with
-    replacement characters. Views and computed columns are refused: somebody may have made them
-    endless. The rows of all queries hold at most what a file of `file_bytes` can hold."""
+    replacement characters. Views and computed columns are refused, because their content could be
+    endless. `file_bytes` limits the number and the size of the rows of all queries."""
 
     def __init__(self, connection: sqlite3.Connection, file_bytes: int) -> None:
         self._connection = connection
@@ -90,7 +90,7 @@ def is_database(path: Path) -> bool:
 
 def _mode(path: Path) -> str:
     """The mode in which to open the file. Reading a database in WAL mode creates two files beside
-    it, unless SQLite is told that nobody writes. While a program writes, there is a log beside the
+    it, unless SQLite is told that nobody writes. That is certain if there is no log beside the
     database.
     """
     has_log = any(Path(f"{path}{ending}").exists() for ending in ("-wal", "-journal"))

@@ -33,8 +33,8 @@ _MAX_DEPTH = 64
 class Table:
     """A table of the schema that the file should have.
 
-    `columns`: name, declared type and NOT NULL of each. `least`: the number of columns that every
-    row has; a row from before a migration lacks the columns that the migration added. `alias`: the
+    `columns`: name, declared type and NOT NULL of each. `min_columns`: the number of columns that
+    every row has; rows from before a migration lack the columns that it added. `alias`: the
     position of the column that is the row number, -1 if there is none. `has_rowid`: False for a
     WITHOUT ROWID table.
     """
@@ -108,8 +108,8 @@ def _numbered(row: Row, number: int, alias: int) -> Row:
 def _recognised(
     pages: "_Pages", leaves: Sequence[int], tables: Sequence[Table], name: str
 ) -> Table | None:
-    """The table that a tree belongs to: the one that the schema names, or the only one that fits
-    the most rows."""
+    """The table that a tree belongs to: among those that fit the most rows, the one that the schema
+    names, or the only one. None if that is not certain."""
     is_table = pages.kind(leaves[0]) == TABLE_LEAF
     votes = dict.fromkeys((table.name for table in tables if table.has_rowid == is_table), 0)
     by_name = {table.name: table for table in tables}
@@ -147,8 +147,9 @@ class _Pages:
         return self._likely_size(), 0
 
     def _likely_size(self) -> int:
-        """The smallest size at which most pages begin like one of a b-tree. Multiples of the true
-        size do so, too, and by chance more often, because there are fewer of them."""
+        """The smallest size whose pages begin like b-tree pages nearly as often as those of the
+        best size. Pages of a multiple of the true size begin so, too. Since there are fewer of
+        them, their share may be higher by chance."""
         shares = {size: self._leaf_share(size) for size in sorted(PAGE_SIZES)}
         enough = NEARLY * max(shares.values())
         return next((size for size, share in shares.items() if share >= enough), PAGE_SIZES[0])

@@ -121,8 +121,8 @@ def _is_readable(db: sqlite3.Connection) -> bool:
 
 
 def _has_tables(db: sqlite3.Connection, plan: Plan) -> bool:
-    """Tell whether the schema is the one that the migrations create, or will be once they have
-    run: no table exists that a migration which has not run will create.
+    """Tell whether the schema has everything that the migrations up to the file's version create,
+    and none of the tables that the remaining migrations will create.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as expected:
         versions = {owner.name: version(db, owner.name) for owner in plan.owners}
@@ -139,8 +139,8 @@ def _has_tables(db: sqlite3.Connection, plan: Plan) -> bool:
 
 
 _TYPES = {"INTEGER": "('integer', 'null')", "REAL": "('real', 'integer', 'null')"}
-"""Declared type → the types of values that our statements put in such a column. Any value is
-written as the column's type where that is possible, so a value of any other type is damage."""
+"""Declared type → the types of the values in such a column. SQLite converts each value that upwell
+writes to the type of its column, so a value of any other type is damage."""
 
 
 def _has_types(db: sqlite3.Connection) -> bool:
@@ -210,8 +210,8 @@ def copy_table(damaged: sqlite3.Connection, fresh: sqlite3.Connection, table: st
 
 
 def insert_row(fresh: sqlite3.Connection, insert: Callable[[], int]) -> int:
-    """Run `insert`, which returns a number of rows. If it fails, nothing is changed, because a
-    damaged row may contain anything.
+    """Run `insert`, and return the number of rows that it inserted. A damaged row may contain
+    anything, so a failure is undone and counts as 0 rows.
     """
     fresh.execute("SAVEPOINT row")
     try:
@@ -231,7 +231,7 @@ def _hold(damaged: sqlite3.Connection) -> None:
 
 
 def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> int:
-    """Make a sound file at `path` with the rows that SQLite, or a reading page by page, finds.
+    """Make a sound file at `path` with the rows that SQLite can read and those found page by page.
 
     If no row can be saved, the rows of the newest backup are used.
     """
@@ -258,7 +258,7 @@ def _copy_from(
     plan: Plan,
     created: Mapping[str, Sequence[str]],
 ) -> int:
-    """Copy the rows of every owner that the fresh file does not have yet."""
+    """Copy, for every owner, the rows that the fresh file does not have yet."""
     return sum(_copy_owner(source, fresh, owner, created[owner.name]) for owner in plan.owners)
 
 
@@ -294,7 +294,7 @@ def _copy_backup(
 
 @contextmanager
 def _page_by_page(plan: Plan) -> Iterator[sqlite3.Connection]:
-    """A sound database, in a file of its own, with the rows that are on intact pages."""
+    """A sound temporary database with the rows that are on intact pages."""
     path = plan.path.with_name(plan.path.name + ".pages")
     _remove(path)
     try:

@@ -48,8 +48,9 @@ OWNER = Owner("shelf", [_create, _add_sum], expendable=True)
 
 
 def _sum(kind: str, key: str, value: bytes) -> int:
-    """A checksum of an entry. SQLite does not notice damage inside a value; an entry with another
-    sum counts as absent, so that no reader gets half a document. An entry of 0.1.0 has none."""
+    """A checksum of an entry, because SQLite does not notice damage inside a value. An entry with a
+    wrong checksum counts as absent, so that no reader gets half a document. Entries of version
+    0.1.0 have no checksum."""
     return crc32(value, crc32(f"{kind}\0{key}".encode(errors="surrogatepass")))
 
 
@@ -173,9 +174,9 @@ class SqliteTtlStore:
         contained = "AND instr(value, ?) " * len(holding)
 
         def look(db: sqlite3.Connection) -> list[Item]:
-            # With one time to live, the order of expiry is the order of writing, which has an
-            # index. The signs keep SQLite from sorting the whole kind instead, unless the kind is
-            # so rare that the index would be read through in vain.
+            # The entries of a kind have one time to live, so the order of expiry, which has an
+            # index, is the order of writing. The `+` makes SQLite follow that index instead of
+            # sorting the whole kind. A rare kind is sorted: the index is full of other kinds.
             (number,) = db.execute(
                 "SELECT count(*) FROM (SELECT 1 FROM shelf WHERE tenant = ? AND kind = ? LIMIT ?)",
                 (self._tenant, kind, _SORTED_ENTRIES),

@@ -1,6 +1,6 @@
-"""Makes characters visible that a reader does not see, or that act on a terminal. Several kinds of
-characters can hide text from a person while a model reads it: control and format characters, those
-that reverse a line, private and unassigned ones, and letters that show nothing.
+"""Makes invisible characters visible, and those that act on a terminal. Several kinds of characters
+can hide text from a person while a model reads it: control and format characters, those that
+reverse a line, private and unassigned ones, and letters that show nothing.
 """
 
 import re
@@ -13,7 +13,7 @@ _IGNORABLE = re.compile(
 )
 """Unicode's default-ignorable characters outside those categories, and two that show as blanks."""
 _PRESENTATION = "\ufe0e\ufe0f"
-"""They choose the form of an emoji, and may be dropped."""
+"""Characters that choose the form of an emoji. `visible` drops them."""
 _SPACES = "\r\x0b\x0c\x85\u2028\u2029"
 _KEPT = "\n\t"
 

@@ -194,7 +194,7 @@ def _by_shape(sample: str, lines: list[str], end: str) -> Kind:
 
 def _is_search_of_one_file(lines: list[str]) -> bool:
     """Tell whether lines are matches (`216:`) and context (`215-`) of a search in one file. Their
-    numbers rise, but not always by one, as they would in a file with line numbers."""
+    numbers rise, with gaps. In a file with line numbers there would be no gaps."""
     found = [match for match in map(_MATCH.match, lines) if match]
     if len(found) < _MIN_MATCHES or len(found) <= _MAX_MATCHES * len(lines):
         return False

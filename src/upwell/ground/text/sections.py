@@ -32,8 +32,8 @@ _PLAIN = re.compile(
     r"(?<![^\n])(?:"
     r"(?:[ \t]*+[^\s#`~=\-*+>|_0-9][^\n|]*+(?:\n|\Z))++|(?P<blank>(?:[ \t\r]*+\n)++))"
 )
-"""Consecutive lines of plain prose, or consecutive blank lines. Like a rule, they begin where a
-line begins, so that a search through a long line is linear, too."""
+"""Consecutive lines of plain prose, or consecutive blank lines. Like `_RULE`, this matches only at
+the beginning of a line, so that a search through a long line is linear, too."""
 
 
 def _is_row(line: str) -> bool:

@@ -1,6 +1,6 @@
-"""Lone surrogates: halves of characters, which escapes in JSON produce, and names of files that are
-not UTF-8. No encoder accepts them, so one in the name of a session or folder would make every entry
-of the same batch fail.
+"""Lone surrogates: halves of characters, from escapes in JSON or from file names that are not
+UTF-8. No encoder accepts them, so one in the name of a session or folder would make every entry of
+the same batch fail.
 """
 
 import json
@@ -22,7 +22,7 @@ def loaded(document: bytes) -> Any:
     each lone surrogate.
 
     Raises:
-        ValueError, RecursionError: it is no JSON, or nested too deeply.
+        ValueError, RecursionError: the document is not JSON, or is nested too deeply.
     """
     try:
         return orjson.loads(document)

@@ -33,18 +33,20 @@ _PART = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 _BLOCK = 16_384
 """Longer texts are read in blocks of this many characters, so that memory is bounded."""
 _MIN_REPEATED, _MAX_BLOCKS = 1_024, 16
-"""Longer texts are compared with a budget several times in a row, so the last ones are remembered.
+"""Texts of at least `_MIN_REPEATED` characters are often measured several times in a row, so the
+results for the last `_MAX_BLOCKS` blocks are remembered.
 """
 _CHARS_PER_TOKEN, _CUT_PIECE = 4.5, 64.0
-"""The beginning of a text with this many characters for each token of a budget usually exceeds the
-budget, even if the last piece counts for up to `_CUT_PIECE` tokens less in the whole text.
+"""A text that exceeds its budget usually does so within its first `_CHARS_PER_TOKEN` characters for
+each token of the budget. The cut may make the last piece count for up to `_CUT_PIECE` tokens more
+than in the whole text.
 """
 _MAX_PIECES, _LONGEST_PIECE = 60_000, 48
 """The size of the cache, and the longest piece in it."""
 
 
 def weigh(text: str) -> float:
-    """Estimate the tokens of `text` as a fraction, for sums over many small pieces."""
+    """Estimate the tokens of `text` without rounding, for sums over many small pieces."""
     if len(text) > _BLOCK:
         return sum(map(_weigh_block, _blocks(text)))
     return _weigh_block(text)
@@ -68,8 +70,8 @@ def exceeds(text: str, limit: float) -> bool:
 
 
 def chars_per_token(text: str, limit: float) -> float:
-    """Estimate the characters of a token from the beginning of a text, as long as `exceeds` reads
-    it for `limit` tokens."""
+    """Estimate the number of characters per token, from the beginning of the text that `exceeds`
+    reads first for this `limit`."""
     beginning = _beginning(text, limit)
     return len(beginning) / max(1.0, _weigh_block(beginning))
 
@@ -187,8 +189,9 @@ def _word_tokens(before: str, letters: str) -> float:
 _SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\t"
 _NO_SIGN, _OTHER_SIGN = len(_SIGNS) + 1, len(_SIGNS)
 _JOINING, _APART = "/._-", 2.15
-"""Signs of paths and names, and the tokens of a common word that does not join them. Paths repeat
-the same words in every line, so that an estimate without a margin would be too low for some lists.
+"""Signs inside paths and names, and the tokens of such a sign with a common word that shares no
+token with it. The figure has a margin, because lists of paths repeat the same words in every line,
+and the estimate for some of these lists would be too low.
 """
 _LOWER, _TITLE, _UPPER, _MIXED = range(4)
 _SHORT, _MEDIUM, _LONG_PART, _LONGEST_TOKEN = 2, 5, 20, 8
@@ -239,7 +242,7 @@ _SHARED = {
     )
     for sign in signs
 }  # fmt: skip
-"""How many equal signs take one token; two of any other sign."""
+"""How many repetitions of a sign fit in one token. Of a sign that is not listed, two do."""
 _LONG_RUN = 4
 
 

@@ -20,8 +20,8 @@ STOP_WORDS = shipped().stop_words
 
 
 class _Unaccented(dict[int, int | None]):
-    """The table of `str.translate` that drops combining characters. It fills itself, because
-    checking every character would take twice as long.
+    """The table of `str.translate` that drops combining characters. It remembers each character
+    that it has checked, because checking every character anew would take twice as long.
     """
 
     def __missing__(self, code: int) -> int | None:

@@ -22,7 +22,8 @@ class Door(StrEnum):
 
 
 AUTOMATIC_DOORS = frozenset({Door.PROMPT, Door.TOOL, Door.SESSION})
-"""The doors without an explicit request. Only they observe repeats, rate and cooldown."""
+"""The doors without an explicit request. Only here do repeats, rate and cooldown limit what is
+given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +42,8 @@ class Cue:
     """The agent's present step. It is the only input of surfacing, for every door.
 
     `door`: how the cue came in. `text`: the message; at the session door, the reason why the
-    session starts, in the words of the hosts (`startup`, `resume`, `clear`, `compact`) or ours
-    (`subagent`). `tool`, `args`: the tool call and its decoded arguments.
+    session starts: a word of the host (`startup`, `resume`, `clear`, `compact`), or `subagent`.
+    `tool`, `args`: the tool call and its decoded arguments.
     `session`: the session to record deliveries for; without one the seen log is only read.
     `cwd`: the absolute working directory, which decides the project; None sees every project.
     `window`: the agent's context window in tokens, if known; it scales the budget.

@@ -8,8 +8,8 @@ from enum import StrEnum
 EVERY = "*"
 """The pattern of every namespace that is not private."""
 PRIVATE = "me/"
-"""Namespaces below it belong to one principal each: `me/ideas` of ada is stored as `me/KEY/ideas`,
-with the key of ada."""
+"""The prefix of private namespaces. `me/ideas` of the principal ada is stored as `me/KEY/ideas`;
+KEY is a hash of the name."""
 
 
 class Role(StrEnum):
@@ -60,14 +60,14 @@ class Principal:
 
 OWNER = Principal(role=Role.ADMIN)
 IN_SCOPE = "upwell.principal"
-"""The key of the ASGI scope under which the guard of the HTTP doors stores the principal."""
+"""The key of the ASGI scope under which the check of HTTP requests stores the principal."""
 
 
 def granted(
     name: str, namespaces: Sequence[str] = (), tenant: str = "", role: Role = Role.WRITER
 ) -> Principal:
-    """A principal that sees these namespaces (by default every one) and its private ones, but no
-    others' private ones: nobody can grant those."""
+    """A principal that sees these namespaces (by default every shared one) and its own private
+    ones. The private namespaces of others cannot be granted."""
     shared = [pattern for pattern in namespaces if not f"{pattern}/".startswith(PRIVATE)]
     patterns = shared if namespaces else [EVERY]
     own = f"{private_of(name)}*"

@@ -10,7 +10,7 @@ class ToolCall:
     """A call of a tool.
 
     `server`, `tool`: the upstream and its own name for the tool. `params`: the raw JSON bytes to
-    send, without our own arguments (`_context_query`). `args`: the decoded arguments, for reading
+    send, without upwell's own argument `_context_query`. `args`: the decoded arguments, for reading
     only. `query`: the agent's question, "" for none. `request`: the user's last request of the
     session, "" if unknown. `annotations`: the MCP hints of the tool.
     `declared`: a digest of the tool's declaration. `trace_id`: the trace of the call.

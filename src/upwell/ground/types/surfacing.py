@@ -78,8 +78,8 @@ class Skip:
     `reason`: the gate that decided; `detail`: more about it. `confidence`, `signals`: those of the
     best hit, if there was a search. `intent`: the intent of the prompt. `queries`: the texts that
     were searched. `held_back`: hits that were found but withheld. `missing`: the places that could
-    not be searched, each as `name: reason`. `moment`: the situation of the cue, "" if every moment
-    may speak.
+    not be searched, each as `name: reason`. `moment`: the kind of situation of the cue, such as a
+    failed call; "" for an explicit request, or with `surface.moments = "all"`.
     """
 
     reason: SkipReason
@@ -102,8 +102,7 @@ class Surfacing:
     best hit. `intent`: the intent of the prompt. `queries`: the texts that were searched.
     `held_back`: hits that were found but withheld. `missing`: the places that could not be
     searched, each as `name: reason`. `situation`: the situation to which an episode belongs, in
-    words. `moment`: the situation of the cue, "" if every moment may speak. `took_ms`: the time of
-    the decision in milliseconds.
+    words. `moment`: as in `Skip`. `took_ms`: the time of the decision in milliseconds.
     """
 
     id: str
