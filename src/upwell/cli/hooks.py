@@ -153,7 +153,7 @@ def hosts_without_guard_hooks() -> list[str]:
         agent
         for agent in installer.installed()
         if (events := HOSTS[agent].hooks.guard_matchers)
-        and not any(HOSTS[agent].hooks.command(installer.text_of(agent), it) for it in events)
+        and not any(HOSTS[agent].hooks.command(installer.text_of(agent), event) for event in events)
     ]
 
 
