@@ -1,5 +1,5 @@
-"""The savings in tokens and money, less the tokens that upwell itself added. `upwell gain`,
-`upwell stats --by` and the dashboard print these figures."""
+"""The savings in tokens and money, less the tokens that upwell itself added: the figures of
+`upwell gain`, `upwell stats --by` and the dashboard."""
 
 from collections.abc import Mapping
 from typing import Any

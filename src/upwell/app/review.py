@@ -147,14 +147,14 @@ def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> 
     """One offer for each memory that has a reason, ordered by reason and age."""
     texts = {memory.id: memory.text for memory in memories}
     copies = dict(near_duplicates(memories))
-    later = dict(_overtaken(memories))
+    later = dict(_replaced_episodes(memories))
     offers = []
     for memory in memories:
         successor = evidence.successors.get(memory.id) or later.get(memory.id)
         if successor:
             detail = f"a newer memory says otherwise: {_short(texts.get(successor, successor))}"
             offers.append(Offer(memory, Reason.CONTRADICTED, detail))
-        elif gone := _gone(memory):
+        elif gone := _missing_parts(memory):
             offers.append(Offer(memory, Reason.STALE, gone))
         elif useless := _useless(memory, evidence):
             offers.append(Offer(memory, Reason.USELESS, useless))
@@ -199,7 +199,7 @@ def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
             by_key[key].append(memory.id)
 
 
-def _overtaken(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
+def _replaced_episodes(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
     """Pairs of ids: an episode, and a later one with another text for the same situation."""
     newest: dict[tuple[str | None, str, tuple[str, ...]], Memory] = {}
     for memory in sorted(memories, key=_age):
@@ -211,7 +211,7 @@ def _overtaken(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
         newest[situation] = memory
 
 
-def _gone(memory: Memory) -> str:
+def _missing_parts(memory: Memory) -> str:
     """The files or symbols of a memory that no longer exist; "" if it still holds. An episode needs
     all its files and symbols, any other memory only one of its files."""
     if memory.project is None or not os.path.isabs(memory.project) or memory.pinned:

@@ -54,7 +54,7 @@ def within(session: str, agent: str) -> str:
     return f"{session}{_BELOW}{agent}" if agent else session
 
 
-def is_subagents(session: str) -> bool:
+def is_of_subagent(session: str) -> bool:
     """Tell whether a session is that of a subagent."""
     return _BELOW in session
 

@@ -441,7 +441,7 @@ def store_error(error: Exception) -> StoreError:
     is_full = getattr(error, "sqlstate", None) == _DISK_FULL
     return StoreError(
         f"PostgreSQL failed: {_first_line(error)}",
-        hint="nothing was stored; free space on the database's disk, and write it again"
+        hint="nothing was stored; free space on the database's disk, and try again"
         if is_full
         else "check store.url and whether the server runs; `upwell doctor` tries it",
     )

@@ -22,8 +22,8 @@ from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.rpc import Ping
 
 MAX_KEY_BYTES = 1_000
-"""A longer key is cut, and its hash is appended, because an index entry of PostgreSQL has at most
-2 700 bytes. `scan` returns the cut key."""
+"""A longer key is cut, and its hash is appended: PostgreSQL limits an index entry to 2 700 bytes.
+`scan` returns the cut key."""
 READ_SECONDS = 3.0
 """How long to wait for an original, which an agent has asked for. Other entries are not worth so
 long a wait."""
