@@ -92,8 +92,8 @@ class Review:
         await self._ttl_store.put(Kind.REVIEWED, {_key(offer): b""}, ttl_seconds=KEPT_SECONDS)
 
     async def remove(self, memory: Memory, *, duplicates: bool = False) -> None:
-        """Move the memory to the trash. It is not learned again from sessions; with `duplicates`,
-        its duplicates are not learned either.
+        """Move the memory to the trash, and do not learn it again from sessions. With `duplicates`,
+        do not learn its duplicates either.
 
         Raises:
             StoreError: the store or the inbox failed.
@@ -102,7 +102,7 @@ class Review:
         forget_for_good(self._inbox, memory, duplicates=duplicates)
 
     async def forget(self, memory_id: str, *, for_good: bool) -> bool:
-        """Move a memory to the trash, or delete it for good. It is not learned again from sessions.
+        """Move a memory to the trash, or delete it for good. Do not learn it again from sessions.
         Returns False for an unknown id.
 
         Raises:
@@ -212,8 +212,9 @@ def _replaced_episodes(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
 
 
 def _missing_parts(memory: Memory) -> str:
-    """The files or symbols of a memory that no longer exist; "" if it still holds. An episode needs
-    all its files and symbols, any other memory only one of its files."""
+    """The files or symbols of a memory that no longer exist; "" if the memory still holds. An
+    episode (a conclusion from a session) needs all its files and symbols, any other memory only one
+    of its files."""
     if memory.project is None or not os.path.isabs(memory.project) or memory.pinned:
         return ""
     if not os.path.isdir(memory.project):

@@ -87,7 +87,7 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Show what upwell would have said in your past sessions. Without PATH it reads the sessions of
-    every agent on this machine. It changes nothing."""
+    every agent on this machine. A replay changes nothing."""
     if label != (sample is not None):
         raise UsageError("--sample and --label go together", hint="--sample 30 --label")
     if fit and not label:

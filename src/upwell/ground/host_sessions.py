@@ -67,7 +67,7 @@ def outermost(session: str) -> str:
 class Joined:
     """The agent session of this process.
 
-    It may change while the process runs, so it is looked up again every few seconds.
+    The session may change while the process runs, so it is looked up again every few seconds.
     """
 
     def __init__(

@@ -147,7 +147,7 @@ class Postgres:
             max_size=size,
             open=False,
             timeout=CONNECT_SECONDS,
-            # The pool makes no attempts of its own: `_reach_again` reconnects.
+            # The pool does not retry: `_reach_again` does.
             reconnect_timeout=0.0,
             kwargs=dict(CONNECTION),
             configure=self._configure,

@@ -42,7 +42,7 @@ class Query:
     search. `limit`: the number of hits. `source`: where the query came from. `awaited`: whether a
     user or agent waits for the answer. For an awaited query, a store first reads files that have
     changed; otherwise the index is used as it is. `command`: the command of a tool call as it was
-    written; a documentation passage with the same flags is more likely to be relevant.
+    written, flags included; documents are searched for it.
     """
 
     texts: tuple[str, ...]
