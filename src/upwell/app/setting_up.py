@@ -87,7 +87,7 @@ class SettingUp:
 
     def plan(self, *, shorten: bool = False) -> SetupPlan:
         """The changes that are still to be made. With `shorten`, the results of the agents' own
-        tools will be shortened where an agent allows that.
+        tools will be shortened if an agent allows that.
 
         Raises:
             ConfigError: `config.toml` cannot be read.

@@ -361,7 +361,7 @@ class _Gaps:
 
 
 def _lines_of(passage: Passage) -> Callable[[str], int]:
-    """Return a function that counts how many lines of the original a part of the text represents."""
+    """Return a function that counts how many lines of the original a part of a text stands for."""
     if passage.folded:
         return listings.count_lines if passage.kind == Kind.GREP else logs.count_lines
     return lambda part: part.count("\n") + (not part.endswith("\n"))

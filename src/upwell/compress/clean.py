@@ -186,7 +186,7 @@ class Cleaned:
 
 
 def clean(passage: Passage) -> Cleaned:
-    """Remove the noise that texts of this kind may have. Returns the same passage when it has none."""
+    """Remove the noise that such texts may have. Returns the same passage when it has none."""
     text, omitted = passage.text, ()  # type: tuple[str, tuple[Omission, ...]]
     for step in STEPS.get(passage.kind, ()):
         text, left_out = step(text)

@@ -316,7 +316,7 @@ def _choose_json(kind: Kind, root: Node) -> str:
 
 
 def _within_wrappers(root: Node) -> Node:
-    """Unwrap objects around a single container, such as `{"data": …}`, and return the value inside."""
+    """Return the value inside any objects around a single container, such as `{"data": …}`."""
     while root.kind == OBJECT:
         containers = [item for item in root.items if item.kind in (OBJECT, ARRAY)]
         if len(containers) != 1:

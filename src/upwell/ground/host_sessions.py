@@ -54,7 +54,7 @@ def within(session: str, agent: str) -> str:
     return f"{session}{_BELOW}{agent}" if agent else session
 
 
-def is_subagents(session: str) -> bool:
+def is_of_subagent(session: str) -> bool:
     """Tell whether a session is that of a subagent."""
     return _BELOW in session
 
@@ -67,7 +67,7 @@ def outermost(session: str) -> str:
 class Joined:
     """The agent session of this process.
 
-    It may change while the process runs, so it is looked up again every few seconds.
+    The session may change while the process runs, so it is looked up again every few seconds.
     """
 
     def __init__(

@@ -317,8 +317,9 @@ def with_identities(
 ) -> list[int]:
     """Place before each value the values that name its records, such as an id or a title.
 
-    Without such names, the value would be ambiguous. In a small array, a record is named only if the
-    value answers the question, or if the record has a key `name`, a path or a file.
+    Without them, a reader could not tell to which record the value belongs. In a small array, a
+    record is named only if the value answers the question, or if the record has a key `name`, a
+    path or a file.
     """
     names = _identities(doc)
     units: dict[int, None] = {}
