@@ -71,8 +71,8 @@ class Review:
         self._inbox = inbox
 
     async def offers(self, project: str | None, reason: Reason | None = None) -> list[Offer]:
-        """The offers among the memories of a project (None: of all), one for each memory, ordered
-        by reason. Offers that a person has declined are not made again.
+        """The offers among the memories of a project (of all projects if None), at most one for
+        each memory, ordered by reason. Offers that a person has declined are not made again.
 
         Raises:
             StoreError: the store failed.

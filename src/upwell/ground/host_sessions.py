@@ -37,7 +37,8 @@ class HostSessions:
         await self._ttl_store.put(KIND, dict.fromkeys(keys, value), ttl_seconds=TTL_SECONDS)
 
     async def joined(self, parent: int, cwd: str | None) -> str:
-        """Return the session of the agent that started a child of `parent`, or ""."""
+        """Return the session that hooks recorded for the agent's process `parent`, else the one
+        recorded for the folder `cwd`; "" if there is none."""
         keys = [_process(agent_of(parent))] + ([_folder(cwd)] if cwd else [])
         items = await self._ttl_store.get(KIND, keys)
         for key in keys:
