@@ -70,7 +70,11 @@ def _commands_in(transcript: str, since: float) -> Sequence[tuple[str, bool]]:
         events = list(known.events_from(max(0, size - MAX_TRANSCRIPT_BYTES)))
     except (OSError, UpwellError):
         return ()
-    return [(command_of(it), it.failed) for it in events if it.t >= since and command_of(it)]
+    return [
+        (command, event.failed)
+        for event in events
+        if event.t >= since and (command := command_of(event))
+    ]
 
 
 def _is_configured(config: Config, file: ServerFile, cwd: str | None) -> bool:

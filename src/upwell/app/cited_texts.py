@@ -63,8 +63,8 @@ class CitedTexts:
     async def lines(
         self, citation: str, project: str | None, namespaces: Sequence[str]
     ) -> Sequence[str]:
-        """The lines of an imported document, of a document in qmd, or of a turn of a past
-        session."""
+        """The lines of an imported document, of a document that the program qmd has indexed, or of
+        a turn of a past session."""
         if citation.startswith(QMD_SCHEME) and self._memory.qmd is not None:
             return await self._memory.qmd.lines(citation, project)
         if citation.startswith(SESSION_LOCATOR):

@@ -159,7 +159,7 @@ def _hook(installer: "Installer", own: "Installation", host: str) -> Ping:
     hint = f"run `upwell hook install {host} --apply`"
     where = str(installer.path_of(host))
     if not fault and (setting := HOSTS[host].hooks_off(own, Path())):
-        detail = f"{where}: runs, but {HOSTS[host].title} does not run it: {setting}"
+        detail = f"{where}: the hook works, but {HOSTS[host].title} does not run it: {setting}"
         return Ping(ok=False, detail=detail, hint="change that setting, or use the gateway alone")
     return Ping(ok=not fault, detail=f"{where}: {fault or 'runs'}", hint=hint if fault else "")
 
@@ -195,7 +195,7 @@ async def _documents(app: App) -> Ping:
     checked = f"checked just now ({state.seconds * 1000:.0f} ms)"
     unreadable = [f"{problem.path}: {problem.why}" for problem in state.problems]
     more = (
-        [f"{len(unreadable)} not read: {'; '.join(unreadable[:SHOWN_PROBLEMS])}"]
+        [f"{counted(len(unreadable), 'path')} not read: {'; '.join(unreadable[:SHOWN_PROBLEMS])}"]
         if unreadable
         else []
     )

@@ -158,8 +158,8 @@ def open_store(
 def _open_team_store(
     config: Config, files: Files, questions: Questions | None, clock: Clock
 ) -> tuple[Store, Sources, LearningStore | None]:
-    """The stores that a team shares. Without its database there is no memory, because the home's
-    own store would contain other memories."""
+    """The stores that a team shares. If the driver is missing, there is no memory at all, because
+    the home's own store has other memories."""
     team = files.team
     if team is None:
         missing = StoreError("the PostgreSQL driver is missing", hint="run `upwell doctor`")

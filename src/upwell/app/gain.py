@@ -1,5 +1,5 @@
-"""The savings in tokens and money, less the tokens that upwell itself added. `upwell gain`,
-`upwell stats --by` and the dashboard print these figures."""
+"""The savings in tokens and money, less the tokens of memories and of originals that were read
+after all: the figures of `upwell gain`, `upwell stats --by` and the dashboard."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ async def gain(app: App, days: int) -> dict[str, Any]:
     """The totals of the last `days` days, including today: `upwell gain --json`.
 
     Raises:
-        StoreError: the ledger cannot be read.
+        StoreError: `ledger.db` cannot be read.
     """
     await app.learning.breakdown.flush()
     totals = await app.learning.breakdown.since(days)
@@ -36,7 +36,7 @@ async def rows(app: App, days: int, dimension: Dimension) -> list[dict[str, Any]
     """The totals of each host, project, tool or day: `upwell stats --by --json`.
 
     Raises:
-        StoreError: the ledger cannot be read.
+        StoreError: `ledger.db` cannot be read.
     """
     await app.learning.breakdown.flush()
     totals = await app.learning.breakdown.since(days)

@@ -13,7 +13,7 @@ from upwell import __version__
 from upwell.app.dashboard.desk import desk_of
 from upwell.app.metrics import gateway_metrics
 from upwell.app.principals import team_token
-from upwell.app.running import housekeeping, tell_troubles
+from upwell.app.running import housekeeping, report_problems
 from upwell.app.team_access import TeamAccess
 from upwell.app.tenants import Tenants
 from upwell.app.wiring import App, Settings, build
@@ -43,7 +43,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     """
     host, port = address_of(address)
     app = await build(Settings(tolerant=True, cwd=cwd, is_replica=True))
-    tell_troubles(app, say)
+    report_problems(app, say)
     export_spans(app.config.environment, __version__)
     tenants = Tenants(app)
     gateway = app.gateway(tenants=tenants)
@@ -91,7 +91,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
                 )
                 if not is_loopback(host):
                     say("upwell: other machines can reach this address unencrypted; add TLS")
-                work.start(tenants.keep_house())
+                work.start(tenants.run_housekeeping())
                 work.start(tenants.follow())
                 async with gateway.running():
                     await server.serve(sockets=[listening])

@@ -39,7 +39,7 @@ async def join(url: str, token: str) -> Joined:
     config = load(flags={"store.url": url})
     if not config.store.is_gateway:
         raise UsageError(
-            "a token is for the address of a gateway",
+            "a token works with the address of a gateway, not of a database",
             hint="set store.url and store.local for a database",
         )
     if config.store.token:
@@ -113,8 +113,8 @@ async def _drop_copy(*, drop_waiting: bool) -> int:
         state = await store.copy_state()
         if state.waiting and not drop_waiting:
             raise UsageError(
-                f"{state.waiting} of your writes have not reached the team",
-                hint="they are sent once the gateway answers; --yes leaves without",
+                f"{state.waiting} of your changes have not reached the team",
+                hint="they are sent once the gateway answers; --yes leaves without sending them",
             )
         await store.begin("")
         return state.memories - (await store.copy_state()).memories

@@ -43,7 +43,8 @@ def open_learning(
     memory: Memories,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Learning:
-    """The learning side of a home. `of_cue` returns the surfacing options that apply to a tool."""
+    """The part of a home that learns from ratings and from use. `of_cue` returns the surfacing
+    options that apply to a tool."""
     surface = config.surface
     limits = Limits(
         min_score=surface.min_score,

@@ -15,7 +15,7 @@ _STARTED_AT = time.time()
 
 
 def gateway_metrics(app: App, gateway: Gateway) -> list[Metric]:
-    """Everything that Prometheus may know of a gateway. No label names a tenant or a principal."""
+    """All metrics of a gateway. No label names a tenant or a principal."""
     return [
         *_of_servers(gateway),
         *map(of_meter, METERS),

@@ -19,7 +19,7 @@ async def stats(app: App, days: int) -> dict[str, Any]:
 
 
 async def demoted(app: App) -> list[dict[str, Any]]:
-    """The memories that are no longer offered unasked, most negative first."""
+    """The memories that no longer surface by themselves, most negative ratings first."""
     return await demoted_memories(app.learning, app.memory)
 
 

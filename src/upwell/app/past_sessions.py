@@ -16,7 +16,7 @@ from upwell.sessions.index import Match, Progress, Scope, SessionIndex
 from upwell.sessions.render import lines_of, page_of
 from upwell.sessions.tables import Listed
 
-INCOMPLETE = "[upwell] older sessions are not indexed yet; the next search reads on"
+INCOMPLETE = "[upwell] older sessions are not indexed yet; the next search continues with them"
 REFRESH_SECONDS = 2.0
 """A search by an agent first reads new transcripts for at most this long. The next search continues
 from there.

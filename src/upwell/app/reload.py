@@ -15,10 +15,10 @@ from upwell.ground.trace import LOG
 from upwell.wire.rawjson import dumps
 
 LOOK_SECONDS = 0.5
-TAKEN_UP = frozenset({"server", "tool", "gateway", "compress"})
-"""Sections that take effect at once."""
-AT_ONCE = frozenset({"surface.race_ms", "surface.injection_mode"})
-AT_START = frozenset({"compress.original_ttl_seconds", "compress.original_max_bytes"})
+SECTIONS_AT_ONCE = frozenset({"server", "tool", "gateway", "compress"})
+"""Sections of the configuration whose changes take effect at once, except `KEYS_AT_START`."""
+KEYS_AT_ONCE = frozenset({"surface.race_ms", "surface.injection_mode"})
+KEYS_AT_START = frozenset({"compress.original_ttl_seconds", "compress.original_max_bytes"})
 
 
 async def follow_config(app: App, gateway: Gateway) -> None:
@@ -31,11 +31,11 @@ async def follow_config(app: App, gateway: Gateway) -> None:
         now = stamp(path)
         if now != known and now == seen:
             known = now
-            await _take_up(app, gateway)
+            await _apply_change(app, gateway)
         seen = now
 
 
-async def _take_up(app: App, gateway: Gateway) -> None:
+async def _apply_change(app: App, gateway: Gateway) -> None:
     """Apply the changed configuration. The worker processes restart with the next large result."""
     try:
         before, fresh = app.config, _fresh(app)
@@ -49,14 +49,14 @@ async def _take_up(app: App, gateway: Gateway) -> None:
         message = f"the changed configuration has a mistake; the old one stays in effect: {error}"
         await _tell(gateway, "error", message)
         return
-    if changed_keys := waits_for_restart(before, fresh):
+    if changed_keys := keys_for_restart(before, fresh):
         message = (
             f"the configuration was changed; restart upwell to apply {', '.join(changed_keys)}"
         )
         await _tell(gateway, "warning", message)
 
 
-def waits_for_restart(before: Config, fresh: Config) -> list[str]:
+def keys_for_restart(before: Config, fresh: Config) -> list[str]:
     """The changed keys that are read only at the start, in order."""
     settings = [
         {key: entry.value for key, entry in config.values.items()} for config in (before, fresh)
@@ -70,7 +70,7 @@ def waits_for_restart(before: Config, fresh: Config) -> list[str]:
 
 def _applies_at_once(key: str) -> bool:
     section = key.partition(".")[0]
-    return key in AT_ONCE or (section in TAKEN_UP and key not in AT_START)
+    return key in KEYS_AT_ONCE or (section in SECTIONS_AT_ONCE and key not in KEYS_AT_START)
 
 
 async def _tell(gateway: Gateway, level: str, message: str) -> None:

@@ -46,9 +46,7 @@ async def migrate(to: str, origin: str, *, apply: bool, notes: bool, progress: P
     """
     home_is_target = to == SQLITE
     if origin and not home_is_target:
-        raise UsageError(
-            "--from needs --to sqlite", hint="a home's own memories move with --to URL"
-        )
+        raise UsageError("--from needs --to sqlite", hint="--to URL moves the home's own memories")
     config = load(flags={"store.url": url} if (url := origin if home_is_target else to) else {})
     if not config.store.database:
         raise UsageError(

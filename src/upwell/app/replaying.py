@@ -174,7 +174,8 @@ def _scratch() -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
         return
     raise StoreError(
-        f"{base} holds {_MAX_SCRATCH} scratch folders", hint="delete those that replays left"
+        f"{base} has {_MAX_SCRATCH} scratch folders",
+        hint="delete the folders uw-* that replays left",
     )
 
 

@@ -30,7 +30,7 @@ async def report_of(learning: Learning, budgets: Budgets, memory: Library, days:
 
 
 async def demoted_memories(learning: Learning, memory: Library) -> list[dict[str, Any]]:
-    """The memories that are no longer offered unasked, most negative first."""
+    """The memories that no longer surface by themselves, most negative ratings first."""
     demotions = sorted(learning.learned.demoted.items(), key=lambda pair: (-pair[1], pair[0]))
     texts = await texts_by_id(memory, [memory_id for memory_id, _ in demotions])
     return [

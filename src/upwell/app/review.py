@@ -71,8 +71,8 @@ class Review:
         self._inbox = inbox
 
     async def offers(self, project: str | None, reason: Reason | None = None) -> list[Offer]:
-        """The offers among the memories of a project (None: of all), one for each memory, ordered
-        by reason. Offers that a person has declined are not made again.
+        """The offers among the memories of a project (of all projects if None), at most one for
+        each memory, ordered by reason. Offers that a person has declined are not made again.
 
         Raises:
             StoreError: the store failed.
@@ -92,8 +92,8 @@ class Review:
         await self._ttl_store.put(Kind.REVIEWED, {_key(offer): b""}, ttl_seconds=KEPT_SECONDS)
 
     async def remove(self, memory: Memory, *, duplicates: bool = False) -> None:
-        """Move the memory to the trash. It is not learned again from sessions; with `duplicates`,
-        its duplicates are not learned either.
+        """Move the memory to the trash, and do not learn it again from sessions. With `duplicates`,
+        do not learn its duplicates either.
 
         Raises:
             StoreError: the store or the inbox failed.
@@ -102,7 +102,7 @@ class Review:
         forget_for_good(self._inbox, memory, duplicates=duplicates)
 
     async def forget(self, memory_id: str, *, for_good: bool) -> bool:
-        """Move a memory to the trash, or delete it for good. It is not learned again from sessions.
+        """Move a memory to the trash, or delete it for good. Do not learn it again from sessions.
         Returns False for an unknown id.
 
         Raises:
@@ -147,14 +147,14 @@ def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> 
     """One offer for each memory that has a reason, ordered by reason and age."""
     texts = {memory.id: memory.text for memory in memories}
     copies = dict(near_duplicates(memories))
-    later = dict(_overtaken(memories))
+    later = dict(_replaced_episodes(memories))
     offers = []
     for memory in memories:
         successor = evidence.successors.get(memory.id) or later.get(memory.id)
         if successor:
             detail = f"a newer memory says otherwise: {_short(texts.get(successor, successor))}"
             offers.append(Offer(memory, Reason.CONTRADICTED, detail))
-        elif gone := _gone(memory):
+        elif gone := _missing_parts(memory):
             offers.append(Offer(memory, Reason.STALE, gone))
         elif useless := _useless(memory, evidence):
             offers.append(Offer(memory, Reason.USELESS, useless))
@@ -199,7 +199,7 @@ def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
             by_key[key].append(memory.id)
 
 
-def _overtaken(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
+def _replaced_episodes(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
     """Pairs of ids: an episode, and a later one with another text for the same situation."""
     newest: dict[tuple[str | None, str, tuple[str, ...]], Memory] = {}
     for memory in sorted(memories, key=_age):
@@ -211,9 +211,10 @@ def _overtaken(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
         newest[situation] = memory
 
 
-def _gone(memory: Memory) -> str:
-    """The files or symbols of a memory that no longer exist; "" if it still holds. An episode needs
-    all its files and symbols, any other memory only one of its files."""
+def _missing_parts(memory: Memory) -> str:
+    """The files or symbols of a memory that no longer exist; "" if the memory still holds. An
+    episode (a conclusion from a session) needs all its files and symbols, any other memory only one
+    of its files."""
     if memory.project is None or not os.path.isabs(memory.project) or memory.pinned:
         return ""
     if not os.path.isdir(memory.project):

@@ -45,14 +45,14 @@ async def serve(
     """Run the gateway for the agent at the other end of `lines` and `sink` until it disconnects.
     `say` receives the mistakes in the configuration."""
     app = await build(Settings(tolerant=True, cwd=cwd))
-    tell_troubles(app, say)
+    report_problems(app, say)
     export_spans(app.config.environment, __version__)
     gateway = app.gateway(own_parent())
     async with housekeeping(app, gateway):
         await gateway.serve(lines, sink, hello)
 
 
-def tell_troubles(app: App, say: Callable[[str], None]) -> None:
+def report_problems(app: App, say: Callable[[str], None]) -> None:
     """Report the invalid settings, which the gateway ignores, and the loss and the return of a
     team's database."""
     if app.postgres:

@@ -87,7 +87,7 @@ class SettingUp:
 
     def plan(self, *, shorten: bool = False) -> SetupPlan:
         """The changes that are still to be made. With `shorten`, the results of the agents' own
-        tools will be shortened where an agent allows that.
+        tools will be shortened if an agent allows that.
 
         Raises:
             ConfigError: `config.toml` cannot be read.
@@ -107,7 +107,7 @@ class SettingUp:
 
     def write(self, plan: SetupPlan, report: Report) -> None:
         """Carry out the plan, file by file. A file that cannot be written is reported, and the
-        others are written all the same.
+        others are still written.
 
         Raises:
             ConfigError, StoreUnwritable: `config.toml` or the record cannot be written; no agent's
@@ -137,7 +137,7 @@ class SettingUp:
         add_to_record(self._home.setup_file, SetupRecord(learned=learned))
 
     def proofs(self, folder: str, environment: Mapping[str, str]) -> Iterator[Proof]:
-        """Try upwell's hooks in each agent that has them, as a session in `folder` starts."""
+        """Try upwell's hooks in each agent that has them, as if a session started in `folder`."""
         for agent in self._installer.installed():
             text = self._installer.text_of(agent)
             yield prove(HOSTS[agent], text, folder, environment, self._events_answered)

@@ -20,7 +20,7 @@ from upwell.surface.options import READ_COMMAND
 
 class Shortening:
     """Fits the texts of a result as the gateway does: by `compress.*` and by the tables of tools,
-    where a built-in tool is named `HOST__Tool` (`[tool."claude__Bash"]`). `paused` tells whether a
+    in which a built-in tool is named `HOST__Tool` (`[tool."claude__Bash"]`). `paused` tells if a
     session is paused. Nothing is learned here, because hooks do not see which originals the agent
     reads with the command line.
     """

@@ -81,7 +81,7 @@ async def delete(tenant: str) -> dict[str, int]:
         deleted["tokens"] = len(issued)
         if config.store.database:
             deleted |= await _delete_rows(config)
-            # It may contain the tenant's notes, from commands that ran in this home for the tenant.
+            # `index.db` may contain the tenant's notes, if commands ran here for the tenant.
             await asyncio.to_thread(delete_database, own.home.index_db)
         if tenant != own.store.tenant:
             deleted["files"] = len(list(_files(home)))

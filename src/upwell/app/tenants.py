@@ -76,7 +76,7 @@ class Tenants:
         async with self.of(client.principal.tenant) as opened:
             return await opened.pipeline.call(call, upstream, client)
 
-    async def keep_house(self) -> None:
+    async def run_housekeeping(self) -> None:
         """Close idle apps, and do the periodic work of the others, until cancelled."""
         minute = 0
         while True:

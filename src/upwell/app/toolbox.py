@@ -128,6 +128,6 @@ def known_tool(
         raise UsageError(f"no server is called {server!r:.80}", hint=hint)
     if not _TOOL_NAME.fullmatch(tool) or (tools and tool not in tools):
         near = difflib.get_close_matches(tool, tools, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "pass the two parts of its name"
+        hint = f"did you mean {' or '.join(near)}?" if near else "give server and tool separately"
         raise UsageError(f"{server} has no tool {tool!r:.80}", hint=hint)
     return f"{server}__{tool}"

@@ -84,8 +84,8 @@ class Settings:
     """The input of `build`. `home` is by default the user's home. `flags` are dotted keys, which
     override the home's file and the environment. A `tolerant` app, which the gateway and hooks use,
     ignores invalid settings and works without a memory that cannot be opened, instead of failing.
-    `cwd` decides the project if a cue has no folder. A replay passes a simulated `clock`.
-    With `watches` False, imported files are read again only by `documents.refresh`. With
+    `cwd` decides the project if a cue has no folder. A replay passes a simulated `clock`. With
+    `watches` False, imported files are read again only by `documents.refresh`. With
     `waits_for_judge`, every decision waits for the verdict of the model that judges it. With
     `is_replica`, a session may continue on another replica.
     """

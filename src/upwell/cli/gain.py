@@ -76,7 +76,9 @@ def top(
     session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
     tool: Annotated[str | None, typer.Option(help="Only this tool.")] = None,
     file: Annotated[str | None, typer.Option(help="Only files with this in their path.")] = None,
-    spoke: Annotated[bool, typer.Option("--spoke", help="Only events with a memory.")] = False,
+    spoke: Annotated[
+        bool, typer.Option("--spoke", help="Only events with a memory or a shortened result.")
+    ] = False,
     once: Annotated[bool, typer.Option("--once", help="Print the latest events and stop.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -153,7 +153,7 @@ def hosts_without_guard_hooks() -> list[str]:
         agent
         for agent in installer.installed()
         if (events := HOSTS[agent].hooks.guard_matchers)
-        and not any(HOSTS[agent].hooks.command(installer.text_of(agent), it) for it in events)
+        and not any(HOSTS[agent].hooks.command(installer.text_of(agent), event) for event in events)
     ]
 
 
@@ -161,7 +161,7 @@ def hook_installation(
     *, http: bool = False, host: str = "", guards: bool = False
 ) -> "Installation":
     """The settings for installing hooks. With `http`, the hooks of `host` are HTTP requests; with
-    `guards`, there is also a hook before each tool call.
+    `guards`, there is also the hook before tool calls that guards need.
 
     Raises:
         UsageError: the host has no HTTP hooks, or no port is configured.

@@ -138,7 +138,7 @@ def _decide(box: "Inbox", owner: str | None, kind: str | None) -> None:
         say("nothing is waiting" + (f" for {owner}" if owner else ""))
     others = len(box.waiting()) - len(_selected(box, owner, None))
     if others:
-        note(f"upwell: {counted(others, 'proposal')} of other projects: --every-project")
+        note(f"upwell: {counted(others, 'proposal')} of other projects; --every-project shows all")
 
 
 def _asked_about(box: "Inbox", project: str | None, every: bool) -> str | None:
@@ -217,7 +217,8 @@ def _chosen(
     chosen = _selected(box, owner, kind)
     others = len(_selected(box, None, kind)) - len(chosen)
     if others:
-        note(f"upwell: {counted(others, 'proposal')} of other projects stay: --every-project")
+        left = counted(others, "proposal")
+        note(f"upwell: {left} of other projects stay; --every-project includes them")
     return chosen
 
 

@@ -99,7 +99,8 @@ def tune(
     for row in learned["tools"]:
         for missed in row["missing"]:
             note(
-                f"upwell: {row['tool']} lacked ({missed['kind']}): {harmless_line(missed['text'])}"
+                f"upwell: missed in results of {row['tool']} ({missed['kind']}): "
+                f"{harmless_line(missed['text'])}"
             )
     for row in learned["demoted"]:
         note(f"upwell: {row['id']} is no longer offered: {row['negatives']:g} negative ratings")

@@ -124,7 +124,7 @@ async def _added(app: "App", memory: Memory, *, share: bool) -> "tuple[Added, se
         )
     added = await app.memory.add(memory)
     if is_teams(memory.namespace) and (reason := await send_now(app.config, app.memory.store)):
-        note(f"upwell: the memory is sent as soon as the team's store takes it: {reason}")
+        note(f"upwell: the memory will be sent once the team's store accepts it: {reason}")
     stored = await app.memory.get(added.id)
     others = [await app.memory.get(other) for other in added.duplicates]
     return added, {other.id for other in others if other and stored and other.text == stored.text}

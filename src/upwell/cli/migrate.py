@@ -85,21 +85,21 @@ def _report(outcome: "Outcome") -> None:
         say(f"{deleted} deleted in the source, to move to the trash of the target")
     if outcome.notes:
         say(f"{counted(outcome.notes, 'note')} of stm.json")
-    for count, what in (
+    for count, remark in (
         (len(plan.newer), "have a newer version in the target, which stays"),
         (len(plan.deleted), "were deleted in the target and stay deleted"),
     ):
         if count:
-            note(f"upwell: {count:,} {what}")
+            note(f"upwell: {count:,} {remark}")
     if verified is None:
         say("nothing was copied; --apply copies")
         return
     say(f"verified: {verified.equal:,} equal on both sides, sha256 {verified.digest[:16]}")
     if outcome.ratings:
         say(f"{counted(outcome.ratings, 'rating')} copied")
-    for count, what in (
+    for count, remark in (
         (verified.changed_there, "changed in the target since they were copied"),
         (verified.deleted_there, "deleted in the target since they were copied"),
     ):
         if count:
-            note(f"upwell: {count:,} {what}")
+            note(f"upwell: {count:,} {remark}")

@@ -26,10 +26,10 @@ def worded(app: typer.Typer) -> TyperCommand | TyperGroup:
         if isinstance(parameter, TyperArgument):
             parameter.metavar = parameter.metavar or (parameter.name or "").upper()
             vars(parameter)["display_type_rich"] = _no_type
-            vars(parameter)["_usage_display_name"] = lambda it=parameter: _in_usage(it)
+            vars(parameter)["_usage_display_name"] = lambda argument=parameter: _in_usage(argument)
         elif isinstance(parameter, TyperOption):
             parameter.metavar = parameter.metavar or WORDS.get(_kind(parameter))
-            vars(parameter)["_get_number_range_help_str"] = lambda it=parameter: bounds(it)
+            vars(parameter)["_get_number_range_help_str"] = lambda option=parameter: bounds(option)
     return command
 
 

@@ -74,12 +74,14 @@ def replay(
     sample: Annotated[
         int | None, typer.Option("--sample", min=1, help="With --label: the number of memories.")
     ] = None,
-    label: Annotated[bool, typer.Option("--label", help="Ask whether they are useful.")] = False,
+    label: Annotated[
+        bool, typer.Option("--label", help="Ask whether a sample of the memories is useful.")
+    ] = False,
     fit: Annotated[
         bool, typer.Option("--fit", help="With --label: offer a surface.min_score that fits.")
     ] = False,
     judge: Annotated[
-        bool, typer.Option("--judge", help="Let the model of llm.* choose, and wait for it.")
+        bool, typer.Option("--judge", help="Let the model of llm.* choose the memories.")
     ] = False,
     events: Annotated[
         bool, typer.Option("--events", help="Print the sessions as neutral events instead.")
@@ -87,7 +89,7 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Show what upwell would have said in your past sessions. Without PATH it reads the sessions of
-    every agent on this machine. It changes nothing."""
+    every agent on this machine. A replay changes nothing."""
     if label != (sample is not None):
         raise UsageError("--sample and --label go together", hint="--sample 30 --label")
     if fit and not label:

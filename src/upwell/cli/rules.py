@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 1_000
 rules = typer.Typer(
-    help="Standing rules. One without a scope opens every session; one with a scope surfaces only "
-    "with a call on a matching file or command, once a session."
+    help="Standing rules. A rule without a scope opens every session; a rule with a scope surfaces "
+    "only at a call on a matching file or command, once a session."
 )
 Id = Annotated[str, typer.Argument(metavar="ID", help="`upwell rules` lists them.")]
 Paths = Annotated[

@@ -99,7 +99,7 @@ def _check_place(name: str, line: Sequence[str], url: str) -> None:
     if not name:
         raise UsageError("no name given", hint="upwell add NAME -- CMD ARGS…")
     if bool(line) == bool(url):
-        fault = "both a command and an address" if line else "no command given"
+        fault = "a command and an address cannot be combined" if line else "no command given"
         raise UsageError(fault, hint=f"upwell add {name} -- CMD ARGS…, or --url URL")
 
 

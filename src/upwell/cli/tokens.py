@@ -47,7 +47,7 @@ def add(
         str, typer.Option(metavar="TENANT", help="The user's tenant. The home's if omitted.")
     ] = "",
 ) -> None:
-    """Create a token for another user and print it. It is shown only once."""
+    """Create a token for another user and print it. The token is shown only once."""
     from upwell.app.tenant_data import record_administration
     from upwell.web.tokens import issue
 

@@ -199,4 +199,4 @@ def _report(imported: "Imported") -> None:
         say(f"{imported.path}: {counted(imported.stored, 'memory', 'memories')} stored")
     if imported.rules:
         rules = counted(imported.rules, "standing rule")
-        note(f"upwell: {rules} among them, for every agent to follow: check `upwell rules`")
+        note(f"upwell: among them, {rules} for every agent; check `upwell rules`")

@@ -14,7 +14,7 @@ def version_line() -> str:
 
 
 def _built_from() -> str:
-    """The commit that the build wrote into the package; empty if it knew none."""
+    """The commit that the build wrote into the package; empty if there is none."""
     try:
         return files("upwell").joinpath("COMMIT").read_text(encoding="ascii").strip()
     except OSError:

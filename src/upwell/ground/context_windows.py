@@ -217,7 +217,7 @@ _VENDOR = re.compile(
     r"(?:ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|moonshotai"
     r"|openai|qwen|zai)\."
 )
-"""How Bedrock's names begin: `us.anthropic.claude-…`."""
+"""The region and provider before a model's name on Amazon Bedrock: `us.anthropic.claude-…`."""
 _POINT = re.compile(r"[._]|(?<=\d)p(?=\d)")
 """The point of a version: `3.1`, `3_1`, `3p1`."""
 _SHORT = {"sonnet": "claude-sonnet-5", "opus": "claude-opus-5", "haiku": "claude-haiku-4-5"}
@@ -247,7 +247,7 @@ def unknown_model(options: AgentOptions) -> str:
     if not options.model or window_in(options) is not None:
         return ""
     return (
-        f"agent.model: no window is known for {options.model!r}, so budgets are the default ones; "
+        f"agent.model: no window is known for {options.model!r}, so the default budgets apply; "
         "set agent.context_window"
     )
 

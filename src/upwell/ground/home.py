@@ -32,8 +32,8 @@ def default_home() -> Path:
 
 
 def usual_home() -> Path:
-    """Return the home that is used when no environment variable is set, where programs with another
-    environment can find it.
+    """Return the home that is used when no environment variable is set. A program with another
+    environment, such as an agent, finds only this home.
     """
     if sys.platform.startswith("linux"):
         return Path(os.path.expanduser("~/.local/share/upwell")).absolute()

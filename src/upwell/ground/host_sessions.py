@@ -37,7 +37,8 @@ class HostSessions:
         await self._ttl_store.put(KIND, dict.fromkeys(keys, value), ttl_seconds=TTL_SECONDS)
 
     async def joined(self, parent: int, cwd: str | None) -> str:
-        """Return the session of the agent that started a child of `parent`, or ""."""
+        """Return the session that hooks recorded for the agent's process `parent`, else the one
+        recorded for the folder `cwd`; "" if there is none."""
         keys = [_process(agent_of(parent))] + ([_folder(cwd)] if cwd else [])
         items = await self._ttl_store.get(KIND, keys)
         for key in keys:
@@ -54,7 +55,7 @@ def within(session: str, agent: str) -> str:
     return f"{session}{_BELOW}{agent}" if agent else session
 
 
-def is_subagents(session: str) -> bool:
+def is_of_subagent(session: str) -> bool:
     """Tell whether a session is that of a subagent."""
     return _BELOW in session
 
@@ -67,7 +68,7 @@ def outermost(session: str) -> str:
 class Joined:
     """The agent session of this process.
 
-    It may change while the process runs, so it is looked up again every few seconds.
+    The session may change while the process runs, so it is looked up again every few seconds.
     """
 
     def __init__(

@@ -22,9 +22,8 @@ first.
 class SessionState(Protocol):
     """Small values by session, kind and key. Kinds are the callers' own names and do not collide;
     `key` may be empty if a session has one value of a kind. `is_shared` is True if other processes
-    see the values, so that each
-    access takes a round trip. `is_cut_off` is True while the shared storage fails: the others do
-    not see the values then, and a missing value means nothing.
+    see the values, so that each access takes a round trip. `is_cut_off` is True while the shared
+    storage fails: the others do not see the values then, and a missing value means nothing.
     """
 
     is_shared: bool

@@ -139,23 +139,23 @@ def _check_address(key: str, address: str, origin: str) -> None:
 
 def _check_store(key: str, address: str, origin: str) -> None:
     """Refuse an address of neither a database nor a gateway, and one that would expose a secret."""
-    what, hint = "", "write https://HOST"
+    fault, hint = "", "write https://HOST"
     if not _is_address(address, (*_DATABASES, "https", "http")):
-        what = "not the address of a PostgreSQL database or a gateway"
+        fault = "not the address of a PostgreSQL database or a gateway"
         hint = f"write {_DATABASE_FORM}, or https://HOST for a gateway"
     elif urlsplit(address).scheme in _DATABASES:
         # libpq ends the password at the first `@`, and would show the rest of it as the host.
         if urlsplit(address).netloc.count("@") > 1:
-            what = "not the address of a PostgreSQL database"
+            fault = "not the address of a PostgreSQL database"
             hint = f"write {_DATABASE_FORM}"
     elif "@" in urlsplit(address).netloc:
-        what = "the address of a gateway with a password"
+        fault = "the address of a gateway with a password"
         hint = "store the token with `upwell team join`"
     elif urlsplit(address).scheme == "http" and urlsplit(address).hostname not in LOOPBACK:
-        what = "the token would travel unencrypted"
-    if what:
+        fault = "the token would travel unencrypted"
+    if fault:
         raise ConfigError(
-            f"{key} in {origin} is {masked(key, address)!r}: {what}",
+            f"{key} in {origin} is {masked(key, address)!r}: {fault}",
             key=key,
             origin=origin,
             hint=hint,

@@ -200,8 +200,8 @@ class MemoryTtlStore:
         await self.put_all(Entries(kind, values, ttl_seconds))
 
     async def put_all(self, *entries: Entries) -> None:
-        for these in entries:
-            self._set(these.kind, these.values, these.ttl_seconds)
+        for group in entries:
+            self._set(group.kind, group.values, group.ttl_seconds)
 
     async def compare_and_set(
         self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float

@@ -10,7 +10,7 @@ read and write the log; explicit requests only write it.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from upwell.ground.host_sessions import is_subagents
+from upwell.ground.host_sessions import is_of_subagent
 from upwell.ground.ttl_store import Entries, Item, Kind, TtlStore
 from upwell.ground.types.memory import Hit, Memory
 
@@ -63,7 +63,7 @@ class SeenLog:
             shared = entries.get(mark) or entries.get(shared_key)
             if session and own_key in entries:
                 continue
-            if shared is None or shared.value == _value(session) or is_subagents(session):
+            if shared is None or shared.value == _value(session) or is_of_subagent(session):
                 new[place] = hit
             elif shared.value != KNOWN:
                 repeated[place] = hit
@@ -88,7 +88,7 @@ class SeenLog:
         if self._ttl_seconds <= 0 or not memories:
             return
         entries = [_session_entries(memories, session, principal, SESSION_SECONDS)]
-        if not is_subagents(session):
+        if not is_of_subagent(session):
             keys = [_shared_key(memory, principal) for memory in memories]
             shared = dict.fromkeys(keys, _value(session))
             entries.append(Entries(Kind.SEEN, shared, self._ttl_seconds))

@@ -35,7 +35,7 @@ async def run_command(
             output, complaint = await process.communicate()
     except TimeoutError:
         raise UsageError(
-            f"this took more than {seconds:.0f} s",
+            f"the command took more than {seconds:.0f} s",
             hint=f"run `upwell {' '.join(args)}` in a terminal",
         ) from None
     finally:

@@ -31,8 +31,8 @@ async def now(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def rows(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The newest events, or those after the position `before`: the times at which the last event
-    shown was written and at which it happened, joined by `_`."""
+    """The newest events, or the next older ones after `before`. That position consists of the times
+    at which the last event shown was written and at which it happened, joined by `_`."""
     written, _, at = fields.get("before", "").partition("_")
     if not _is_number(written) or not _is_number(at):
         shown = await events(app, _filters(fields), SHOWN)

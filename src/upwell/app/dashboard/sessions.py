@@ -165,12 +165,12 @@ async def shortened(app: App, fields: Fields) -> Mapping[str, Any]:
             "this text is no longer stored", hint="compress.original_ttl_seconds keeps texts longer"
         )
     return {
-        "texts": [await asyncio.to_thread(_beside, *pair) for pair in pairs],
+        "texts": [await asyncio.to_thread(_compared, *pair) for pair in pairs],
         "session": await app.cuts.session_of(name),
     }
 
 
-def _beside(original: str, seen: str) -> Mapping[str, Any]:
+def _compared(original: str, seen: str) -> Mapping[str, Any]:
     """The lines of the original, in blocks that the agent saw or did not see. Takes a second for
     tens of megabytes, so call it in a thread."""
     shown = {line.strip() for line in seen.splitlines()}

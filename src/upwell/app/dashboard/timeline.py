@@ -43,7 +43,7 @@ async def timeline(app: App, fields: Fields) -> Mapping[str, Any]:
     own = [event for event in seen if begins - 1 <= event["at"] < ends - 1]
     return {
         "parts": [
-            _woven(part, [event for event in own if _part_at(parts, event) is part])
+            _with_events(part, [event for event in own if _part_at(parts, event) is part])
             for part in parts
         ],
         "earlier": start if "turn" in fields else 0,
@@ -123,7 +123,7 @@ def _part_at(parts: Sequence[Part], event: Event) -> Part:
     return next((part for part in reversed(parts) if part.at <= event["at"] + margin), parts[0])
 
 
-def _woven(part: Part, seen: Sequence[Event]) -> dict[str, Any]:
+def _with_events(part: Part, seen: Sequence[Event]) -> dict[str, Any]:
     """A turn with its steps and events in order of time. The reason for a silence is given at the
     step at which upwell kept silent."""
     why: dict[int, str] = {}

@@ -147,7 +147,7 @@ class Postgres:
             max_size=size,
             open=False,
             timeout=CONNECT_SECONDS,
-            # The pool makes no attempts of its own: `_reach_again` reconnects.
+            # The pool does not retry: `_reach_again` does.
             reconnect_timeout=0.0,
             kwargs=dict(CONNECTION),
             configure=self._configure,
@@ -441,7 +441,7 @@ def store_error(error: Exception) -> StoreError:
     is_full = getattr(error, "sqlstate", None) == _DISK_FULL
     return StoreError(
         f"PostgreSQL failed: {_first_line(error)}",
-        hint="nothing was stored; free space on the database's disk, and write it again"
+        hint="nothing was stored; free space on the database's disk, and try again"
         if is_full
         else "check store.url and whether the server runs; `upwell doctor` tries it",
     )

@@ -18,7 +18,7 @@ Changed = Callable[[frozenset[str]], Awaitable[None]]
 MEMORIES, LEARNED, FILES = "memories", "learned", "files"
 EVERYTHING = frozenset({MEMORIES, LEARNED, FILES})
 GATHER_SECONDS = 0.05
-"""Notifications that arrive within this time are one change."""
+"""Notifications that arrive within this time are reported as one change."""
 POLL_SECONDS = 0.5
 RETRY_SECONDS = 1.0
 _VERSIONS = """

@@ -4,7 +4,7 @@
                             ├──< about           exact joins with files and symbols
                             └──< memory_trigger  the situations at which a memory surfaces
     term, anchor            number of memories of a scope that have a stem, or a key of `about`
-    null_score              the scores that unrelated queries get, by scope and number of words
+    null_score              the best scores of random queries, by scope and number of words
     trash                   deleted memories, kept for 30 days
     embedding               the vector of a memory by a model, if an embedder is configured
     embedding_model         the models, and the replica that embeds at the moment

@@ -22,8 +22,8 @@ from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.rpc import Ping
 
 MAX_KEY_BYTES = 1_000
-"""A longer key is cut, and its hash is appended, because an index entry of PostgreSQL has at most
-2 700 bytes. `scan` returns the cut key."""
+"""A longer key is cut, and its hash is appended: PostgreSQL limits an index entry to 2 700 bytes.
+`scan` returns the cut key."""
 READ_SECONDS = 3.0
 """How long to wait for an original, which an agent has asked for. Other entries are not worth so
 long a wait."""
@@ -92,14 +92,14 @@ class PostgresTtlStore:
 
     async def put_all(self, *entries: Entries) -> None:
         statements = [
-            self._statement(these.kind, _UPSERT, _sorted(these.values), these.ttl_seconds)
-            for these in entries
-            if these.values
+            self._statement(group.kind, _UPSERT, _sorted(group.values), group.ttl_seconds)
+            for group in entries
+            if group.values
         ]
         if statements:
             await self._postgres.ask(self._tenant, *statements, seconds=self._seconds)
-        for these in entries:
-            await self._enforce_cap(these.kind, these.values)
+        for group in entries:
+            await self._enforce_cap(group.kind, group.values)
 
     async def compare_and_set(
         self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
@@ -236,8 +236,8 @@ class TeamTtlStore:
 
     async def put_all(self, *entries: Entries) -> None:
         for store in (self._own, self._shared):
-            if theirs := [these for these in entries if self._of(these.kind) is store]:
-                await store.put_all(*theirs)
+            if groups := [group for group in entries if self._of(group.kind) is store]:
+                await store.put_all(*groups)
 
     async def compare_and_set(
         self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float

@@ -31,8 +31,8 @@ _RULE_FILES = ("gitleaks.toml", "upwell.toml")
 _NARROW_END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 _WIDE_END = r"(?:[^0-9A-Za-z]|$)"
 _VALUE_END = r"""(?:[\x60'"\s;,)\]}<>&|*\\\x1b\x00]|[.:#/!?](?:\s|$)|[^\x00-\x7f]|$)"""
-"""The characters that may follow a value that is secret only by its name. Those that continue an
-expression may not.
+"""The characters that may follow a value that only its name makes a secret. A character that
+continues an expression is not among them.
 """
 _NOT_BASE64 = r"(?:[^a-zA-Z0-9+/]|\z)"
 _WIDE_START = r"(?:^|[^A-Za-z])"

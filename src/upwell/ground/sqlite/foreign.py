@@ -116,5 +116,5 @@ def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
             yield ForeignDatabase(connection, path.stat().st_size)
     except sqlite3.Error as error:
         is_locked = getattr(error, "sqlite_errorcode", 0) in _LOCKED
-        hint = "stop the program that writes it" if is_locked else "is it the program's own file?"
+        hint = "stop the program that writes it" if is_locked else "check that it is the right file"
         raise UsageError(f"cannot read {path}: {error}", hint=hint) from error

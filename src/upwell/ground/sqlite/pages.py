@@ -305,7 +305,8 @@ def _value(data: bytes, at: int, kind: int) -> tuple[Value, int]:
 
 
 def _from_log(log: bytes, size: int) -> dict[int, bytes]:
-    """The committed pages of a write-ahead log: those of its generation up to the last commit."""
+    """The committed pages of a write-ahead log: those up to the last commit whose frames have the
+    salts of the log's header."""
     generation = log[16:24]
     committed: dict[int, bytes] = {}
     pending: dict[int, bytes] = {}

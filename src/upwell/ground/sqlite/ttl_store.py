@@ -94,10 +94,10 @@ class SqliteTtlStore:
         now = self._clock.now()
 
         def store(db: sqlite3.Connection) -> None:
-            for these in entries:
-                for key, value in these.values.items():
-                    self._upsert(db, these.kind, key, value, now, these.ttl_seconds)
-                self._enforce_cap(db, these.kind, these.values)
+            for group in entries:
+                for key, value in group.values.items():
+                    self._upsert(db, group.kind, key, value, now, group.ttl_seconds)
+                self._enforce_cap(db, group.kind, group.values)
 
         await self._database.write_grouped(store)
 

@@ -59,7 +59,7 @@ PRODUCTS = frozenset(
     ubuntu vscode wasm webassembly websocket whatsapp wordpress xcode youtube
     """.split()
 )
-"""Names in mixed case that are not code."""
+"""Names of products, in lower case here. They are often written in mixed case, but are not code."""
 
 MAX_READ_CHARS = 20_000
 """Only this many characters of a text are searched for files and names."""

@@ -99,7 +99,7 @@ def informative(terms: Iterable[str]) -> list[str]:
 
 def split_identifier(name: str) -> list[str]:
     """Split an identifier: `parse_HTTPHeader` → `parse http header`."""
-    if name.isascii():  # This takes a third of the time, and nearly every name is ASCII.
+    if name.isascii():  # nearly every name is ASCII; this branch takes a third of the time
         parts: list[str] = _ASCII_PART.findall(name)
         return parts if name.islower() else [part.lower() for part in parts]
     return [fold(part) for chunk in _SEPARATOR.split(name) for part in _CAMEL.split(chunk) if part]

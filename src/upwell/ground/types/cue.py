@@ -43,18 +43,16 @@ class Cue:
 
     `door`: how the cue came in. `text`: the message; at the session door, the reason why the
     session starts: a word of the host (`startup`, `resume`, `clear`, `compact`), or `subagent`.
-    `tool`, `args`: the tool call and its decoded arguments.
-    `session`: the session to record deliveries for; without one the seen log is only read.
-    `cwd`: the absolute working directory, which decides the project; None sees every project.
-    `window`: the agent's context window in tokens, if known; it scales the budget.
-    `annotations`: the MCP hints of the tool as its server declared them.
+    `tool`, `args`: the tool call and its decoded arguments. `session`: the session for which the
+    deliveries are recorded; "" records none. `cwd`: the absolute working directory, which decides
+    the project; None sees every project. `window`: the agent's context window in tokens, if known;
+    it scales the budget. `annotations`: the MCP hints of the tool as its server declared them.
     `reply_chars`: the size of the response, if known. `progressive`: whether the response is a
     chunk of a progressive delivery. `answer`: the tool's result, if the cue comes after the call.
-    `trace_id`: the trace that the cue belongs to. `at`: epoch seconds; None means now.
-    `principal`: who is asking. `host`: the agent, by its name in `HOSTS`; "" if that is unknown.
-    `transcript`: the file in which the host records the session, if it names one at a start.
-    `read_command`: the command by which the agent reads a memory in a shell, if it may not have
-    upwell's tools.
+    `trace_id`: the trace that the cue belongs to. `at`: epoch seconds; None means now. `principal`:
+    who is asking. `host`: the agent, by its name in `HOSTS`; "" if that is unknown. `transcript`:
+    the file in which the host records the session, if it names one at a start. `read_command`: the
+    command by which the agent reads a memory in a shell, if it may not have upwell's tools.
     """
 
     door: Door | str

@@ -39,11 +39,10 @@ class Query:
     """A query to memory. `texts`: up to three search texts (seed 003). `paths`, `symbols`: files
     and code names that memories must name exactly. `triggers`: the keys of the situation; a memory
     with one of them is found even if it shares no word with the query. `scope`: the memories to
-    search. `limit`: the number of hits.
-    `source`: where the query came from. `awaited`: whether a user or agent waits for the answer.
-    For an awaited query, a store first reads files that have changed; otherwise the index is used
-    as it is. `command`: the command of a tool call as it was written; a documentation passage with
-    the same flags is more likely to be relevant.
+    search. `limit`: the number of hits. `source`: where the query came from. `awaited`: whether a
+    user or agent waits for the answer. For an awaited query, a store first reads files that have
+    changed; otherwise the index is used as it is. `command`: the command of a tool call as it was
+    written, flags included; documents are searched for it.
     """
 
     texts: tuple[str, ...]
@@ -81,14 +80,13 @@ class Memory:
     """A piece of knowledge.
 
     `text`: its content. `id`: its id; the store assigns one if it is "". `namespace`, `tags`: its
-    classification. `paths`, `symbols`: the files and code names that it is about.
-    `triggers`: keys of situations (`error:1f0c…`). A memory with triggers surfaces unasked only in
-    one of these situations. `occurrences`: the number of sessions that have found it.
-    `project`: the absolute repository root that it belongs to; None makes it global.
-    `tenant`: the tenant that owns it. `source`: where the text comes from
-    (`memory/2026-04-09.md`, `git:3f2a1c0`); `lines`: the inclusive 1-based span there.
-    `provenance`: how it was created. `trust`: who vouches for it. `pinned`: whether it is a
-    standing rule. `supersedes`: the id of the memory that it replaces.
+    classification. `paths`, `symbols`: the files and code names that it is about. `triggers`: keys
+    of situations (`error:1f0c…`). A memory with triggers surfaces unasked only in one of these
+    situations. `occurrences`: the number of sessions that have found it. `project`: the absolute
+    repository root that it belongs to; None makes it global. `tenant`: the tenant that owns it.
+    `source`: where the text comes from (`memory/2026-04-09.md`, `git:3f2a1c0`); `lines`: the
+    inclusive 1-based span there. `provenance`: how it was created. `trust`: who vouches for it.
+    `pinned`: whether it is a standing rule. `supersedes`: the id of the memory that it replaces.
     `content_hash`: a digest of the content. `expires_at`, `created_at`, `updated_at`, `viewed_at`:
     epoch seconds, None when not set.
     """

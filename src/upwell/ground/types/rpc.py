@@ -12,10 +12,9 @@ class ToolCall:
     `server`, `tool`: the upstream and its own name for the tool. `params`: the raw JSON bytes to
     send, without upwell's own argument `_context_query`. `args`: the decoded arguments, for reading
     only. `query`: the agent's question, "" for none. `request`: the user's last request of the
-    session, "" if unknown. `annotations`: the MCP hints of the tool.
-    `declared`: a digest of the tool's declaration. `trace_id`: the trace of the call.
-    `principal`: the name of the principal. `host`, `session`, `cwd`: the agent, its session and its
-    folder, if they are known.
+    session, "" if unknown. `annotations`: the MCP hints of the tool. `declared`: a digest of the
+    tool's declaration. `trace_id`: the trace of the call. `principal`: the name of the principal.
+    `host`, `session`, `cwd`: the agent, its session and its folder, if they are known.
     """
 
     server: str
