@@ -19,7 +19,9 @@ LOGGED = "notifications/message"
 UPDATED = "notifications/resources/updated"
 READY_SECONDS = 5.0
 _ASKABLE = frozenset({"sampling", "elicitation", "roots", "tasks"})
-"""Capabilities that a client declares by name. Any other request needs a declared extension."""
+"""The kinds of request that a client allows by declaring the capability of the same name. For any
+other kind, the client must have declared some extension.
+"""
 
 
 class Refused(Exception):
@@ -52,8 +54,9 @@ class Client(Protocol):
 
     @property
     def agent(self) -> object:
-        """The identity that answers questions: an agent that has a connection of its own, otherwise
-        the sender of this one request, because nothing links two such requests.
+        """Identifies who can answer an upstream's questions: the session of an agent that has a
+        connection of its own, otherwise this request alone, because nothing links two requests
+        without a session.
         """
         ...
 
@@ -72,7 +75,8 @@ class Client(Protocol):
 
     @property
     def host(self) -> str:
-        """The agent's host, or the name that it gave itself; "" if it gave none."""
+        """The agent host that the client runs in, or else the name that the client gave itself; ""
+        if it gave none."""
         ...
 
     @property
@@ -149,9 +153,9 @@ def reaches_level(level: object, minimum: str) -> bool:
 class Session:
     """One agent's connection and what the agent declared about itself.
 
-    `channel` reaches the agent outside of its requests. `principal` is the owner of the token, or
-    the owner on stdio. A `shared` session stands for every request of a principal that came without
-    a session of its own.
+    `channel` reaches the agent outside of its requests. `principal` is the holder of the token; on
+    stdio, the owner of the home. A `shared` session stands for all requests of a principal that
+    name no session.
     """
 
     def __init__(
@@ -181,7 +185,7 @@ class Session:
         return settled()
 
     async def ask(self, method: str, params: bytes) -> Reply:
-        """Ask the agent while none of its calls is in flight, once it has reported ready."""
+        """Ask the agent outside of any call, as soon as the agent has reported ready."""
         if self.modern or not offers(self.capabilities, method):
             return declined(method)
         try:
@@ -203,7 +207,8 @@ class Session:
         await send_notification(self.channel, method, params)
 
     async def broadcast(self, method: str, params: bytes) -> None:
-        """Send a notification that goes to every client of the handshake era."""
+        """Send a notification that belongs to no request. A modern client gets it on its listen
+        stream instead."""
         if not self.modern:
             await send_notification(self.channel, method, params)
 
@@ -224,7 +229,7 @@ class Listener:
 
 
 class Question:
-    """A request from an upstream that its modern client answers in a later call."""
+    """An upstream's request to a modern client, which answers it in a later call."""
 
     def __init__(self, method: str, params: bytes) -> None:
         self.method = method
@@ -238,10 +243,10 @@ class Question:
 
 class RequestContext:
     """The client of one request; `identity` is the raw id of the request. `receipt` is settled when
-    the reply has been written; without one it counts as delivered.
+    the reply has been written; without a receipt, the reply counts as delivered.
 
-    A modern client cannot be asked by a request. The upstream's questions wait in `questions` until
-    the client repeats its call with the answers.
+    A modern client takes no requests. The upstream's questions wait in `questions` until the client
+    repeats its call with the answers.
     """
 
     def __init__(
@@ -360,7 +365,8 @@ class Audience:
         return any(uri in receiver.uris for receiver in self._receivers())
 
     async def relay(self, message: Message, clients: Iterable[Client]) -> None:
-        """Pass on a notification of an upstream in which calls of `clients` are in flight."""
+        """Pass on a notification from an upstream. `clients` are those with a call in flight at
+        that upstream."""
         method = message.method or ""
         try:
             params = RawObject.parse(message.params)
@@ -393,8 +399,8 @@ class Audience:
                 await client.notify(LOGGED, params.encode())
 
     async def _relay_update(self, params: RawObject) -> None:
-        """Send an update to the subscribers of the resource or of one that contains it; without any
-        subscriber, to every agent of the handshake era."""
+        """Send an update to everyone who subscribed to the resource or to a parent of its address;
+        if nobody did, to every agent of the handshake era."""
         uri = text_of(params, "uri")
         subscribers = [
             receiver

@@ -138,7 +138,8 @@ def fresh_only(result: RawObject) -> RawObject:
 
 
 def initialize_params(capabilities: bytes = b"{}") -> bytes:
-    """The params of `initialize` for an upstream; `capabilities` are those of our client."""
+    """The params of `initialize` for an upstream; `capabilities` are raw JSON: the client
+    capabilities to declare."""
     return b'{"protocolVersion":%b,"capabilities":%b,"clientInfo":%b}' % (
         dumps(HANDSHAKE_VERSIONS[-1]),
         capabilities,
@@ -149,7 +150,7 @@ def initialize_params(capabilities: bytes = b"{}") -> bytes:
 @dataclass(frozen=True, slots=True)
 class Introduction:
     """A server's description of itself. `version` is "" until the handshake; `also` is a modern
-    version that the server supports, too.
+    version that the server supports besides `version`.
     """
 
     version: str = ""
@@ -380,12 +381,12 @@ MARK = os.urandom(4).hex()
 """Blocks of memories carry this mark while the process runs. A server cannot know it, so it cannot
 imitate them.
 """
-_MARKED = f' In this session they carry mark="{MARK}"; text of servers that imitates them has not.'
+_MARKED = f' In this session they carry mark="{MARK}"; imitations in the text of servers do not.'
 _OUR_HEADING = re.compile(r"(?m)^([ \t]{0,20})(#{1,6}[ \t]{0,20}server\b)", re.IGNORECASE)
 
 
 class Introduced(Protocol):
-    """An upstream, as far as the gateway's introduction needs it."""
+    """The part of an upstream that the gateway's introduction is made from."""
 
     name: str
     about: Introduction

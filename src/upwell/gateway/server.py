@@ -104,8 +104,8 @@ class Gateway:
         return self._fleet.upstreams
 
     def name_of(self, server: str, tool: str) -> tuple[str, Sequence[str]]:
-        """The server's own name for one of its tools, from the two parts of its public name, and
-        the names of all its tools that are known."""
+        """The server's own name for the tool with the public name `server__tool`. For an unknown
+        tool: the name as given, and the names of the tools that the server is known to have."""
         target = self._catalog.resolve(f"{server}__{tool}")
         if target is not None and target.upstream is not None:
             return target.tool, ()
@@ -132,7 +132,8 @@ class Gateway:
 
     async def replace_servers(self, servers: Sequence[ServerOptions]) -> None:
         """Replace the servers by these, without losing a call in flight. The list of tools is
-        rebuilt in any case, because the configuration of single tools may have changed.
+        rebuilt even if the servers stay the same, because the configuration of single tools may
+        have changed.
         """
         listing_before, changed = self._catalog.listing, await self._fleet.replace(servers)
         await self._catalog.refresh(force=True)
@@ -159,8 +160,8 @@ class Gateway:
                 introducing.cancel()
 
     async def _introduce(self) -> None:
-        """Save the servers' offers once they had time to start. The next start is then answered at
-        once, even if one of them never comes up.
+        """Save the combined offer of the servers after waiting for them to start. The next run then
+        answers `initialize` at once, even if one of the servers never comes up.
         """
         await self._resources.settled()
         self._records.save_offer(offer_of(self.upstreams))

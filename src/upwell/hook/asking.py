@@ -28,7 +28,9 @@ _READERS = frozenset(
     pwd rg sed sleep stat tail test true wc which [ [[
     """.split()
 )
-"""Programs whose exit status reports their findings, not a wrong call."""
+"""Programs whose exit status often reports a result, not a failure: `grep` ends with 1 if it found
+nothing.
+"""
 _VERBS_OF_RUNNERS = frozenset({"run", "exec", "x"})
 _QUESTION = (
     MARK + "Before you finish: {lesson}. If a later session would need to know what was learned, "
@@ -41,21 +43,23 @@ _COMMAND = '`upwell remember --path FILE "SENTENCE"` in a shell'
 ToolName = Callable[[Host, Event], Awaitable[str]]
 """The name under which the agent sees `add_memory`; "" if the agent does not have the tool."""
 Commands = Callable[[Event, float], Awaitable[Sequence[tuple[str, bool]]]]
-"""The commands of the event's session since that time, and whether each of them failed, as its
-transcript has them."""
+"""Reads the transcript of an event's session: the commands since a time, and whether each of them
+failed."""
 HasNoted = Callable[[Event, float], Awaitable[bool]]
 """Tells whether the agent has stored a memory in the event's project since that time."""
 
 
 async def no_commands(event: Event, since: float) -> Sequence[tuple[str, bool]]:
-    """As if no transcript could be read."""
+    """Report no commands, as for a transcript that cannot be read."""
     return ()
 
 
 @dataclass(slots=True)
 class _Turn:
-    """The current turn of a session. `number` counts its prompts, `asked_at` is the number of the
-    turn in which the agent was asked last. `has_run` tells whether a command ran.
+    """The current turn of a session. `number` counts the prompts of the session, and `asked_at` is
+    the `number` of the turn in which the agent was asked last. `failed` are the commands that
+    failed in this turn, and `repaired` is one of them that worked later. `has_run` tells whether
+    any command ran.
     """
 
     began_at: float
@@ -130,7 +134,7 @@ class AgentAsking:
 
     async def _question(self, host: Host, event: Event, turn: _Turn) -> str:
         may_be_asked = turn.may_be_asked() and not event.agent and not event.is_continued
-        # Codex reports no outcomes of commands to its hooks.
+        # Codex does not tell its hooks whether a command failed; the transcript does.
         if may_be_asked and turn.has_run and not turn.failed and event.transcript:
             for command, failed in await self._commands(event, turn.began_at):
                 turn.ran(command, failed=failed)

@@ -4,10 +4,10 @@ nothing, never a traceback. After the deadline it gives the neutral answer. If n
 the client starts it. A session's start waits for the daemon, and so does a prompt, for a shorter
 time; any other event is answered neutrally at once.
 
-Stdlib only, and the cheap part of it: `socket`, `signal`, `json` and `typing` would each cost as
-much as the whole run. It also runs as a file: `python -I -S client.py [--home PATH] HOST [EVENT]`.
-An agent's configuration names the home if it is not in its usual place, since an agent may be
-started without the variable.
+The client imports only the cheap part of the stdlib: `socket`, `signal`, `json` and `typing` would
+each cost as much as the whole run. It can be run as a file: `python -I -S client.py [--home PATH]
+HOST [EVENT]`. The command in an agent's configuration has `--home` if the home is not in its usual
+place, because the agent may be started without `UPWELL_HOME`.
 """
 
 import _signal
@@ -25,14 +25,14 @@ from upwell.hook.place import Place, default_home, is_private, socket_inode
 
 PROMPT_SECONDS = 0.2
 TOOL_SECONDS = 0.3
-"""Hard deadlines, from the start of this file to its last byte; `UPWELL_HOOK__PROMPT_MS` and
-`UPWELL_HOOK__TOOL_MS` change them."""
+"""Hard deadlines for the answer to a prompt and to any other event, counted from the start of
+`main`; `UPWELL_HOOK__PROMPT_MS` and `UPWELL_HOOK__TOOL_MS` change them."""
 COLD_SECONDS = 0.8
 """The deadline of a prompt that finds no daemon; `hook.cold_ms` changes it."""
 SESSION_SECONDS = 2.0
 STARTING_SECONDS = 5.0
-"""The deadlines of a session's start that finds no daemon; at that time nothing else is going on.
-The longer one applies while the daemon that it started is starting up.
+"""The deadlines of a session's start that finds no daemon. `STARTING_SECONDS` applies while the
+daemon that this client started is starting up, `SESSION_SECONDS` otherwise.
 """
 MARGIN_SECONDS = 0.02
 """The daemon gets this much less time, so that its answer arrives before the deadline."""
@@ -64,7 +64,9 @@ EVENTS = (
     """.split()
     )
 )
-"""Every host's names of the events in `HOSTS`; any other event ends here."""
+"""Every event that upwell uses, under the names that the hosts give it. The client itself gives any
+other event the neutral answer.
+"""
 IGNORED_TOOLS = frozenset(
     """
     Write Edit MultiEdit NotebookEdit TodoWrite TodoRead Task Agent ExitPlanMode AskUserQuestion
@@ -73,10 +75,12 @@ IGNORED_TOOLS = frozenset(
     replace_string_in_file multi_replace_string_in_file edit_notebook_file
     """.split()
 )
-"""Tools that write, or whose calls reveal nothing about the work. The daemon ignores them too."""
+"""Tools that write, or whose calls reveal nothing about the work. Their events get the neutral
+answer. The daemon ignores these tools too.
+"""
 _COPILOT_VARIABLES = frozenset({"COPILOT_CLI", "COPILOT_HOOK_DIR"})
-"""Copilot CLI sets these. It also runs the hooks of VS Code and those of a project for Claude Code,
-and drops their answers."""
+"""Copilot CLI sets these variables. Besides its own hooks, it runs those that are configured for VS
+Code or, in a project, for Claude Code, and drops their answers."""
 OWN_TOOLS = (
     "mcp__upwell__",
     "mcp__plugin_upwell_upwell__",
@@ -183,7 +187,7 @@ def _answer(args: list[str], began: float) -> tuple[bytes, bool]:
 
 
 def _read(deadline: float) -> bytes:
-    """The event on stdin, empty when it is too long or late."""
+    """The event on stdin; empty when it is too long, or not complete by the deadline."""
     chunks: list[bytes] = []
     size = 0
     while size <= MAX_EVENT_BYTES and (left := deadline - time.monotonic()) > 0:
@@ -271,7 +275,8 @@ def _exchange(
 
 
 def _received(peer: "_socket.socket") -> bytes | None:
-    """The body of `ok LENGTH`, a line break and as many bytes; None for anything else."""
+    """The body of a reply: `ok LENGTH`, a line break, a body of that length. None for any other
+    reply."""
     reply = b""
     while chunk := peer.recv(65_536):
         reply += chunk

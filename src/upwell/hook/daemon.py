@@ -60,7 +60,7 @@ class Service(Protocol):
 @dataclass(slots=True)
 class Request:
     """The first line of a request: an event of `host` with this `name`. The client waits `left_ms`
-    at most, `parent` is the id of the process that ran it, and `length` bytes follow."""
+    at most, `parent` is the id of the process that ran the client, and `length` bytes follow."""
 
     protocol: str
     version: str
@@ -237,7 +237,8 @@ class Daemon:
 
 
 def take_lock(place: Place) -> int:
-    """Lock this home's daemon. Returns the open file that holds the lock.
+    """Take the lock of this home, which only its daemon holds. Returns the descriptor of the lock
+    file; closing it releases the lock.
 
     Raises:
         AlreadyRunning: another process holds the lock.

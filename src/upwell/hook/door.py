@@ -31,7 +31,8 @@ from upwell.surface.render import by_command
 
 NEUTRAL = b"{}"
 DUPLICATE_SECONDS = 5.0
-"""Hosts run the hooks of one event side by side. The same prompt after this time is a new event."""
+"""Some hosts run several hooks for one event. Equal events that arrive within this time, under two
+hosts' names, count as one event."""
 MAX_REMEMBERED = 200
 MAX_RECORDED_SESSIONS = 1_000
 _ENTRY = "- ["
@@ -113,7 +114,8 @@ class HookDoor:
         """The JSON that `host` accepts for its event `name` ("" if the payload names it).
 
         `left_ms` is how long the caller can wait; `parent` is the process that runs the hook.
-        `receipt` tells later whether the answer arrived; without one it counts as delivered.
+        `receipt` tells later whether the answer arrived; without a receipt, the answer counts as
+        delivered.
         """
         known = HOSTS.get(host)
         event = self._event(known, name, body) if known else None
@@ -151,7 +153,7 @@ class HookDoor:
     async def _answer(
         self, host: Host, event: Event, left_ms: int | None, receipt: Receipt
     ) -> bytes:
-        """Surface memories and shorten the tool's result, both until the same deadline."""
+        """Look for memories and shorten the tool's result, both by the same deadline."""
         deadline = asyncio.get_running_loop().time() + self._seconds_for(event, left_ms)
         cue = _cue(event, host.name, self._opt_ins.read_command)
         if self._is_unannounced(event):
@@ -210,16 +212,16 @@ class HookDoor:
         return None if self._duplicates.is_duplicate(host.name, event) else event
 
     def _is_unannounced(self, event: Event) -> bool:
-        """True if the first event of this session is a tool's: the session began before the daemon
-        ran, and its standing rules are still due.
+        """True if the first event that the daemon gets of this session is that of a tool. The
+        session then began before the daemon did, and its standing rules are still due.
         """
         is_new = event.session not in self._known_sessions
         self._known_sessions.add(event.session)
         return is_new and event.kind is EventKind.TOOL
 
     def _seconds_for(self, event: Event, left_ms: int | None) -> float:
-        """The time for an answer. A session's start may take all the time that the caller can wait,
-        and so may the first answers of the daemon, which load code and data for the others.
+        """The time for an answer. A session's start may take all the time that the caller can wait.
+        So may the first answers of the daemon, because they load code and data.
         """
         if left_ms is not None and (event.kind is EventKind.SESSION or self._is_cold):
             return left_ms / 1000
@@ -259,7 +261,8 @@ class HookDoor:
             return {}
 
     async def _outcome_in_time(self, cue: Cue, name: str, deadline: float) -> Outcome | None:
-        """The decision; None when it is late, and it is then offered at the session's next call."""
+        """The decision; None if it misses the deadline. Memories that are found too late may be
+        delivered at the session's next call."""
         left = deadline - asyncio.get_running_loop().time()
         surfacing = self._tasks.start(self._surfacer.offer(cue))
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, left))
@@ -306,8 +309,9 @@ class HookDoor:
             await self._surfacer.take_back(outcome, cue, late=True)
 
     def _record_session(self, event: Event, parent: int) -> None:
-        """Record once to which process a session belongs, and again whenever one begins. A
-        subagent's session is not that of the host's process."""
+        """Record which process a session belongs to: at the first event of the session, and again
+        whenever a session begins. Events of subagents are left out, because the process belongs to
+        the session of the main agent."""
         if event.agent:
             return
         key = (event.session, event.cwd, parent)
@@ -326,7 +330,7 @@ class HookDoor:
 
 
 class _Recent:
-    """The keys added last, with a value each."""
+    """The `MAX_REMEMBERED` keys that were added last, each with a value."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[Hashable, Any] = OrderedDict()
@@ -414,8 +418,8 @@ def _cue(event: Event, host: str, read_command: str = "") -> Cue:
 
 
 def _within(text: str, max_bytes: int) -> tuple[str, int]:
-    """`text` without as many of its last entries as exceed the limit, and the number of these
-    entries; "" if not even one entry fits.
+    """`text` without the last entries that exceed the limit, and the number of entries left out; ""
+    if not even one entry fits.
     """
     lines = text.split("\n")
     entries = [number for number, line in enumerate(lines) if line.startswith(_ENTRY)]

@@ -1,5 +1,5 @@
-"""The address of a home's daemon: files in a folder of the user's that no environment variable
-moves.
+"""The address of a home's daemon: files in a folder of the user. No environment variable changes
+the place of this folder.
 
     /tmp/upwell-UID/          0700, owner checked, never a link
         KEY.sock              the socket (0600); KEY is a hash of the home's path
@@ -7,9 +7,9 @@ moves.
         KEY.json              the daemon's description for `daemon status`
         KEY.starting          created by the hook that has just started the daemon
 
-The folder is fixed, so that every daemon of a user can be found whatever the environment it was
-started in, and short, since a socket's path has at most 104 bytes. Stdlib only, and little of it:
-hooks import this file.
+The folder's place is fixed, so that every daemon of a user can be found, whatever environment the
+daemon was started in. The path is short, because a socket's path may have at most 104 bytes. This
+file imports little, and only from the stdlib, because every hook imports it.
 """
 
 import os

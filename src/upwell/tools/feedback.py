@@ -107,7 +107,7 @@ def compression_feedback_tool(record: Recording, served: Served) -> Tool:
         kind = Report(args.get("kind", Report.OTHER))
         await record(tool, kind, args.get("missing", ""))
         moves = (
-            f"from {FEW} such reports on, the tool's budget changes in the next session"
+            f"after {FEW} such reports, the tool's budget changes from the next session on"
             if kind in MOVING
             else "`upwell tune` shows it"
         )

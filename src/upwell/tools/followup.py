@@ -23,8 +23,8 @@ MAX_LINES_CHARS = 40_000
 
 
 OnFollowUp = Callable[[StoredOriginal, str], None]
-"""Receives the original that an agent reads because the shortened result showed too little, and the
-text that it gets now.
+"""Called when an agent reads more of an original: the shortened result has shown too little.
+Receives the original, and the text that the agent gets now.
 """
 
 
@@ -65,8 +65,8 @@ def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
         description=(
             "The original of a shortened result. Pass the key from the result's notice and the "
             'lines to read, such as "33-44": the mark […12→45] stands for the twelve lines before '
-            "line 45. Or read chunks from an offset, in characters from 0: each ends with a "
-            "footer that states how many characters precede it: add that number to the offset "
+            "line 45. Or read chunks from an offset, in characters from 0. Each ends with a "
+            "footer that states how many characters precede it; add that number to the offset "
             "for the next chunk. The chunks without their last footers, joined, are the original."
         ),
         properties={
@@ -85,7 +85,7 @@ def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
 
 
 async def _lines(originals: Originals, on_follow_up: OnFollowUp, key: str, lines: str) -> Result:
-    """Return a range of lines, as many whole lines as a result may have."""
+    """Return a range of lines; of a long range, as many whole lines as one result may hold."""
     first, last = line_range(lines)
     original = await originals.find(key)
     text = lines_of(await originals.get(original.key), first, last)

@@ -42,7 +42,7 @@ Alike = Callable[[str], Awaitable[Sequence[Memory]]]
 
 
 async def none_alike(text: str) -> Sequence[Memory]:
-    """No memory: as if nothing were stored."""
+    """Find no memories."""
     return ()
 
 
@@ -80,7 +80,7 @@ def add_tool(
     """`add_memory(content, namespace?, paths?, tags?, kind?)`: store a note. It belongs to the
     project, and is labelled as an agent's note wherever it appears.
 
-    `status` adds a status line to the answer. `alike` finds the notes that say nearly the same.
+    `status` adds a status line to the answer. `alike` finds the memories that say nearly the same.
     Namespaces in `read_only` and notes beyond `max_notes` (0 for no limit) are refused.
     """
 
@@ -130,7 +130,7 @@ def add_tool(
 def search_tool(
     notes: ShortTerm, project: str | None, principal: Principal = OWNER, *, status: bool
 ) -> Tool:
-    """`search_memory(query?, id?, date?)`: at most three notes, whole."""
+    """`search_memory(query?, id?, date?)`: the best notes in full, at most `stm.max_results`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         filters = {name: args.get(name) for name in ("query", "id", "date")}
@@ -163,7 +163,7 @@ def _check_writable(namespace: str, principal: Principal, read_only: Sequence[st
     """Refuse a namespace that the principal may not change.
 
     Raises:
-        UsageError: it does not see the namespace, or may only read it.
+        UsageError: the principal does not see the namespace, or may only read it.
     """
     if not principal.sees(namespace):
         raise UsageError(

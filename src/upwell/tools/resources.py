@@ -1,7 +1,7 @@
 """upwell's own MCP resources: topics, searches and memories at `upwell://` addresses.
 
-Memories that the reader's project may not see do not exist here. Every address in an answer can be
-read.
+A memory that the reader's project or principal may not see is treated as missing. Every address in
+an answer can be read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ class Resources:
                 "uri": TOPICS_URI,
                 "name": "topics",
                 "title": "Memory topics",
-                "description": "The topics of the memories here, with the number of each.",
+                "description": "The topics of memories, with the number of memories in each.",
                 "mimeType": JSON,
             }
         ]

@@ -46,8 +46,8 @@ class Bucket:
 
 
 class Rates:
-    """The rates of this process. Principals and tenants that it has not seen for long are
-    forgotten, with full buckets."""
+    """The rates of this process. Beyond `MAX_TRACKED` principals and tenants, the one not seen for
+    longest is forgotten, and would begin with a full bucket again."""
 
     def __init__(self, options: LimitOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         self._options = options
@@ -84,26 +84,26 @@ class Rates:
 
 
 Denied = Callable[[str, str], None]
-"""Records that a principal, by its name, was denied something, and why."""
+"""Records who was refused (the name of a principal, or an address), and why."""
 
 
-def nobody(principal: str, why: str) -> None:
+def ignore_denial(who: str, why: str) -> None:
     """Record nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Denials:
-    """Hears of denials: `principal` of those of a known principal, `stranger` of requests without a
-    valid token, with the address from which they came."""
+    """The callbacks for refused requests: `principal` gets the name of a known principal,
+    `stranger` the address from which a request without a valid token came."""
 
-    principal: Denied = nobody
-    stranger: Denied = nobody
+    principal: Denied = ignore_denial
+    stranger: Denied = ignore_denial
 
 
 class Admission:
     """Finds principals: `principal_of` looks up a token that upwell made, `verify` checks one that
     an issuer signed. A principal of the home's own `tenant` has the tenant ""; with `own_only` no
-    other tenant is admitted. `denied` hears of denials."""
+    other tenant is admitted. The guard reports refused requests to `denied`."""
 
     def __init__(
         self,

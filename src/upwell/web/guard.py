@@ -2,9 +2,9 @@
 
 Any web page can send requests to 127.0.0.1, and a foreign host name can resolve to it (DNS
 rebinding). `Host` must therefore be one of our names, and so must `Origin` if there is one. Every
-path needs a token, except `/healthz`, `/readyz` and the files of the dashboard, which hold no data:
-a browser cannot send a token with its first request. The token identifies the principal; tokens
-that the owner gave to others open only `/mcp` and `/team`.
+path needs a token, except `/healthz`, `/readyz` and the files of the dashboard. These files hold no
+data, and a browser cannot send a token with its first request. The token identifies the principal;
+tokens that the owner gave to others open only `/mcp` and `/team`.
 """
 
 import re
@@ -46,8 +46,8 @@ class TooLarge(Exception):
 class Guard:
     """ASGI middleware.
 
-    `hosts` are our own names and addresses, `admission` looks up tokens, `open_paths` can be read
-    without one.
+    `hosts` are our own names and addresses, `admission` looks up tokens, and `open_paths` can be
+    read without a token.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Guard:
                 await _refused(413, "the body is too large")(scope, receive, send)
 
     async def _principal(self, headers: Headers) -> Principal | InvalidToken | None:
-        """Whose token the request has; None for an unknown one."""
+        """The principal whose token the request has; None without a known token."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         return await self._admission.find(token.strip()) if scheme.lower() == "bearer" else None
 
@@ -136,7 +136,8 @@ class Guard:
         return None
 
     def _malformed(self, headers: Headers) -> Response | None:
-        """The response to a request that nobody may send."""
+        """The response that refuses a request for its host, origin or length, whoever sent it; None
+        if there is nothing wrong with these."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or _name_of(hosts[0]) not in self._hosts:
             return _refused(421, "unknown host name")

@@ -11,8 +11,8 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `samples` maps labels to values, and `buckets` those of a histogram to the
-    cumulative number of values up to each bound, and to their sum."""
+    """One metric. `samples` maps labels to values. For a histogram, `buckets` maps labels to the
+    cumulative number of values up to each bound, and to the sum of all values."""
 
     name: str
     help: str

@@ -27,7 +27,8 @@ ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
-"""Signatures with public keys only: `none`, and secrets that the issuer shares, prove nothing."""
+"""Only signatures with public keys: `none`, and a secret that others share with the issuer, would
+prove nothing."""
 KEYS_SECONDS = 600.0
 STALE_SECONDS = 3_600.0
 """How long the last keys serve while the issuer cannot be reached."""
@@ -185,7 +186,7 @@ class Oidc:
         return listed
 
     def _role(self, claims: Mapping[str, Any]) -> Role:
-        """The highest role that the claim names; a reader's without one."""
+        """The highest role that the claim names; `reader` if it names none."""
         given = claims.get(self._options.role_claim)
         named = given if isinstance(given, list) else str(given or "").split()
         return max((role for role in Role if role in named), key=list(Role).index, default=READER)
@@ -232,8 +233,8 @@ def open_oidc(options: OidcOptions) -> Oidc | None:
 
 
 def name_of(subject: str) -> str:
-    """The name of the principal with this subject. It has no character that any of our keys uses as
-    a separator but the first colon, which no name of a token has."""
+    """The name of the principal with this subject. Apart from its first colon, the name contains no
+    character that our keys use as a separator. Names of upwell's own tokens contain no colon."""
     name = f"oidc:{quote(subject, safe='', errors='surrogatepass')}"
     if len(name) <= MAX_NAME_CHARS:
         return name

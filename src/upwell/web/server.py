@@ -94,8 +94,8 @@ class TimedProtocol(H11Protocol):
         return bool(poll.poll(0))
 
     def _recognise(self) -> bool:
-        """Note whether the connection has shown a valid token: the guard then puts the principal
-        into the scope.
+        """True if the connection has shown a valid token: the guard then has put the principal into
+        the scope. Such a connection no longer counts as a stranger's.
         """
         if self.scope and IN_SCOPE in self.scope:
             self._strangers.pop(self, None)
@@ -153,7 +153,7 @@ class HttpServer(uvicorn.Server):
             Listener(
                 listening,
                 lambda ended: TimedProtocol(self, ended),
-                # Beyond its own limit uvicorn answers 503; strangers get the places above it.
+                # More than uvicorn's own limit, beyond which it answers 503.
                 max_open=MAX_CONNECTIONS + 2 * MAX_STRANGERS,
                 name="HTTP server",
             )
@@ -239,7 +239,8 @@ def http_server(app: ASGIApp) -> HttpServer:
 def address_of(text: str) -> tuple[str, int]:
     """`HOST:PORT`, `[::1]:PORT`, or a port on loopback.
 
-    Raises: UsageError: the text has none of these forms.
+    Raises:
+        UsageError: the text has none of these forms.
     """
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65_535:

@@ -33,9 +33,10 @@ from upwell.memory.exchange import (
 
 TEAM_PATHS = frozenset({PATH, PAGES_PATH, WRITES_PATH})
 MAX_AT_ONCE = 8
-"""How many requests are served at once, and how many more may wait. Copies have time, and calls of
-agents go first."""
 MAX_WAITING = 64
+"""How many requests are served at once, and how many more may wait. Both numbers are small, because
+machines that update a copy can wait, and agents that make calls cannot.
+"""
 BODY_SECONDS = 20.0
 RETRY_SECONDS = 2
 

@@ -1,8 +1,8 @@
 """Access tokens: the owner's own and those that the owner gave to others.
 
-upwell stores only the digest of a token given to others. Each has 256 random bits, so a plain
-digest can be neither guessed nor reversed. Tokens begin with `upw_`, so that they are recognised
-and masked wherever they turn up; older ones without it stay valid.
+Of a token given to others, upwell stores only the digest. A token has 256 random bits, so it cannot
+be found from a plain digest. Tokens begin with `upw_`, so that they are recognised and masked
+wherever they turn up; older tokens without this prefix stay valid.
 """
 
 import base64
@@ -80,7 +80,7 @@ class AccessToken:
     """A token for another user. `made_at` is ISO 8601 in UTC."""
 
     principal: Principal
-    """As the owner named it; the token admits `admitted`."""
+    """The principal as the owner entered it. A request with the token is that of `admitted`."""
     digest: str
     made_at: str
 
@@ -106,7 +106,7 @@ class Tokens:
     def principal_of(self, token: str) -> Principal | None:
         """The principal of a token. Takes the same time for every token, known or not."""
         self._refresh()
-        digest, owner = _digest(token), None
+        digest, found = _digest(token), None
         shared = self._team() if self._team else ""
         forms = (shared, shared.removeprefix(PREFIX)) if shared else ()
         team = [(_digest(form), OWNER) for form in forms]
@@ -116,8 +116,8 @@ class Tokens:
             *((issued.digest, issued.admitted) for issued in self._issued),
         ):
             if secrets.compare_digest(digest, known):
-                owner = principal
-        return owner
+                found = principal
+        return found
 
     def _refresh(self) -> None:
         """Read the file again if it changed. While the file cannot be read, only the owner's token

@@ -44,7 +44,7 @@ ALLOWED_ENVIRONMENT = (
     "https_proxy",
     "no_proxy",
 )
-"""The variables that programs need to run, and to reach the network in the same way as others."""
+"""The variables that programs need to run, and to reach the network as other programs do."""
 _TAIL_LINES = 20
 _TAIL_CHARS = 2000
 _READ_BYTES = 256 * 1024

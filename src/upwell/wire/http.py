@@ -73,9 +73,10 @@ def unanswered(identity: bytes, reason: str) -> Line:
     return Line(b"", lost=identity, reason=reason)
 
 
-def is_unknown(body: bytes) -> bool:
-    """True if an error says that our session is unknown. Several servers answer so with HTTP 400
-    where the specification asks for 404. Such an error names no request."""
+def says_session_is_unknown(body: bytes) -> bool:
+    """True if the body of a response with HTTP 400 says that our session is unknown. Several
+    servers answer in this way, although the specification asks for HTTP 404. Their error has no
+    request id."""
     try:
         message = RawObject.parse(body)
     except NotJson:
@@ -84,8 +85,8 @@ def is_unknown(body: bytes) -> bool:
 
 
 def refused(identity: bytes, status: int, body: bytes, requirement: str = "") -> bytes:
-    """The line for a request with an HTTP error. It contains the requirement that the user has to
-    meet, else the server's JSON-RPC error, else the status.
+    """The line that answers a request to which the server responded with an HTTP error. It contains
+    the requirement that the user has to meet, else the server's JSON-RPC error, else the status.
     """
     if requirement:
         return answer_line(identity, Reply(error=error_body(INTERNAL_ERROR, requirement)))
@@ -127,15 +128,16 @@ class _Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Post:
-    """A request in progress. A `modern` one belongs to no session."""
+    """A request in progress. A `modern` request belongs to no session."""
 
     task: "asyncio.Task[None]"
     modern: bool
 
 
 class HttpLink:
-    """A sink that POSTs its lines, and the lines of the server. `lines` ends when the server is
-    unreachable or has dropped our session: a new link has to shake hands again."""
+    """A connection to a server: `sink` POSTs lines to it, and `lines` are its messages. `lines`
+    ends when the server is unreachable or has dropped our session. A new link, with a new
+    handshake, is needed then."""
 
     def __init__(
         self, address: Address, client: "httpx2.AsyncClient", max_bytes: int = MAX_LINE_BYTES
@@ -259,7 +261,8 @@ class HttpLink:
         elif status >= 300:
             body = await body_of(response, self._max_bytes, identity)
             requirement = response.extensions.get(REQUIREMENT, "")
-            if status == 400 and _SESSION in response.request.headers and is_unknown(body.data):
+            has_session = _SESSION in response.request.headers
+            if status == 400 and has_session and says_session_is_unknown(body.data):
                 self._end(_DROPPED)
             else:
                 self._inbox.add(Line(refused(identity, status, body.data, requirement)))
@@ -425,7 +428,7 @@ def _same_origin(url: str, endpoint: str) -> str:
     """The URL that the server names for messages.
 
     Raises:
-        ValueError: it has another origin than the server.
+        ValueError: the URL has another origin than the server.
     """
     target = urljoin(url, endpoint.strip())
     if urlsplit(target)[:2] != urlsplit(url)[:2]:

@@ -1,7 +1,7 @@
 """The body of a response, decompressed in small pieces.
 
-A kilobyte of a compressed body may hold a megabyte. Decompressed at once, it would hold up every
-other call of the process and take its size in memory, before any limit is seen.
+A kilobyte of a compressed body may hold a megabyte. Decompressing a whole body at once would hold
+up every other call of the process, and could fill the memory before a size limit is checked.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ _IDENTITY = ("", "identity")
 
 
 async def pieces_of(response: "httpx2.Response") -> AsyncIterator[bytes]:
-    """The decoded body, in pieces of at most `PIECE_BYTES` if it is compressed. Other tasks get
-    their turn after each of those.
+    """The decoded body. A compressed body comes in pieces of at most `PIECE_BYTES`, and other tasks
+    get a turn after each piece.
 
     Raises:
-        ValueError: it is compressed in another way, more than once, or damaged.
+        ValueError: the body is compressed in another way or more than once, or is damaged.
     """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding in _IDENTITY:

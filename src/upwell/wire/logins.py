@@ -1,7 +1,7 @@
 """The user's logins at servers, in one file of the home with mode 0600.
 
 A login is bound to the URL that it was made for, and no longer applies if the configuration names
-another URL. Its `repr` never contains a secret.
+another URL. The `repr` of a login never contains a secret.
 """
 
 import dataclasses
@@ -20,7 +20,8 @@ from upwell.ground.files import Stamp, exclusively, stamp, write_atomically, wri
 
 NEEDED = "needed"
 REQUIREMENT = "upwell.requirement"
-"""The extension of an HTTP response that tells the user how to get access."""
+"""The key in `extensions` of an HTTP response. The text under it tells the user how to get
+access."""
 EARLY_SECONDS = 10.0
 """A token is renewed this long before it expires."""
 
@@ -31,9 +32,9 @@ class LoginNeeded(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A user's login at the server at `url`. Without an `access_token` it has expired. `expires_at`
-    is in seconds since the epoch, None if the server does not report it. The other fields are
-    needed to renew it."""
+    """A user's login at the server at `url`. A login with an empty `access_token` has expired.
+    `expires_at` is in seconds since the epoch, None if the server does not report it. The other
+    fields are needed to renew the login."""
 
     url: str
     access_token: str = field(repr=False)
@@ -49,7 +50,7 @@ class Login:
     """Made with client credentials and without a user (RFC 6749, section 4.4), and renewed in the
     same way."""
     wanted: str = ""
-    """Scopes that the server has demanded since; the next login requests them too."""
+    """Scopes that the server has demanded since this login; the next login requests them too."""
 
     @property
     def holds(self) -> bool:

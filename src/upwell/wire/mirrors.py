@@ -86,12 +86,12 @@ def declared_by(tool: RawObject) -> tuple[Mirror, ...]:
 class Mirrors:
     """The mirrors of one server's tools, as last listed. `where` names the server in the log."""
 
-    def __init__(self, path: str) -> None:
-        self._where = path
+    def __init__(self, where: str) -> None:
+        self._where = where
         self._tools: dict[str, tuple[Mirror, ...]] = {}
 
     def listed(self, tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
-        """The tools that may be called over HTTP. Their calls get headers from now on."""
+        """The tools whose declarations are valid. Calls of these tools get headers from now on."""
         usable: list[RawObject] = []
         self._tools = {}
         for tool in tools:
@@ -162,8 +162,8 @@ def decoded(value: str | None) -> str | None:
 
 def _positions(schema: object) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
     """Every schema inside a JSON Schema, each with the path of the argument that it describes. The
-    path is None for a schema that `properties` alone do not lead to. Data (`default`, `enum`) is
-    skipped, and `$ref` is not followed."""
+    path is None for a schema that cannot be reached through `properties` alone. Data (`default`,
+    `enum`) is skipped, and `$ref` is not followed."""
     stack: list[tuple[tuple[str, ...] | None, object]] = [((), schema)]
     while stack:
         path, part = stack.pop()

@@ -1,7 +1,7 @@
-"""Limits the rate at which messages from one server are taken, so that it does not hold up the
-others. There are as many answers as requests, but a server may send everything else as fast as it
-can write: notifications, requests of its own, answers that nobody asked for. These are taken at a
-bounded rate; beyond it, the gateway stops reading from that server, and its pipe fills.
+"""Limits the rate at which messages from one server are taken, so that the server does not hold up
+the others. The number of answers is limited by the number of requests. Other messages are not:
+notifications, requests of the server, and answers that nobody asked for. These are taken at a
+bounded rate. Beyond it, the gateway stops reading from the server for a while, and the pipe fills.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ BYTES_A_MESSAGE = 4_096
 TURN_SECONDS = 0.002
 """After this much work, the rest of the gateway gets a turn."""
 OFFENCE_SECONDS = 60.0
-"""A server that sends too much for this long is ended, and starts again."""
+"""A server that sends too much for this long is ended and started again."""
 
 
 class Flood(ValueError):

@@ -217,7 +217,7 @@ class Peer:
         self, method: str, params: bytes, late: Callable[[], None] | None = None
     ) -> Reply:
         """Send a request and wait for the answer. Cancelling the wait notifies the other side;
-        `late` is called if it answers all the same.
+        `late` is called if the answer arrives nevertheless.
 
         Raises:
             PeerGone: the connection ended first, or (PeerLost) this exchange did.

@@ -27,15 +27,16 @@ _BRACKET = re.compile(
     rb"[\[{](?:" + _PLAIN + rb"|" + _FLAT + rb")*+[\]}]|[\[\]{}]|" + _SHORT_STRING + rb'|"',
     re.DOTALL,
 )
-"""A container of two levels at most as a whole, else one bracket or a string, or the quote that
-begins a long string. Each match is short, so another thread can run between two of them."""
+"""Matches a container of at most two levels as a whole, or else a single bracket, a short string,
+or the quote that begins a long string. Deep input is matched in many steps, because no other thread
+runs during a match."""
 _ESCAPES = re.compile(rb'(?:\\.[^"\\]{0,4096}+){1,4096}+', re.DOTALL)
 _VALUE = _SHORT_STRING + rb'|[^\s,\[\]{}":]++|[\[{](?:' + _PLAIN + rb"|" + _FLAT + rb")*+[\]}]"
 _REST = rb"[ \t\r\n]*+("
 _MEMBER = re.compile(_KEY.pattern + rb"(" + _VALUE + rb")" + _REST + rb"[,}])", re.DOTALL)
 _ITEM = re.compile(_REST[:-1] + rb"(" + _VALUE + rb")" + _REST + rb"[,\]])", re.DOTALL)
-"""A member or an item whose value has two levels at most and no long string, with the mark behind
-it."""
+"""Match a member of an object, or an item of an array, and the character that follows. The value
+must have at most two levels and no long string."""
 _QUOTE = ord('"')
 _NOT_QUOTES = bytes(set(range(256)) - set(b'"\r\n'))
 _OPENING = frozenset(b"[{")
@@ -106,7 +107,8 @@ def depth(raw: bytes) -> int:
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON of our own values: UTF-8, or escapes where UTF-8 cannot hold the text."""
+    """Compact JSON of our own values: UTF-8, or ASCII with escapes for text that UTF-8 cannot
+    encode."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
@@ -121,7 +123,8 @@ class RawObject:
 
     @classmethod
     async def opened(cls, raw: bytes) -> "RawObject":
-        """As `parse`; megabytes are split on a thread, so that they hold nobody up.
+        """Like `parse`, but long input is split on a thread, so that it does not block the event
+        loop.
 
         Raises:
             NotJson: `raw` is not one JSON object.

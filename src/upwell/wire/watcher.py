@@ -1,8 +1,9 @@
 """Ends the processes that our children started, even after `kill -9` of the gateway.
 
 The kernel can end a child with its parent (`wire/child.py`), but not the processes that the child
-started. A shell (1.7 MB resident) therefore reads from a pipe which process groups we start and
-end. However the gateway ends, the pipe closes, and the shell kills the groups that are left.
+started. The gateway therefore starts a shell (1.7 MB resident) and tells it, through a pipe, which
+process groups it has started and ended. The pipe closes when the gateway ends in any way, and the
+shell then kills the groups that are left.
 """
 
 import os

@@ -47,11 +47,14 @@ def wrong(schema, arguments):
         ({"path": "a", "edits": [{"old": "a"}]}, "edits[0].new is missing"),
         (
             {"path": "a", "edits": [{**EDIT, "all": True}]},
-            "edits[0] takes no 'all', only old, new",
+            "edits[0] may not have 'all', only old, new",
         ),
         ({"path": "a", "edits": [], "mode": "last"}, "mode must be one of 'all', 'first'"),
         ({"path": "a", "edits": [], "where": [1]}, "where must be object"),
-        ({"path": "a", "edits": [], "dry": 1}, "it takes no 'dry', only path, edits, mode, where"),
+        (
+            {"path": "a", "edits": [], "dry": 1},
+            "arguments may not have 'dry', only path, edits, mode, where",
+        ),
         ([], "arguments must be object"),
     ],
 )

@@ -45,8 +45,8 @@ _FILE_ARGUMENTS = ("path", "file_path", "file", "filepath", "filename", "absolut
 
 
 def kind_of(call: ToolCall) -> ToolKind:
-    """Tell the kind of a tool by the words of its name. A reading tool counts as one only if the
-    call names a file."""
+    """Tell the kind of a tool by the words of its name and its arguments. A call is of kind `READ`
+    only if it names a file."""
     words = {word.lower() for word in _WORD.findall(call.tool)}
     names_file = any(name in call.args for name in _FILE_ARGUMENTS)
     if words & _PAGE:

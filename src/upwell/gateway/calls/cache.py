@@ -43,7 +43,8 @@ class _Flight:
 
 
 class Cache:
-    """Answers in a TTL store. `has_secret` searches a text; `secret` keys the HMAC of the keys."""
+    """Answers in a TTL store. `has_secret` searches a text for secrets; `secret` returns the key
+    for the HMAC under which an answer is stored."""
 
     def __init__(
         self,
@@ -91,8 +92,8 @@ class Cache:
 
         def finished(task: "asyncio.Task[Reply]") -> None:
             self._flights.pop(key, None)
-            # Every caller sees the exception, unless all of them stopped waiting at the same
-            # moment.
+            # Retrieve the exception. If every caller has stopped waiting, nobody else does, and
+            # asyncio would log it as an error.
             if not task.cancelled():
                 task.exception()
 

@@ -29,11 +29,11 @@ NOTICE_TOKENS, NOTICE_CHARS = 120, 320
 CONTENTS_SHARE = 0.5
 """A table of contents takes at most this part of a budget, or is left out."""
 WORTH_SHORTENING = 0.75
-"""A result that would keep more than this part of its tokens is delivered as it is: an incomplete
-document costs the agent more than a quarter of the tokens saves."""
+"""A result that would keep more than this part of its tokens is delivered whole: the gaps would
+cost the agent more than the few saved tokens are worth."""
 SHORT_BYTES = 4096
 MAX_TEXTS = 100
-"""The texts of a result with more text blocks are shortened as one."""
+"""If a result has more text blocks than this, their texts are joined and shortened as one."""
 TAIL_CHARS = 200
 """The end of a shortened text, where a strategy may state the omissions itself."""
 READ_MORE = "upwell__read_more"
@@ -151,8 +151,9 @@ class Fitter:
         name: str = "",
         read_later: bool = False,
     ) -> Compressed:
-        """Fit one text. Its original is kept under the `.key` of the result. With `read_later` a
-        later process must be able to read it, so an original in memory gets no key."""
+        """Fit one text. Its original is kept under the `.key` of the result. With `read_later`, a
+        later process must be able to read the original, so the key is "" if the original is kept in
+        memory only."""
         (original,) = await self._keep(self._originals, [text], name)
         key = "" if read_later and original.private else original.key
         passage = Passage(text=text, query=query, name=original.name, key=key)
@@ -161,8 +162,8 @@ class Fitter:
     async def _keep(
         self, originals: Originals, texts: Sequence[str], name: str
     ) -> list[StoredOriginal]:
-        """Keep the originals of one result. An original that cannot be kept gets no key, so that
-        the retention floor leaves more of the text.
+        """Keep the originals of one result. An original that cannot be kept gets no key; then the
+        retention floor applies, and more of the text is delivered.
         """
         kept: list[StoredOriginal] = []
         shown_name = "" if originals.is_secret(name) else name
@@ -370,8 +371,8 @@ async def blocks_of(result: RawObject) -> list[bytes] | None:
 
 def _with_texts(blocks: Sequence[bytes]) -> tuple[list[bytes], list[_Text]]:
     """The blocks and their texts. More than `MAX_TEXTS` texts are joined in the first text block,
-    and the other text blocks are left out. Only strings are held meanwhile: with so many objects,
-    the garbage collector would hold up the event loop.
+    and the other text blocks are left out. Of the further blocks, only the strings are collected:
+    with so many objects, the garbage collector would hold up the event loop.
     """
     texts: list[_Text] = []
     strings: list[str] = []
@@ -398,7 +399,7 @@ def _with_texts(blocks: Sequence[bytes]) -> tuple[list[bytes], list[_Text]]:
 
 
 def _is_worth_shortening(texts: Sequence[_Text], budget: Budget) -> bool:
-    """Tell whether fitting the texts to the budget would save a quarter of them."""
+    """Tell whether fitting the texts to the budget would save more than a quarter of their size."""
     tokens = WORTH_SHORTENING * sum(text.tokens for text in texts)
     chars = WORTH_SHORTENING * sum(len(text.text) for text in texts)
     fits_tokens = budget.max_tokens is None or tokens <= budget.max_tokens
@@ -475,8 +476,8 @@ def notice(
 
 def _query_of(call: ToolCall) -> str:
     """The agent's `_context_query`, or else the question in the arguments of a tool that answers
-    questions. Paths, patterns and commands are not used as questions: that would lose more than it
-    gains of the text that the agent needs next.
+    questions. Paths, patterns and commands are not used as questions, because shortening by them
+    keeps less of the text that the agent needs next.
     """
     if call.query or kind_of(call) not in (ToolKind.OTHER, ToolKind.PAGE):
         return call.query

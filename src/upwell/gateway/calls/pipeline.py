@@ -63,8 +63,8 @@ class OwnSessions:
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Shortens results to the budget of their tool, in this process or, since a large result would
-    block the event loop, in a worker."""
+    """Shortens results to the budget of their tool: small results in this process, large ones in a
+    worker process, because they would block the event loop."""
 
     fitter: Fitter
     worker_pool: WorkerPool
@@ -107,10 +107,10 @@ MAX_EMPTY_BYTES = 400
 
 
 class Race:
-    """A search for memories that runs while a call is in flight, for `seconds` on the monotonic
-    clock. The caller sets `is_injected` once the outcome is in the reply.
+    """A search for memories that runs while a call is in flight. The reply waits for it until
+    `seconds` after its start. The caller sets `is_injected` once the outcome is in the reply.
 
-    `again` searches with the call's answer."""
+    `again` starts a second search, which also uses the call's answer."""
 
     def __init__(
         self,
@@ -128,8 +128,8 @@ class Race:
         self._clock = clock
 
     def look_again(self, answer: ToolAnswer) -> None:
-        """Search with the answer of a call that failed or found nothing, unless there is something
-        to deliver already."""
+        """Search with the answer of a call that failed or found nothing, if the first search has
+        ended without anything to deliver."""
         if self.found_nothing():
             self.search = self._again(answer)
             self._deadline = self._clock.monotonic() + self._seconds
@@ -151,8 +151,9 @@ class Race:
 
 
 class CallSurfacing:
-    """Looks for memories about each call while the call is in flight. A surfacing that reaches no
-    agent is taken back, so that the next call may deliver it.
+    """Looks for memories about each call while the call is in flight. If the memories chosen for a
+    reply (a `Surfacing`) do not reach the agent, they are taken back, so that a later call may
+    deliver them.
 
     `options` gives the options of a tool; `progressive` tells whether a tool's results come chunk
     by chunk.
@@ -185,8 +186,9 @@ class CallSurfacing:
         return self._sessions.known(client.session)
 
     async def refusal(self, call: ToolCall, client: Client) -> Reply | None:
-        """The result of a call that a guard refuses; None lets the call pass. If the refusal does
-        not reach the client, the guard refuses the next matching call.
+        """The result of a call that a guard refuses; None lets the call pass. A guard is a user's
+        rule that refuses one matching call. If the refusal does not reach the client, the guard
+        refuses the next matching call.
         """
         guards = self._guards
         if guards is None:
@@ -215,8 +217,8 @@ class CallSurfacing:
 
     @asynccontextmanager
     async def race(self, call: ToolCall, client: Client) -> AsyncIterator[Race]:
-        """Start a search to run during a call; it has `race_ms` from now on. An outcome that is not
-        injected, or whose reply does not reach the client, is taken back.
+        """Start a search that runs during a call and has `race_ms` from now. Its outcome is taken
+        back if it is not injected, or if the reply does not reach the client.
         """
         race_seconds = self._options(call.server, call.tool).race_ms / 1000
 

@@ -13,7 +13,8 @@ MAX_SUMMARIES = 8
 
 
 class SummaryThreads:
-    """Runs functions on daemon threads, at most `most` at once."""
+    """Runs functions on daemon threads. `is_full` is true while `most` of them run; the caller
+    checks it before `run`."""
 
     def __init__(self, most: int = MAX_SUMMARIES) -> None:
         self._most = most

@@ -36,17 +36,17 @@ WORKERS = 2
 MAX_SUMMARIES = 4
 """How many jobs may wait for a language model at once; others are truncated."""
 JOB_SECONDS, MEGABYTE_SECONDS = 20.0, 10.0
-"""The time limit of a job, apart from its wait for a language model. It is many times longer than
-any job takes, because a busy machine must not change the result. A job that reaches the limit is a
-bug.
+"""The time limit of a job: a fixed part, and a part for each megabyte of the result. The wait for a
+language model comes on top. The limit is many times longer than any job takes, because a busy
+machine must not change the result. A job that reaches the limit is a bug.
 """
 _WORKER_ARGS = ("-P", "-m", "upwell.cli.worker")
 """`-P` keeps Python from importing modules from the agent's working directory."""
 
 
 class _Worker:
-    """A child process that takes one job at a time. Only the worker with the lowest `number` is
-    kept when it is idle."""
+    """A child process that takes one job at a time. Only the worker with the lowest `number` keeps
+    running while it is idle."""
 
     def __init__(self, number: int, environment: Mapping[str, str]) -> None:
         self.number = number
@@ -106,8 +106,10 @@ Brief = Callable[[ToolCall, bytes], Awaitable[bytes]]
 
 
 async def no_brief(call: ToolCall, result: bytes) -> bytes:
-    """Refuse, because there is no cheap way. Raises:
-    CompressionError: always.
+    """Fail, because this pool was given no cheap way.
+
+    Raises:
+        CompressionError: always.
     """
     raise CompressionError("the worker process failed on a result", strategy="worker")
 

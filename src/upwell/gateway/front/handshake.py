@@ -2,8 +2,9 @@
 an agent's start waits for this answer more than for anything else.
 
 The upstreams are still unknown at that moment. Each run therefore saves the combined offer of the
-servers, bound to the state of the configuration, and the next run presents it again. Where nothing
-is known of the servers yet, `initialize` is left to the gateway, which waits a moment for them.
+servers, bound to the state of the configuration, and the next run presents it again. If no offer
+was saved for the current configuration, the gateway answers `initialize` later, after it has waited
+a moment for the servers.
 """
 
 import os
@@ -30,9 +31,8 @@ class Hello:
 
 
 def save_offer(home: Home, offer: Offer) -> None:
-    """Save the offer for the next start, without secrets. A file that cannot be written is logged:
-    the next start then offers everything.
-    """
+    """Save the offer for the next start, without secrets. A failure to write the file is only
+    logged."""
     # Imported here: the redaction rules take longer to load than the handshake may take.
     from upwell.ground.secrets.redact import has_secret, redact
 
@@ -56,8 +56,8 @@ def save_offer(home: Home, offer: Offer) -> None:
 
 
 def load_offer(home: Home) -> Offer | None:
-    """The offer of the previous run. If none was saved for the current configuration, returns None,
-    because the servers must be asked; if there is no configuration, an offer of everything."""
+    """The offer of the previous run. If none was saved for the current configuration: None, because
+    the servers must be asked. Without a configuration file: an offer of everything."""
     everything = Offer(united([EVERYTHING]))
     unknown = None if home.config_file.is_file() else everything
     if not home.offer_file.is_file():
@@ -78,7 +78,7 @@ def _configuration_state(home: Home) -> list[int]:
 
 async def read_hello(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncIterator[Line], Hello]:
     """Read the agent's first message. An `initialize` is answered here and removed from the lines
-    if the servers are known; any other message stays in them."""
+    if `load_offer` has an offer; any other message stays in the lines."""
     first = await anext(lines, None)
     if first is None:
         return lines, Hello()

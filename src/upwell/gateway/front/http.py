@@ -101,8 +101,8 @@ class HttpFront:
             await respond_json(send, unreadable.status, unreadable.line)
 
     def end_streams(self) -> None:
-        """End the streams that clients hold open for messages to come. They open them again, at
-        another replica if there is one."""
+        """End the streams that clients hold open for later messages. The clients then open them
+        again, at another replica if there is one."""
         self._sessions.end_streams()
 
     async def aclose(self) -> None:
@@ -243,8 +243,8 @@ class HttpFront:
                 raise BadRequest(409, INVALID_REQUEST, "this session's stream is already open")
             return own, own.last_read
         if foreign:
-            # The answer was lost with the process that was making it; the client has to start
-            # again.
+            # The answer was lost with the process that worked on it. A 404 makes the client start
+            # a new session.
             raise BadRequest(404, INVALID_REQUEST, "the process that served this stream has ended")
         position = streams.find(last_event)
         if position is None:

@@ -1,11 +1,11 @@
 """The sessions of agents of the handshake era on HTTP.
 
-A session's streams and requests live in the process that serves it. The fact that the session
-exists, and the declarations of its agent, are also a value in `SessionState`, which replicas may
-share. A process that is asked for a session of another process therefore opens it again, without
-the streams of that process. While the shared state is cut off, nobody can tell which sessions
-exist: a process then continues those it serves, opens any other that a principal names, and records
-them all when the state is back.
+A session's streams and requests live in the process that serves it. A record of the session, with
+its principal and what its agent declared, is kept in `SessionState`, which replicas may share. With
+this record, a process can continue a session of another process, without the streams of that
+process. While the shared state cannot be reached, a process cannot tell which sessions exist. It
+then continues the sessions that it serves, opens any other that a principal names, and records them
+all when the state is back.
 """
 
 import asyncio
@@ -31,7 +31,9 @@ MAX_SESSIONS_EACH = 250
 """The sessions that one principal other than the owner may have."""
 IDLE_SECONDS = 3600.0
 CHECK_SECONDS = 1.0
-"""After this time a process looks whether another one has ended a session."""
+"""A request that comes this long after the last check makes the process check again whether another
+process has ended the session.
+"""
 KIND = "http_session"
 _NAME_BYTES = 24
 _NAME = re.compile(r"[\w-]{32}", re.ASCII)
@@ -158,8 +160,9 @@ class HttpSessions:
         return restored
 
     async def _adopted(self, name: str, principal: Principal) -> HttpSession | None:
-        """A session that another process may have opened, while nobody can tell. The principal has
-        shown a token; the name only has to look like one of ours."""
+        """A session that another process may have opened; the shared state, which would tell,
+        cannot be reached. The principal has shown a token, so the name only has to look like one
+        that a process of upwell chose."""
         return await self._continued(name, principal) if _NAME.fullmatch(name) else None
 
     async def _continued(self, name: str, principal: Principal) -> HttpSession:

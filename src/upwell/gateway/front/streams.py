@@ -19,16 +19,17 @@ from upwell.wire.peer import Message, PeerGone, line_of, settle
 MAX_LINES = 1000
 """The messages that one stream retains; the oldest are dropped first."""
 MAX_SENT_BYTES = 512 * 1024
-"""The sent bytes that one stream retains; all ended streams of a session together retain as
-many.
+"""How many bytes of sent messages one stream retains. The ended streams of a session together
+retain no more than this.
 """
 MAX_UNSENT_BYTES = 8 * 1024 * 1024
-"""The size of unsent messages on one stream. Beyond it the oldest are dropped, but never the
-last."""
+"""How many bytes one stream retains while its messages are unsent. Beyond it, the oldest messages
+are dropped, but never the last one.
+"""
 MAX_STREAMS = 32
 PROCESS = secrets.token_hex(4)
-"""Begins the names of this process's streams: another one that serves the same session numbers its
-streams likewise.
+"""The prefix of the names of this process's streams. Without it, two processes that serve the same
+session would use the same names.
 """
 OWN_STREAM = "0"
 """The stream that a client opens with GET, for messages that belong to no request."""
@@ -139,7 +140,7 @@ class Streams:
         return bool(separator) and process != self._process
 
     def is_own(self, identity: str) -> bool:
-        """Whether the id of an event belongs to the own stream of a session, in any process."""
+        """Whether the id of an event belongs to a stream opened with GET, in any process."""
         return identity.partition(".")[2].startswith(f"{OWN_STREAM}-")
 
     def _name(self, number: str) -> str:

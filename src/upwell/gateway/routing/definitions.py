@@ -1,6 +1,6 @@
-"""Serves tool lists that would fill the agent's window in short form: every tool keeps its own
-name, with one line of description and a permissive schema. `describe_tools` gives the full
-definitions.
+"""Shortens a list of tools that would take too much of the agent's context window: every tool keeps
+its own name, with one line of description and a permissive schema. The tool `describe_tools` gives
+the full definitions.
 
 Names, annotations and `_meta` stay, so that a host's rules about a tool keep working. A call whose
 arguments cannot fit the full schema is answered with that schema instead of being sent.
@@ -199,10 +199,10 @@ class _TooComplex(Exception):
 
 
 def argument_fault(schema: RawObject, arguments: object) -> str:
-    """The reason why `arguments` cannot fit a tool's schema; "" unless this is certain. The server
-    has the last word: servers read `"5"` as 5 and `"[1]"` as a list, so a string fits every type,
-    and a number fits `string`. Nothing is refused if the schema is too deep, refers to itself
-    without end, or takes more than `MAX_STEPS` to check.
+    """The reason why `arguments` cannot fit a tool's schema; "" if they may fit. Types are checked
+    leniently, because servers convert: some read `"5"` as 5 and `"[1]"` as a list. A string
+    therefore fits every type, and a number fits `string`. A schema that is too deep, refers to
+    itself without end, or takes more than `MAX_STEPS` to check accepts all arguments.
 
     Raises:
         NotJson: the schema is not JSON.
@@ -259,8 +259,8 @@ def _is_checked(keyword: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _validator(schema: Any) -> "Validator":
-    """A JSON Schema validator with the lenient types, and a limit on its steps. It resolves
-    references in the document only: its registry has no way to fetch another."""
+    """A JSON Schema validator with lenient types and a limit on its steps. It follows references
+    within the schema only, because its registry cannot fetch another document."""
     # Imported here, because the import takes 150 ms and only calls of shortened tools need it.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import create
@@ -303,7 +303,7 @@ def _lenient_type(
 
 
 def _described(error: "ValidationError") -> str:
-    """The fault in the words of a JSON path: `edits[0].new is missing`."""
+    """The fault and its JSON path in words: `edits[0].new is missing`."""
     if error.context:
         return _described(error.context[0])
     path = _path(error.absolute_path)
@@ -318,7 +318,7 @@ def _described(error: "ValidationError") -> str:
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
         name = next(name for name in value if name not in known)
-        return f"{path or 'it'} takes no {name!r}, only {', '.join(known) or 'nothing'}"
+        return f"{path or 'arguments'} may not have {name!r}, only {', '.join(known) or 'nothing'}"
     if error.validator in _LIMITS:
         return f"{path or 'arguments'} must satisfy {error.validator} {limit}"
     return f"{path or 'arguments'} is not allowed"

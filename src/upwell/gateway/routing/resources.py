@@ -176,7 +176,7 @@ class UpstreamResources:
         return first_error
 
     def _by_prefix(self, name: str) -> Upstream | None:
-        """The server whose prefix a name has: it owns all such names, listed or not."""
+        """The server whose prefix a name begins with. It owns every such name, listed or not."""
         server = server_of(name)
         return next(
             (upstream for upstream in self.upstreams() if server and upstream.prefix == server),
@@ -330,7 +330,7 @@ def _not_found(uri: str, message: str, context: RequestContext) -> Refused:
 
 
 def is_own(uri: str) -> bool:
-    """True for every notation of our scheme: it is never a server's."""
+    """True if a URI has upwell's own scheme, in any notation. No upstream can own such a URI."""
     return uri.partition(":")[0].strip().lower() == OWN_SCHEME
 
 

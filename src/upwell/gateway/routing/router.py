@@ -49,13 +49,13 @@ CACHEABLE = frozenset(
 )
 """Modern results of these methods must state how long they may be cached."""
 INTRODUCTION_SECONDS = 2.0
-"""How long `initialize` waits for servers of which nothing is known yet."""
+"""How long `initialize` waits for servers that are still starting."""
 TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
 class Router:
-    """Takes every client's requests to the part of the gateway, or to the upstream, that answers
-    them. Unknown methods are forwarded to the upstreams."""
+    """Passes every request to the part of the gateway, or to the upstream, that answers it. Unknown
+    methods are forwarded to the upstreams."""
 
     def __init__(
         self,
@@ -174,7 +174,8 @@ class Router:
 
     async def _discover(self, _: RawObject, __: RequestContext) -> RawObject:
         await self._resources.settled()
-        # A modern client discovers again when it likes, and may count on every capability.
+        # Only the servers that are known by now: a modern client can discover again later, and may
+        # rely on every capability that is offered.
         offer = offer_of(known for known in self._upstreams() if known.about.version)
         result = {"supportedVersions": list(MODERN_VERSIONS), **offer.members()}
         return fresh_only(RawObject.parse(dumps(result)))

@@ -12,7 +12,7 @@ from upwell.wire.peer import INVALID_PARAMS, METHOD_NOT_FOUND, error_code
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, kind_of
 
 MAX_TASKS = 10_000
-"""The oldest are forgotten first."""
+"""How many tasks are remembered; the oldest are forgotten first."""
 LIST = "tasks/list"
 
 

@@ -66,7 +66,7 @@ class Names:
         self._undecided_servers: set[str] = set()
 
     def look(self, upstreams: Sequence[Upstream]) -> None:
-        """Begin a list of these servers' names."""
+        """Take in the current servers, before their names are claimed."""
         prefixes = (upstream.prefix for upstream in upstreams if upstream.prefix)
         self._prefixes = frozenset({OWN_SERVER, *prefixes})
         bare = [upstream for upstream in upstreams if not upstream.prefix]
@@ -115,8 +115,9 @@ class LocalTools(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The tool behind a public name. `upstream` is None for our own tools; `mirrors` are the
-    arguments that HTTP headers repeat."""
+    """The tool behind a public name. `upstream` is None for our own tools. `declares_query` tells
+    whether the tool itself has an argument `_context_query`; `declared` is a digest of the tool's
+    definition; `mirrors` are the arguments that HTTP headers repeat."""
 
     tool: str
     upstream: Upstream | None
@@ -129,9 +130,9 @@ class Target:
 class Catalog:
     """The list of tools, and the target of each public name.
 
-    `may_compress(server, tool)` decides whether a tool is listed without its `outputSchema`:
-    a result that may be shortened must not promise a structure. `definitions`
-    shortens a list that is too long.
+    `may_compress(server, tool)` tells whether a tool's results may be shortened. Such a tool is
+    listed without its `outputSchema`, because a shortened result need not have that structure.
+    `definitions` shortens a list that is too long.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """One connection to an upstream server, from the start and the handshake to the end. Every foreign
 failure, such as a child's death or a malformed answer, becomes an `UpstreamError` here, which names
-the server and tells how it ended.
+the server and tells what happened.
 """
 
 import asyncio
@@ -162,7 +162,8 @@ class Connection:
             ) from None
 
     async def tools(self) -> tuple[RawObject, ...]:
-        """The current tools; over HTTP, those that may be called there.
+        """The current tools. Over HTTP, a modern server's tools with invalid header declarations
+        are left out (`wire/mirrors.py`).
 
         Raises:
             UpstreamError: as `every`.
@@ -347,7 +348,7 @@ class Connection:
 
     def _violation(self, detail: str) -> UpstreamProtocolError:
         return UpstreamProtocolError(
-            f"upstream {self._server.name!r} does not speak MCP here: {detail}",
+            f"the exchange with upstream {self._server.name!r} failed: {detail}",
             server=self._server.name,
             hint="the call may have had its effects; report it to the server's authors",
         )

@@ -49,8 +49,8 @@ _POLL_SECONDS = 0.1
 
 
 class Fleet:
-    """Keeps `upstreams` in the order of the configuration. `launch` makes an upstream of its
-    options."""
+    """Keeps `upstreams` in the order of the configuration. `launch` makes an upstream from its
+    options, without starting it."""
 
     def __init__(
         self, servers: Sequence[ServerOptions], launch: Callable[[ServerOptions], Upstream]

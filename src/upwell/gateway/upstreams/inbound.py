@@ -23,7 +23,8 @@ from upwell.wire.rawjson import NotJson, RawObject, check
 PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 ABANDONED_SECONDS = 300.0
-"""How long a server may still ask about a cancelled call. Most never answer such a call."""
+"""How long a cancelled call counts as in flight if the server never answers it, as most servers
+do."""
 MAX_ABANDONED = 1_000
 
 
@@ -102,7 +103,7 @@ class InFlight:
             self._by_token.pop(own_token, None)
 
     def clients(self) -> list[Client]:
-        """The clients with calls in flight: the latest call of each agent, in order."""
+        """The clients with calls in flight, one for each agent: the client of its latest call."""
         latest = {call.client.agent: call.client for call in self._calls if call.client.agent}
         return list(latest.values())
 
@@ -166,7 +167,7 @@ class InFlight:
             del self._abandoned[next(iter(self._abandoned))]
 
     def _waiting_client(self) -> Client | None:
-        """The one client that waits and is not being asked already; None when there are several."""
+        """The only client that a server's request can be for; None when there are several."""
         clients = self.clients()
         if len(clients) > 1 and len({client.principal for client in clients}) == 1:
             asked_agents = {call.client.agent for call in self._calls if call.open_questions}

@@ -23,7 +23,7 @@ from upwell.wire.rawjson import NotJson, RawObject, dumps
 
 class ListenStream:
     """The `subscriptions/listen` request to a modern server. A server of the handshake era sends
-    its notifications without one."""
+    its notifications without such a request."""
 
     def __init__(self, connection: Connection, on_gap: Callable[[], None]) -> None:
         self._connection = connection
@@ -46,8 +46,8 @@ class ListenStream:
         await self._tasks.aclose()
 
     async def _listen(self, params: RawObject) -> None:
-        """Listen, and again whenever the stream ends: on HTTP it seldom lasts. `on_gap` is called
-        each time, because it may have missed changes in between."""
+        """Keep a stream open: listen again whenever it ends, which happens often on HTTP. `on_gap`
+        is called each time, because notifications may have been missed in between."""
         wait_seconds = LISTEN_AGAIN_SECONDS
         while True:
             began = time.monotonic()
@@ -103,10 +103,11 @@ class Backoff:
 class Upstream:
     """Keeps one server running and sends requests to it.
 
-    `run` supervises until cancelled: start, handshake, list, serve. After the server's end it
-    starts again, after a wait of 0.2 s to 30 s that doubles each time; 30 s of health reset the
-    wait. A call that finds the server down cuts the wait short. `on_change` is called whenever the
-    tools may have changed; every other notification goes to `audience`.
+    `run` supervises until cancelled: start, handshake, list, serve. When the server ends, it is
+    started again after a wait, which doubles each time from 0.2 s to 30 s and begins anew at 0.2 s
+    after a life of more than 30 s. A call that finds the server down cuts the wait short.
+    `on_change` is called whenever the tools may have changed; every other notification goes to
+    `audience`.
     """
 
     def __init__(
@@ -261,8 +262,8 @@ class Upstream:
         while self._connection is connection:
             if await connection.is_alive():
                 return connection
-            # A ping may break off as well (a server that is just going down, or is busy) without
-            # the end of the connection, so it is sent again until either is known.
+            # A ping can fail although the connection has not ended: the server is going down, or is
+            # busy. It is repeated until the server answers or the connection ends.
             await _rest_until(self._ended, PING_PAUSE_SECONDS)
         for seconds in RETRY_SECONDS if self.server.url else ():
             try:
@@ -274,7 +275,8 @@ class Upstream:
         return await self._ready()
 
     async def _ready(self) -> Connection:
-        """The connection. A server that is down is started at once, without its wait."""
+        """The connection to the server. If the server is down, it is started now instead of after
+        its wait."""
         if self.state is State.FAILED:
             self._settled.clear()
             self._wake.set()

@@ -19,9 +19,9 @@ from upwell.wire.peer import LARGE_BYTES
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, kind_of
 
 MAX_TOOLS = 6_000
-"""The number of tools of one server that are read and listed."""
+"""At most this many tools of one server are read and listed."""
 MAX_ENTRIES = 10_000
-"""The number of entries of any other list."""
+"""At most this many entries of any other list are read."""
 MAX_TOOL_BYTES = 256 * 1024
 
 
@@ -54,7 +54,7 @@ def _size(entry: RawObject) -> int:
 
 
 MAX_BYTES = 256 * 1024
-"""The size of one server's saved list."""
+"""The largest list that is saved for one server."""
 MAX_FILE_BYTES = 4 * 1024 * 1024
 
 

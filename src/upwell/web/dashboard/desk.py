@@ -1,4 +1,4 @@
-"""The needs of the pages from the rest of upwell: data for each view, and actions by name."""
+"""The interface between the pages and the rest of upwell: data for each view, actions by name."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Fields = Mapping[str, str]
 View = Callable[[Fields], Awaitable[Mapping[str, Any]]]
 """Returns the values of one template."""
 Action = Callable[[Fields], Awaitable[str]]
-"""Changes something, and returns a sentence that says what was done."""
+"""Changes something, and returns a sentence about the change for the user."""
 Rows = Sequence[Mapping[str, Any]]
 
 

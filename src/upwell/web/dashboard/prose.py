@@ -1,7 +1,8 @@
 """The Markdown of agents and users as safe text: marks are removed, code and bold text become
 elements, and every address is shown as text.
 
-Nothing of the text can become an element: each piece is escaped before it is put between ours.
+No part of the text can become an HTML element, because each piece is escaped before it is put
+between our own tags.
 """
 
 import re
@@ -16,7 +17,7 @@ _BULLET = re.compile(r"^( {0,40})[-*+] (?=.)")
 _QUOTE = re.compile(r"^ {0,3}> ?")
 _INLINE = re.compile(
     r"`([^`\n]{1,2000}+)`"
-    # A pattern of paths such as src/**/test is no bold text.
+    # A pattern of paths such as src/**/test is not bold text.
     r"|(?<![\w/*])\*\*(?=[^\s*/])([^*\n]{1,500}+)(?<=\S)\*\*(?![\w/*])"
     r"|!?\[([^\[\]\n]{1,300}+)\]\(([^()\s]{1,500}+)\)"
 )
@@ -70,6 +71,6 @@ def _inline(match: re.Match[str]) -> Markup:
     if code is not None:
         return Markup("<code>{}</code>").format(code)
     if bold is not None:
-        # No asterisk is in it, so that this goes one level deep.
+        # Bold text contains no asterisk, so the recursion ends after one level.
         return Markup("<b>{}</b>").format(_spans(bold))
     return escape(f"{label.replace('`', '')} ({address})")
