@@ -77,7 +77,7 @@ class Entries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`max_bytes` maps a kind to its cap; a kind without an entry grows without limit."""
+    """`max_bytes` maps a kind to its cap. Kinds that are not in it have no cap."""
 
     max_bytes: Mapping[str, int] = field(default_factory=dict)
 
@@ -293,7 +293,6 @@ class MemoryTtlStore:
             items.popitem(last=False)
 
     def insert(self, kind: str, item: Item) -> None:
-        """Add an entry as it is."""
         self._kinds.setdefault(kind, OrderedDict())[item.key] = item
 
     def _alive(self, kind: str) -> dict[str, Item]:

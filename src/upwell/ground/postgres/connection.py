@@ -209,11 +209,12 @@ class Postgres:
         self, tenant: str, *statements: Statement, seconds: float | None = None
     ) -> list[Rows]:
         """Run statements of a tenant in one round trip and one transaction. Their plans use the
-        indexes. With `seconds`, wait no longer than this for the answer.
+        indexes. With `seconds`, wait this long for the answer, or longer while the database answers
+        other callers.
 
         Raises:
-            StoreError: the database failed, or did not answer in time; a write may take effect all
-            the same.
+            StoreError: the database failed, or did not answer in time; a write may still take
+            effect.
         """
         if seconds is None:
             return await self._wait_for(self._ask(tenant_number(tenant), statements, None), None)
