@@ -1,8 +1,8 @@
 """Asks the agent, at the end of a turn, to keep the findings of the turn (`capture.ask_agent`).
 
 A turn is worth the question if something failed in it and then worked, or if the user corrected
-the agent. The agent is asked once: never while it continues because a hook asked it to, never
-again within `MIN_TURNS` turns of the session, and not if it has stored a note by itself.
+the agent. The agent is not asked while it continues because a hook told it to, within `MIN_TURNS`
+turns after the last question of the session, or if it has stored a note in this turn.
 """
 
 from collections import OrderedDict

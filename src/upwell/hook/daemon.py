@@ -120,7 +120,7 @@ class Daemon:
         self._active_at = self.clock.monotonic()
 
     def stop(self) -> None:
-        """End once all open requests are answered."""
+        """End soon. Open requests have `FINISH_SECONDS` to finish."""
         self._stop.set()
 
     def _listen(self) -> Listener:

@@ -47,7 +47,8 @@ class Tool:
 
 
 Record = Callable[[str, str, str, str], None]
-"""Records a change or an attempt at one: who, which tool, with which arguments, and the outcome."""
+"""Records a call of a tool that writes: the caller, the tool, the ids and names in its arguments,
+and the outcome."""
 
 
 def unrecorded(actor: str, action: str, subject: str, outcome: str) -> None:

@@ -28,11 +28,11 @@ from upwell.wire.rawjson import dumps
 ADDED = "STM entry added"
 DELETED = "STM entry deleted"
 NOTHING_FOUND = "No matching STM entries found"
-NO_FILE = "no file is named: a note that is about files is found again by their `paths`"
+NO_FILE = "the note names no file; notes about files are found again by their `paths`"
 ALIKE = 0.6
 """The share of common words (Jaccard) from which two notes are near duplicates."""
 MAX_ALIKE = 3
-_COMPARED = 8
+_MAX_COMPARED = 8
 _COMPARED_CHARS = 4_000
 _SHOWN_CHARS = 200
 _SEARCH_SECONDS = 1.0
@@ -53,7 +53,7 @@ async def alike(
     try:
         result = await memories.find(
             text[:_COMPARED_CHARS],
-            limit=_COMPARED,
+            limit=_MAX_COMPARED,
             project=project,
             namespaces=principal.namespaces,
             seconds=_SEARCH_SECONDS,

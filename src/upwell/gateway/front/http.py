@@ -216,7 +216,7 @@ class HttpFront:
         self, headers: Mapping[str, str], principal: Principal, receive: Receive, send: Send
     ) -> None:
         if EVENTS not in headers.get("accept", ""):
-            raise BadRequest(406, INVALID_REQUEST, f"GET gives {EVENTS}")
+            raise BadRequest(406, INVALID_REQUEST, f"the answer to a GET is {EVENTS}: accept it")
         http_session = await self._session_of(headers, principal)
         outbox, number = self._requested_stream(http_session, headers.get("last-event-id"))
         if previous := http_session.followed.pop(outbox.name, None):
