@@ -60,7 +60,7 @@ class OptIns:
     `shorten` fits tools' answers for the hosts in `hook.compress`; `ask` asks the agent at the end
     of a turn to keep what it learned; `guards` refuses calls; `is_excluded` tells in which folders
     events are neither answered nor recorded. `read_command` is the command by which the agent gets
-    the full text of a memory in a shell, since it may not have upwell's MCP tools.
+    the full text of a memory in a shell, since the agent may not have upwell's MCP tools.
     """
 
     shorten: Shorten = no_shortening
@@ -72,8 +72,8 @@ class OptIns:
 
 class HookDoor:
     """Answers events within a deadline, neutrally if there is nothing to add or no time left.
-    `answered_elsewhere(host, payload)` tells whether another of our hooks answers this event of the
-    host.
+    `answered_elsewhere(host, payload)` tells whether the same event also reaches another of our
+    hooks, which answers it.
     """
 
     def __init__(

@@ -91,8 +91,8 @@ def context_tool(
         name="memory_context",
         description=(
             "Context from earlier work for a message. Call it at the start of a turn with the "
-            "user's message, unchanged; it returns at once when there is none. For a precise "
-            "query use memory_search."
+            "user's message, unchanged; it returns at once when there is nothing to tell. For a "
+            "precise query use memory_search."
         ),
         properties={
             "message": {"type": "string", "description": "The user's message, unchanged."},

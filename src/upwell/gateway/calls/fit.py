@@ -302,8 +302,8 @@ def _counted(texts: Sequence[str]) -> list[_Text]:
 def _with_notice(
     texts: Sequence[_Text], fitted: Sequence[_Shortened | None], how_to_read: Reading
 ) -> list[str | None] | None:
-    """The shortened texts, each below its table of contents, with the notices beside the last one;
-    None when an original could not be read later, or when nothing is saved."""
+    """The shortened texts, each below its table of contents, with the notices before or after the
+    last one; None when an original could not be read later, or when nothing is saved."""
     replacements = [short.text if short else None for short in fitted]
     notices: list[str] = []
     for text, short in zip(texts, fitted, strict=True):

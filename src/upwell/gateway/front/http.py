@@ -106,7 +106,8 @@ class HttpFront:
         self._sessions.end_streams()
 
     async def aclose(self) -> None:
-        """End every session and every request."""
+        """End every request and every stream in this process. Another process may continue the
+        sessions."""
         self._sessions.close()
         await self._tasks.aclose()
 
