@@ -97,7 +97,6 @@ class Files:
         return self.team.files.exclusively if self.team else exclusively
 
     async def aclose(self) -> None:
-        """Close the databases."""
         for close in self.closing:
             await close()
         for database in self.databases:

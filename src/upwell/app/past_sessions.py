@@ -120,7 +120,6 @@ class PastSessions:
         return await asyncio.to_thread(partial(answer_of, match, "", self._environment, whole=True))
 
     async def aclose(self) -> None:
-        """Close the index."""
         await self._index.aclose()
 
     async def _answers(

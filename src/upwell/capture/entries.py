@@ -39,7 +39,8 @@ class Call(Entry):
 
 
 def entries_of(path: str, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
-    """The last entries of a transcript, in order; none if the file does not belong to the user."""
+    """The entries at the end of a transcript, in order; none if the file does not belong to the
+    user."""
     for line in tail_of(path, max_bytes).splitlines():
         try:
             entry = orjson.loads(line)
@@ -72,8 +73,8 @@ def tail_of(path: str, max_bytes: int) -> bytes:
 
 
 def _read(message: Mapping[str, Any], at: float) -> Iterator[Entry]:
-    """The entries in one record: those of a message, or one of Codex's calls, which have records of
-    their own.
+    """The entries in one record of a transcript. A record holds a message with its calls; Codex
+    writes each call as a record of its own.
     """
     kind, role = message.get("type"), message.get("role")
     if kind in ("function_call", "custom_tool_call"):

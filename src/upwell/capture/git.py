@@ -33,10 +33,10 @@ _SAFE_OPTIONS = (
 )
 """A repository's own configuration can name programs. These options keep git from running them."""
 _SAFE_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
-"""Missing objects are not fetched, since that runs programs of the configuration. Unlike
-`protocol.allow`, the variables override the repository's own settings."""
+"""Keeps git from fetching missing objects, which would run programs that the configuration names.
+These variables override the repository's settings; the option `protocol.allow` alone does not."""
 _LATEST = 4e9
-"""The cap on commit times, in 2096, because an author can write any time."""
+"""The cap on commit times (in the year 2096), because a commit can claim any time."""
 _PLAIN = (
     *("--no-merges", "--no-ext-diff", "--no-textconv", "--no-show-signature"),
     *("--no-notes", "--no-color", "--encoding=UTF-8"),
@@ -158,7 +158,7 @@ def _log(
 
 
 def _parts(chunks: Iterable[str], mark: str) -> Iterator[str]:
-    """The parts of a text that arrives in chunks, between the marks."""
+    """The parts between the marks of a text that arrives in chunks."""
     rest = ""
     for chunk in chunks:
         *parts, rest = (rest + chunk).split(mark)
@@ -167,8 +167,8 @@ def _parts(chunks: Iterable[str], mark: str) -> Iterator[str]:
 
 
 def _output(command: list[str], root: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """The output of git as it arrives. No variable makes git read another repository or run a
-    program.
+    """The output of git as it arrives. Variables that could make git read another repository or run
+    a program are not passed on.
 
     Raises:
         UsageError: git is not installed, failed, or took too long.
@@ -208,15 +208,15 @@ def _output(command: list[str], root: str, environment: Mapping[str, str]) -> It
 
 
 def _redirects_git(name: str) -> bool:
-    """True if the variable makes git read another repository (as in a git hook) or run a
+    """True if the variable could make git read another repository (as in a git hook) or run a
     program.
     """
     return name.startswith("GIT_") and not name.startswith("GIT_CONFIG")
 
 
 def _masked(entry: Commit) -> tuple[Commit, tuple[str, ...]]:
-    """The commit without the secrets in its message, and the rules that found some. A secret that
-    is cut off later would not be recognised."""
+    """The commit without the secrets in its message, and the rules that found some. The message is
+    masked before it is cut: half a secret would not be recognised."""
     sha, seconds, message, files = entry
     masked, rules = redact(message.strip())
     return (sha, seconds, masked, files), rules

@@ -1,4 +1,4 @@
-"""The inbox: memories that were proposed and not yet accepted or refused. None is ever surfaced."""
+"""The inbox: proposed memories that were not accepted or refused yet. Agents never see them."""
 
 import hashlib
 import re
@@ -16,9 +16,7 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
 MAX_WAITING = 1_000
-"""The limit of open proposals of one project. The oldest make room for later ones, and are
-counted.
-"""
+"""The most open proposals of one project. If there are more, the oldest are removed and counted."""
 MAX_SETTLED = 20_000
 WHY_COMMIT = "a commit that says why"
 WHY_RULE = "standing rule"
@@ -42,9 +40,10 @@ class Intake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A possible memory. `source` is its origin (`git:3f2a1c0`, `session:…`), `why` the rule that
-    found it. `triggers` are the situations of an episode; the episode holds while its `paths` exist
-    and contain its `symbols`. `occurrences` counts the sessions that found it.
+    """A possible memory. `source` is its origin (`git:3f2a1c0`, `session:…`), `why` says how it was
+    found. A proposal from an episode, a conclusion of a session, has `triggers`: the situations in
+    which it applies. It holds while its `paths` exist and contain its `symbols`. `occurrences`
+    counts the sessions that found it.
     """
 
     text: str
@@ -72,13 +71,13 @@ class Proposal:
 
     @property
     def kind(self) -> str:
-        """The name of its kind, for `upwell inbox --kind`."""
+        """The kind of the proposal, for `upwell inbox --kind`."""
         return next((kind for kind, why in KINDS.items() if why == self.why), self.why)
 
     @property
     def duplicates(self) -> Iterator[str]:
-        """Keys that its duplicates share: the same words in any project, and the same situation
-        in this one."""
+        """The keys that this proposal has in common with its duplicates: one for the same words in
+        any project, one for the same situation in this project."""
         yield _key("w", *_WORDS.findall(self.text.lower()))
         if self.triggers:
             yield _key("t", self.project or "", self.why, *self.triggers)
@@ -185,8 +184,8 @@ class Inbox:
         return self._remove(ids, settles=True)
 
     def ban(self, proposals: Iterable[Proposal]) -> int:
-        """Remove these proposals and their duplicates for good, and keep all duplicates from being
-        proposed. Returns the number of those that were still open.
+        """Remove these proposals and their duplicates, and keep them all from being proposed again.
+        Returns the number of proposals that were still open.
         """
         banned = {key for proposal in proposals for key in _keys(self._entry(proposal))}
         with self._locking(self._path):
@@ -289,8 +288,8 @@ def _settle(content: dict[str, Any], keys: Iterable[str]) -> None:
 def _latest_of_projects(
     waiting: Sequence[dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """The latest entries of each project, in order, and the number of entries of each that have no
-    room.
+    """The latest `MAX_WAITING` entries of each project, in order, and the number of older entries
+    of each project.
     """
     counts: Counter[str] = Counter()
     displaced: Counter[str] = Counter()

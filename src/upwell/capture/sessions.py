@@ -1,4 +1,4 @@
-"""The findings of a session: conclusions and rules to propose, and places to keep."""
+"""The findings of a session: conclusions and rules to propose, and places to remember."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.memory import Memory, Provenance
 
 MAX_PROPOSALS = 20
-"""The most findings of one session; the latest stay."""
+"""The most proposals of one session; only the latest are kept."""
 PLACES = frozenset({EpisodeKind.PLACE, EpisodeKind.TICKET})
 """Kinds of episodes that point at something and hold as long as it exists, so that a person has
 nothing to decide.

@@ -1,5 +1,5 @@
-"""A session's transcript: the texts that the agent wrote, and whether a compaction has removed our
-memories from it.
+"""A session's transcript: the texts that the agent wrote, and whether a compaction has removed the
+memories that upwell delivered.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ line, and continues from there (`chatCompressionService` and recorded chats of 0
 
 
 def written_in(path: str, since: float) -> list[tuple[float, str]]:
-    """The agent's messages and the arguments of its calls since then, with their times. No hook
-    reports the files that the agent writes; the transcript has them."""
+    """The agent's messages and the arguments of its calls since the time `since`, each with its
+    time. The arguments include the files that the agent wrote, which no hook reports."""
     texts: list[tuple[float, str]] = []
     for entry in entries_of(path, WRITTEN_BYTES):
         if entry.at < since:
@@ -30,8 +30,8 @@ def written_in(path: str, since: float) -> list[tuple[float, str]]:
 
 
 def has_lost_marks(path: str, marks: Sequence[str]) -> bool:
-    """True if a compaction has removed one of `marks` from the history. False if the file does not
-    belong to the user.
+    """True if a compaction by Gemini CLI has removed one of the texts `marks` from the history.
+    False if the file does not belong to the user.
     """
     history = tail_of(path, HISTORY_BYTES)
     rewritten = history.rfind(_REWRITTEN)

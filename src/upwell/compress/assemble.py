@@ -1,6 +1,7 @@
-"""Select the units of a text that matter most within a budget, and write them in their order.
+"""Select the units of a text that matter most within a budget, and write them in their original
+order.
 
-Ranking does not depend on the budget, so a larger budget selects a superset of a smaller one.
+Ranking does not depend on the budget, so a larger budget selects all that a smaller one selects.
 """
 
 import math
@@ -22,7 +23,8 @@ from upwell.ground.text.tokens import chars_per_token, weigh
 from upwell.ground.types.compression import Kind, Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
-"""The size of an omission mark: characters between lines, characters inside a line, and tokens."""
+"""Estimates of the size of an omission mark: its characters between lines and inside a line, and
+its tokens."""
 _MOST_SHARE, _SHARE_PER_COVERAGE = 0.9, 1.3
 """The share of the budget for units that answer the question: `_SHARE_PER_COVERAGE` times the part
 of the question that the best unit covers, at most `_MOST_SHARE`. So a question that the text does
@@ -36,7 +38,8 @@ _CHARS_PER_TOKEN, _USUAL_SPREAD = 8.0, 1.6
 at the beginning of the same text.
 """
 _ROUNDS = 3
-"""The cost of gaps is overestimated; further rounds spend the remainder."""
+"""At most this many rounds of selection: the first overestimates the cost of gaps, and the others
+spend what it left over."""
 _NEIGHBOUR = 0.45
 _UNDER = 0.35
 """The share of a match's score that its neighbours get, and the share of a matching heading's score
@@ -53,8 +56,8 @@ def assemble(
 ) -> Fitted:
     """Select the units that matter most within `remaining`.
 
-    Every gap is marked. The last line counts the omissions and names the key under which the
-    original can be read.
+    Every gap is marked, and the last line counts the omissions and names the key under which the
+    original can be read, unless the budget is too small for any mark.
     """
     text = passage.text
     relevances, coverage = relevance(units, text, question) if question else ({}, 0.0)
@@ -93,7 +96,7 @@ def assemble(
 
 
 class _Weights:
-    """The tokens of units. Each is estimated once, and only if the unit may be selected."""
+    """Estimates the tokens of units: once for each unit, and only if it may be selected."""
 
     def __init__(self, units: Units, text: str) -> None:
         self.text = text
@@ -110,7 +113,7 @@ class _Weights:
     def sum(self, batches: list[list[int]], marks: str) -> float:
         """Estimate the tokens of a result: those of its units and `marks`."""
         text, starts, tokens = self.text, self._starts, self._tokens
-        # An empty line and the end of the line before it take a token together.
+        # An empty line shares a token with the end of the line before it.
         return weigh(marks) + sum(
             [tokens[unit] for batch in batches for unit in batch if text[starts[unit]] != "\n"]
         )
@@ -126,9 +129,9 @@ def _max_chars(text: str, remaining: RemainingBudget) -> float:
 
 def _notable(units: Units, passage: Passage, costs: Sequence[float], limit: float) -> list[int]:
     """Order the units that matter if there is no question: by salience, or by the names they
-    contribute.
+    contribute (`coverage.py`).
 
-    With names, raised units (headings, errors) get their share of the budget first.
+    In an order by names, a part of the budget is reserved for raised units (headings, errors).
     """
     by_salience = sorted(range(len(units)), key=units.salience.__getitem__, reverse=True)
     if not units.by_names:
@@ -187,7 +190,8 @@ def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
 
 
 def _lend(units: Units, scores: dict[int, float], own: dict[int, float]) -> None:
-    """Pass a part of each match's score on to its neighbours, and of a heading's to its section."""
+    """Give a part of each match's score to its neighbours, and a part of a matching heading's score
+    to the units under it."""
     size = len(units)
     for unit, score in own.items():
         worth = score
@@ -239,8 +243,8 @@ def _buy(
             if counts_tokens:
                 tokens += weights.of(member) + gap_change * _GAP_TOKENS
             if chars > remaining.chars or tokens > remaining.tokens:
-                # The units that govern this one still fit; a larger budget contains them, too. The
-                # other half of a changed line needs this one, so it is left out as well.
+                # Keep the members that fit: a larger budget selects them, too. Leave out those
+                # that in turn need `unit`, such as the other half of a changed line.
                 batch = [member for member in batch[:index] if unit not in units.needs[member]]
                 return [*batches, batch] if batch else batches
             selected.add(member)
@@ -260,7 +264,7 @@ class _Gap:
 
 
 class _Written(NamedTuple):
-    """A shortened text, and its marks with its last line, joined."""
+    """A shortened text, and all its marks and its last line joined (`marks`)."""
 
     fitted: Fitted
     marks: str
@@ -308,8 +312,8 @@ class _Gaps:
         return _omissions(self._passage, self._lines, self._chars)
 
     def mark(self, start: int, end: int) -> str:
-        """Return the form of `text[start:end]` in the result: nothing for blank lines, and the text
-        itself if the mark would not be shorter.
+        """Return what replaces `text[start:end]` in the result: a mark, a single line break if the
+        text is blank, or the text itself if the replacement would not be shorter.
         """
         missing = self._text[start:end]
         if not missing.strip():
@@ -357,15 +361,15 @@ class _Gaps:
 
 
 def _lines_of(passage: Passage) -> Callable[[str], int]:
-    """Return the function that counts the lines of the original in a part of the text."""
+    """Return a function that counts how many lines of the original a part of a text stands for."""
     if passage.folded:
         return listings.count_lines if passage.kind == Kind.GREP else logs.count_lines
     return lambda part: part.count("\n") + (not part.endswith("\n"))
 
 
 def _parts(passage: Passage, missing: str) -> str:
-    """Name the commits, files, hunks or folders that begin in a gap, so that nothing after it is
-    read as belonging to those above it."""
+    """Name the commits, files, hunks or folders that begin in a gap. A reader then knows that the
+    lines after the gap belong to another one than the lines before it."""
     if passage.folded and passage.kind == Kind.GREP:
         return listings.parts(missing)
     if passage.kind not in (Kind.DIFF, Kind.GIT_LOG):

@@ -99,8 +99,8 @@ def without_overstrikes(text: str) -> str:
 def without_redraws(text: str) -> tuple[str, tuple[Omission, ...]]:
     """Reduce each line that was redrawn after a carriage return to its last state.
 
-    The number of earlier states is shown. A line was redrawn if its words are the same and only
-    figures or a bar changed. A text that uses carriage returns as line endings is left alone.
+    The number of earlier states is shown. A line counts as redrawn if its words are the same and
+    only figures or a bar changed. A text that uses carriage returns as line endings is left alone.
     """
     if "\n" not in text or not re.search(r"\r[^\n]", text):
         return text, ()
@@ -119,7 +119,7 @@ def without_redraws(text: str) -> tuple[str, tuple[Omission, ...]]:
 
 
 def without_extra_blanks(text: str) -> str:
-    """Remove blanks at the ends of lines, and reduce gaps to one empty line."""
+    """Remove blanks at the ends of lines, and reduce three or more empty lines to one."""
     if any(end in text for end in _ENDS) or text[-1:] in (" ", "\t"):
         text = _TRAILING.sub("", text)
     if "\n\n\n\n" in text or "\r\n\r\n" in text:
@@ -150,7 +150,7 @@ def _same_line(frame: str, next_frame: str) -> bool:
 
 
 Step = Callable[[str], tuple[str, tuple[Omission, ...]]]
-"""Removes one sort of noise. Returns the text and the omissions that a reader could miss."""
+"""Removes one sort of noise. Returns the text, and the omissions that a reader should know of."""
 
 
 def _silently(step: Callable[[str], str]) -> Step:
@@ -179,14 +179,14 @@ STEPS: dict[Kind, tuple[Step, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """A `passage` without noise, and the omissions (`omitted`) that a reader could miss."""
+    """A `passage` without noise, and the omissions (`omitted`) that a reader should know of."""
 
     passage: Passage
     omitted: tuple[Omission, ...] = ()
 
 
 def clean(passage: Passage) -> Cleaned:
-    """Remove the noise of the passage's kind. Returns the same passage when there is none."""
+    """Remove the noise that such texts may have. Returns the same passage when it has none."""
     text, omitted = passage.text, ()  # type: tuple[str, tuple[Omission, ...]]
     for step in STEPS.get(passage.kind, ()):
         text, left_out = step(text)

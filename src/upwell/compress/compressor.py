@@ -19,7 +19,8 @@ from upwell.ground.text.tokens import count
 from upwell.ground.types.compression import Attempt, Budget, Compressed, Kind, Omission, Passage
 
 LADDER = ("progressive", "hybrid", "truncate")
-"""Seed 002: the strategies to try, in this order, when an output is below the retention floor."""
+"""Seed 002: the strategies to try, in this order, when a result is below the retention floor, the
+share of a text that must be delivered if its original is not stored."""
 _READ_ON = frozenset({"selective", "progressive"})
 """Strategies whose results are of use only with the key of the original."""
 _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
@@ -27,8 +28,8 @@ _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
 _NUMBERED = frozenset(
     (Kind.CODE, Kind.MARKDOWN, Kind.API_DOCS, Kind.CSV, Kind.LOG, Kind.TEST_OUTPUT, Kind.TEXT)
 )
-"""Kinds of text whose marks name the missing lines. The other kinds, except JSON, have numbers of
-their own: those of matches, hunks and frames.
+"""Kinds of text whose omission marks give the numbers of the missing lines. The other kinds, except
+JSON, show line numbers of their own: those of matches, hunks and frames.
 """
 _ROOM_ABOVE_FLOOR = 1.05
 """The soft budget rises to this multiple of the retention floor: whole units leave up to 3 % of a
@@ -36,8 +37,8 @@ budget unused, and the result must not fall below the floor.
 """
 _PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
 _MAY_EXCEED = frozenset({"selective", "progressive"})
-"""Strategies whose results may exceed a small budget, because a section that they do not list could
-not be fetched.
+"""Strategies whose results may exceed a small budget. Their results list the sections that can be
+fetched, and the agent could not fetch a section that is not listed.
 """
 
 
@@ -86,8 +87,11 @@ class Compressor:
         return self._try_ladder(passage, budget, name)
 
     def _try_ladder(self, passage: Passage, budget: Budget, name: str) -> Compressed:
-        """The best result of the ladder. One below the floor, whose units have more tokens than the
-        rest of the text, is replaced by the result for a larger soft budget."""
+        """Return the best result of the ladder.
+
+        A result within a budget of tokens may still have too few characters for the retention
+        floor. The ladder is then tried again with larger soft limits.
+        """
         result = self._climb(passage, budget, name)
         floor, share = _floor(passage, budget), result.after / max(1, result.before)
         if result.lossless or not 0.0 < share < floor:
@@ -131,7 +135,7 @@ class Compressor:
 
 def _with_kind(passage: Passage) -> Passage:
     """Detect the kind of a passage. A file with line numbers and no recognised kind is treated as
-    code, and so is a page that is read from a file, since the agent may edit its lines.
+    code, and so is an HTML page that is read from a file, since the agent may edit its lines.
     """
     if passage.kind != Kind.TEXT:
         return passage
@@ -144,8 +148,10 @@ def _with_kind(passage: Passage) -> Passage:
 
 
 def _with_line_numbers(passage: Passage, original: str) -> Passage:
-    """Let marks name the missing lines, so that the agent can ask for them, in texts that have no
-    other line numbers and whose lines are those of the original."""
+    """Let marks give the numbers of missing lines, so that the agent can ask for those lines.
+
+    This applies to texts without other line numbers that have as many lines as the original.
+    """
     is_same = passage.text.count("\n") == original.count("\n")
     if passage.first_line is None and is_same and passage.kind in _NUMBERED:
         return replace(passage, first_line=1)
@@ -177,7 +183,7 @@ def _with_floor(passage: Passage, budget: Budget) -> Budget:
 
 
 def _raised(budget: Budget, factor: float) -> Budget:
-    """The budget with soft limits raised by a factor."""
+    """Multiply the soft limits by `factor`."""
     chars, tokens = budget.max_chars, budget.max_tokens
     return replace(
         budget,
@@ -187,8 +193,10 @@ def _raised(budget: Budget, factor: float) -> Budget:
 
 
 def _skip_reason(passage: Passage, rung: str, *, asked: bool) -> str:
-    """Return the reason to skip a rung of the ladder, or "". A strategy that somebody `asked` for
-    is tried on every kind, but never leaves a rest that nobody can read.
+    """Return the reason to skip a rung of the ladder, or "".
+
+    A strategy that the caller `asked` for is tried on every kind of text. It is still skipped if
+    the agent would need a key to read the rest and there is none.
     """
     if rung in _READ_ON and not passage.key:
         return "no key to read the rest"

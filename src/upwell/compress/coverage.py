@@ -30,7 +30,7 @@ _REQUESTED = 3.0
 """The factor by which a name is worth more if it contains a word of the user's request."""
 _REQUEST_CHARS, _LONG_WORD = 2_000, 6
 _MARK_CHARS = 8
-"""A gap between two units costs a mark."""
+"""The length of an omission mark, which is part of the cost of a unit."""
 _LINE = 0.16
 """The worth of a unit without any new name, so that runs are completed."""
 _EARLY_PART = 0.3
@@ -45,20 +45,20 @@ _COMMON = [math.sqrt(math.log(1 + count)) for count in range(_MOST + 1)]
 """The worth of a name by the number of units that contain it: names that recur matter more."""
 _SAME = 1e-9
 _NEARLY = 0.8
-"""A unit is selected if its density is at least this share of the best that another may have. The
-densities of the others are upper bounds, so the share seldom decides, and saves a third of the
-steps.
+"""A unit is selected if its density (worth per character) is at least this share of the highest
+density that any other unit may have. The densities of the others are upper bounds, so the first
+unit is usually the best anyway. Not recomputing the others saves a third of the steps.
 """
 _LEAST_LINE = 12
 """A unit shorter than this (a bracket, a blank) is worth nothing unless it contains a new name."""
 
 
 def by_names(units: Units, text: str, limit: float, request: str = "") -> list[int]:
-    """Order the units that are worth at most `limit` characters together, best first.
+    """List units, best first, until they fill `limit` characters.
 
-    Names that contain a word of the user's `request` are worth more.
-    Each unit comes after the units that it needs. A salience above zero raises the worth of the
-    names of a unit: definitions, errors, changed lines.
+    Each unit comes after the units that it needs. Names are worth more if they contain a word of
+    the user's `request`, or if their unit has a salience above zero: definitions, errors, changed
+    lines.
     """
     return _Coverage(units, text, request).order(limit)
 
@@ -159,8 +159,8 @@ class _Coverage:
         return ordered
 
     def _candidates(self) -> list[tuple[float, int]]:
-        """Return a heap of all units that are not blank, by their density on their own, and link
-        each with the one before it."""
+        """Return a heap of all units that are not blank, by their density without the units they
+        need, and link each unit with its neighbours."""
         worth_of = self._worths.__getitem__
         rows = zip(
             self._units.salience, self._names, self._factors, self._plain, self._sizes, strict=True

@@ -3,8 +3,8 @@
 A key is an HMAC of the content with a secret of this home, bound to the tenant and the principal.
 The same response therefore gets the same key, which prompt caches depend on, and keys cannot be
 guessed. A text is stored in parts, so that reading a chunk of 50 MB reads only its parts. A text
-that contains a secret is never written to disk; in memory the parts are packed, because there is
-less room.
+that contains a secret is never written to disk; in memory, where there is less room, the parts are
+compressed.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from upwell.ground.types.memory import DEFAULT_TENANT
 KIND = Kind.ORIGINAL
 PART_CHARS = 262_144
 PATIENCE_SECONDS = 0.2
-"""A call waits this long for the disk, which another process may have locked, and then stores the
-original in memory."""
+"""A call waits at most this long for the disk, which another process may have locked. Then it
+stores the original in memory."""
 SECRET, BUSY = "It contains a secret", "The disk is busy"
 LARGE = "It exceeds compress.original_max_bytes"
 _PACK_LEVEL = 1
@@ -42,8 +42,9 @@ class StoredOriginal:
     """The description of an original: its `key`, its length in `chars` and in `parts`, and its
     `name` (a path, URL or tool).
 
-    `private` is the reason why it is only in the memory of this process, "" when it is on disk,
-    where it takes `disk_bytes`. Without a `key` it cannot be read.
+    `private` is the reason why the original is only in the memory of this process; it is "" when
+    the original is on disk, where it takes `disk_bytes`. An original whose `key` is "" cannot be
+    read.
     """
 
     key: str
@@ -97,9 +98,10 @@ class Originals:
     async def keep(
         self, text: str, name: str = "", beside: Sequence[StoredOriginal] = ()
     ) -> StoredOriginal:
-        """Store `text`; `name` (a path, URL or tool) is returned with it later. The store has room
-        for `beside`, the originals of the same result, and this one, or else this one stays in
-        memory.
+        """Store `text` with its `name` (a path, URL or tool).
+
+        `beside` are other originals of the same result. If the disk space for originals cannot hold
+        them and this one, this one stays in memory.
         """
         key = self.key_of(text, name)
         private = SECRET if await asyncio.to_thread(self._has_secret, text) else ""
@@ -120,8 +122,8 @@ class Originals:
         return original
 
     async def readable(self, originals: Sequence[StoredOriginal]) -> list[StoredOriginal]:
-        """The originals of one result. One that nobody could read gets no key: there was no room in
-        memory either, or it expires at once."""
+        """Return the originals of one result. An original that could not be read, because memory
+        had no room for it or it expires at once, is returned without its key."""
         return [
             original if await self._is_readable(original) else replace(original, key="", private="")
             for original in originals
@@ -239,6 +241,6 @@ def _description(original: StoredOriginal) -> str:
 
 
 def _disk_bytes(key: str, value: str) -> int:
-    """The space of an entry. The names of parts and principals take less than as much again as the
-    key."""
+    """Return the disk space of an entry. The name of an entry is the key, extended by the principal
+    and the number of the part. The extension is assumed to be no longer than the key."""
     return file_bytes(2 * len(key) + len(value.encode("utf-8", "surrogatepass")))

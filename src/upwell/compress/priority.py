@@ -30,8 +30,8 @@ def in_parallel(
     share: float,
     limit: float,
 ) -> list[int]:
-    """Merge two lists as if each were spent on in parallel: `first` gets `share` until one of them
-    is exhausted, and the other gets everything from then on."""
+    """Merge two lists as if a budget were spent on both at the same time. `first` gets `share` of
+    it and `second` the rest, until one list is exhausted; then the other gets everything."""
     if not first or share <= 0.0:
         first, share = (), 0.0
     first_cost, second_cost = (sum([costs[unit] for unit in units]) for units in (first, second))
@@ -49,7 +49,7 @@ def _schedule(
     other_cost: float,
     limit: float,
 ) -> None:
-    """Record in `turns` how much has been spent in all when each unit is reached.
+    """Record in `turns` how much has been spent on both lists when each of these units is reached.
 
     This list gets `share` of the budget until the other list, which costs `other_cost`, is
     exhausted.
@@ -57,10 +57,10 @@ def _schedule(
     spent = 0.0
     for unit in units:
         spent += costs[unit]
-        moment = spent / share if share > 0.0 else spent + other_cost
-        if moment - spent > other_cost:
-            moment = spent + other_cost
-        if moment > limit and turns:
+        total = spent / share if share > 0.0 else spent + other_cost
+        if total - spent > other_cost:
+            total = spent + other_cost
+        if total > limit and turns:
             return
-        if moment < turns.get(unit, moment + 1.0):
-            turns[unit] = moment
+        if total < turns.get(unit, total + 1.0):
+            turns[unit] = total

@@ -2,8 +2,8 @@
 
 Terms are found with `str.find`, so the work grows with the matches and not with the words of the
 text. A term matches at the beginning of a word: `creat` finds `created_at` and `CreationDate`,
-`port` does not find `report`. Where an embedder is configured, `Meaning` finds units that answer
-the question in other words.
+`port` does not find `report`. If an embedder is configured, `Meaning` finds units that answer the
+question in other words.
 """
 
 import math
@@ -30,7 +30,7 @@ _MAX_HITS = 20_000
 
 _ASKING_WORDS = ("when", "where", "who", "many", "much", "long")
 _ASKING = re.compile(rf"\b(?:{'|'.join(_ASKING_WORDS)})\b", re.I)
-"""Words that are too common to search for, although their synonyms are not (`when` → `created`)."""
+"""Words that are too common to search for. Their synonyms are searched for (`when` → `created`)."""
 _EXPECTS = (
     (re.compile(r"\bwhen\b|\bwhat (?:date|time|day)\b|\bhow recent", re.I), "time"),
     (
@@ -120,8 +120,8 @@ def places(term: Term, lowercase: str, text: str) -> list[int]:
             return []
         left -= 1
         end = offset + width
-        # Decides most matches without a call. At offset 0 this reads the last character instead of
-        # the one before; `_stands_alone` then decides.
+        # This decides most matches without a call. At offset 0 it tests the last character of the
+        # text instead of the preceding one. That is safe: the beginning of a text begins a word.
         is_plain = not lowercase[offset - 1].isalnum() and (
             allows_suffix or not lowercase[end : end + 1].isalnum()
         )

@@ -1,5 +1,5 @@
-"""Search an original: find the passages that answer a query, with the offsets for reading on from
-there.
+"""Search an original: find the passages that answer a query, and the offsets at which the agent can
+read on.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
 """`selective`: deliver a table of contents, from which the agent fetches sections.
 
-The table is JSON. On a small budget the previews shrink and then disappear; up to 200 entries are
-listed even over budget, since a section that is not listed could not be fetched. Beyond 200,
-sections are grouped, in as few groups as the budget asks for. The key of a group opens another
-table, so that every section can be reached.
+The table is JSON. On a small budget the previews shrink and then disappear. Up to 200 sections are
+all listed even if that exceeds the budget, since the agent could not fetch a section that is not
+listed. More than 200 sections are grouped, and a smaller budget gets fewer, larger groups. The key
+of a group opens another table, so that every section can be reached.
 """
 
 import json
@@ -122,15 +122,15 @@ def _unique(sections: list[Section]) -> list[Section]:
 MAX_ENTRIES = 200
 _PREVIEWS = (80, 40, 20, 0)
 _FEWER = (150, 120, 100, 80, 60, 45, 30, 20, 12, 6)
-"""Numbers of groups, for a budget that does not hold the table of `MAX_ENTRIES` groups."""
+"""The numbers of groups to try when a table of `MAX_ENTRIES` groups exceeds the budget."""
 _GROUP = "…"
 """Separates the numbers of the first and last section in a group's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The `text` of selected sections, the `next_offset` to read on (None at the end), and the
-    requested keys that are `unknown`."""
+    """The `text` of selected sections, the offset of the rest (`next_offset`, None at the end), and
+    the requested keys that are `unknown`."""
 
     text: str
     next_offset: int | None

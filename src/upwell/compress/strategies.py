@@ -1,8 +1,8 @@
-"""The strategies that answer at once: `truncate`, `hybrid`, `skeleton`, `extract_fields`,
-`schema_pruning`, `llm_summary`, and `auto`, which picks one of them.
+"""The strategies that deliver all of their result at once: `none`, `truncate`, `hybrid`,
+`skeleton`, `extract_fields`, `schema_pruning`, `llm_summary`, and `auto`, which chooses by content.
 
-All but `llm_summary` share two procedures: `fit_json` selects values of a JSON document,
-`fit_text` selects units of any other text. A strategy differs in what it ranks first.
+All that shorten without a model share two procedures: `fit_json` selects values of a JSON document,
+`fit_text` selects units of any other text. They differ in what they rank first.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ def fit_json(
     emphasis: Emphasis,
     tools: Tools = NO_TOOLS,
 ) -> Fitted:
-    """Fit a JSON passage into `remaining`; the result is valid JSON. Consumes `root`."""
+    """Fit a JSON passage into `remaining`; the result is valid JSON. Changes nodes of `root`."""
     lines = passage.kind == Kind.JSON_LINES
     note = f"; all of it: key={passage.key}" if passage.key else ""
     colon = ": " if '": ' in passage.text[:4096] else ":"
@@ -130,7 +130,8 @@ def lift_structure(units: Units, *, first_lines: bool = False) -> None:
 
 
 class Hybrid:
-    """`hybrid`: headings of Markdown first, then the parts that matter, and code by its names."""
+    """`hybrid`: in Markdown, headings first, then the parts that matter; in code, the lines with
+    the most telling names."""
 
     name = "hybrid"
 
@@ -218,9 +219,10 @@ _CHARS_PER_TOKEN = 4
 
 
 class Summary:
-    """`llm_summary`: a summary by a language model, where one is configured.
+    """`llm_summary`: a summary by the language model that the user configured.
 
-    Raises `CompressionError` when the model fails; the ladder then falls back to `truncate`.
+    `compress` raises `CompressionError` when there is no model or it fails; the ladder then falls
+    back to `truncate`.
     """
 
     name = "llm_summary"
@@ -265,9 +267,10 @@ class Summary:
 
 
 LARGE_ARRAY = 20
-"""An array with this many items counts as large (the threshold of seed 002's peer)."""
+"""An array with this many items counts as large. This threshold and the next one are those of
+memtomem-stm, the project that seed 002 describes."""
 LARGE_MARKDOWN = 5_000
-"""Markdown with this many characters is worth an outline (likewise)."""
+"""Markdown with this many characters is worth an outline."""
 _MANY_HEADINGS, _MANY_FENCES = 5, 6
 _NESTED = 2
 
@@ -283,8 +286,8 @@ def choose(passage: Passage, root: Node | None) -> str:
     large JSON array, or object with one → schema_pruning · nested JSON object → extract_fields ·
     API documents → skeleton · large structured Markdown, code → hybrid · anything else → truncate
 
-    `root` is the tree of a JSON passage, None for other texts. The opt-in strategies are never
-    chosen: they change how the agent must work, or depend on something outside the process.
+    `root` is the tree of a JSON passage, None for other texts. `selective`, `progressive` and
+    `llm_summary` are never chosen: the first two need further calls of the agent, the last a model.
     """
     if root is not None:
         return _choose_json(passage.kind, root)
@@ -313,7 +316,7 @@ def _choose_json(kind: Kind, root: Node) -> str:
 
 
 def _within_wrappers(root: Node) -> Node:
-    """The first value that is not an object around a single container, such as `{"data": …}`."""
+    """Return the value inside any objects around a single container, such as `{"data": …}`."""
     while root.kind == OBJECT:
         containers = [item for item in root.items if item.kind in (OBJECT, ARRAY)]
         if len(containers) != 1:
@@ -343,6 +346,6 @@ class Auto:
         choice = choose(passage, root)
         if root is None or choice not in _EMPHASIS:
             return load(choice, self._tools).compress(passage, budget)
-        # Not by the strategy's own `compress`, which would parse the document a second time.
+        # The strategy's own `compress` would parse the document a second time.
         fitted = fit_json(passage, root, remaining, _EMPHASIS[choice], self._tools)
         return outcome(passage, fitted, choice)

@@ -1,8 +1,8 @@
 """Synonyms between the words of questions and the keys of tool responses.
 
-A line of `_GROUPS` is a group; a word of a group also finds the others, at a lower weight. The
-groups cover the subjects of tool responses (time, size, place, people, state, machines, code).
-General synonymy is left to the embedder.
+Each line of `_GROUPS` is a group of words; a question with one of them also finds the others, at a
+lower weight. The groups cover the subjects of tool responses (time, size, place, people, state,
+machines, code). Only an embedder finds other synonyms.
 """
 
 from functools import lru_cache
@@ -120,5 +120,5 @@ def _index() -> dict[str, tuple[str, ...]]:
 
 
 def related(word: str) -> tuple[str, ...]:
-    """Return the stems in the groups of the stem `word`."""
+    """Return the stems of the synonyms of `word`, which is itself a stem."""
     return _index().get(word, ())

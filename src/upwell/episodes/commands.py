@@ -32,13 +32,15 @@ _RISKY = re.compile(
 _PASSING = re.compile(
     r"/tmp/|/var/folders/|\$\(|`|/private/|[0-9a-f]{12,}|(?i:password|token|secret|api_?key|bearer)"
 )
-"""Words of commands that hold for one session only, or must not be repeated."""
+"""Parts of commands that hold for one session only, or must not be repeated (secrets)."""
 _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """A failure without the command that works yet. `others` are the commands since the failure."""
+    """A failure for which no working command has been found yet. `age` is the number of commands
+    since the failure; `others` are those of them that were not called wrongly.
+    """
 
     event: Event
     failure: Failure
@@ -179,8 +181,8 @@ def _continues(failed_step: Step, correction: Step, named_words: set[str]) -> bo
 
 
 def _is_obvious(failure: Failure, correction: Step) -> bool:
-    """True if `correction` only leaves something out. The error itself says so, and agents correct
-    the call at once.
+    """True if `correction` only leaves something out. The error itself names the wrong word, and
+    agents correct the call at once.
     """
     return failure.fault is Fault.OPTION and set(correction.words) <= set(failure.step.words)
 
@@ -210,7 +212,7 @@ def _alike(old: str, new: str) -> bool:
 
 
 def _shared(failed_step: Step, correction: Step) -> float:
-    """The share of the failed command's arguments that the other one has, too."""
+    """The share of the failed command's arguments, without options, that `correction` has, too."""
     first = {word for word in failed_step.args if not word.startswith("-")}
     return len(first & set(correction.words)) / len(first) if first else 0.0
 

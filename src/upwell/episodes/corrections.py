@@ -141,8 +141,9 @@ _HERE_AT_END = re.compile(
     rf"{_HERE.pattern}(?=[,.!]|$)",
     re.IGNORECASE,
 )
-"""The project to which every rule belongs: understood wherever it stands, and left out at the end
-of a clause, unless it explains a participle ("the names used in this repository").
+"""A mention of the project. `_HERE` matches it anywhere, to ignore it when a sentence is judged.
+`_HERE_AT_END` matches it at the end of a clause, where a rule does not need it: every rule belongs
+to a project. After a participle it stays ("the names used in this repository").
 """
 _BARE_VERB = re.compile(
     r"\b(?:always|be|don'?t|ever|forward|must|never|not|on|only|should|to) [\w-]+$", re.IGNORECASE
@@ -198,7 +199,8 @@ def rules_in(message: str) -> Iterator[str]:
 
 
 def _here_needed(here: re.Match[str]) -> str:
-    """The project, where the verb has no other object ("never push in this repository")."""
+    """The mention of the project if the verb has no other object ("never push in this repository"),
+    else ""."""
     return here[0] if _BARE_VERB.search(here.string[: here.start()]) else ""
 
 

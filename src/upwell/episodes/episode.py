@@ -1,4 +1,4 @@
-"""The conclusion of a past session, with the keys at which it speaks."""
+"""An episode: a conclusion of a past session, with the keys of the situations that it is about."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,10 +24,10 @@ class Episode:
     """A conclusion of a session, in one or two complete sentences.
 
     `text` is the conclusion with its reason. `triggers` are the keys of the events at which it
-    speaks (`triggers_of`). `paths` and `identifiers` must still exist when it surfaces; paths are
-    relative to `cwd`, the folder of the session. `tool` is the tool of the last event. `evidence`
-    lists the indexes (`Event.i`) of the events in `session` that led to it; `at` is the time of the
-    last one, in seconds since the epoch.
+    surfaces (`triggers_of`). `paths` and `identifiers` must still exist then; paths are relative to
+    `cwd`, the folder of the session. `evidence` lists the indexes (`Event.i`) of the events in
+    `session` that led to the episode. Of the last of these events, `tool` is the tool and `at` the
+    time, in seconds since the epoch.
     """
 
     kind: EpisodeKind

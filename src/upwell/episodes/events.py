@@ -35,10 +35,10 @@ class Kind(StrEnum):
 class Event:
     """One event of a session. `i` is its index in the session, from 0, `t` seconds since the epoch.
 
-    `text` is the user's prompt or the agent's words; `tool` and `args` are a call under the names
-    of Claude Code, `out` is the tool's result, and `failed` tells whether the call failed. `cwd` is
-    absolute. `offset` is the byte at which the transcript records the event, 0 where the format has
-    no lines.
+    `text` is the user's prompt or the agent's words. `tool` and `args` describe a call with the
+    tool and argument names of Claude Code, `out` is the tool's result, and `failed` tells whether
+    the call failed. `cwd` is absolute. `offset` is the byte at which the transcript records the
+    event, 0 if the format has no lines.
     """
 
     session: str
@@ -76,7 +76,7 @@ def event_of(line: bytes, source: str) -> Event:
     """The event in a line.
 
     Raises:
-        BadEvent: the line is not an event; the message begins with `where`.
+        BadEvent: the line is not an event; the message begins with `source`.
     """
     entry = _table(line, source)
     for name, kind in _REQUIRED.items():

@@ -1,8 +1,9 @@
-"""Failures of usage: a command that was called wrongly, and not a failing test or a bug.
+"""Failures of usage: commands that were called wrongly, unlike failing tests and bugs.
 
-A wrong option, a missing argument, a program, script or task that does not exist, a service that
-does not run: the next session will call it the same way. The words are those of
-common command-line libraries, shells and tools; no table of programs knows the project's own.
+Examples are a wrong option, a missing argument, a program, script or task that does not exist, and
+a service that does not run. The next session is likely to make the same mistake. Failures are
+recognised by the phrases of common command-line libraries, shells and tools, and not by the names
+of programs, because a project has programs of its own.
 """
 
 import re
@@ -37,7 +38,7 @@ class Fault(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A simple command that was called wrongly. `message` is the error in the words of the program,
-    `signature` the same without paths and numbers."""
+    `signature` is the error without paths and numbers."""
 
     step: Step
     fault: Fault
@@ -46,8 +47,8 @@ class Failure:
 
     @property
     def speaker(self) -> str:
-        """The program that reports the error: the shell, for a program that does not exist. An
-        error about options or arguments is that of a sub-command."""
+        """The program that reports the error, or the shell for a program that does not exist. For
+        an error about options or arguments, the program's sub-commands follow its name."""
         if self.signature.startswith(_NOT_FOUND):
             return "shell"
         parts = [self.step.program]
@@ -200,14 +201,14 @@ _ASIDE = frozenset(
     "cd echo printf export set unset source . sleep true false pwd tee xargs cut tr test [".split()
 )
 _CLIENTS = frozenset({"curl", "wget", "http", "psql", "sqlite3"})
-"""Programs that query services, as a check whether these run."""
+"""Programs that query services, often only to see whether a service runs."""
 _SPEAKERS = frozenset(
     {"error", "err", "fatal", "usage", "unknown", "invalid", "missing", "warning"}
 )
 _NOT_FOUND = "command not found"
 _CALLED = frozenset({Fault.OPTION, Fault.ARGUMENT})
-"""An error that comes with the program's usage message tells how to call it: agents correct such a
-call at once.
+"""Faults in the options or arguments. If the program prints its usage with such an error, agents
+correct the call at once, and the failure is ignored.
 """
 _HELP = frozenset({"--help", "-h", "help", "-help"})
 _WORDS = re.compile(r"[\w:-]+")
@@ -217,7 +218,8 @@ _TESTS = frozenset(
     "test tests pytest jest vitest mocha lint eslint ruff mypy tsc check clippy golangci-lint"
     " playwright cypress".split()
 )
-"""Commands whose output is about the code. Only the shell and the option parser speak of usage."""
+"""Commands whose output is mostly about the code. Words such as "is required" or "connection
+refused" in it do not show that the command was called wrongly."""
 
 
 def is_refused(event: Event) -> bool:
@@ -319,8 +321,8 @@ def _names_program(line: str, command: str) -> bool:
 
 
 def _culprit(steps: Sequence[Step], fault: Fault, message: str) -> Step | None:
-    """The step that the message is about: the one that it names, or the only one that does the
-    work."""
+    """The step that the message is about: the step whose program it names, or the only step that
+    does the work."""
     if fault is Fault.QUOTING or _NOT_FOUND in message:
         return _with_word(steps, _complaint(message))
     speaker = message.partition(":")[0].rpartition("/")[2]
@@ -335,7 +337,8 @@ def _culprit(steps: Sequence[Step], fault: Fault, message: str) -> Step | None:
 
 
 def _with_word(steps: Sequence[Step], word: str) -> Step | None:
-    """The step with a word: as its program, if there is one, else as a wrapper or an argument."""
+    """The step that contains `word`: preferably as its program, else among its first words (as a
+    wrapper), else anywhere."""
     candidates = [step for step in steps if step.program == word]
     candidates += [step for step in steps if word in step.text.split()[:3]]
     candidates += [step for step in steps if word in step.text]

@@ -13,7 +13,7 @@ MAX_PLACES = 2
 """A name that is defined in more files has no place."""
 _FOREIGN = ("node_modules/", ".git/", "dist/", "build/", "vendor/", ".venv/", "target/")
 _DOCUMENTS = (".md", ".mdx", ".rst", ".txt", ".adoc")
-"""Files that quote code."""
+"""Documents, which quote definitions instead of containing them."""
 _FILE_TOOLS = frozenset({"Read", "Edit", "Write", "MultiEdit"})
 
 

@@ -12,7 +12,7 @@ from upwell.episodes.signatures import Step, command_of, steps_of
 HEAD_CHARS = 400
 MAX_LINES, MAX_LINE_CHARS = 300, 400
 MAX_NAMES = 4
-"""A pattern with more names searches for a topic, not for a name."""
+"""A pattern with more names looks for a topic, and not for these names."""
 MIN_NAME_CHARS = 8
 _ABSENT = ("no such file or directory", "file does not exist", "enoent", "path does not exist")
 _NOTHING = ("no matches found", "no files found", "no results found", "found 0 ")
@@ -73,7 +73,7 @@ def definitions(event: Event) -> Iterator[tuple[str, str]]:
 
 def names_in(pattern: str) -> Sequence[str]:
     """The compound names in a search pattern: `SaveChanges`, `save_changes`. The type in a Go
-    method's receiver is none of them: the search looks for the method."""
+    method's receiver is left out, because the search looks for the method."""
     names = dict.fromkeys(
         name
         for name in _NAME.findall(_plain(pattern))
@@ -136,8 +136,8 @@ def _defined_in(line: str, name: str, place: str) -> str:
 
 
 def _introduces(before: str) -> bool:
-    """True if a keyword of definitions precedes the name. Go's methods have a receiver in between.
-    An indented constant is local.
+    """True if a keyword that defines something precedes the name, possibly with the receiver of a
+    Go method in between. An indented constant does not count, because it is local.
     """
     code = before.rstrip()
     if code == before:

@@ -11,7 +11,7 @@ from upwell.episodes.events import Event, inside
 MAX_PROMPT_CHARS = 600
 """A longer prompt brings its own context, and the tickets in it are not its subject."""
 MAX_TICKETS = 2
-"""A prompt that names more is a list."""
+"""A prompt that names more tickets is a list, and about none of them in particular."""
 MAX_DISTANCE = 40
 """A file belongs to a ticket only if it appears within this many calls after the prompt that names
 the ticket.
@@ -26,7 +26,7 @@ _DIGITS = re.compile(r"[0-9]+")
 _TECHNICAL = frozenset("UTF ISO SHA RFC GPT ES MD TLS AES RSA HTTP CVE PR STEP BASE EC IPV".split())
 """Prefixes of names that look like tickets."""
 MIN_BARE = 10
-"""A smaller number behind `#` counts the items of a list."""
+"""A smaller number directly after `#` is taken for the number of a list item."""
 
 
 def tickets_in(text: str) -> Sequence[str]:
@@ -59,7 +59,8 @@ def path_names(path: str, ticket: str) -> bool:
 
 
 class TicketMiner:
-    """Collects the files of tickets: the first one that is opened after each prompt."""
+    """Collects the file of each ticket: the first file with the ticket in its path that is opened
+    after the prompt."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Event] = {}

@@ -1,10 +1,11 @@
-"""Triggers: the exact keys at which an episode speaks.
+"""Triggers: the keys of the situations in which an episode, a conclusion of a past session,
+surfaces.
 
-A trigger is a short string `kind:value`. An event gives the same triggers in every session, so that
-a lookup by equality finds the episodes of a moment:
+A trigger is a short string `kind:value`. Equal events give the same triggers in every session, so
+that a lookup by equality finds the episodes for a situation:
 
     fails:PROGRAM:DIGEST    a command of this program fails with this error
-    file:NAME               a file of this name is missing (a name of several words)
+    file:NAME               a file of this name is missing (only for distinctive names)
     file:FOLDER/NAME        a file is missing in this folder, or in a folder of this folder
     below:FOLDER/NAME       a file is missing in this folder; it may be one folder further down
     symbol:NAME             a search for this name of the code found nothing
@@ -43,7 +44,7 @@ _ROLES = frozenset({"test", "tests", "spec"})
 
 
 def triggers_of(event: Event) -> tuple[Trigger, ...]:
-    """The keys at which an episode may speak, the most exact first; most events have no key."""
+    """The triggers of an event, the most exact first; most events have none."""
     if event.kind is Kind.PROMPT:
         return _bounded(f"ticket:{name}" for name in tickets_of(event))
     if event.kind is not Kind.TOOL:

@@ -21,8 +21,6 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clock of the machine."""
-
     def now(self) -> float:
         return time.time()
 
@@ -53,7 +51,6 @@ class Deadline:
         return max(0.0, self.at - self.clock.monotonic())
 
     def passed(self) -> bool:
-        """Tell whether the deadline has passed."""
         return self.remaining() == 0.0
 
     def sooner(self, seconds: float) -> "Deadline":

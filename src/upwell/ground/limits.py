@@ -6,8 +6,6 @@ from upwell.ground.clock import Clock
 
 
 class BreakerState(StrEnum):
-    """The states of a circuit breaker."""
-
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half_open"
@@ -31,7 +29,6 @@ class Breaker:
 
     @property
     def state(self) -> BreakerState:
-        """The state now."""
         if self._opened_at is None:
             return BreakerState.CLOSED
         if self._clock.monotonic() - self._opened_at < self._reset_seconds:

@@ -264,7 +264,6 @@ def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
 
 
 def _names_service(environment: Mapping[str, str]) -> bool:
-    """Whether the environment names the service."""
     return bool(environment.get("OTEL_SERVICE_NAME")) or "service.name=" in environment.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     )

@@ -293,7 +293,6 @@ class MemoryTtlStore:
             items.popitem(last=False)
 
     def insert(self, kind: str, item: Item) -> None:
-        """Add an entry as it is."""
         self._kinds.setdefault(kind, OrderedDict())[item.key] = item
 
     def _alive(self, kind: str) -> dict[str, Item]:

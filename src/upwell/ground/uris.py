@@ -37,5 +37,4 @@ def memory_id(name: str) -> str:
 
 
 def topic_uri(topic: str) -> str:
-    """Return the URI of a topic."""
     return f"{TOPICS_URI}/{quote(topic.encode('utf-8', 'replace'), safe='')}"

@@ -1,7 +1,7 @@
-"""Budgets of responses that adapt to agents' reports, and to agents that come back for the rest.
+"""Budgets of responses that adapt to reports by agents, and to how often agents fetch the rest.
 
-Learned ratios take effect between sessions, so that within one the same response gives the same
-bytes; `upwell tune --apply` makes running sessions adopt them early.
+Learned ratios take effect between sessions, so that within a session the same response gives the
+same bytes; `upwell tune --apply` makes running sessions adopt them early.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class LearnOptions:
 
 
 class Report(StrEnum):
-    """An agent's report on a shortened response, or its behaviour."""
+    """An event that concerns shortened responses: an agent's report, or what happened to one."""
 
     TRUNCATED = "truncated"
     MISSING_EXAMPLE = "missing_example"
@@ -53,7 +53,7 @@ class Report(StrEnum):
 
 _SAYS_TOO_LITTLE = (Report.TRUNCATED, Report.MISSING_EXAMPLE, Report.MISSING_METADATA)
 MOVING = frozenset({*_SAYS_TOO_LITTLE, Report.TOO_LONG})
-"""The reports that move a budget; the others are for a person to read."""
+"""The reports by agents that change a budget; their other reports are for people to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +68,9 @@ class Ratio:
 def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     """The ratio that follows from the number of each `Report` on `tool`.
 
-    Each net report of "too little" raises it by 15 %, each net report of "too much" lowers it by as
-    much. Coming back for the rest counts as a third of a report, but only beyond one delivery in
-    five.
+    The ratio is 1.15 to the power of n, the number of reports of "too little" minus those of "too
+    much". When an agent fetches the rest, that counts as a third of a report of "too little", but
+    only for the fetches that exceed a fifth of the deliveries.
     """
     little = sum(counts.get(kind, 0) for kind in _SAYS_TOO_LITTLE)
     much = counts.get(Report.TOO_LONG, 0)
@@ -152,9 +152,11 @@ _MAX_KEYS = 2000
 
 
 class Budgets:
-    """The learned ratios of tools' budgets, and the counts for the next ones. `ratios` are those in
-    use, by `server__tool`, in one mapping that lives as long as this object. Nothing is counted or
-    used when learning is switched off."""
+    """The learned ratios of tools' budgets, and the counts from which later ratios follow.
+
+    `ratios` maps `server__tool` to the ratio in use; the mapping is updated in place. When learning
+    is switched off, no ratio is used and no delivery is counted.
+    """
 
     def __init__(self, ttl_store: TtlStore, *, enabled: bool, clock: Clock = SYSTEM_CLOCK) -> None:
         self._ttl_store = ttl_store
@@ -178,8 +180,8 @@ class Budgets:
             self._taken_at = self._clock.now()
 
     async def load_learned_if_requested(self) -> None:
-        """`load_learned`, if any process called `ask` since the last time, or if it has failed so
-        far."""
+        """Call `load_learned` if it has not succeeded yet, or if any process has called `ask` since
+        it last did."""
         if not self._taken_at:
             return await self.load_learned()
         request = (await self._ttl_store.get(Kind.TUNE, [_APPLY])).get(_APPLY)
@@ -200,9 +202,9 @@ class Budgets:
     async def report(
         self, tool: str, report: Report, missing: str = "", *, rater: str = ""
     ) -> None:
-        """Count a report on a shortened result of `tool`; `missing` describes what it lacked.
-        All principals share the budgets, so the report of a `rater` who is not the owner only
-        leaves a remark.
+        """Count a report on a shortened result of `tool`; `missing` describes what the result
+        lacked. `rater` names a principal other than the owner. All principals share the budgets, so
+        the report of a `rater` is not counted; only its text is stored, as a remark.
         """
         if rater:
             await note(self._ttl_store, tool, report, f"{rater}: {missing}" if missing else "")
@@ -225,7 +227,7 @@ class Budgets:
             self._tools.popitem(last=False)
 
     def on_follow_up(self, key: str) -> None:
-        """Count that an agent read the original under `key`; once for each delivery."""
+        """Count that an agent read the original under `key`, at most once for each delivery."""
         tool = self._tools.pop(key, "")
         if tool:
             self._counts[f"{tool}|{Report.CAME_BACK}"] += 1

@@ -23,7 +23,7 @@ MAX_IGNORED = 1.0
 
 
 def negatives(samples: Iterable[Sample]) -> float:
-    """The evidence against a memory, from its samples: one for each surfacing."""
+    """The evidence against a memory, given one sample for each time that it surfaced."""
     against = ignored = 0.0
     for sample in sorted(samples, key=lambda sample: sample.at):
         if sample.evidence in NEGATIVE:
@@ -40,13 +40,13 @@ def negatives(samples: Iterable[Sample]) -> float:
 RETENTION_SECONDS = 365 * 86_400.0
 """A rating older than a year says nothing about today's memories."""
 WINDOW_SECONDS = 120 * 86_400.0
-"""Thresholds look back four half-lives."""
+"""Thresholds use the evidence of this time, four half-lives (`thresholds.HALF_LIFE_SECONDS`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rated:
-    """The rating of one memory in one surfacing. `tool` is the tool whose result brought the
-    memory, or the door if there was no tool."""
+    """The rating of one memory in one surfacing. `door` says where the memory surfaced (`Door`);
+    `tool` is the tool whose call brought it up, or the door again if there was no tool."""
 
     surfacing: str
     memory: str
@@ -84,8 +84,8 @@ _RATER = " @"
 
 
 def of_rater(name: str, principal: str) -> str:
-    """The key of a tool or memory in the ratings of one principal, which concern nobody else. The
-    owner's ratings use the plain name.
+    """The key of a tool or memory in the ratings of one principal, which affect only that
+    principal. The owner's ratings use the plain name.
     """
     return f"{name}{_RATER}{principal}" if principal else name
 
@@ -284,7 +284,7 @@ def rated(rows: Sequence[Sequence[Any]]) -> list[Rated]:
 
 
 def grouped(rows: Sequence[Sequence[Any]]) -> dict[str, list[Sample]]:
-    """The samples of rows of a name and the columns of `SAMPLE`, by name."""
+    """The samples in rows, by name. A row has a name, then the columns of `SAMPLE`."""
     samples: dict[str, list[Sample]] = {}
     for name, surfacing, memory, rating, score, at in rows:
         if rating not in _RATINGS:

@@ -1,10 +1,10 @@
-"""Implicit feedback: a surfaced memory whose distinctive words appear in the session's next calls
-was used.
+"""Implicit feedback: a memory counts as used if its distinctive words appear in the session's next
+calls.
 
-A word is distinctive if it is rare in the store and did not occur in the cue that surfaced the
-memory. All of this happens after the calls. The watched memories are in the TTL store, so that a
-session can be followed even if each of its events runs in a process of its own. No text of a cue is
-stored.
+A word is distinctive if it is rare in the store and did not occur in the cue (the prompt or call)
+at which the memory surfaced. Events are only noted during a call, and examined after it. The
+watched memories are in the TTL store, so that a session can be followed even if each of its events
+runs in a process of its own. No text of a cue is stored.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ _SEPARATOR = "\t"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """The observed use of a memory that surfaced with a tool's result, at a door, or in a case
-    (`tool` names any of the three).
+    """The observed use of a memory. `tool` names the case in which the memory surfaced (see
+    `Watched`); without a case, the tool of the call; without a tool, the door.
     """
 
     tool: str
@@ -64,7 +64,8 @@ class Uses:
         return sightings
 
     async def last(self, memory: str) -> Use | None:
-        """The use of a memory after its latest surfacing; None while it is open."""
+        """The use of a memory after its latest surfacing that was observed to the end; None if
+        there is none."""
         samples = [sighting.sample for sighting in await self.all(memory)]
         latest = max(samples, key=lambda sample: sample.at).evidence if samples else None
         return latest if isinstance(latest, Use) else None
@@ -82,10 +83,11 @@ MIN_LOOKS = 3
 MAX_WORDS = 24
 MIN_CHARS = 4
 ENOUGH = 2
-"""The distinctive words that must appear; one with a digit (a port, a version) suffices."""
+"""So many distinctive words must appear. A single one suffices if it has a digit (a port, a
+version)."""
 MAX_READ_CHARS = 20_000
 MAX_INLINE_CHARS = 2_000
-"""Splitting a text up to this length into words takes less time than a switch to a thread."""
+"""Up to this length, splitting a text into words takes less time than starting it in a thread."""
 _MAX_DEPTH = 6
 
 Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
@@ -94,8 +96,9 @@ Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A memory that surfaced at the time `at`, and the words that would show its use. `case` is the
-    moment and the kind of the memory, or "" if `surface.moments` is `all`.
+    """A memory that surfaced at the time `at`, and the `words` that would show its use. `looks` is
+    the number of further calls after which it counts as ignored. `case` names the moment (such as a
+    failed call) and the kind of the memory; it is "" if `surface.moments` is `all`.
     """
 
     surfacing: str
@@ -121,7 +124,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The result of watching a memory."""
+    """The conclusion about a watched memory: it was used or ignored."""
 
     watched: Watched
     use: Use
@@ -198,7 +201,8 @@ class Watching:
             self._events.setdefault(session, []).append(_Event(written=written))
 
     def ended(self, session: str) -> None:
-        """Note the end of a session: memories that it left unused for a while were ignored."""
+        """Note the end of a session. Memories that at least `MIN_LOOKS` calls did not use count as
+        ignored."""
         if session:
             self._events.setdefault(session, []).append(_Event(ended=True))
 
@@ -207,7 +211,7 @@ class Watching:
         self._undelivered.update((surfacing.id, memory.id) for memory in surfacing.memories)
 
     async def flush(self) -> None:
-        """Work through the events since the last flush. A store that fails costs those events."""
+        """Work through the events since the last flush. If the store fails, they are lost."""
         async with self._flushing:
             await self._work_through()
 
@@ -356,7 +360,7 @@ def _strings(value: Any, depth: int) -> Iterable[str]:
 
 
 def _use_of(watched: Watched, words: frozenset[str], opened_id: str) -> Use | None:
-    """The use of a watched memory so far; None while it is open."""
+    """The use of a watched memory; None while neither use nor neglect is certain."""
     if opened_id == watched.memory or (words and watched.shows_in(words)):
         return Use.USED
     return Use.IGNORED if watched.looks <= 0 else None

@@ -1,4 +1,4 @@
-"""The results of learning, for surfacing to read: thresholds by tool, demoted memories.
+"""The results of learning that surfacing reads: thresholds by tool, and demoted memories.
 
 Surfacing reads the copy in this process, never the database. The copy is refreshed after a call
 when any process has written to the database.
@@ -37,8 +37,9 @@ BETWEEN_STEPS_SECONDS = 3600.0
 CASE_SIGN = " / "
 """Separates the moment and the kind in the name of a case; no tool name contains spaces."""
 EXACT_MARGIN = 0.4
-"""How much lower, in log-odds, the threshold is in an exact situation. Observed use moves a
-threshold by 0.3 at most, so use alone never silences a kind of memory that was measured to help.
+"""How much lower, in log-odds, the threshold is for a memory that was learned in exactly the
+present situation, such as the same error. Such memories were measured to help. Observed use moves
+a threshold by 0.3 at most, so it never silences them by itself.
 """
 _UNKNOWN = (-1, -1)
 
@@ -47,8 +48,8 @@ _UNKNOWN = (-1, -1)
 class Limits:
     """The configured limits: `min_score` is `surface.min_score`; `negatives` is
     `surface.feedback_demotion_negative_threshold` (0: demote nothing). `of_tool` returns the
-    `min_score` of a tool, which may differ. `asked` is the threshold for explicit requests, which
-    get every relevant memory.
+    `min_score` of a tool that has its own. `asked` is the threshold for explicit requests; it is
+    low, since they are to get every relevant memory.
     """
 
     min_score: float = 0.5
@@ -67,8 +68,8 @@ class Limits:
 
 
 class Learned:
-    """Thresholds and demotions. Without `ratings`, when the database cannot be used, nothing is
-    learned."""
+    """Thresholds and demotions. `ratings` is None if the database cannot be used; nothing is
+    learned then."""
 
     def __init__(
         self,
@@ -90,10 +91,11 @@ class Learned:
     def min_score(
         self, tool: str, principal: str = "", case: str = "", *, exact: bool = False
     ) -> float:
-        """The present threshold for `tool`, or for the door of that name, for a principal. `case`
-        takes into account how agents used memories of that kind at that moment. `exact` asks for
-        the threshold of a memory whose exact situation has occurred; the ratings of other memories
-        do not affect it.
+        """The present threshold for `tool`, or for the door of that name, for a principal.
+
+        With a `case` (`Watched.case`), the threshold takes into account how agents used memories
+        of that kind at that moment. `exact` asks for the threshold of a memory that was learned in
+        exactly the present situation; ratings of other memories of the tool do not affect it.
         """
         tool = of_rater(tool, principal)
         shift = self._shifts.get(case, 0.0)
@@ -118,7 +120,7 @@ class Learned:
         try:
             return await self._ratings.version() if self._ratings else _UNKNOWN
         except StoreError as error:
-            LOG.warning("the memory cannot be looked at: %s", error)
+            LOG.warning("the memory cannot be read: %s", error)
             return _UNKNOWN
 
     async def load_learned(self) -> None:
@@ -240,8 +242,8 @@ class Learned:
         demoted: dict[str, float] = {}
         for memory, samples in (await ratings.against()).items():
             evidence = negatives(samples)
-            # Ignored surfacings add one at most, so they matter only for a memory that is one short
-            # of the limit.
+            # Ignored surfacings add at most one, so they matter only if the evidence is at most one
+            # below the limit.
             if limit - 1 <= evidence < limit and self._options.implicit_signals:
                 observed = [sighting.sample for sighting in await self._uses.all(memory)]
                 evidence = negatives([*samples, *observed])

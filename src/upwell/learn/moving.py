@@ -1,4 +1,4 @@
-"""Copy ratings and thresholds from one store to another, as often as wanted."""
+"""Copy ratings and thresholds from one store to another. A repeated copy adds only what is new."""
 
 from collections import defaultdict
 

@@ -2,10 +2,11 @@
 outcomes of earlier surfacings there.
 
 The score of a memory is a calibrated probability `p` that it is relevant. Feedback shows how often
-`p` was right for this tool. An intercept `b` on the log-odds is fitted to it (logistic regression
-with one coefficient and a Gaussian prior of mean 0 and variance 1, the maximum a posteriori), and
-`min_score` shifted by `-b`: a tool where scores promise too much needs higher ones. Old evidence
-fades with a half-life, so that without news every threshold returns to its configured value.
+`p` was right for this tool. An intercept `b` on the log-odds is fitted to the feedback (logistic
+regression with one coefficient and a Gaussian prior of mean 0 and variance 1, the maximum a
+posteriori), and `min_score` is shifted by `-b`: a tool whose scores promise too much gets a higher
+threshold. Old evidence fades with a half-life, so that without new evidence every threshold returns
+to its configured value.
 """
 
 import math
@@ -19,13 +20,13 @@ from upwell.ground.types.surfacing import Rating
 MIN_SAMPLES = 10
 """With evidence on fewer surfacings, nothing changes."""
 LOWEST_SHIFT, HIGHEST_SHIFT = -0.5, 1.0
-"""Log-odds: 0.50 stays between 0.38 and 0.73. The lower bound is closer, because memories that were
-never shown were never rated."""
+"""In log-odds: a threshold of 0.50 stays between 0.38 and 0.73. The lower bound is closer, because
+there is no feedback on memories that a lower threshold would have shown."""
 MIN_SCORE, MAX_SCORE = 0.05, 0.95
 STEP = 0.2
-"""The largest move of one tuning, in log-odds: 0.05 around 0.50."""
+"""The largest move in one step, in log-odds: about 0.05 for a threshold of 0.50."""
 IMPLICIT_SHIFT = 0.3
-"""The most that observed use adds to explicit ratings, in log-odds."""
+"""The most by which observed use changes the shift that follows from ratings, in log-odds."""
 HALF_LIFE_SECONDS = 30 * 86_400.0
 MAX_SAMPLES = 300
 """How many of the latest samples of each sort count; older ones have faded."""

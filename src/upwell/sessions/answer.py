@@ -24,7 +24,8 @@ MAX_FILE_BYTES = 2_000_000
 MIN_LINE_CHARS = 4
 """A line shorter than this is only punctuation, such as a bracket."""
 _MARGIN_SECONDS = 120.0
-"""A file that is at most this much younger than the turn is taken to be its work."""
+"""A file that is too large to compare counts as changed since the turn only if it was modified more
+than this long after the turn ended."""
 
 
 @dataclass(frozen=True, slots=True)

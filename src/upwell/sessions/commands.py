@@ -86,9 +86,10 @@ class _Purpose:
 
 
 def carried(runs: Iterable[Run]) -> Sequence[str]:
-    """The commands that an agent needs again when its context is lost. For each program and
-    sub-command it is the one that worked most often, if it ran more than once or was found only
-    after failures. The most used come first.
+    """The commands that an agent needs again when its context is lost, the most useful first.
+
+    For each program and sub-command, this is the command that worked most often. It must have
+    worked more than once, or a failed command must have preceded one that worked.
     """
     purposes: dict[tuple[str, ...], _Purpose] = {}
     for run in runs:

@@ -50,8 +50,8 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """The sessions that a search may see: those of `project` and `host` whose last turn ended after
-    `since`. None, or 0 for `since`, stands for all. `here` is the project of whoever asks; its
-    sessions rank higher.
+    `since`. None, or 0 for `since`, stands for all. `here` is the project in which the question is
+    asked; its sessions rank higher.
     """
 
     project: str | None = None
@@ -117,8 +117,8 @@ class SessionIndex:
         return True
 
     async def search(self, question: str, scope: Scope, limit: int) -> list[Match]:
-        """The sessions most relevant to the question, best first. An error in the question is
-        looked up by its signature.
+        """The sessions most relevant to the question, best first. An error in the question also
+        finds sessions with the same error, apart from paths and numbers.
 
         Raises:
             StoreError: the database cannot be read.
@@ -149,8 +149,8 @@ class SessionIndex:
     async def listed(
         self, scope: Scope, before: tuple[float, str] | None, limit: int
     ) -> list[Listed]:
-        """Sessions by the time of their last turn, newest first. `before` is the end and the name
-        of the last session of the page before; None begins with the newest.
+        """A page of sessions by the time of their last turn, newest first. It continues after the
+        session with the end and the name `before`; None begins with the newest session.
 
         Raises:
             StoreError: the database cannot be read.
@@ -165,7 +165,7 @@ class SessionIndex:
         return await (await self._open()).read(tables.choices)
 
     async def known_names(self, names: Sequence[str]) -> set[str]:
-        """Those of the names that a session in the index has."""
+        """Those of `names` that are names of sessions in the index."""
         return await (await self._open()).read(lambda db: tables.known_names(db, names))
 
     async def recorded(self, name: str) -> list[Match]:
@@ -274,7 +274,7 @@ def _read_all(
             readings.append(_read(transcript, known.get(str(transcript.path))))
         except (UsageError, OSError) as error:
             LOG.info("%s is not indexed: %s", transcript.path, error)
-        # Let other threads of the process go on.
+        # Let other threads run.
         time.sleep(0)
     return readings
 
@@ -344,9 +344,9 @@ def _located(db: sqlite3.Connection, locator: str) -> Match:
     named = tables.session_named(db, name) if name else []
     exact = [row for row in named if row.name == name]
     if len(exact or named) != 1 or (number and not number.isdecimal()):
-        several = "several sessions begin like" if len(named) > 1 else "no session"
+        found = "several sessions match" if len(named) > 1 else "no session matches"
         raise UsageError(
-            f"{several} {locator!r:.80}", hint="a search in past sessions shows locators"
+            f"{found} {locator!r:.80}", hint="a search in past sessions shows locators"
         )
     session = (exact or named)[0]
     key = session.no << tables.TURN_BITS | min(int(number or 0), tables.MAX_TURNS - 1)

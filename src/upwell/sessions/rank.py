@@ -1,10 +1,11 @@
-"""Ranks sessions by their turns' relevance to a question.
+"""Ranks sessions by the relevance of their turns to a question. A turn is a prompt with the work
+that follows.
 
 The score of a session is the score of its best turn plus a share of the score of the session as a
 whole, since an answer may be spread over several turns. In the score of the whole, each term counts
 with its highest weight in any turn. Terms that occur in few turns are worth more (`Corpus.idf`).
-Recency and the project of whoever asks are soft priors: they decide between sessions that fit about
-equally well.
+Recent sessions, and those of the project in which the question is asked, get a small bonus, which
+decides between sessions that fit about equally well.
 """
 
 import math
@@ -23,8 +24,8 @@ NEW_BONUS, HALF_LIFE_DAYS = 0.05, 60.0
 PROJECT_BONUS = 0.1
 MAX_RANKED = 60
 MAX_FULL_POSTINGS = 60_000
-"""Once this many postings were read, the remaining, more frequent terms count only for sessions
-that contain a rarer one.
+"""The index has a posting for each term and each turn that contains it. Once this many postings
+were read, the remaining, more frequent terms count only for sessions that contain a rarer term.
 """
 EXACT_RARITY = 1.5
 """An exact match of an error or a file weighs this many times as much as the rarest word."""
@@ -35,8 +36,8 @@ Posting = tuple["array[int]", bytes]
 
 @dataclass(slots=True)
 class Tally:
-    """The score of a session: the scores of its turns by key, and the sum of every term's highest
-    weight.
+    """The parts of a session's score: the scores of its turns by key, and (`whole`) the sum of
+    every term's highest weight in any turn.
     """
 
     turns: dict[int, float] = field(default_factory=dict[int, float])
@@ -44,8 +45,8 @@ class Tally:
 
     @property
     def score(self) -> tuple[float, int]:
-        """The score of the session, and the key of its best turn; among equals the last one, which
-        is likely to know more.
+        """The score of the session, and the key of its best turn. Among turns with equal scores it
+        is the last, which is likely to know more.
         """
         score, key = max(zip(self.turns.values(), self.turns, strict=True))
         return score + WHOLE_SHARE * self.whole, key
@@ -86,7 +87,7 @@ def _count(
 ) -> None:
     """Add a term to the tallies."""
     best: dict[int, int] = {}
-    # A turn that grew has more than one posting.
+    # A turn that has grown since it was first read is posted again; the last posting counts.
     for key, impact in dict(zip(keys, impacts, strict=True)).items():
         session = key >> TURN_BITS
         tally = by_session.get(session)
@@ -108,7 +109,7 @@ def ranked(by_session: Mapping[int, Tally], most: int = MAX_RANKED) -> list[tupl
 
 
 def with_priors(score: float, session: SessionRow, *, now: float, project: str | None) -> float:
-    """The score adjusted by the soft priors."""
+    """The score with the bonus for a recent session and for one of this project."""
     age_days = max(0.0, now - session.ended) / _DAY_SECONDS
     factor = 1.0 + NEW_BONUS * math.exp2(-age_days / HALF_LIFE_DAYS)
     if project is not None and session.project == project:

@@ -1,8 +1,8 @@
 """A past session step by step, read from its transcript for people: prompts, remarks, calls, files
 and failures, shortened and without secrets.
 
-A transcript is foreign text of any size. A part of it is read only up to the turns that are asked
-for, and every text is cut before it is masked.
+A transcript is foreign text of any size. It is read only up to the last turn that is needed, and of
+every text only the beginning is masked and shown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from upwell.surface.journal import file_of, subject_of
 PROMPT_CHARS, REMARK_CHARS, SUBJECT_CHARS, FAILURE_CHARS = 2_000, 1_500, 300, 300
 TOOL_CHARS = 60
 MAX_TROUBLE_CHARS = 20_000
-"""So much of the result of a failed call is searched for the error."""
+"""This much of the result of a failed call is searched for the error."""
 MAX_STEPS = 200
 """The most steps of one turn that are shown."""
 _SHOWN = frozenset({Kind.SAY, Kind.TOOL, Kind.COMPACT})
@@ -91,8 +91,8 @@ def _read(matches: Sequence[Match]) -> dict[int, Part]:
 
 
 def _numbered(matches: Sequence[Match]) -> Iterator[tuple[int, Event]]:
-    """The events of a session with the numbers of their turns, from the first of these turns on if
-    the format allows to begin there."""
+    """The events of a session with the numbers of their turns. They begin with the first of these
+    turns if the format can be read from an offset, else with the session."""
     session = matches[0].session
     transcript = Transcript(Path(session.path), format_named(session.format))
     first = min(matches, key=lambda match: match.turn.number).turn

@@ -1,4 +1,5 @@
-"""The tables of `sessions.db`: the transcripts that were read, their turns, and the postings.
+"""The tables of `sessions.db`: the transcripts that were read, their sessions and turns, and the
+postings.
 
     transcript ──< session ──< turn
                                  └── posting    by term: the keys of turns, and the terms' weights
@@ -25,9 +26,9 @@ TURN_BITS = 11
 MAX_TURNS = 1 << TURN_BITS
 MAX_SESSIONS = 1 << (32 - TURN_BITS)
 MAX_BATCHES = 48
-"""Beyond this number, the postings of each term are merged into one row."""
+"""When there are more batches than this, the postings of each term are merged into one row."""
 MAX_CHOICES = 300
-"""The number of projects to choose from."""
+"""The most projects, and the most hosts, that are offered as a filter."""
 _ITEM = "I"
 _IN_CHUNKS = 500
 
@@ -339,9 +340,9 @@ def listed(
     before: tuple[float, str],
     limit: int,
 ) -> list[Listed]:
-    """Sessions of a project and host, by the time of their last turn, newest first. `before` is the
-    end and the name of the last session of the page before. A session that several transcripts
-    record is listed once.
+    """A page of sessions of a project and host, by the time of their last turn, newest first. The
+    page continues after the session with the end and the name `before`. A session that several
+    transcripts record is listed once.
     """
     filters = {"project = ?": project, "host = ?": host}
     given = {condition: value for condition, value in filters.items() if value is not None}
@@ -377,7 +378,7 @@ def choices(db: sqlite3.Connection) -> tuple[list[str], list[str]]:
 
 
 def known_names(db: sqlite3.Connection, names: Sequence[str]) -> set[str]:
-    """Those of the names that a session has."""
+    """Those of `names` that are names of sessions."""
     known: set[str] = set()
     for start in range(0, len(names), _IN_CHUNKS):
         chunk = names[start : start + _IN_CHUNKS]

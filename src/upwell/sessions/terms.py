@@ -97,8 +97,8 @@ def named_file(name: str, *, changed: bool) -> int:
 
 
 def digest_of(turn: Turn) -> int:
-    """A hash that identifies a turn by its question and time. A host that resumes a session copies
-    the earlier turns into a new transcript.
+    """A hash that identifies a turn by its question and time. It reveals copies: a host that
+    resumes a session copies the earlier turns into a new transcript.
     """
     return _hash(f"{turn.began:.0f}", turn.question)
 

@@ -27,10 +27,11 @@ RETENTION_SECONDS = 365 * 86_400.0
 REPEAT_SECONDS = 60.0
 """The same denial of the same principal is recorded once within this time."""
 STRANGER_SECONDS = 3_600.0
-"""The same denial of the same address without a valid token is recorded once within this time."""
+"""Requests without a valid token that come from one address and are denied for the same reason are
+recorded once within this time."""
 MAX_OF_STRANGERS = 60
-"""Entries about such denials within `STRANGER_SECONDS`; further ones are counted in a last one, so
-that a flood of requests does not fill the log."""
+"""The most entries about such denials within `STRANGER_SECONDS`. One more entry then counts all
+others, so that a flood of requests does not fill the log."""
 MAX_REMEMBERED = 2_000
 MAX_CHARS = 300
 UNKNOWN = "unknown"
@@ -87,7 +88,7 @@ class FileLog:
         return events[::-1][:limit]
 
     async def expire(self, now: float) -> None:
-        """Nothing: the size of the files is limited."""
+        """Do nothing, since the size of the files is limited."""
 
     @property
     def _older(self) -> Path:
@@ -134,7 +135,8 @@ class _Strangers:
         self._unlisted = 0
 
     def unlisted(self, now: float) -> int:
-        """The denials of the hour that is over at `now` that were not listed; 0 while it lasts."""
+        """The number of denials that were not listed in the past hour; 0 until that hour is over.
+        A new hour begins at `now`."""
         if now < self._until:
             return 0
         unlisted, self._unlisted = self._unlisted, 0
@@ -153,7 +155,7 @@ class _Strangers:
 
 
 class Audit:
-    """Writes events without holding up a request, and without failing one."""
+    """Writes events in the background. A request neither waits for the log nor fails with it."""
 
     def __init__(self, log: Log, clock: Clock = SYSTEM_CLOCK) -> None:
         self._log = log
@@ -168,7 +170,7 @@ class Audit:
         self._tasks.start(self._write(Event(self._clock.now(), *parts)))
 
     def denied(self, actor: str, why: str) -> None:
-        """Record a denial at the door."""
+        """Record that a request of a principal was denied, at most once a minute for each `why`."""
         now, key = self._clock.monotonic(), (actor, why)
         if now - self._denials.get(key, now - 2 * REPEAT_SECONDS) < REPEAT_SECONDS:
             return
@@ -193,7 +195,8 @@ class Audit:
         return await self._log.latest(limit)
 
     async def expire(self) -> None:
-        """Remove events that are older than a year."""
+        """Remove events that are older than a year from a team's database. The files of a home are
+        limited by size instead."""
         self._record_unlisted(self._clock.monotonic())
         await self._log.expire(self._clock.now())
 

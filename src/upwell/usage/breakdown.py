@@ -1,7 +1,7 @@
-"""Durable totals by day, host, project and tool: what surfaced and what was saved, where.
+"""Durable totals of memories surfaced and tokens saved, by day, host, project and tool.
 
-`counts.py` has the reasons and the doors; these totals answer "how much" for one agent, one
-repository or one tool, and the price of it.
+They answer "how much" for one agent, one repository or one tool. `counts.py` counts the same events
+by reason and by door.
 """
 
 from collections import Counter, defaultdict
@@ -19,7 +19,7 @@ class Metric(StrEnum):
 
     EVENTS = "events"
     ASKED = "asked"
-    """Explicit questions, such as `upwell context`. Their answers are no surfacings."""
+    """Explicit questions, such as `upwell context`. Their answers do not count as surfacings."""
     SPOKE = "spoke"
     """Events at which a memory surfaced."""
     MEMORIES = "memories"
@@ -30,7 +30,7 @@ class Metric(StrEnum):
     AFTER = "after"
     """Tokens of these results before and after shortening."""
     READ_AGAIN = "read_again"
-    """Tokens of originals that an agent came back for."""
+    """Tokens of originals that an agent fetched after it got the shortened result."""
 
 
 class Dimension(StrEnum):
@@ -116,7 +116,8 @@ class Breakdown:
 
 
 def rows_by(totals: Iterable[Total], dimension: Dimension) -> list[Row]:
-    """The totals by the values of a dimension: days in order, otherwise the most used first."""
+    """The totals by the values of a dimension: days in order, other values by the tokens that they
+    saved, the most first."""
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for total in totals:
         name = total.day if dimension is Dimension.DAY else getattr(total.place, dimension)

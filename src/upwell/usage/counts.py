@@ -22,8 +22,9 @@ class Event(StrEnum):
     SESSION = "session"
     """A decision in a session; `kind` is a digest of the session's name."""
     LATE = "late"
-    """Surfacings that did not reach the agent; `kind` is `missed` (the race), `no_reply` (the call
-    failed), or `offered`: missed, and delivered at the next call."""
+    """Surfacings that did not reach the agent with their call; `kind` is `missed` (not ready when
+    the call returned), `no_reply` (the call failed), or `offered` (delivered at the next call).
+    """
     MISSING = "missing"
     """A search in which one place gave no answer; `kind` is the name of the place."""
     USE = "use"

@@ -106,7 +106,6 @@ async def inbox(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def rules(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The standing rules."""
     pinned = await app.memory.store.pinned(Scope(), limit=MAX_RULES)
     return {"rows": [described_rule(rule) for rule in pinned]}
 

@@ -1,7 +1,8 @@
 """Fit a JSON document into a budget: select the values that matter most and write valid JSON.
 
-Units are bought in an order that does not depend on the budget, until one does not fit. The cost of
-a unit is an overestimate; the remainder is spent in further rounds.
+A unit is a value, or a piece of a long string. Units are selected ("bought") in an order that does
+not depend on the budget, until one does not fit. The cost of a unit is an overestimate; further
+rounds spend what is left over.
 """
 
 import math
@@ -223,8 +224,8 @@ def _weigh_short(text: str) -> float:
 
 
 Emphasis = Literal["values", "fields", "schema"]
-"""The first selection without a question: nothing in particular, a value of each top-level key, or
-one value of each key path."""
+"""What is selected first when there is no question: nothing in particular (`values`), a value of
+each top-level key (`fields`), or a value of each key path (`schema`)."""
 
 _TIER = 100.0
 _SMALL_SCHEMA = 1_500
@@ -232,11 +233,11 @@ _LIFT = 2.5
 """Values that show the schema come first if they take at most `_SMALL_SCHEMA` characters. Otherwise
 they are raised by `_LIFT`, which keeps them behind the names of records."""
 _DEEPER = 2.0
-"""The cost of each level to a value that represents its top-level key: every level needs
-brackets.
-"""
+"""The value that represents a top-level key is the one with the highest salience, reduced by this
+for each level below the key, because every level needs brackets."""
 _ROUNDS = 6
-"""No unit costs more than its estimate, so a larger budget always gets at least as far."""
+"""At most this many rounds of selection. No unit costs more than its estimate, so a larger budget
+always gets at least as far."""
 
 
 def fit(
@@ -281,8 +282,8 @@ def fit(
 def _with_heads(
     ordered: Sequence[int], relevances: Mapping[int, float], implied: Mapping[int, int]
 ) -> Iterator[int]:
-    """Leave out values that the head of a table shows, except answers. The unit that the head
-    shows comes before such an answer, so that a table need not repeat it.
+    """Leave out values that the head of a table shows, unless they answer the question. Before such
+    an answer, yield the value in the head, so that a table shows it only once.
     """
     shown: set[int] = set()
     for unit in ordered:

@@ -21,8 +21,8 @@ class Outline:
     number `pieces[i]` (0 for the first or only one).
 
     Key paths are numbered: path `p` ends in the raw key `keys[p]` ("[]" for an array's items) below
-    path `parents[p]`, and `below[p]` values have it. `boxes` are the containers that are not empty,
-    outer ones first; `root` is the tree.
+    path `parents[p]`, and `below[p]` is the number of values with this path. `boxes` are the
+    containers that are not empty, outer ones first; `root` is the tree.
     """
 
     root: Node

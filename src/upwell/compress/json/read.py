@@ -15,11 +15,12 @@ from upwell.ground.types.compression import Kind, Passage
 
 LARGE_CHARS = 2_000_000
 _READ_CHARS = 800_000
-"""The size of the records that are read in full."""
+"""The records that are read in full have about this many characters in all."""
 _FROM_EVERYWHERE = 0.5
+"""The share of `_READ_CHARS` for a sample of all records."""
 _CHARS_PER_ITEM = 8
-"""Of a document with shorter items on average, such as an array of numbers, only the beginning is
-read."""
+"""If the items of a large document are shorter than this on average, as in an array of numbers,
+only its beginning is read."""
 
 
 JSON_KINDS = frozenset(
@@ -42,7 +43,7 @@ def read_json(passage: Passage) -> Node | None:
 
 
 def thin(text: str, question: Question) -> Node | None:
-    """Parse `text` with only the records that matter.
+    """Parse `text`, but only those records that matter.
 
     Returns None when the text is not JSON, or no array at the root or one level below makes up most
     of it.
@@ -70,7 +71,7 @@ def thin(text: str, question: Question) -> Node | None:
 def _outer(text: str, depth: int) -> Node | None:
     """Parse `text` down to `depth` (0 is the root); containers at that depth get no children.
 
-    Brackets are checked here, the contents of containers when they are read.
+    Only the brackets are checked here; the contents of containers are checked when they are read.
     """
     root = current = Node(ARRAY, "", 0, len(text), None)
     level = 0

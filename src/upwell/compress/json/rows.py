@@ -92,8 +92,8 @@ class Row:
 class Tables:
     """The tables of a document, and how many cells of each row have been bought.
 
-    `implied` maps the units that the `same` values of a table represent to the unit in the first
-    row.
+    `implied` concerns values that are equal in all rows: it maps the unit in each further row to
+    the unit in the first row, which represents them all.
     """
 
     def __init__(self) -> None:
@@ -158,8 +158,8 @@ class Tables:
     def take(self, unit: int, nodes: Sequence[Node]) -> Cell | None:
         """Record that `unit` was bought, if it is the next cell of its row.
 
-        Cells after it that were bought earlier, under their names, join the row. Returns the cell
-        if its column has enough rows, so that the value needs no name of its own.
+        Later cells of the record that were bought before join the row. Returns the cell if its
+        column has enough rows, so that the value needs no name of its own.
         """
         cell = self._cells.get(unit)
         if cell is None:
@@ -247,9 +247,11 @@ class Tables:
 
 
 def _naming(doc: Outline, text: str, columns: Mapping[int, Mapping[int, int]], rows: int) -> int:
-    """Return the path of the column that distinguishes the rows, or -1: the best name in
-    `IDENTITIES`, by itself rather than within another word (`name`, then `generateName`), and at
-    the least depth (`metadata.name`, then `metadata.owner.name`).
+    """Return the path of the column that distinguishes the rows, or -1 if there is none.
+
+    The best key is the first in the order of `IDENTITIES`. Among equals, a key by itself is better
+    than one that ends a longer name (`name`, then `generateName`), and a lesser depth is better
+    (`metadata.name`, then `metadata.owner.name`).
     """
     best, least = -1, (len(IDENTITIES), False, 0)
     for path, units in columns.items():

@@ -56,14 +56,14 @@ _CODES = frozenset({"sha", "oid", "email", "type"})
 _FEW = 3
 """In an array of at most this many records, their position tells them apart, so most need no
 identity. A `name` is still given, and so is a file, because a line number or a message is of no use
-without it."""
+without its file."""
 _NAME_KEY, _PLACES = '"name"', frozenset({"path", "file"})
 _NAMING_DEPTH = 1
 """An object at most this deep in a record may name the record."""
 
 
 def salience(doc: Outline, text: str) -> list[float]:
-    """Score each unit for an agent without a question.
+    """Score how much each unit matters when there is no question.
 
     Short values, names, states and errors rank before links and hashes, rare values before common
     ones, and the first value of a key path before the others, because it shows the schema.
@@ -317,8 +317,9 @@ def with_identities(
 ) -> list[int]:
     """Place before each value the values that name its records, such as an id or a title.
 
-    Without them, the value would be ambiguous. In a small array, a record is named only if the
-    value answers the question, or if the record has a key `name`, a path or a file.
+    Without them, a reader could not tell to which record the value belongs. In a small array, a
+    record is named only if the value answers the question, or if the record has a key `name`, a
+    path or a file.
     """
     names = _identities(doc)
     units: dict[int, None] = {}

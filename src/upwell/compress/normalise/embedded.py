@@ -19,7 +19,7 @@ LINK = re.compile(r"- .* <https?://[^\s>]+>\s*\Z")
 
 
 def as_lists(text: str) -> str:
-    """Write the arrays of `text` as lists; the same text if it has none."""
+    """Write the arrays of `text` as lists. Returns the same text if it has none."""
     return _ARRAY.sub(_list, text) if "[{" in text else text
 
 

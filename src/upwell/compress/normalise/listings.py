@@ -30,9 +30,10 @@ FOLDER, FILE = "/", ":"
 
 
 def fold(text: str, *, matches: bool = True) -> str:
-    """Fold a list of paths, and with `matches` search results; else return the same text.
+    """Fold a list of paths or, with `matches`, of search results.
 
-    For an agent with a question, matches stay unfolded, so that each can be quoted with its file
+    Returns the same text if it is neither, or if folding does not shorten it. Callers that have a
+    question leave search results unfolded, so that the agent can quote each match with its file
     and line.
     """
     rows = text.split("\n")
@@ -93,9 +94,11 @@ def _matches(rows: list[str], heads: list[re.Match[str] | None]) -> list[str]:
 
 
 def _full_names(rows: list[str], heads: list[re.Match[str] | None]) -> dict[str, str]:
-    """Map the names of files to their full names. A search may name the same file by its absolute
-    path and by its path from the working directory, which must then be above all absolute paths.
-    Names that share a line number are those of two files.
+    """Map the names of files to their full names.
+
+    A search may name the same file by its absolute path and by its path from the working directory,
+    if all absolute paths are below that directory. No line is found twice in one file: if two names
+    would stand for the same file and share a line number, all names are left as they are.
     """
     names = {name: name for head in heads if head for name in (head[1] or head[2],)}
     absolute = [name for name in names if name.startswith("/")]

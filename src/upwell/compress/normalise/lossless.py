@@ -27,7 +27,7 @@ _UNSEEN = re.compile(r"<(script|style|noscript|template)\b[^<>]*>", re.I)
 _BLANKS = re.compile(r"[ \t]{2,}+")
 _LINE_ENDS = re.compile(r"\n\s++")
 _DRAWING = re.compile(r"!\[[^\[\]\n]*+\]\(data:[^()\s]*+\)")
-"""A drawing within the page, which the converter encodes."""
+"""A drawing in the page, which the converter writes as an image with encoded data."""
 
 
 def to_markdown(html: str) -> str:
@@ -38,7 +38,7 @@ def to_markdown(html: str) -> str:
         return _without_tags(html)
     from html_to_markdown import ConversionOptions, PreprocessingOptions, convert
 
-    # Without this the converter drops headers, navigation and forms, with the title among them.
+    # By default the converter drops headers, navigation and forms, and with them the page's title.
     everything = PreprocessingOptions(enabled=False, remove_navigation=False, remove_forms=False)
     options = ConversionOptions(
         expand_abbreviations=False, preprocessing=everything, hidden_content="all"
@@ -52,7 +52,7 @@ def _is_convertible(html: str) -> bool:
 
 
 def _unseen(html: str) -> tuple[Omission, ...]:
-    """Count the characters of scripts, styles and templates, which Markdown has no form for."""
+    """Count the characters of scripts, styles and templates, which Markdown cannot express."""
     if len(html) > _MAX_CHARS or not _is_convertible(html):
         return ()
     lowercase = lowered(html)
@@ -91,7 +91,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))
 class Normal:
     """The `passage` to continue with, or the complete result in `whole` if it fits already.
 
-    `omitted` counts the content that the form of the passage lacks.
+    `omitted` counts the content that is not part of `passage`, such as scripts.
     """
 
     passage: Passage
@@ -100,7 +100,7 @@ class Normal:
 
 
 Choice = Callable[[Passage, Node], str]
-"""The name of the strategy for a passage, by the tree of its JSON."""
+"""Returns the name of the strategy for a JSON passage and its tree."""
 
 
 def normalise(
@@ -137,7 +137,8 @@ def normalise(
 
 
 def _page(passage: Passage, remaining: RemainingBudget, strategy: str) -> Normal:
-    """Write a page as Markdown. A last line counts the scripts and styles and names the key."""
+    """Write a page as Markdown. If scripts or styles were left out, a last line counts their
+    characters and names the key of the original."""
     markdown = to_markdown(passage.text)
     omitted = _unseen(passage.text)
     if not omitted:

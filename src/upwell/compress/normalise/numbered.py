@@ -1,6 +1,7 @@
-"""Take the line numbers off a file that a tool numbered, and remember where they began.
+"""Remove the line numbers that a tool put before the lines of a file, and remember the first one.
 
-The code can then be recognised, quoted and edited directly; marks name the lines that are missing.
+The code can then be recognised, quoted and edited directly; omission marks give the numbers of the
+missing lines.
 """
 
 import re
@@ -19,8 +20,8 @@ _RANGE = re.compile(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*")
 def without_numbers(passage: Passage) -> Passage:
     """Return the passage without its line numbers, or the same passage when it has none.
 
-    The numbers must count up by one, without a gap except in a diff. Other lines may come before
-    and after. If they do not begin with 1, the first line keeps its number.
+    The numbers must count up by one, without a gap except in a diff. Lines without a number may
+    come before and after. If the numbers do not begin with 1, the first line keeps its number.
     """
     rows = passage.text.split("\n")
     begin = next((index for index, row in enumerate(rows[:4]) if _ROW.match(row)), None)
@@ -44,9 +45,12 @@ def without_numbers(passage: Passage) -> Passage:
 
 
 def _diff_without_numbers(passage: Passage, rows: list[str], sign: str) -> Passage:
-    """Return a diff without line numbers that have a gap, or the same passage if it is no diff.
-    The signs of a diff must begin its lines. Nobody edits a diff by its line numbers, so its marks
-    do without them; the line after a gap keeps its number.
+    """Remove the line numbers of a diff, which may have gaps. Returns the same passage if it is not
+    a diff.
+
+    A diff is recognised by the signs at the beginning of its lines, so the numbers must go. The
+    line after a gap keeps its number. Nobody edits a diff by its line numbers, so omission marks
+    do not give them.
     """
     if sign == ":":
         return passage
@@ -69,7 +73,7 @@ def plain_start(passage: Passage) -> str:
 
 def lines_of(text: str, first: int, last: int) -> str:
     """Return the lines `first` to `last` of `text`, by the numbers that a tool gave them, or else
-    counted from 1. Marks contain the same numbers.
+    counted from 1. Omission marks use the same numbers.
     """
     begin = without_numbers(Passage(text=text)).first_line or 1
     rows = text.split("\n")

@@ -37,7 +37,7 @@ class Units:
     salience above zero then doubles the worth of a unit's names, and that of a signature
     quadruples it.
     `raised_share`: the part of a budget that raised units (salience `FIRST` or more) get first.
-    `early`: the additional worth of the first units in such an order.
+    `early`: the additional worth of the first units in an order by names.
     `reach`: how many neighbours on each side share in the score of a match; 0 for none.
     """
 

@@ -24,8 +24,9 @@ _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? change
 
 
 _SUBJECT, _HEADER_WORTH, _EARLIER, _MERGE = 4.0, 0.5, 0.15, 2.0
-"""The worth of a subject, that of author and date, the loss with each doubling of the number of
-earlier commits, and that of the usual subject of a merge, which has only the names of branches.
+"""`_SUBJECT`, `_HEADER_WORTH`: the salience of a commit's subject, and of its author and date. A
+subject loses `_EARLIER` with each doubling of its position in the log, and `_MERGE` if it is the
+usual subject of a merge, which only names branches.
 """
 
 
@@ -145,8 +146,9 @@ def parts(text: str, kind: Kind) -> str:
 
 
 def split_log(text: str, name: str = "") -> Units:
-    """Split a git log: a unit for the name of each commit, one for the rest of its header, one for
-    each line of its message. Subjects rank first, the latest before the others."""
+    """Split a git log. A commit gets a unit for the line with its hash, one for the rest of its
+    header, and one for each line of its message. Subjects rank first, the latest before the others.
+    """
     if not _HASHED.search(text[:2_000]):
         return split_plain(text, name)
     units = Units(reach=1)

@@ -44,8 +44,8 @@ _DEFINES = re.compile(
     rf"(?:{_MODIFIER}[ \t]++)*+(?:({_KEYWORD}|{_FUNCTION_VALUE})|{_BINDING})"
     r"|#{1,6}[ \t]|[A-Z][A-Z0-9_]{3,}[ \t]*+[:=]"
 )
-"""The beginning of a line that defines something in most languages: a keyword, a constant. The
-first group is the keyword of a function or a type. It also matches headings."""
+"""The beginning of a line that defines something in most languages: a keyword or a constant. Only
+the keyword of a function or a type is in the first group. Headings match, too."""
 _DEFINING = frozenset("#abcdefilmnoprstuvABCDEFGHIJKLMNOPQRSTUVWXYZ")
 """The first characters of such lines."""
 _SIGNATURE = re.compile(
@@ -159,8 +159,8 @@ def split_text(text: str, name: str = "") -> Units:
 
 
 def _raise_links(units: Units, text: str) -> None:
-    """Raise the links of search results: a summary is of little use without any address. The
-    rest of the budget is for the summary."""
+    """Raise the links of search results, because their summary is of little use without addresses.
+    The links get a part of the budget (`_LINKS_SHARE`) first; the rest is for all lines."""
     if " <http" not in text:
         return
     units.raised_share = _LINKS_SHARE
@@ -180,7 +180,7 @@ def _raise_elements(units: Units, elements: Container[int]) -> None:
 
 
 def _name_records(units: Units, text: str) -> None:
-    """Let the lines of a record need its first line, where records begin with the same field:
+    """Let the lines of a record need its first line, if all records begin with the same field:
 
     Name: harbor-0
     Status: running

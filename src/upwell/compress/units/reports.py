@@ -19,8 +19,8 @@ _COUNT = re.compile(
     r"|files? (?:changed|re?formatted|checked)|insertions?|deletions?|actionable tasks?"
     r"|to (?:add|change|destroy))\b"
 )
-"""A count of results. For `search`: the first digit is consumed before the look behind it, since
-the engine skips to it quickly."""
+"""A count of results. The pattern begins with a digit and only then looks behind it, because the
+engine can skip to a digit quickly."""
 _SUM = re.compile(
     r"\b(?:Tests run|Failures|Errors|Tests|Assertions|Failed|Passed|failures|errors)[:=] *\d"
 )
@@ -30,7 +30,7 @@ _VERDICT = re.compile(
     r"\b(?:BUILD|COMPILATION) (?:FAILED|FAILURE|SUCCESS)|\bexit(?:ed with)? (?:code|status)\b"
 )
 _LAST_WORDS = ("BUILD ", "COMPILATION ", "exit")
-"""A word of each verdict."""
+"""Every verdict contains one of these."""
 _BAD = re.compile(
     r"(?<![\d.,])(?!0+ )\d[\d,]* (?:\w+ ){0,2}(?:fail|error|problem|offense|issue|vulnerabilit)"
     r"|(?:[Ff]ailures|[Ee]rrors|Failed)[:=] *(?!0\b)\d|FAILED|FAILURE|exit"
@@ -75,7 +75,7 @@ DETAIL, WARNING = 4.0, 1.5
 _AGAIN, _LATER = 0.4, 0.2
 """The loss of a message that occurred before, and that of each further detail of one failure."""
 _MOST_DETAILS = 6
-_LEAST_FAILURES = re.compile(r"\bfail", re.I)
+_MENTIONS_FAILURE = re.compile(r"\bfail", re.I)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^“”]*”|(?<!\S)[^\s/'\"`]*+/\S*")
 
 
@@ -86,7 +86,7 @@ class Report:
         self._seen: set[str] = set()
         self._results, self._details = 0, _MOST_DETAILS
         self._last: dict[str, int] = {}
-        self._numbered = _LEAST_FAILURES.search(text) is not None
+        self._numbered = _MENTIONS_FAILURE.search(text) is not None
 
     def salience(self, line: str, unit: int) -> float:
         """Return the salience of a line by its role, or 0 if it has none."""

@@ -96,8 +96,10 @@ def split_log(text: str, name: str = "") -> Units:
 
 
 class _Repeats:
-    """Counts the occurrences of a line. The details of a failure are its own: another failure may
-    have an equal line, such as `expected: 0`. A failure that is reported again repeats them.
+    """Counts the occurrences of lines.
+
+    A detail such as `expected: 0` counts as new in each new failure, even if an earlier failure had
+    the same line. In a failure that is reported again, the detail is a repetition.
     """
 
     def __init__(self) -> None:
@@ -168,8 +170,8 @@ def _worth(marks: Marks, line: Line, units: Units) -> float:
 
 
 def split_trace(text: str, name: str = "") -> Units:
-    """Split a trace into lines: the exceptions, each once, frames of the program's own files,
-    frames of libraries.
+    """Split a stack trace into lines. They rank in this order: exceptions, frames of the program's
+    own files, frames of libraries. Repeated lines rank lower.
     """
     units = Units()
     marks = Marks(text)

@@ -157,7 +157,6 @@ def _table() -> _Table:
 
 
 def _tokens(piece: str) -> float:
-    """Estimate the tokens of a piece."""
     if piece.isspace():
         return _blank_tokens(piece)
     if piece.isascii():
