@@ -6,9 +6,9 @@ import pytest
 
 from upwell.gateway.front.streams import (
     MAX_LINES,
+    MAX_RETAINED_BYTES,
     MAX_SENT_BYTES,
     MAX_STREAMS,
-    MAX_RETAINED_BYTES,
     Outbox,
     Streams,
 )
