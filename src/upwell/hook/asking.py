@@ -35,8 +35,8 @@ _VERBS_OF_RUNNERS = frozenset({"run", "exec", "x"})
 _QUESTION = (
     MARK + "Before you finish: {lesson}. If a later session would need to know what was learned, "
     "keep it now with one call of {tool}: one sentence that names the file and the reason"
-    "{arguments}. If nothing is worth keeping, or it is in the project's documentation already, "
-    "finish without a word about this."
+    "{arguments}. If nothing is worth keeping, or the project's documentation has it already, "
+    "finish without mentioning this."
 )
 _ARGUMENTS = " (`content`, `paths`, `kind`)"
 _COMMAND = '`upwell remember --path FILE "SENTENCE"` in a shell'

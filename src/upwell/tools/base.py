@@ -95,14 +95,14 @@ class Toolbox:
         if not (tool.is_read_only or self._principal.may_write):
             raise UsageError(
                 f"{tool.name} changes the memory, and you may only read it",
-                hint="the owner of this home grants the role of a writer",
+                hint="ask the owner of this home for the role of a writer",
             )
 
     def _tool(self, name: str) -> Tool:
         tool = self._tools.get(name)
         if tool is None:
             raise UsageError(
-                f"{name} is not available to you", hint="the owner of this home grants access"
+                f"{name} is not available to you", hint="ask the owner of this home for access"
             )
         return tool
 

@@ -214,7 +214,7 @@ def get_tool(
             "from": {"type": "integer", "description": "The first line, counted from 1."},
             "lines": {
                 "type": "integer",
-                "description": f"Number of lines; default {DEFAULT_LINES} after from.",
+                "description": f"Number of lines; with from, default {DEFAULT_LINES}.",
             },
             "id": {"type": "string", "description": "A memory instead of a document."},
         },
