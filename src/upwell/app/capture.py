@@ -278,7 +278,7 @@ def _masked(place: Memory) -> Memory:
 
 
 def _strengthened(known: Memory, proposal: Proposal) -> Memory:
-    """The memory after another session has found the same."""
+    """The memory with a higher count, because another session has found the same."""
     last = max(known.updated_at or 0.0, proposal.at or 0.0)
     return replace(known, occurrences=known.occurrences + 1, updated_at=last)
 

@@ -27,8 +27,8 @@ _MAX_TRACES = 2_000
 
 
 class Traces:
-    """The trace of each shortened result, so that a later `read_more` joins the trace of its
-    call.
+    """Remembers the trace of each call whose result was shortened, so that a later `read_more` of
+    that result joins the trace.
     """
 
     def __init__(self) -> None:

@@ -94,7 +94,8 @@ async def forget_notes(notes: ShortTerm) -> None:
 
 
 async def _is_due(ttl_store: TtlStore, chore: str, seconds: float) -> bool:
-    """True if no process has done this chore within the last `seconds`; then the caller does it."""
+    """True if no process has done this chore within the last `seconds`. The chore then counts as
+    done, so the caller must do it."""
     if await ttl_store.get(Kind.CHORE, [chore]):
         return False
     await ttl_store.put(Kind.CHORE, {chore: b""}, ttl_seconds=seconds)

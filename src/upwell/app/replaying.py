@@ -52,7 +52,7 @@ class Replaying:
     app: App
 
     def verdicts(self) -> Mapping[str, int]:
-        """The judge's work and cost so far."""
+        """The verdicts and the cost so far of the model that judges memories."""
         return self.app.surfacer.verdicts
 
     async def material(self) -> Material:

@@ -26,7 +26,7 @@ class Strategy(Protocol):
     def fits(self, passage: Passage) -> bool:
         """Tell whether the strategy is suited to this kind of text.
 
-        Only the fallback ladder asks. A strategy that a caller names is used for any text.
+        Only the fallback ladder calls this. A strategy that a caller names is used for any text.
         """
         ...
 
@@ -34,8 +34,9 @@ class Strategy(Protocol):
         """Fit `passage` into `budget`.
 
         Raises:
-            CompressionError: no model is available, or the result of a JSON passage would not be
-                valid JSON. The ladder then tries the next strategy.
+            CompressionError: the strategy cannot shorten this passage, for example because no model
+                is available or a JSON result would not be valid. The ladder then tries the next
+                strategy.
         """
         ...
 

@@ -1,7 +1,8 @@
 """The entry point of compression.
 
 A `Compressor` detects the kind of a passage, removes noise, tries lossless forms, then the
-strategy, then the fallback ladder. Its result is within budget and never larger than the input.
+strategy, then the fallback ladder. Apart from tables of contents (`selective`) and footers
+(`progressive`), its result is within budget and never larger than the input.
 """
 
 import math
@@ -32,13 +33,14 @@ _NUMBERED = frozenset(
 JSON, show line numbers of their own: those of matches, hunks and frames.
 """
 _ROOM_ABOVE_FLOOR = 1.05
-"""The soft budget rises to this multiple of the retention floor: whole units leave up to 3 % of a
-budget unused, and the result must not fall below the floor.
+"""The soft budget rises to at least this multiple of the retention floor: whole units leave up to
+3 % of a budget unused, and the result must not fall below the floor.
 """
 _PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
 _MAY_EXCEED = frozenset({"selective", "progressive"})
-"""Strategies whose results may exceed a small budget. Their results list the sections that can be
-fetched, and the agent could not fetch a section that is not listed.
+"""Strategies whose results are not checked against the budget. A table of contents (`selective`)
+must list all sections, since the agent could not fetch a section that is not listed; `progressive`
+keeps the budget by itself.
 """
 
 

@@ -32,7 +32,8 @@ stores the original in memory."""
 SECRET, BUSY = "It contains a secret", "The disk is busy"
 LARGE = "It exceeds compress.original_max_bytes"
 _PACK_LEVEL = 1
-"""The fastest: 100 MB/s, and output of programs takes a fifth to a hundredth of its size."""
+"""The fastest level (100 MB/s). The output of programs shrinks to a fifth or less, at best to a
+hundredth."""
 _KEY_HEX = 16
 _KEY = re.compile(rf"[0-9a-f]{{{_KEY_HEX}}}")
 
@@ -202,7 +203,7 @@ class Originals:
         return text[start - first * PART_CHARS : stop - first * PART_CHARS]
 
     def of(self, principal: str) -> "Originals":
-        """Return the originals of another principal, to whom the keys of this one are unknown."""
+        """Return the originals of another principal, who cannot use the keys of this one."""
         if principal == self._principal:
             return self
         other = copy(self)

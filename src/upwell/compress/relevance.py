@@ -208,7 +208,8 @@ class Finder:
 
 
 MAX_UNITS = 1_500
-"""At most this many units are compared with the question, the most salient ones."""
+"""The units that are compared with the question are the most salient ones and those that match it
+best by words, at most this many of each."""
 _UNIT_CHARS = 400
 _STANDS_OUT = 1.0
 _WEIGHT = 0.5

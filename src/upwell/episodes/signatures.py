@@ -34,7 +34,7 @@ _BLANKS = re.compile(r"\s+")
 class Step:
     """A simple command of a script. `text` is the original text up to the redirections. `words`
     begins with the program, without the assignments and wrappers (`sudo`, `uv run`) before it.
-    `piped` means that it reads the output of the previous step.
+    `piped` means that the command reads the output of the previous step.
     """
 
     text: str

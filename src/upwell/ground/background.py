@@ -10,9 +10,9 @@ from upwell.ground.trace import LOG
 class BackgroundTasks:
     """Starts tasks, holds them while they run, and ends them with `aclose`.
 
-    asyncio keeps only a weak reference to a task, and reports an exception that nobody awaits when
-    the task is collected, if at all. This owner solves both problems: a task stays referenced until
-    it ends, and its exception is logged under the owner's name.
+    asyncio keeps only a weak reference to a task, and it reports the exception of a task that
+    nobody awaits only when the task is garbage-collected. This class solves both problems: a task
+    stays referenced until it ends, and its exception is logged under the owner's name.
     """
 
     def __init__(self, owner: str) -> None:

@@ -132,7 +132,8 @@ class LocalSessionState:
         self._evict(sessions, now)
 
     def _evict(self, sessions: OrderedDict[str, dict[str, _Value]], now: float) -> None:
-        """Drop old sessions whose values have all expired, and those over the cap."""
+        """Drop the least recently written sessions whose values have all expired, and as many
+        others as exceed the limit."""
         while sessions:
             name, values = next(iter(sessions.items()))
             is_dead = all(value.expires_at <= now for value in values.values())

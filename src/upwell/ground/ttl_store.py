@@ -77,7 +77,7 @@ class Entries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`max_bytes` maps a kind to its cap; a kind without an entry grows without limit."""
+    """`max_bytes` maps a kind to its cap. Kinds that are not in it have no cap."""
 
     max_bytes: Mapping[str, int] = field(default_factory=dict)
 

@@ -68,9 +68,9 @@ class Ratio:
 def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     """The ratio that follows from the number of each `Report` on `tool`.
 
-    The ratio is 1.15 to the power of n, the number of reports of "too little" minus those of "too
-    much". When an agent fetches the rest, that counts as a third of a report of "too little", but
-    only for the fetches that exceed a fifth of the deliveries.
+    The ratio is 1.15 to the power of n. A report of "too little" adds 1 to n, and a report of "too
+    much" subtracts 1. Each time that an agent fetches the rest adds a third, but as many fetches as
+    a fifth of the deliveries are not counted.
     """
     little = sum(counts.get(kind, 0) for kind in _SAYS_TOO_LITTLE)
     much = counts.get(Report.TOO_LONG, 0)
@@ -122,7 +122,7 @@ class Missed:
 
 
 async def note(ttl_store: TtlStore, tool: str, report: Report, text: str) -> None:
-    """Store a remark for 30 days, once, as one line without secrets."""
+    """Store a remark for 30 days, as one line without secrets. Equal remarks are stored once."""
     line = clip(" ".join(redacted_start(text, _READ_CHARS).split()), MAX_CHARS)
     if not line:
         return

@@ -83,8 +83,8 @@ MIN_LOOKS = 3
 MAX_WORDS = 24
 MIN_CHARS = 4
 ENOUGH = 2
-"""So many distinctive words must appear. A single one suffices if it has a digit (a port, a
-version)."""
+"""At least this many distinctive words must appear. A single one suffices if it has a digit (a
+port, a version)."""
 MAX_READ_CHARS = 20_000
 MAX_INLINE_CHARS = 2_000
 """Up to this length, splitting a text into words takes less time than starting it in a thread."""
@@ -360,7 +360,7 @@ def _strings(value: Any, depth: int) -> Iterable[str]:
 
 
 def _use_of(watched: Watched, words: frozenset[str], opened_id: str) -> Use | None:
-    """The use of a watched memory; None while neither use nor neglect is certain."""
+    """The use of a watched memory; None while it is not decided."""
     if opened_id == watched.memory or (words and watched.shows_in(words)):
         return Use.USED
     return Use.IGNORED if watched.looks <= 0 else None

@@ -180,7 +180,7 @@ class Learned:
         return discarded
 
     async def thresholds(self) -> list[Threshold]:
-        """Every tool with evidence or a moved threshold, by name."""
+        """The thresholds of the tools that have evidence or a moved threshold, by name."""
         if self._ratings is None:
             return []
         now, evidence = self._clock.now(), await self._evidence(self._ratings)

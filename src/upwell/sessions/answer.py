@@ -31,8 +31,8 @@ than this long after the turn ended."""
 @dataclass(frozen=True, slots=True)
 class FileState:
     """A file that a turn changed. `state` is `stands` (the change is still in it), `reverted`,
-    `changed since`, `gone`, or "" if the state is unknown; `commits` are those that have touched it
-    since the turn.
+    `changed since`, `gone`, or "" if the state is unknown. `commits` have touched the file since
+    the turn.
     """
 
     path: str

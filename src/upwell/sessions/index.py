@@ -319,7 +319,7 @@ def _entry(turn: Turn) -> Entry:
 
 
 def _excerpt(text: str, limit: int) -> str:
-    """The beginning of a text, up to a space: half a secret would not be recognised."""
+    """The masked beginning of a text, cut at a space: half a secret would not be recognised."""
     if len(text) > limit:
         text = text[:limit].rpartition(" ")[0]
     return redact(text)[0]

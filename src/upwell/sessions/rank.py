@@ -59,8 +59,9 @@ def tallies(
     turns: int,
     visible: Collection[int] | None,
 ) -> dict[int, Tally]:
-    """The tallies of the sessions that contain any of these terms, by session number. `turns` is
-    the total number of turns; `visible` are the sessions to consider.
+    """The tallies of the sessions that contain any of these terms, by session number. `words` are
+    terms of words, `exact` are terms of errors. `turns` is the total number of turns; `visible` are
+    the sessions to consider (None: all).
     """
     corpus = Corpus(scopes=(), memories=turns, words=0)
     weights = {term: corpus.idf(len(postings[term][0])) for term in words if term in postings}
@@ -109,7 +110,7 @@ def ranked(by_session: Mapping[int, Tally], most: int = MAX_RANKED) -> list[tupl
 
 
 def with_priors(score: float, session: SessionRow, *, now: float, project: str | None) -> float:
-    """The score with the bonus for a recent session and for one of this project."""
+    """The score with the bonuses for a recent session and for a session of `project`."""
     age_days = max(0.0, now - session.ended) / _DAY_SECONDS
     factor = 1.0 + NEW_BONUS * math.exp2(-age_days / HALF_LIFE_DAYS)
     if project is not None and session.project == project:

@@ -26,14 +26,14 @@ class Event(StrEnum):
     the call returned), `no_reply` (the call failed), or `offered` (delivered at the next call).
     """
     MISSING = "missing"
-    """A search in which one place gave no answer; `kind` is the name of the place."""
+    """A search in which a store of memories gave no answer; `kind` is the name of the store."""
     USE = "use"
     """`kind` is `used` or `ignored`."""
     RATING = "rating"
     JUDGE = "judge"
-    """Questions to the judge: `kind` is `asked`, then `chosen`, `nothing`, `failed` or `unusable`;
-    or `cached`, `capped` or `late`. What they cost: `kind` is `tokens_in`, `tokens_out` or
-    `millionths` (of the currency)."""
+    """Questions to the judge, the model that may choose the memories: `kind` is `asked`, then
+    `chosen`, `nothing`, `failed` or `unusable`; or `cached`, `capped` or `late`. The cost of the
+    questions: `kind` is `tokens_in`, `tokens_out` or `millionths` (of the currency)."""
     INTENT = "intent"
     """A prompt that the model of `intent.use_llm` was asked about; `kind` is `answered`, `timeout`,
     `failed` or `unusable`."""

@@ -13,7 +13,7 @@ def report(stats: Stats, against: Sequence[Mapping[str, Any]], days: int) -> lis
     """The lines of a report. `against` has the demoted memories, each with `id` and `text`."""
     since = "today" if days == 1 else f"in {days} days"
     if not stats.decisions and not stats.asked and not stats.saved:
-        return [f"No decisions {since}. `upwell demo` shows what upwell does."]
+        return [f"No event from an agent reached upwell {since}. Try `upwell demo`."]
     lines = [*_speech(stats, since), *_silence(stats), *_tools(stats), *_savings(stats)]
     for memory in against:
         text = " ".join(memory["text"].split())[:60] or "(forgotten)"

@@ -37,12 +37,14 @@ class Saved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """The totals of some days. Explicit questions are counted as `asked` and `answered`, and not
-    among the decisions and what surfaced. `skips` has every reason and `ratings` every rating,
-    including those with a count of 0; `late` surfacings missed their call, and `offered_late` of
-    them surfaced at the next one. `missing` maps the name of each place to the number of searches
-    that it did not answer. `judge` holds the number of questions to the model, its verdicts, its
-    tokens and their cost; `intent_model` has the outcomes of `intent.use_llm`.
+    """The totals of some days.
+
+    `asked` and `answered` count explicit questions; the other totals leave these out. `skips` has
+    every reason for silence and `ratings` every rating, including those with a count of 0. `late`
+    counts surfacings that were not ready for their call, and `offered_late` those that were
+    delivered at the next call. `missing` maps the name of each store of memories to the number of
+    searches that it did not answer. `judge` holds the number of questions to the judge, its
+    verdicts, its tokens and their cost; `intent_model` has the outcomes of `intent.use_llm`.
     """
 
     decisions: int

@@ -22,8 +22,7 @@ MAX_FOUND = 30
 MAX_EVENTS = 1_000
 MAX_LINES = 4_000
 MAX_LINE_CHARS, MAX_CHARS = 4_000, 1_000_000
-"""The comparison shows at most this much of a line and of a text, since a browser scrolls through
-more only slowly.
+"""The comparison shows at most this much of a line and of a text. More would make the browser slow.
 """
 READ_SECONDS = 0.5
 """Past sessions are indexed in steps of about this length, so that the page can show progress."""

@@ -78,8 +78,8 @@ class Cell(NamedTuple):
 @dataclass(slots=True)
 class Row:
     """The units of the item number `index` by column, with `ABSENT` for a column that the item
-    lacks. The first `filled` units were bought. Of these, `alone` are selected in no container, so
-    only the row shows them.
+    lacks. The first `filled` units were bought. The number of them that only the row shows, because
+    they are selected in no container, is `alone`.
     """
 
     table: Table
@@ -108,8 +108,8 @@ class Tables:
     def find(self, doc: Outline, text: str, saliences: MutableSequence[float]) -> None:
         """Find the tables of `doc`, and align the `saliences` of each column.
 
-        Aligned columns are bought one after the other. A document with a key that begins with `…`
-        gets no tables, so that every table in a result is one that we wrote.
+        Aligned columns are bought one after the other. A document with a string that begins with
+        `…` or is `∅` gets no tables, so that every table in a result is one that we wrote.
         """
         if any(sign in text for sign in _OURS):
             return

@@ -349,8 +349,8 @@ def _is_one_of_many(record: Node) -> bool:
 
 
 def _identities(doc: Outline) -> dict[int, int]:
-    """Map each record (by `id`) to the unit that names it: its own, or that of an object in it,
-    such as `metadata`."""
+    """Map each record (by `id`) to the unit that names it: a value of the record itself, or of an
+    object in it, such as `metadata`."""
     best: dict[int, tuple[int, int, int]] = {}
     ranks = {path: _naming_rank(key) for path, key in enumerate(doc.keys)}
     for unit, node in enumerate(doc.nodes):

@@ -17,8 +17,8 @@ ITEM = re.compile(
     rf"|([}}\]])(?:{_GAP},)?+|)"
 )
 """Matches a value with its name and the following comma, the beginning of a container with its
-name, or the end of one with the following comma. Elsewhere it matches the empty string, so that a
-match always begins where the previous one ended."""
+name, or the end of a container with the following comma. Elsewhere it matches the empty string, so
+that each match begins where the previous match ended."""
 KEY, VALUE, OPEN, CLOSE = 1, 2, 3, 4
 _NOT_JSON = frozenset({"NaN", "Infinity", "-Infinity"})
 
@@ -76,7 +76,7 @@ _LEAST_NODES, _MOST_NODES, _CHARS_PER_NODE = 20_000, 120_000, 16
 
 
 def most_nodes(text: str) -> int:
-    """Return how many nodes are made for a text."""
+    """Return the most nodes that are made for a text."""
     return max(_LEAST_NODES, min(_MOST_NODES, len(text) // _CHARS_PER_NODE))
 
 

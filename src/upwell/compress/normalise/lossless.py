@@ -1,5 +1,5 @@
-"""Try lossless forms: JSON without blanks or as tables, logs without colours. HTML becomes
-Markdown, which has all of its text; scripts and styles are left out and counted.
+"""Try lossless forms, such as JSON without blanks or as tables, and logs without colours. HTML
+becomes Markdown, which has all of the page's text; scripts and styles are left out and counted.
 
 A form that is not shorter is discarded.
 """
@@ -19,7 +19,7 @@ from upwell.ground.types.compression import Compressed, Kind, Omission, Passage
 _MAX_CHARS = 8_000_000
 _MOST_TAGS, _MOST_ENTITIES = 60_000, 100_000
 """The time and memory of the converter grow faster than the number of unclosed tags and entities. A
-page with more of them becomes plain text."""
+page with more tags or entities than this becomes plain text."""
 _TAG = re.compile(
     r"<(?:(/?(?:p|div|br|li|tr|h[1-6]|table|ul|ol|section|pre)\b)|[a-z/!?])[^<>]*>?", re.I
 )

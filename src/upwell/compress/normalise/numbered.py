@@ -84,7 +84,7 @@ def line_range(lines: str) -> tuple[int, int]:
     """Read a range of lines such as `120-180`, or a single line.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: `lines` is neither.
     """
     match = _RANGE.fullmatch(lines)
     first = int(match[1]) if match else 0

@@ -11,8 +11,8 @@ _MEMBER = re.compile(r"[ \t]|\d+[:-]")
 _CONTEXT = re.compile(r"(?:[^\s:]+?\.[A-Za-z]\w{0,8}-)?\d+-")
 """The prefix of a line of context, which a search shows beside its matches (`quay.py-12-`)."""
 _EARLY = 2.0
-"""In a search with context the first lines are worth less than in a list of matches alone: the
-context of the first matches would cost the last matches their place."""
+"""In a search with context the first lines are worth less than in a list of matches alone.
+Otherwise the context of the first matches would take the place of the last matches."""
 _MAX_JOINED = 50
 """A quoted cell spans at most this many lines."""
 

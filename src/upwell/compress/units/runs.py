@@ -48,8 +48,9 @@ def _template(line: str) -> str:
 
 
 class Line(NamedTuple):
-    """A line of a log. A line of a fold (`normalise/logs.py`) needs the head of the fold, whose
-    words are its `shape`."""
+    """A line of a log. Its `shape` is the beginning of the line, by which lines are compared. In a
+    fold (similar lines under one head line, see `normalise/logs.py`), the shape has the words of
+    the head, and the line needs the head."""
 
     start: int
     end: int

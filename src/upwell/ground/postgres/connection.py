@@ -43,7 +43,7 @@ SUSPICIOUS_SECONDS = 0.1
 """After this time without an answer, a second connection shows whether the server is lost."""
 PROBE_PAUSE_SECONDS = 1.0
 PROMPT_STATEMENT_MS = 5_000
-"""The server's own time limit for such a statement, which runs on after its caller gave up."""
+"""The server's time limit for statements of tool calls. It ends those whose caller has given up."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
 CLOSING_SECONDS = 1.0
 _LOST_STATES = ("08", "57P", "53300")
@@ -209,11 +209,12 @@ class Postgres:
         self, tenant: str, *statements: Statement, seconds: float | None = None
     ) -> list[Rows]:
         """Run statements of a tenant in one round trip and one transaction. Their plans use the
-        indexes. With `seconds`, wait no longer than this for the answer.
+        indexes. With `seconds`, wait this long for the answer, or longer while the database answers
+        other callers.
 
         Raises:
-            StoreError: the database failed, or did not answer in time; a write may take effect all
-            the same.
+            StoreError: the database failed, or did not answer in time; a write may still take
+            effect.
         """
         if seconds is None:
             return await self._wait_for(self._ask(tenant_number(tenant), statements, None), None)

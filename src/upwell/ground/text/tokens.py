@@ -195,7 +195,7 @@ and the estimate for some of these lists would be too low.
 _LOWER, _TITLE, _UPPER, _MIXED = range(4)
 _SHORT, _MEDIUM, _LONG_PART, _LONGEST_TOKEN = 2, 5, 20, 8
 """Lengths of parts in letters. The pairs of letters say nothing about a part of more than
-`_LONG_PART`; repeated letters take up to `_LONGEST_TOKEN` in a token.
+`_LONG_PART`. Of repeated letters, up to `_LONGEST_TOKEN` share a token.
 """
 
 
