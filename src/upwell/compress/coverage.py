@@ -21,22 +21,22 @@ from upwell.compress.units.base import BLANK, SIGNATURE, Units
 
 _NAME = re.compile(r"[^\W\d][\w./-]{2,}\w|\d{4,}")
 _ASCII_NAME = re.compile(r"[A-Za-z_][\w./-]{2,}\w|\d{4,}", re.ASCII)
-"""The same pattern for ASCII texts, which takes little more than half the time."""
+"""The same pattern for ASCII texts. It takes slightly more than half the time."""
 _IDENTIFIER = re.compile(r"[\d_./]|[a-z][A-Z]")
 _PLAIN_WORD = 0.2
 """The worth of a plain word relative to an identifier, path or number."""
 _LEAST_NAME = 3
 _REQUESTED = 3.0
-"""The factor by which a name is worth more if it contains a word of the user's request."""
+"""The factor for the worth of a name that contains a word of the user's request."""
 _REQUEST_CHARS, _LONG_WORD = 2_000, 6
 _MARK_CHARS = 8
 """The length of an omission mark, which is part of the cost of a unit."""
 _LINE = 0.16
-"""The worth of a unit without any new name, so that runs are completed."""
+"""The worth of a unit in addition to that of its names, so that runs of lines are completed."""
 _EARLY_PART = 0.3
-"""Units of the first `_EARLY_PART` of a text are worth up to `1 + Units.early` times as much."""
+"""In this part of a text, at its beginning, `_LINE` is multiplied by up to `1 + Units.early`."""
 _RUN = 0.2
-"""The additional worth of a unit for each selected neighbour."""
+"""Each selected neighbour adds this share to the worth of a unit."""
 _RAISED, _SIGNATURE = 2.0, 4.0
 """The factor for the names of definitions, errors and changed lines, and for those of the
 signatures of functions and types."""

@@ -174,7 +174,7 @@ def _replaces(failed_step: Step, correction: Step, failure: Failure) -> bool:
 
 
 def _continues(failed_step: Step, correction: Step, named_words: set[str]) -> bool:
-    """True if both have the same sub-commands, up to one that the error names."""
+    """True if both have the same sub-commands, at least before any that the error names."""
     verbs = failed_step.verbs
     known = next((place for place, verb in enumerate(verbs) if verb in named_words), len(verbs))
     return verbs[:known] == correction.verbs[:known]

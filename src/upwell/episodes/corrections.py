@@ -41,7 +41,7 @@ _PRODUCT_VERBS = frozenset(
     reset saw scroll see select show sort stretch support toggle works display
     """.split()
 )
-"""Verbs with which a bare order describes the product, or something that happened."""
+"""Verbs of sentences that describe the product ("always show …") or tell what happened."""
 _WORK_NOUNS = """
     agent agents approval assumption assumptions branch branches build changelog class classes code
     codebase command commands comment comments commit commits credentials dependencies dependency
@@ -154,7 +154,7 @@ _REASON = re.compile(
     r"(?P<reason>[^,]*)$",
     re.IGNORECASE,
 )
-"""A last clause that gives the reason, about something in the clause before it."""
+"""A last clause that gives the reason for the rule: "…, it breaks the build"."""
 _LIMIT = re.compile(
     _any_word(
         "about after already before change draft except fine fix for if in just ok okay only once "
@@ -205,8 +205,8 @@ def _here_needed(here: re.Match[str]) -> str:
 
 
 def _without_reason(rule: str) -> str:
-    """The sentence without a last clause that refers back to it for the reason. A clause that also
-    refers to something else, or that limits the rule, stays."""
+    """The sentence without its last clause, if that clause gives the reason ("…, it breaks the
+    build"). A clause that refers to another sentence, or that limits the rule, stays."""
     match = _REASON.search(rule.rstrip(" .!"))
     if match is None or _ELSEWHERE.search(match["reason"]) or _LIMIT.search(match["reason"]):
         return rule

@@ -51,8 +51,8 @@ def names_not_found(event: Event) -> Sequence[str]:
     pattern, place = _search(event)
     if not pattern or _is_file(place) or is_refused(event):
         return ()
-    is_vain = _is_nothing(event.out[:HEAD_CHARS].lower())
-    return names_in(pattern) if is_vain and _asks_for_names(pattern) else ()
+    found_nothing = _is_nothing(event.out[:HEAD_CHARS].lower())
+    return names_in(pattern) if found_nothing and _asks_for_names(pattern) else ()
 
 
 def definitions(event: Event) -> Iterator[tuple[str, str]]:

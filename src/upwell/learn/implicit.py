@@ -64,8 +64,7 @@ class Uses:
         return sightings
 
     async def last(self, memory: str) -> Use | None:
-        """The use of a memory after its latest surfacing that was observed to the end; None if
-        there is none."""
+        """The latest observation about a memory; None if there is no observation."""
         samples = [sighting.sample for sighting in await self.all(memory)]
         latest = max(samples, key=lambda sample: sample.at).evidence if samples else None
         return latest if isinstance(latest, Use) else None
@@ -79,7 +78,7 @@ WATCH_SECONDS = 6 * 3600.0
 LOOKS = 10
 """After this many calls of the session without evidence of use, a memory counts as ignored."""
 MIN_LOOKS = 3
-"""After this many calls, it may count as ignored if the session ends."""
+"""If the session ends after this many calls, an unused memory also counts as ignored."""
 MAX_WORDS = 24
 MIN_CHARS = 4
 ENOUGH = 2

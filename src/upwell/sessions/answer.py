@@ -112,9 +112,9 @@ def file_states(turn: Turn, environment: Mapping[str, str], file: str = "") -> l
 def _state(path: str, changes: Sequence[Change], ended: float, *, has_commits: bool) -> str:
     try:
         info = os.stat(path)
-        is_young = info.st_mtime > ended + _MARGIN_SECONDS
+        is_newer = info.st_mtime > ended + _MARGIN_SECONDS
         if info.st_size > MAX_FILE_BYTES:
-            return "changed since" if is_young else ""
+            return "changed since" if is_newer else ""
         with open(path, encoding="utf-8", errors="replace") as file:
             content = file.read()
     except FileNotFoundError:

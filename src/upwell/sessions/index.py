@@ -39,8 +39,9 @@ CHUNK_BYTES, CHUNK_FILES = 16_000_000, 200
 loses at most one transaction.
 """
 MAX_TURNS = 400_000
-"""The limit for all sessions together; the oldest sessions are dropped first."""
+"""The most turns of all sessions together; the oldest sessions are dropped first."""
 MAX_STORED_CHARS = 200
+"""The names of sessions are cut to this length."""
 QUESTION_CHARS, CONCLUSION_CHARS = 200, 400
 """The lengths of the excerpts."""
 

@@ -147,9 +147,7 @@ def _opened(event: Event, number: int) -> Turn:
 
 
 def error_lines(text: str) -> list[str]:
-    """The lines of an output that report an error, searched for only at its beginning and its
-    end.
-    """
+    """The lines that report an error. Of a long output, only both ends are searched."""
     if len(text) > 2 * ERROR_EDGE_CHARS:
         text = f"{text[:ERROR_EDGE_CHARS]}\n{text[-ERROR_EDGE_CHARS:]}"
     lines: dict[str, None] = {}

@@ -24,6 +24,7 @@ class Metric(StrEnum):
     """Events at which a memory surfaced."""
     MEMORIES = "memories"
     SAID_TOKENS = "said_tokens"
+    """Tokens of the memories that surfaced."""
     RESULTS = "results"
     """Results that were shortened."""
     BEFORE = "before"

@@ -16,7 +16,7 @@ HEAD = re.compile(r"\[(\d+) lines like: (.*)\]$")
 _REPEATS = re.compile(r"^\[the line above ([\d,]+) times\]\r?$", re.M)
 _SLOT = "{}"
 _ALIKE = 0.4
-"""The lines of a run share at least this part of their characters, and half of their words."""
+"""At least this share of the characters, and half of the words, are equal in all lines of a run."""
 
 
 def fold(text: str) -> str:

@@ -37,7 +37,7 @@ class Units:
     salience above zero then doubles the worth of a unit's names, and that of a signature
     quadruples it.
     `raised_share`: the part of a budget that raised units (salience `FIRST` or more) get first.
-    `early`: the additional worth of the first units in an order by names.
+    `early`: in an order by names, how much more the first units are worth (see `coverage.py`).
     `reach`: how many neighbours on each side share in the score of a match; 0 for none.
     """
 
