@@ -54,9 +54,9 @@ class Client(Protocol):
 
     @property
     def agent(self) -> object:
-        """Identifies who can answer an upstream's questions: the session of an agent that has a
-        connection of its own, otherwise this request alone, because nothing links two requests
-        without a session.
+        """Identifies the agent that can answer an upstream's questions. For an agent with a
+        connection of its own, this is its session; otherwise it is this one request, because
+        nothing links two requests without a session.
         """
         ...
 

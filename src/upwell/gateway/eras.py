@@ -138,8 +138,8 @@ def fresh_only(result: RawObject) -> RawObject:
 
 
 def initialize_params(capabilities: bytes = b"{}") -> bytes:
-    """The params of `initialize` for an upstream; `capabilities` are raw JSON: the client
-    capabilities to declare."""
+    """The params of `initialize` for an upstream; `capabilities` are the client capabilities to
+    declare, as raw JSON."""
     return b'{"protocolVersion":%b,"capabilities":%b,"clientInfo":%b}' % (
         dumps(HANDSHAKE_VERSIONS[-1]),
         capabilities,

@@ -24,8 +24,8 @@ class Auth(StrEnum):
 class GatewayOptions:
     """`gateway.*`. Times in seconds, sizes in bytes. `hosts` are host names under which a proxy
     forwards to `serve --http`. A list of tools with more than `lazy_tools_tokens` is served in
-    short form; 0 means never. A replica that was told to end announces it for `notice_seconds`;
-    then open calls have `drain_seconds`.
+    short form; 0 means never. A replica that was told to end reports for `notice_seconds` that it
+    is not ready, and still accepts requests; then open calls have `drain_seconds` to end.
     """
 
     connect_timeout_seconds: float = 30.0

@@ -1,1 +1,1 @@
-"""Hooks of coding agents. A host runs `client`, which imports nothing but the stdlib."""
+"""Hooks of coding agents. A host runs `client`, which is small and needs only the stdlib."""

@@ -1,8 +1,8 @@
 """Asks the agent, at the end of a turn, to keep the findings of the turn (`capture.ask_agent`).
 
 A turn is worth the question if something failed in it and then worked, or if the user corrected
-the agent. The agent is asked once: never while it continues because a hook asked it to, never
-again within `MIN_TURNS` turns of the session, and not if it has stored a note by itself.
+the agent. The agent is not asked while it continues because a hook told it to, within `MIN_TURNS`
+turns after the last question of the session, or if it has stored a note in this turn.
 """
 
 from collections import OrderedDict
@@ -35,8 +35,8 @@ _VERBS_OF_RUNNERS = frozenset({"run", "exec", "x"})
 _QUESTION = (
     MARK + "Before you finish: {lesson}. If a later session would need to know what was learned, "
     "keep it now with one call of {tool}: one sentence that names the file and the reason"
-    "{arguments}. If nothing is worth keeping, or it is in the project's documentation already, "
-    "finish without a word about this."
+    "{arguments}. If nothing is worth keeping, or the project's documentation has it already, "
+    "finish without mentioning this."
 )
 _ARGUMENTS = " (`content`, `paths`, `kind`)"
 _COMMAND = '`upwell remember --path FILE "SENTENCE"` in a shell'

@@ -113,7 +113,7 @@ def main(args: list[str]) -> int:
 
 
 def _seconds(name: str, default: float) -> float:
-    """A deadline from the environment, where it is in milliseconds."""
+    """A time limit in seconds; the environment variable for it is in milliseconds."""
     value = os.environ.get("UPWELL_HOOK__" + name, "")
     return int(value) / 1000 if value.isdecimal() else default
 
@@ -138,8 +138,8 @@ def _write(answer: bytes) -> bool:
 
 
 def _acknowledge(peer: "_socket.socket") -> None:
-    """Report that the answer was written, and end. Nothing may come between writing and reporting,
-    because a host drops the output of a hook that was killed.
+    """Report that the answer was written, and end at once. A host drops the output of a hook that
+    it kills, so a process that ran on could lose an answer that was reported already.
     """
     try:
         peer.send(TAKEN)
@@ -219,7 +219,7 @@ def _peek(event: bytes, key: bytes) -> str:
 
 
 def _is_eligible(host: str, name: str, event: bytes) -> bool:
-    """True if the event is worth a question to the daemon. The daemon ignores the same events."""
+    """True if the event is worth a question to the daemon, which would ignore any other event."""
     if (
         not (host.isascii() and host.isalnum())
         or (host != "copilot" and os.environ.keys() >= _COPILOT_VARIABLES)
@@ -292,8 +292,8 @@ def _received(peer: "_socket.socket") -> bytes | None:
 
 
 def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: float) -> bytes:
-    """Start the daemon, wait until it answers, and return its answer; neutral after the deadline,
-    and for a prompt also when no daemon is starting.
+    """Start the daemon, wait until it answers, and return its answer. The answer is neutral after
+    the deadline; for a prompt, also when no daemon is starting.
     """
     from upwell.hook.start import configured_cold_seconds, is_starting, start
 

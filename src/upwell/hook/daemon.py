@@ -120,7 +120,7 @@ class Daemon:
         self._active_at = self.clock.monotonic()
 
     def stop(self) -> None:
-        """End once all open requests are answered."""
+        """End soon. Open requests have `FINISH_SECONDS` to finish."""
         self._stop.set()
 
     def _listen(self) -> Listener:
@@ -249,7 +249,7 @@ def take_lock(place: Place) -> int:
     if not is_private(place.folder):
         raise StoreUnwritable(
             f"{place.folder} is not private: it belongs to, or is open to, another user",
-            hint="another user created or opened it: remove it, or run `chmod 700` on it",
+            hint="remove it; if it is yours, `chmod 700` is enough",
         )
     flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     lock = os.open(place.lock, flags, 0o600)

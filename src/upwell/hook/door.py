@@ -60,7 +60,7 @@ class OptIns:
     `shorten` fits tools' answers for the hosts in `hook.compress`; `ask` asks the agent at the end
     of a turn to keep what it learned; `guards` refuses calls; `is_excluded` tells in which folders
     events are neither answered nor recorded. `read_command` is the command by which the agent gets
-    the full text of a memory in a shell, since it may not have upwell's MCP tools.
+    the full text of a memory in a shell, since the agent may not have upwell's MCP tools.
     """
 
     shorten: Shorten = no_shortening
@@ -72,8 +72,8 @@ class OptIns:
 
 class HookDoor:
     """Answers events within a deadline, neutrally if there is nothing to add or no time left.
-    `answered_elsewhere(host, payload)` tells whether another of our hooks answers this event of the
-    host.
+    `answered_elsewhere(host, payload)` tells whether the same event also reaches another of our
+    hooks, which answers it.
     """
 
     def __init__(
@@ -367,8 +367,8 @@ class DuplicateEvents:
 
 
 def _fingerprint(event: Event) -> bytes:
-    """The parts of an event that are equal under every host's name, unlike its session and its
-    name."""
+    """A digest of the parts of an event that are the same whichever host reports it. The event's
+    session and name are not among these."""
     text = event.text if event.kind is not EventKind.SESSION else ""
     args = sorted(str(value) for value in event.args.values() if isinstance(value, str | int))
     parts = [str(event.kind), event.cwd or "", text, args]
@@ -376,7 +376,7 @@ def _fingerprint(event: Event) -> bytes:
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two parts of an output; tables that are in both are joined."""
+    """Merge two parts of an output; objects under a key that both have are merged as well."""
     joined = {
         key: {**value, **second[key]}
         for key, value in first.items()
@@ -392,7 +392,7 @@ def _outcome_name(outcome: Outcome | None) -> str:
 
 
 def _payload(body: bytes) -> Mapping[str, Any] | None:
-    """The event as a table, None for anything else."""
+    """The event as a dict; None if the body is not a JSON object."""
     try:
         payload = loaded(body)
     except (ValueError, RecursionError):

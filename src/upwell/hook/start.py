@@ -21,7 +21,7 @@ def start(place: Place) -> int:
         return 0
     if os.path.lexists(place.starting):
         os.unlink(place.starting)
-    # Exclusive: of several hooks at the same moment one starts the daemon.
+    # Exclusive: of several hooks at the same moment, only one starts the daemon.
     os.close(os.open(place.starting, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     code = f"import sys; sys.path.append({root!r}); from upwell.__main__ import main; main()"
@@ -34,8 +34,8 @@ def start(place: Place) -> int:
 
 
 def is_starting(place: Place, seconds: float) -> bool:
-    """True if a daemon was started within that time and does not listen yet: it removes the mark
-    once it listens.
+    """True if a daemon was started within that time and does not listen yet. The daemon removes the
+    file `starting` once it listens.
     """
     try:
         age = time.time() - os.lstat(place.starting).st_mtime

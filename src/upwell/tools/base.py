@@ -47,7 +47,8 @@ class Tool:
 
 
 Record = Callable[[str, str, str, str], None]
-"""Records a change or an attempt at one: who, which tool, with which arguments, and the outcome."""
+"""Records a call of a tool that writes: the caller, the tool, the ids and names in its arguments,
+and the outcome."""
 
 
 def unrecorded(actor: str, action: str, subject: str, outcome: str) -> None:
@@ -94,14 +95,14 @@ class Toolbox:
         if not (tool.is_read_only or self._principal.may_write):
             raise UsageError(
                 f"{tool.name} changes the memory, and you may only read it",
-                hint="the owner of this home grants the role of a writer",
+                hint="ask the owner of this home for the role of a writer",
             )
 
     def _tool(self, name: str) -> Tool:
         tool = self._tools.get(name)
         if tool is None:
             raise UsageError(
-                f"{name} is not available to you", hint="the owner of this home grants access"
+                f"{name} is not available to you", hint="ask the owner of this home for access"
             )
         return tool
 

@@ -43,8 +43,8 @@ def describe_tool(definitions: Definitions) -> Tool:
         name="describe_tools",
         description=(
             "The full descriptions and input schemas of tools, by name or by purpose. The list of "
-            "tools is long, so it shows one line for each tool and details only simple arguments: "
-            "look here before calling a tool with other arguments."
+            "tools is long, so it has one line for each tool and only the types of simple "
+            "arguments: look here before calling a tool with other arguments."
         ),
         properties={
             "names": {"type": "array", "items": {"type": "string"}},

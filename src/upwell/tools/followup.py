@@ -75,7 +75,7 @@ def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
             "offset": {"type": "integer", "description": "Default 0."},
             "limit": {
                 "type": "integer",
-                "description": f"Characters a chunk, default {DEFAULT_CHUNK_CHARS}.",
+                "description": f"Characters in a chunk; default {DEFAULT_CHUNK_CHARS}.",
             },
         },
         required=("key",),

@@ -28,11 +28,11 @@ from upwell.wire.rawjson import dumps
 ADDED = "STM entry added"
 DELETED = "STM entry deleted"
 NOTHING_FOUND = "No matching STM entries found"
-NO_FILE = "no file is named: a note that is about files is found again by their `paths`"
+NO_FILE = "the note names no file; notes about files are found again by their `paths`"
 ALIKE = 0.6
 """The share of common words (Jaccard) from which two notes are near duplicates."""
 MAX_ALIKE = 3
-_COMPARED = 8
+_MAX_COMPARED = 8
 _COMPARED_CHARS = 4_000
 _SHOWN_CHARS = 200
 _SEARCH_SECONDS = 1.0
@@ -53,7 +53,7 @@ async def alike(
     try:
         result = await memories.find(
             text[:_COMPARED_CHARS],
-            limit=_COMPARED,
+            limit=_MAX_COMPARED,
             project=project,
             namespaces=principal.namespaces,
             seconds=_SEARCH_SECONDS,
@@ -168,11 +168,12 @@ def _check_writable(namespace: str, principal: Principal, read_only: Sequence[st
     if not principal.sees(namespace):
         raise UsageError(
             f"the namespace {namespace!r} is not available to you",
-            hint="an admin of this memory grants access",
+            hint="ask an admin of this memory for access",
         )
     if not principal.may_write_to(namespace, read_only):
         raise UsageError(
-            f"the namespace {namespace!r} is read-only", hint="an admin of this memory changes it"
+            f"the namespace {namespace!r} is read-only for you",
+            hint="an admin of this memory can change it",
         )
 
 
@@ -227,9 +228,9 @@ def described(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 def moved(notes: ShortTerm) -> str:
     """A notice, given once, that `stm.json` could not be read and was moved aside; or ""."""
     moved_path = notes.file.take_report()
-    return f"stm.json could not be read; it was moved to {moved_path}, and a new one began" * bool(
-        moved_path
-    )
+    if not moved_path:
+        return ""
+    return f"stm.json could not be read; it was moved to {moved_path}, and a new file was started"
 
 
 def _duplicates(near: Sequence[Memory]) -> list[str]:

@@ -91,8 +91,8 @@ def context_tool(
         name="memory_context",
         description=(
             "Context from earlier work for a message. Call it at the start of a turn with the "
-            "user's message, unchanged; it returns at once when there is none. For a precise "
-            "query use memory_search."
+            "user's message, unchanged; it returns at once when there is nothing to tell. For a "
+            "precise query use memory_search."
         ),
         properties={
             "message": {"type": "string", "description": "The user's message, unchanged."},
@@ -214,7 +214,7 @@ def get_tool(
             "from": {"type": "integer", "description": "The first line, counted from 1."},
             "lines": {
                 "type": "integer",
-                "description": f"Number of lines; default {DEFAULT_LINES} after from.",
+                "description": f"Number of lines; with from, default {DEFAULT_LINES}.",
             },
             "id": {"type": "string", "description": "A memory instead of a document."},
         },

@@ -27,8 +27,8 @@ _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::[0-
 match: in `127.0.0.1:@evil.example`, for example, the part before the first colon is not the host.
 """
 _NO_TOKEN = (
-    "needs a valid token: the owner's is in UPWELL_HOME/token, others get theirs by "
-    "`upwell token add`"
+    "this needs a valid token: the owner's is in UPWELL_HOME/token, others get one from the owner "
+    "(`upwell token add`)"
 )
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 SHARED_PATHS = frozenset({"/mcp", *TEAM_PATHS})

@@ -214,7 +214,7 @@ def open_oidc(options: OidcOptions) -> Oidc | None:
         raise ConfigError(
             "oidc.issuer needs oidc.audience",
             key="oidc.audience",
-            hint="the name of this gateway at the issuer; other services' tokens are refused",
+            hint="set it to this gateway's name at the issuer; tokens for others are refused",
         )
     try:
         check_address(options.issuer)

@@ -20,9 +20,9 @@ class OidcOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOptions:
-    """`limits.*`: requests over HTTP, of one token or subject and of a whole tenant, in each
-    replica; memories and short notes of a tenant. 0 means no limit. The owner's requests are not
-    limited.
+    """`limits.*`: the requests that one token or subject, or a whole tenant, may make over HTTP to
+    each replica in a minute; the memories and short notes that a tenant may have. 0 means no limit.
+    The owner's requests are not limited.
     """
 
     requests_per_minute: int = 0

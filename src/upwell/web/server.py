@@ -37,7 +37,7 @@ LINGER_SECONDS = 0.5
 UNREAD_SECONDS = 0.01
 STARTUP_FAILURE = 3
 WARNING_SECONDS = 60.0
-"""The same warning is logged once within this time."""
+"""The same warning is logged at most once within this time."""
 
 
 class TimedProtocol(H11Protocol):

@@ -100,8 +100,8 @@ async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIt
 
 
 def framed(line: bytes) -> bytes:
-    """`line` with exactly one newline, its last byte. A second one would begin a forged message,
-    and some readers take a carriage return for a newline."""
+    """`line` with exactly one newline, its last byte. A second newline would begin a forged
+    message, and some readers take a carriage return for a newline."""
     return line.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
 
 

@@ -117,7 +117,7 @@ class Logins:
         """Save a login, or remove it with None. False if there was none to remove.
 
         Raises:
-            StoreCorrupt, StoreUnwritable: the file is unchanged.
+            StoreCorrupt, StoreUnwritable: the file cannot be read or written; it is unchanged.
         """
         with exclusively(self._path):
             self._refresh()

@@ -51,9 +51,9 @@ def mirrors_of(schema: object) -> tuple[Mirror, ...]:
     """The mirrors that an `inputSchema` declares.
 
     Raises:
-        BadMirror: a declaration is not on an argument that is reached through `properties` alone,
-            its name is not a token of RFC 9110 or occurs twice, or the argument is not a string,
-            integer or boolean.
+        BadMirror: the specification forbids a declaration. Its argument must be reached through
+            `properties` alone, and be a string, an integer or a boolean; its name must be a token
+            of RFC 9110, and occur only once.
     """
     mirrors: dict[str, Mirror] = {}
     for path, part in _positions(schema):

@@ -51,7 +51,7 @@ class NotJson(ValueError):
 
 
 def loads(raw: bytes) -> Any:
-    """Decode for reading. Lone surrogates survive as such.
+    """Decode `raw` to look at its values. Lone surrogates are kept.
 
     Raises:
         NotJson: not JSON, not UTF-8, or nested too deeply to be decoded.

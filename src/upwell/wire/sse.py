@@ -1,5 +1,5 @@
-"""Server-sent events, read as bytes: messages keep every byte except the line endings between
-parts.
+"""Server-sent events, read as bytes: the data of an event keeps every byte, except that its lines
+are joined with LF.
 
 WHATWG HTML, section 9.2.6. An event over the size cap is given with its size and its beginning.
 """

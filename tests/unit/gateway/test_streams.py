@@ -6,9 +6,9 @@ import pytest
 
 from upwell.gateway.front.streams import (
     MAX_LINES,
+    MAX_RETAINED_BYTES,
     MAX_SENT_BYTES,
     MAX_STREAMS,
-    MAX_UNSENT_BYTES,
     Outbox,
     Streams,
 )
@@ -118,6 +118,6 @@ def test_a_client_that_does_not_read_costs_bounded_memory_and_gets_the_last_mess
     outbox = Outbox("1")
     for _ in range(100):
         outbox.put(b"x" * 1_000_000)
-    assert outbox.size <= MAX_UNSENT_BYTES
+    assert outbox.size <= MAX_RETAINED_BYTES
     outbox.put(b"answer" * 10_000_000)
     assert outbox.after(0) == [(101, b"answer" * 10_000_000)]

@@ -63,7 +63,7 @@ async def test_a_plain_note_keeps_the_four_keys_of_the_file(app: App) -> None:
     note_id, remark = await added(app, content="The harbour opens at six.")
     (raw,) = json.loads(app.notes.path.read_text())
     assert (list(raw), raw["id"]) == (["id", "content", "created_at", "viewed_at"], note_id)
-    assert "no file is named" in remark
+    assert "the note names no file" in remark
 
 
 async def test_a_file_that_does_not_exist_is_reported(app: App) -> None:

@@ -35,7 +35,8 @@ SHORT_BYTES = 4096
 MAX_TEXTS = 100
 """If a result has more text blocks than this, their texts are joined and shortened as one."""
 TAIL_CHARS = 200
-"""The end of a shortened text, where a strategy may state the omissions itself."""
+"""How much of the end of a shortened text is searched for omissions that the strategy itself has
+stated there."""
 READ_MORE = "upwell__read_more"
 SUMMARY = "llm_summary"
 _QUESTION_ARGUMENTS = ("query", "question", "prompt", "q")
@@ -191,8 +192,8 @@ class Fitter:
         )
 
     async def brief(self, call: ToolCall, result: bytes) -> bytes:
-        """A cheap way to bring `result` within the budget of its tool, even if it is malformed:
-        the beginning of each text, and how to read on."""
+        """A cheap way to bring `result` within the budget of its tool: the beginning of each text,
+        and how to read on. The JSON is not checked in depth."""
         return (await self.fit(call, RawObject.parse(result), strategy="progressive")).encode()
 
     async def fit(
@@ -301,8 +302,8 @@ def _counted(texts: Sequence[str]) -> list[_Text]:
 def _with_notice(
     texts: Sequence[_Text], fitted: Sequence[_Shortened | None], how_to_read: Reading
 ) -> list[str | None] | None:
-    """The shortened texts, each below its table of contents, with the notices beside the last one;
-    None when an original could not be read later, or when nothing is saved."""
+    """The shortened texts, each below its table of contents, with the notices before or after the
+    last one; None when an original could not be read later, or when nothing is saved."""
     replacements = [short.text if short else None for short in fitted]
     notices: list[str] = []
     for text, short in zip(texts, fitted, strict=True):

@@ -103,7 +103,7 @@ Search = asyncio.Task[tuple[Outcome, Cue]]
 MAX_ANSWER_CHARS = 8_000
 """How many characters of a failed call's answer are read."""
 MAX_EMPTY_BYTES = 400
-"""A longer answer says more than that nothing was found."""
+"""Longer answers are not examined: they say more than that nothing was found."""
 
 
 class Race:

@@ -34,7 +34,8 @@ MAX_LOCAL_BYTES = 1_000_000
 """A larger result is never fitted in the gateway's process: it would block every other call."""
 WORKERS = 2
 MAX_SUMMARIES = 4
-"""How many jobs may wait for a language model at once; others are truncated."""
+"""How many jobs may wait for a language model at once. The results of further jobs are truncated
+instead."""
 JOB_SECONDS, MEGABYTE_SECONDS = 20.0, 10.0
 """The time limit of a job: a fixed part, and a part for each megabyte of the result. The wait for a
 language model comes on top. The limit is many times longer than any job takes, because a busy

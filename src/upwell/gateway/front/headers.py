@@ -61,12 +61,13 @@ def message_of(headers: Mapping[str, str], body: bytes) -> Message:
     """
     accept = headers.get("accept", "")
     if (JSON not in accept or EVENTS not in accept) and "*/*" not in accept:
-        raise BadRequest(406, INVALID_REQUEST, f"POST gives {JSON} or {EVENTS}: accept both")
+        why = f"the answer to a POST is {JSON} or {EVENTS}: accept both"
+        raise BadRequest(406, INVALID_REQUEST, why)
     if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
-        raise BadRequest(415, INVALID_REQUEST, f"POST takes {JSON}")
+        raise BadRequest(415, INVALID_REQUEST, f"the body of a POST must be {JSON}")
     try:
         if kind_of(body) != "object":
-            raise BadRequest(400, INVALID_REQUEST, "one message at a time, as a JSON object")
+            raise BadRequest(400, INVALID_REQUEST, "the body must be one JSON object")
         message = read_message(body)
     except NotJson as error:
         raise BadRequest(400, PARSE_ERROR, f"not a JSON-RPC message: {error}") from error

@@ -106,7 +106,8 @@ class HttpFront:
         self._sessions.end_streams()
 
     async def aclose(self) -> None:
-        """End every session and every request."""
+        """End every request and every stream in this process. Another process may continue the
+        sessions."""
         self._sessions.close()
         await self._tasks.aclose()
 
@@ -216,7 +217,7 @@ class HttpFront:
         self, headers: Mapping[str, str], principal: Principal, receive: Receive, send: Send
     ) -> None:
         if EVENTS not in headers.get("accept", ""):
-            raise BadRequest(406, INVALID_REQUEST, f"GET gives {EVENTS}")
+            raise BadRequest(406, INVALID_REQUEST, f"the answer to a GET is {EVENTS}: accept it")
         http_session = await self._session_of(headers, principal)
         outbox, number = self._requested_stream(http_session, headers.get("last-event-id"))
         if previous := http_session.followed.pop(outbox.name, None):

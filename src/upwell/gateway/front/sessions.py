@@ -61,7 +61,8 @@ class HttpSession:
 
 
 class HttpSessions:
-    """Opens, finds and ends sessions. One that was idle for `IDLE_SECONDS` ends by itself."""
+    """Opens, finds and ends sessions. A session that was idle for `IDLE_SECONDS` is ended when
+    another one is opened."""
 
     def __init__(
         self, audience: Audience, state: SessionState, clock: Clock = SYSTEM_CLOCK

@@ -22,9 +22,9 @@ MAX_SENT_BYTES = 512 * 1024
 """How many bytes of sent messages one stream retains. The ended streams of a session together
 retain no more than this.
 """
-MAX_UNSENT_BYTES = 8 * 1024 * 1024
-"""How many bytes one stream retains while its messages are unsent. Beyond it, the oldest messages
-are dropped, but never the last one.
+MAX_RETAINED_BYTES = 8 * 1024 * 1024
+"""How many bytes of messages one stream retains, sent or not. Beyond it, the oldest messages are
+dropped, but never the last one.
 """
 MAX_STREAMS = 32
 PROCESS = secrets.token_hex(4)
@@ -57,7 +57,7 @@ class Outbox:
         self.size += len(line)
         if len(self._lines) > MAX_LINES:
             self._drop()
-        while self.size > MAX_UNSENT_BYTES and len(self._lines) > 1:
+        while self.size > MAX_RETAINED_BYTES and len(self._lines) > 1:
             self._drop()
         self._wake()
 

@@ -53,7 +53,8 @@ class LocalResources(Protocol):
 
 class UpstreamResources:
     """Lists the upstreams' prompts and resources, ours last, and finds the owner of each.
-    `upstreams` returns the current upstreams; servers that are starting get `wait_seconds`.
+    `upstreams` returns the current upstreams. Requests wait `wait_seconds` for those that are
+    starting.
     """
 
     def __init__(

@@ -82,12 +82,8 @@ class Subscriptions:
         await self._upstreams.settled()
         lowest = RawObject().replaced("level", dumps(self._audience.log_level()))
         for upstream in self._upstreams.upstreams():
-            handshake = upstream.about
-            if (
-                upstream.state is State.READY
-                and handshake.offers("logging")
-                and not handshake.modern
-            ):
+            about, is_ready = upstream.about, upstream.state is State.READY
+            if is_ready and about.offers("logging") and not about.modern:
                 try:
                     await upstream.call("logging/setLevel", lowest, context)
                 except UpstreamError as error:

@@ -409,7 +409,7 @@ async def _also_speaks(peer: Peer) -> str:
             reply = await peer.request("server/discover", params.encode())
         versions = RawObject.parse(reply.result).value("supportedVersions")
     except (TimeoutError, NotJson, ProtocolError, PeerGone) as error:
-        LOG.debug("a server supports one era: %s", error)
+        LOG.debug("a server supports only the handshake era: %s", error)
         return ""
     supports_both = isinstance(versions, list) and MODERN_VERSIONS[-1] in versions
     return MODERN_VERSIONS[-1] if supports_both else ""

@@ -75,9 +75,9 @@ class Fleet:
             await self._retiring.aclose()
 
     async def replace(self, servers: Sequence[ServerOptions]) -> bool:
-        """Replace the servers by these. An unchanged server keeps running; a changed one is
-        replaced once its successor is up; a removed one finishes its calls. Returns False if
-        nothing changed.
+        """Replace the servers by these. An unchanged server keeps running. A changed server is
+        replaced once its successor is ready or has failed. A removed server may finish its calls.
+        Returns False if nothing changed.
         """
         enabled = [server for server in servers if server.enabled]
         if enabled == [upstream.server for upstream in self.upstreams]:

@@ -33,8 +33,8 @@ class ListenStream:
     def open(self, uris: Iterable[str]) -> None:
         """Listen for changed lists and for updates of these resources, in place of the previous
         stream."""
-        handshake = self._connection.about
-        params = listen_params(handshake.capabilities, uris) if handshake.modern else None
+        about = self._connection.about
+        params = listen_params(about.capabilities, uris) if about.modern else None
         self._tasks.cancel()
         if params is not None:
             self._tasks.start(self._listen(params))

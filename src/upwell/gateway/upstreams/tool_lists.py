@@ -45,7 +45,7 @@ def _opened(raw: bytes, member: str, limit: int) -> tuple[Sequence[RawObject], b
 
 
 def without_oversized(tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
-    """The tools that are small enough for an agent."""
+    """The tools of at most `MAX_TOOL_BYTES`."""
     return tuple(tool for tool in tools if _size(tool) <= MAX_TOOL_BYTES)
 
 

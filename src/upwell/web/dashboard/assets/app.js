@@ -41,7 +41,7 @@ function showDoor(why) {
 
 document.addEventListener("htmx:responseError", (event) => {
   const { status, responseText } = event.detail.xhr
-  if (status === 401 || (status === 403 && responseText.includes("owner"))) showDoor("That token is not the right one.")
+  if (status === 401 || (status === 403 && responseText.includes("owner"))) showDoor("This token is not valid here.")
   else say(responseText || `The server answered ${status}.`, true)
 })
 document.addEventListener("htmx:sendError", () => say("upwell does not answer.", true))
@@ -284,7 +284,7 @@ function loadPlots() {
 async function draw(place) {
   const { days, series } = JSON.parse(place.dataset.plot)
   if (days.length < 2) {
-    place.textContent = "The plot begins on the second day."
+    place.textContent = "The plot appears from the second day on."
     return
   }
   if (!series.some((one) => one.values.some(Boolean))) {
@@ -343,7 +343,7 @@ function saveCard() {
   write(`tokens kept out of the context in ${card.days} days`, 42, 380, "#dcebff")
   const facts = [`${card.results} long result${card.results === 1 ? "" : "s"}`, card.share && `${card.share} shorter`, card.money && `about ${card.money}`]
   write(facts.filter(Boolean).join("  ·  "), 36, 480, "#9cc9ff")
-  write("net of everything that was read again or said", 26, 560, "#7fa6d6")
+  write("after subtracting what agents read again and what upwell said", 26, 560, "#7fa6d6")
   canvas.toBlob((blob) => {
     const link = document.createElement("a")
     link.href = URL.createObjectURL(blob)
