@@ -88,16 +88,22 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def browser(dashboard: Dashboard) -> Iterator[Browser]:
-    """One browser for the tests of a file. It ends with the file, because Playwright's event loop
-    would be in the way of asynchronous tests."""
+@contextmanager
+def started_browser() -> Iterator[Browser]:
+    """Chromium. Close it before asynchronous tests run: Playwright's event loop is in their way."""
     chromium = shutil.which("chromium")
     assert chromium, "run dev/chromium"
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="module")
+def browser(dashboard: Dashboard) -> Iterator[Browser]:
+    """One browser for the tests of a file."""
+    with started_browser() as opened:
+        yield opened
 
 
 Open = Callable[..., Page]
