@@ -16,7 +16,7 @@ ROLES = ("user", "assistant")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry. `at` is in epoch seconds, 0 if the transcript has no time."""
+    """An entry of a transcript. `at` is in epoch seconds, 0 if the transcript gives no time."""
 
     at: float = 0.0
 
@@ -54,8 +54,8 @@ def entries_of(path: str, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
 
 
 def tail_of(path: str, max_bytes: int) -> bytes:
-    """The last bytes of the user's own regular file, from the first whole line on; b"" for any
-    other path."""
+    """The last bytes of a regular `.jsonl` file that the user owns, from the first whole line on;
+    b"" for any other path."""
     if not path.startswith("/") or not path.endswith(".jsonl"):
         return b""
     try:

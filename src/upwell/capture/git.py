@@ -55,7 +55,9 @@ _DULL = re.compile(
     r"update (?:changelog|dependenc|lock)|chore\(deps|build\(deps|typo|format|lint\b)",
     re.IGNORECASE,
 )
+"""The subjects of commits that are not worth remembering."""
 _LABEL = re.compile(r"^(?:fix|bug|hotfix|revert)\b", re.IGNORECASE)
+"""The subjects of commits that correct a mistake, and so become learnings instead of decisions."""
 
 
 type Commit = tuple[str, float, str, tuple[str, ...]]

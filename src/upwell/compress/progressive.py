@@ -60,8 +60,8 @@ def rejoin(chunks: Iterable[str]) -> str:
 
 
 def within(text: str, offset: int, remaining: RemainingBudget) -> str:
-    """Return a chunk from `offset` that fits `remaining`; the length shrinks by a quarter until
-    it does.
+    """Return a chunk from `offset` that fits `remaining`. Its length is reduced by a quarter until
+    it fits.
 
     Raises:
         CompressionError: not even one character and the footer fit.

@@ -29,7 +29,7 @@ _STARTS = frozenset("up start serve restart open boot daemon run dev".split())
 _RISKY = re.compile(
     r"--force\b|--no-verify|--hard\b|(?:^|\s)rm\s|--dangerously|(?:^|\s)sudo\s|\bkill(?:all)?\b|-f\b"
 )
-_PASSING = re.compile(
+_UNREPEATABLE = re.compile(
     r"/tmp/|/var/folders/|\$\(|`|/private/|[0-9a-f]{12,}|(?i:password|token|secret|api_?key|bearer)"
 )
 """Parts of commands that hold for one session only, or must not be repeated (secrets)."""
@@ -232,7 +232,7 @@ def _can_be_said(text: str) -> bool:
         len(text) <= MAX_SHOWN_CHARS
         and "\n" not in text
         and "`" not in text
-        and not _PASSING.search(text)
+        and not _UNREPEATABLE.search(text)
     )
 
 

@@ -186,6 +186,7 @@ _MESSAGE_STARTS = (
     "✗",
     "❌",
 )
+"""The beginnings of lines that report an error."""
 _REFUSALS = (
     "The user doesn't want",
     "Permission to use",
@@ -197,14 +198,15 @@ _REFUSALS = (
 _READERS = frozenset(
     "cat head tail less more bat nl grep rg ag sed awk find fd ls tree diff jq wc sort uniq".split()
 )
+"""Programs that show or search text. Their output may quote errors."""
 _ASIDE = frozenset(
     "cd echo printf export set unset source . sleep true false pwd tee xargs cut tr test [".split()
 )
+"""Commands that only prepare or accompany the work."""
 _CLIENTS = frozenset({"curl", "wget", "http", "psql", "sqlite3"})
 """Programs that query services, often only to see whether a service runs."""
-_SPEAKERS = frozenset(
-    {"error", "err", "fatal", "usage", "unknown", "invalid", "missing", "warning"}
-)
+_LABELS = frozenset({"error", "err", "fatal", "usage", "unknown", "invalid", "missing", "warning"})
+"""Words at the beginning of an error that are not the name of a program."""
 _NOT_FOUND = "command not found"
 _CALLED = frozenset({Fault.OPTION, Fault.ARGUMENT})
 """Faults in the options or arguments. If the program prints its usage with such an error, agents
@@ -327,7 +329,7 @@ def _culprit(steps: Sequence[Step], fault: Fault, message: str) -> Step | None:
         return _with_word(steps, _complaint(message))
     speaker = message.partition(":")[0].rpartition("/")[2]
     candidates = [step for step in steps if step.program == speaker]
-    if candidates or (speaker.isalnum() and speaker.lower() not in _SPEAKERS):
+    if candidates or (speaker.isalnum() and speaker.lower() not in _LABELS):
         return candidates[0] if candidates else None
     working = _working(steps)
     if len(working) == 1:

@@ -25,7 +25,9 @@ _RECEIVER = re.compile(r"func[ +*]*\\?\((?:\w{1,20} [+*]?)?\\?\*?\w+\\?\)")
 _DEFINING = frozenset(
     "func def class interface struct type enum trait fn const function module record object".split()
 )
+"""The keywords of definitions in common languages."""
 _VALUES = frozenset({"const", "type", "object", "module"})
+"""Keywords that define something only at the beginning of a line; elsewhere it is local."""
 _FILES = re.compile(r"Found \d+ files?$")
 
 

@@ -16,12 +16,15 @@ MAX_LINE_CHARS = 2_000
 """The rest of a line is not read, because the search for folders takes quadratic time."""
 _DIGEST_BYTES = 8
 _WRAPPERS = frozenset("sudo time env nohup command exec npx bunx pnpx uvx caffeinate".split())
+"""Programs that run the command after them."""
 _RUNNERS = frozenset(
     {"uv run", "poetry run", "pdm run", "pipenv run", "rye run", "hatch run", "pnpm exec"}
     | {"npm exec", "yarn exec", "bundle exec", "mise exec", "pnpm dlx", "yarn dlx", "bun x"}
 )
 _TIMERS = frozenset({"timeout", "gtimeout", "nice"})
+"""Wrappers with an argument of their own, such as a duration."""
 _GRAMMAR = frozenset({"!", "(", "{", "then", "do", "else", "if", "while"})
+"""Words of the shell language that may precede a command."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PLAIN = re.compile(r"[a-z][a-z0-9:_-]*")
 _FOLDERS = re.compile(r"(?<![^\s'\"`:,;(/])(?:[^\s'\"`:,;(/]*+/)++")

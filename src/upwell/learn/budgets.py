@@ -37,7 +37,7 @@ class LearnOptions:
 
 
 class Report(StrEnum):
-    """An event that concerns shortened responses: an agent's report, or what happened to one."""
+    """An agent's report on a shortened response, or another event in the life of the response."""
 
     TRUNCATED = "truncated"
     MISSING_EXAMPLE = "missing_example"

@@ -56,8 +56,9 @@ def _is_notable(step: Step) -> bool:
 
 MAX_CARRIED, MAX_CARRIED_TOKENS = 6, 150
 _MIN_RUNS = 2
-_PASSING = re.compile(r"\$\(|`|/tmp/|^git\s|\d{5}|\b[0-9a-f]{7,}\b|\s-(?:f|F|X)\s|--version\b")
-"""Signs of a command that is about one object, or that changes something elsewhere."""
+_ONE_TIME = re.compile(r"\$\(|`|/tmp/|^git\s|\d{5}|\b[0-9a-f]{7,}\b|\s-(?:f|F|X)\s|--version\b")
+"""Signs of a command that is about one particular object (a commit, a temporary file), or that
+changes something elsewhere."""
 
 
 @dataclass(slots=True)
@@ -94,7 +95,7 @@ def carried(runs: Iterable[Run]) -> Sequence[str]:
     purposes: dict[tuple[str, ...], _Purpose] = {}
     for run in runs:
         shown = worth_repeating(run.command)
-        if shown and not _PASSING.search(shown):
+        if shown and not _ONE_TIME.search(shown):
             step = steps_of(shown)[0]
             key = (step.program, *step.verbs[:1])
             purposes.setdefault(key, _Purpose()).add(Run(shown, run.worked))

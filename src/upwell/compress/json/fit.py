@@ -27,9 +27,10 @@ from upwell.ground.text.tokens import weigh
 from upwell.ground.types.compression import Omission
 
 MANY = 20
-"""In an array with at least this many objects, whole records are selected."""
+"""In an array with at least this many objects, records are selected one by one."""
 _LONGEST = 60
-"""If the records of an array have more values than this on average, parts of them are selected."""
+"""If the records of an array have more values than this on average, each value is selected by its
+own salience instead."""
 _LATER, _ENDS, _ODDNESS = 0.25, 1.0, 0.5
 """`_LATER`: the loss of a record with each doubling of its position. `_ENDS`: the gain of the first
 and the last record. `_ODDNESS`: the weight of the amount by which its oddest value stands out.

@@ -26,8 +26,9 @@ GAP = f'"{NONE}", '
 HEAD = f'{{"{SIGN}": "table", "columns": [], "{NONE}": "no such key"}}, '
 """The head of a table without the names of its columns."""
 _LIKE = 0.5
-"""The share of items that must have a column, and of an array's values that columns must cover."""
-_OURS = (f'"{SIGN}', '"\\u2026', f'"{NONE}"', '"\\u2205"')
+"""At least this share of an array's items must have a value in a column, and at least this share of
+all its values must be in columns."""
+_TABLE_SIGNS = (f'"{SIGN}', '"\\u2026', f'"{NONE}"', '"\\u2205"')
 _STANDS_OUT = 2.0
 """A value whose salience exceeds that of its column by this much keeps its own salience."""
 _LOOKS = 8
@@ -78,8 +79,8 @@ class Cell(NamedTuple):
 @dataclass(slots=True)
 class Row:
     """The units of the item number `index` by column, with `ABSENT` for a column that the item
-    lacks. The first `filled` units were bought. The number of them that only the row shows, because
-    they are selected in no container, is `alone`.
+    lacks. The first `filled` units were bought. `alone` counts those of them that only the row
+    shows, because they are selected in no container.
     """
 
     table: Table
@@ -111,7 +112,7 @@ class Tables:
         Aligned columns are bought one after the other. A document with a string that begins with
         `…` or is `∅` gets no tables, so that every table in a result is one that we wrote.
         """
-        if any(sign in text for sign in _OURS):
+        if any(sign in text for sign in _TABLE_SIGNS):
             return
         self._nodes = doc.nodes
         end, work = -1, 0

@@ -1,4 +1,5 @@
-"""Score the values of a JSON document: their relevance to a question, and their salience."""
+"""Score the values of a JSON document: by their relevance to a question, and by their salience,
+that is, how much they matter when there is no question."""
 
 import math
 import re
@@ -17,10 +18,12 @@ _TELLING = frozenset(
     number count total path file email key value label description summary result conclusion
     date time created updated phase severity level method operation""".split()
 )
+"""Words in the keys of the values that tell most about a record."""
 _DULL = frozenset(
     """url uri href link links self sha hash etag checksum integrity signature gravatar avatar
     curies node digest nonce html git ssh svn managed microsecond second minute hour""".split()
 )
+"""Words in the keys of values that tell little: links, hashes, parts of a time."""
 _WRITTEN = frozenset("body text content comment message reply answer".split())
 """Keys of texts that a person wrote: they are longer than other values, and the point of the
 record.

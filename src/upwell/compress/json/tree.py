@@ -70,8 +70,9 @@ class Node:
 
 _MOST_DEPTH = 400
 _LEAST_NODES, _MOST_NODES, _CHARS_PER_NODE = 20_000, 120_000, 16
-"""A document has at most one node for each `_CHARS_PER_NODE` characters, and never more than
-`_MOST_NODES`. Documents of tool responses have 25 to 40 characters for each node.
+"""A document may have one node for each `_CHARS_PER_NODE` characters, but never fewer than
+`_LEAST_NODES` or more than `_MOST_NODES`. JSON in tool responses has 25 to 40 characters for each
+node.
 """
 
 
