@@ -38,7 +38,7 @@ _SHOWN_CHARS = 200
 _SEARCH_SECONDS = 1.0
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 Alike = Callable[[str], Awaitable[Sequence[Memory]]]
-"""The memories that say nearly the same as a text."""
+"""Finds the memories that say nearly the same as a text."""
 
 
 async def none_alike(text: str) -> Sequence[Memory]:

@@ -70,7 +70,7 @@ class IssuerKeys:
         """The key with this id; None if the issuer has no such key.
 
         Raises:
-            OSError, ValueError: there are no keys that could be used.
+            OSError, ValueError: the keys cannot be fetched, and the last ones are too old.
         """
         if self._age() > KEYS_SECONDS or key_id not in self._keys:
             await self._refresh(key_id)

@@ -32,7 +32,7 @@ class _Building:
     size: int = 0
 
     def add(self, line: bytes, dropped_bytes: int, max_bytes: int) -> None:
-        """Add a line of which `dropped_bytes` are missing."""
+        """Add a line from which `dropped_bytes` were dropped."""
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
