@@ -283,7 +283,7 @@ def listen_filter(params: RawObject) -> ListenFilter:
     """Read the params of `subscriptions/listen`.
 
     Raises:
-        NotJson: they are malformed.
+        NotJson: the params are malformed.
     """
     requested = params.value("notifications", {})
     if not isinstance(requested, dict):

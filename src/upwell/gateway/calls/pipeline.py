@@ -70,7 +70,8 @@ class Fitting:
     worker_pool: WorkerPool
 
     async def fit(self, call: ToolCall, reply: Reply) -> RawObject:
-        """The fitted result. A fault in fitting never costs the result: the call has been made.
+        """The fitted result. If fitting fails inside upwell, the result is returned unchanged,
+        because the call has been made already.
 
         Raises:
             NotJson: the result is malformed.

@@ -155,7 +155,7 @@ class WorkerPool:
 
         Raises:
             NotJson: the result is not one JSON object.
-            CompressionError: no worker can be started, and the result may be fitted here.
+            CompressionError: no worker can be started; the caller may fit the result itself.
         """
         try:
             head, fitted = await self._fitted(call, result)
