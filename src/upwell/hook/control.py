@@ -23,7 +23,8 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A daemon of this user. `state` is its own description, empty when it does not answer."""
+    """A daemon of this user. `state` is the daemon's description of itself; empty if the daemon
+    does not answer."""
 
     place: Place
     pid: int

@@ -246,7 +246,7 @@ def check_address(address: str) -> None:
     """Refuse an address from which keys cannot be trusted.
 
     Raises:
-        ValueError: it is neither HTTPS nor on this machine.
+        ValueError: the address is neither HTTPS nor on this machine.
     """
     parts = urlsplit(address)
     local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")

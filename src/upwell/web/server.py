@@ -1,4 +1,5 @@
-"""Serving an ASGI application with uvicorn on our own socket, without its signals and its log."""
+"""Serves an ASGI application with uvicorn on our own socket. uvicorn handles no signals, and writes
+to upwell's log."""
 
 import asyncio
 import contextlib

@@ -154,7 +154,7 @@ async def _body(request: Request) -> bytes:
 
 
 async def _check_source(memories: AccessedMemories, source: str) -> None:
-    """Refuse a copy of another store, or of other parts of this one.
+    """Refuse a machine whose copy is of another store, or of other parts of this store.
 
     Raises:
         _Refusal: the machine must start its copy from scratch.

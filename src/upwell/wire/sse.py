@@ -16,7 +16,7 @@ _RETRY = re.compile(rb"[0-9]{1,9}")
 
 @dataclass(slots=True)
 class Event:
-    """One event. `oversize` is the size of data over the cap, otherwise 0."""
+    """One event. `oversize` is the size of the data if it exceeds the cap, otherwise 0."""
 
     name: str = "message"
     data: bytes = b""

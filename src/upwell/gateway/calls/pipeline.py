@@ -193,8 +193,8 @@ class CallSurfacing:
         guards = self._guards
         if guards is None:
             return None
-        # The lock is fair: calls leave in the order in which they came, however long the lookups
-        # of the first one take.
+        # The lock is fair: calls leave in the order in which they came, even if the lookup for an
+        # earlier call takes longer.
         async with self._asking_guards:
             refusal = await guards.refusal(await self._cue(call, client))
         if refusal is None:
