@@ -199,8 +199,8 @@ def _named(step: Step, message: str) -> set[str]:
 
 
 def _alike(old: str, new: str) -> bool:
-    """True if somebody who calls the script `old` could mean `new`: both are in one folder, or one
-    name contains the words of the other.
+    """True if somebody who calls the script `old` could mean `new`: both are in the same folder, or
+    one name contains all words of the other.
     """
     folder, _, name = old.rpartition("/")
     other_folder, _, other_name = new.rpartition("/")
