@@ -84,7 +84,7 @@ def _shown(page: Page) -> list[str]:
         ("RAM", "faq/#what-does-it-cost"),
         ("prompt injection", "faq/#can-a-web-page"),
         ("original_ttl_seconds", "faq/#"),
-        ("What happens to my session if upwell crashes or hangs?","faq/#what-happens-to-my-session"),
+        ("What happens if upwell crashes or hangs?", "faq/#what-happens-to-my-session"),
         ("telemetry", "faq/#is-anything-sent-anywhere"),
     ],
 )  # fmt: skip

@@ -62,6 +62,21 @@ def test_forget_and_restore(upwell: Upwell) -> None:
     assert upwell("restore", id).code == 1
 
 
+def test_forgetting_a_project_leaves_the_others(upwell: Upwell, tmp_path: Path) -> None:
+    for name in ("shop", "blog"):
+        (tmp_path / name / ".git").mkdir(parents=True)
+        upwell("remember", f"The tide of {name} turns at noon", cwd=tmp_path / name)
+    upwell("remember", "The tide of everybody turns at noon", cwd=tmp_path)
+    done = upwell("forget", "--project", str(tmp_path / "shop"))
+    assert "forgot 1 memory of" in done.out
+    texts = [hit["text"] for hit in upwell("recall", "--json").json["hits"]]
+    assert sorted(text.split()[3] for text in texts) == ["blog", "everybody"]
+    assert len(upwell("recall", "--trash", "--json").json["hits"]) == 1
+    assert "1 memory" in upwell("forget", "--project", str(tmp_path / "shop"), "--now").out
+    assert upwell("recall", "--trash", "--json").json == {"hits": []}
+    assert upwell("forget").code == upwell("forget", "x", "--project", str(tmp_path)).code == 2
+
+
 def test_an_empty_result_is_not_a_failure(upwell: Upwell) -> None:
     assert upwell("recall", "tides", "--json").json == {"hits": []}
     assert upwell("recall", "tides").code == 0

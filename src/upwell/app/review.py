@@ -14,10 +14,12 @@ from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.memory import Memory, Trust
 from upwell.learn.thresholds import Use
 from upwell.memory.library import Library
+from upwell.memory.transfer import exported
 from upwell.surface.episodes import lack_of
 from upwell.surface.learning import Learning
 
 MAX_REVIEWED = 20_000
+MAX_TRASH = 1_000_000
 MIN_SAID = 3
 """A memory that agents ignored this often and never used counts as useless."""
 UNMATCHED_SECONDS = 30 * 86_400.0
@@ -114,6 +116,24 @@ class Review:
         if deleted and memory is not None:
             forget_for_good(self._inbox, memory)
         return deleted
+
+    async def forget_project(self, project: str, *, for_good: bool) -> int:
+        """Forget every memory of a project as `forget` does, and drop the project's proposals.
+        Memories that the project shares under its remote address stay. Returns the number of
+        memories.
+
+        Raises:
+            StoreError: the store or the inbox failed.
+        """
+        memories = [memory async for memory in exported(self._library)]
+        if for_good:
+            memories += await self._library.store.trash(limit=MAX_TRASH)
+        ids = [memory.id for memory in memories if memory.project == project]
+        for memory_id in ids:
+            await self.forget(memory_id, for_good=for_good)
+        waiting = self._inbox.waiting()
+        self._inbox.withdraw([proposal.id for proposal in waiting if proposal.project == project])
+        return len(ids)
 
     async def _evidence(self, memories: Sequence[Memory]) -> Evidence:
         sightings = await self._learning.sightings()

@@ -107,8 +107,8 @@ Mask = Callable[[str], tuple[str, tuple[str, ...]]]
 
 
 class Inbox:
-    """Proposals in a file that every process shares, 0600 in the home. `mask` removes secrets from
-    a text before it is written; `locking` holds the lock under which the file changes."""
+    """Proposals in a file of the home (mode 0600) that all processes share. `mask` removes secrets
+    from a text before it is written; `locking` takes the lock under which the file is changed."""
 
     def __init__(self, path: Path, mask: Mask, locking: Locking = exclusively) -> None:
         self._path = path
@@ -125,8 +125,8 @@ class Inbox:
         return displaced
 
     def forget_displaced(self, project: str | None) -> int:
-        """Reset the count of a project (None: of all), since the user has been told. Returns the
-        count.
+        """Reset the number of removed proposals of a project (None: of all projects), once the user
+        has been told. Returns the number.
         """
         with self._locking(self._path):
             content = self._read()
@@ -137,8 +137,10 @@ class Inbox:
         return int(number)
 
     def propose(self, proposals: Iterable[Proposal]) -> Intake:
-        """Add the proposals that are neither open nor settled, and increment the count of those
-        that are open. The later of two episodes for the same situation replaces the earlier one.
+        """Add proposals, except those that a person has already decided about (settled).
+
+        Of two proposals with the same text or for the same situation, the later one stays. If they
+        come from different sessions, their occurrences are added up.
         """
         new = 0
         redacted: dict[str, None] = {}

@@ -22,8 +22,8 @@ from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
-from upwell.ground.project import repository_of
-from upwell.ground.text.format import iso
+from upwell.ground.project import project_of, repository_of
+from upwell.ground.text.format import counted, iso
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Provenance, Scope
 from upwell.ground.types.surfacing import Surfacing
@@ -243,13 +243,39 @@ def _row(hit: Hit) -> dict[str, str]:
 
 
 def forget(
-    memory_id: Annotated[str, typer.Argument(metavar="ID")],
+    memory_id: Annotated[str | None, typer.Argument(metavar="ID")] = None,
     now: Annotated[
         bool, typer.Option("--now", help="Delete for good, from the trash and every index.")
     ] = False,
+    project: Annotated[
+        Path | None,
+        typer.Option(
+            "--project", metavar="DIR", help="All memories and proposals of this project."
+        ),
+    ] = None,
 ) -> None:
-    """Move a memory to the trash for 30 days."""
-    memory_id = id_in(memory_id)
+    """Move a memory to the trash for 30 days, or with --project all memories of a project."""
+    if (memory_id is None) == (project is None):
+        raise UsageError("give the id of a memory, or --project DIR")
+    if memory_id is not None:
+        _forget_one(id_in(memory_id), now)
+    elif project is not None:
+        _forget_project(project, now)
+
+
+def _forget_project(folder: Path, now: bool) -> None:
+    # A repository that has been deleted keeps its path as the name of the project.
+    path = str(folder.expanduser().absolute())
+    project = (project_of(path) if folder.expanduser().exists() else None) or path
+    number = with_app(lambda app: app.review().forget_project(project, for_good=now))
+    memories = counted(number, "memory", "memories")
+    if now:
+        say(f"deleted {memories} of {project} for good; daily backups expire within seven days")
+    else:
+        say(f"forgot {memories} of {project}; `upwell recall --trash` lists them")
+
+
+def _forget_one(memory_id: str, now: bool) -> None:
     if not with_app(lambda app: app.review().forget(memory_id, for_good=now)):
         raise StoreError(f"no memory {memory_id!r}", hint="`upwell recall` lists ids")
     if now:

@@ -176,7 +176,7 @@ def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, fl
 
 
 def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
-    """Map the number of each term that occurs to the units that contain it."""
+    """Map each term that occurs, by its number, to the units that contain it."""
     lowercase = lowered(text)
     starts = units.starts
     units_by_term: dict[int, list[int]] = {}

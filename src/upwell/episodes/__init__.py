@@ -1,1 +1,1 @@
-"""Episodes: conclusions of past sessions, and the exact keys at which each one speaks."""
+"""Episodes: conclusions of past sessions, and the keys of the situations in which they surface."""

@@ -39,7 +39,7 @@ _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 @dataclass(slots=True, eq=False)
 class _Open:
     """A failure for which no working command has been found yet. `age` is the number of commands
-    since the failure; `others` are those of them that were not called wrongly.
+    since the failure; `others` are the ones among them that were not called wrongly.
     """
 
     event: Event
@@ -87,8 +87,8 @@ class CommandMiner:
                     break
 
     def _drop_rerun(self, steps: Sequence[Step], failure: Failure | None) -> None:
-        """Forget failures of a command that was run again with another outcome: it failed because
-        of the folder's state.
+        """Forget failures of a command that was run again with another outcome: the state of the
+        folder made it fail, and not the way it was called.
         """
         now = failure.signature if failure else ""
         words = {step.words for step in steps}
@@ -199,8 +199,8 @@ def _named(step: Step, message: str) -> set[str]:
 
 
 def _alike(old: str, new: str) -> bool:
-    """True if somebody who calls the script `old` could mean `new`: both are in one folder, or one
-    name contains the words of the other.
+    """True if somebody who calls the script `old` could mean `new`: both are in the same folder, or
+    one name contains all words of the other.
     """
     folder, _, name = old.rpartition("/")
     other_folder, _, other_name = new.rpartition("/")

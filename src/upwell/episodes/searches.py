@@ -114,7 +114,7 @@ def _asks_for_names(pattern: str) -> bool:
 
 
 def _plain(pattern: str) -> str:
-    """The pattern without the escapes of classes, and without the receivers of Go methods."""
+    """The pattern without escapes such as `\\b` and `\\w`, and without receivers of Go methods."""
     return _RECEIVER.sub("func ", _ESCAPES.sub(" ", pattern[:MAX_LINE_CHARS]))
 
 

@@ -1,8 +1,8 @@
 """The command of an agent's hook: one question to the daemon, one answer, and never a failure.
 Whatever the input and the state of the daemon, it exits with status 0 and prints a JSON object or
 nothing, never a traceback. After the deadline it gives the neutral answer. If no daemon is running,
-the client starts it. A session's start waits for the daemon, and so does a prompt, for a shorter
-time; any other event is answered neutrally at once.
+the client starts it. A session's start then waits for the daemon, and a prompt waits for a shorter
+time; any other event gets the neutral answer at once.
 
 The client imports only the cheap part of the stdlib: `socket`, `signal`, `json` and `typing` would
 each cost as much as the whole run. It can be run as a file: `python -I -S client.py [--home PATH]

@@ -23,7 +23,8 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A daemon of this user. `state` is its own description, empty when it does not answer."""
+    """A daemon of this user. `state` is the daemon's description of itself; empty if the daemon
+    does not answer."""
 
     place: Place
     pid: int
@@ -38,7 +39,7 @@ class Running:
 
 
 def running(root: str = ROOT) -> list[Running]:
-    """Every daemon of this user, for any home and from any environment."""
+    """Every daemon of this user, whatever its home and the environment it was started in."""
     folder = folder_of_user(root)
     if not is_private(folder):
         return []
@@ -88,7 +89,7 @@ def is_locked(place: Place) -> bool:
 
 
 def end(daemon: Running) -> bool:
-    """Ask the daemon to end, then force it. Returns whether it is gone."""
+    """Ask the daemon to end, then kill it if it does not. Returns whether it is gone."""
     if ask(daemon.place, "stop") and _is_gone(daemon.place):
         return True
     for number in (signal.SIGTERM, signal.SIGKILL):

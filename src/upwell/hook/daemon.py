@@ -237,8 +237,8 @@ class Daemon:
 
 
 def take_lock(place: Place) -> int:
-    """Take the lock of this home, which only its daemon holds. Returns the descriptor of the lock
-    file; closing it releases the lock.
+    """Take the lock that only the daemon of this home may hold. Returns the descriptor of the lock
+    file; closing the descriptor releases the lock.
 
     Raises:
         AlreadyRunning: another process holds the lock.
@@ -265,8 +265,8 @@ def take_lock(place: Place) -> int:
 
 
 def _is_at(descriptor: int, path: str) -> bool:
-    """True if the open file is still the one at `path`: the previous daemon may just have removed
-    it.
+    """True if the open file is still the one at `path`; False if the previous daemon has just
+    removed it.
     """
     try:
         return os.fstat(descriptor).st_ino == os.lstat(path).st_ino

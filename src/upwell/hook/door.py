@@ -55,7 +55,7 @@ async def ignore_turn_end(_: Event) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptIns:
-    """The parts of the door that do nothing unless the user asks for them.
+    """The parts of the door that the user has to turn on.
 
     `shorten` fits tools' answers for the hosts in `hook.compress`; `ask` asks the agent at the end
     of a turn to keep what it learned; `guards` refuses calls; `is_excluded` tells in which folders

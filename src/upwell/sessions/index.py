@@ -239,7 +239,7 @@ def read_turn(match: Match) -> Turn | None:
 def _due(
     transcripts: Sequence[Transcript], known: dict[str, KnownTranscript]
 ) -> Iterator[tuple[Transcript, int]]:
-    """The transcripts that have changed, each with the bytes to read; the newest first."""
+    """The transcripts that have changed, each with its size; the newest first."""
     due = []
     for transcript in transcripts:
         try:

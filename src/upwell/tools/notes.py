@@ -30,7 +30,7 @@ DELETED = "STM entry deleted"
 NOTHING_FOUND = "No matching STM entries found"
 NO_FILE = "the note names no file; notes about files are found again by their `paths`"
 ALIKE = 0.6
-"""The share of common words (Jaccard) from which two notes are near duplicates."""
+"""Two notes that share at least this part of their words (Jaccard index) are near duplicates."""
 MAX_ALIKE = 3
 _MAX_COMPARED = 8
 _COMPARED_CHARS = 4_000
@@ -38,7 +38,7 @@ _SHOWN_CHARS = 200
 _SEARCH_SECONDS = 1.0
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 Alike = Callable[[str], Awaitable[Sequence[Memory]]]
-"""The memories that say nearly the same as a text."""
+"""Finds the memories that say nearly the same as a text."""
 
 
 async def none_alike(text: str) -> Sequence[Memory]:

@@ -48,13 +48,17 @@ class Memories(Protocol):
 
 Surface = Callable[[Cue], Awaitable[Surfacing | Skip]]
 Document = Callable[[str, str | None, Sequence[str]], Awaitable[Sequence[str]]]
-"""The lines of an imported document, by its path in citations, and the project and namespaces of
-the reader."""
+"""Returns the lines of an imported document. The arguments are the document's path as in citations,
+and the project and the namespaces of the reader.
+"""
 Viewed = Callable[[Sequence[Memory]], Awaitable[None]]
-"""Receives the memories that an explicit search or read returned: short notes count as viewed."""
+"""Receives the memories that an explicit search or read returned. The short notes among them count
+as viewed.
+"""
 Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns, as texts, at most the given number of past sessions, the most relevant to a question
-first."""
+"""Returns texts of the past sessions that bear on a question, the most relevant first, at most the
+given number.
+"""
 
 
 async def view_nothing(memories: Sequence[Memory]) -> None:

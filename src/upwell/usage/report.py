@@ -39,7 +39,8 @@ def _speech(stats: Stats, since: str) -> list[str]:
         )
     if stats.late:
         lines.append(
-            f"  late       {stats.late:,} late, {stats.offered_late:,} said at the next call"
+            f"  late       {stats.late:,} not ready in time, "
+            f"{stats.offered_late:,} of them said at the next call"
         )
     lines += [
         f"  missing    {place} could not be searched {_times(number)}; `upwell doctor` says why"

@@ -157,7 +157,7 @@ def _shown(principal: Principal) -> str:
 
 
 def _address_of(scope: Scope) -> str:
-    """The address of the sender: that of a proxy, if one stands before this server."""
+    """The address of the sender, or of the proxy in front of this server."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 

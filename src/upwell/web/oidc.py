@@ -70,7 +70,7 @@ class IssuerKeys:
         """The key with this id; None if the issuer has no such key.
 
         Raises:
-            OSError, ValueError: there are no keys that could be used.
+            OSError, ValueError: the keys cannot be fetched, and the last ones are too old.
         """
         if self._age() > KEYS_SECONDS or key_id not in self._keys:
             await self._refresh(key_id)
@@ -246,7 +246,7 @@ def check_address(address: str) -> None:
     """Refuse an address from which keys cannot be trusted.
 
     Raises:
-        ValueError: it is neither HTTPS nor on this machine.
+        ValueError: the address is neither HTTPS nor on this machine.
     """
     parts = urlsplit(address)
     local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")

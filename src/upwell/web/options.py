@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcOptions:
-    """`oidc.*`: the issuer and audience of the tokens, the address of its keys (found by discovery
-    if it is empty), and the claims that hold the tenant, the role and the namespaces.
+    """`oidc.*`: the issuer and audience of the tokens, the address of the issuer's keys (if empty,
+    it is found by discovery), and the claims that hold the tenant, the role and the namespaces.
     """
 
     issuer: str = ""

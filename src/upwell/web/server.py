@@ -1,4 +1,5 @@
-"""Serving an ASGI application with uvicorn on our own socket, without its signals and its log."""
+"""Serves an ASGI application with uvicorn on our own socket. uvicorn handles no signals, and writes
+to upwell's log."""
 
 import asyncio
 import contextlib
@@ -41,8 +42,8 @@ WARNING_SECONDS = 60.0
 
 
 class TimedProtocol(H11Protocol):
-    """Closes a connection on which the head of a request takes too long, and the oldest connection
-    without a token when there are too many.
+    """Closes a connection on which the head of a request takes too long. When too many connections
+    have shown no token, the oldest of these is closed.
     """
 
     def __init__(self, server: "HttpServer", ended: Callable[[], None]) -> None:
@@ -174,17 +175,17 @@ class HttpServer(uvicorn.Server):
         notice_seconds: float,
         drain_seconds: float,
     ) -> None:
-        """End without dropping a request. For `notice_seconds` the server goes on accepting, while
-        `is_draining` and `Connection: close` send clients elsewhere. Then it stops listening, and
-        the open requests have `drain_seconds` to end; `end_streams` ends the streams, which would
-        otherwise stay open."""
+        """End without dropping a request. For `notice_seconds` the server still accepts
+        connections, while `/readyz` (by `is_draining`) and `Connection: close` send clients
+        elsewhere. Then it stops listening, and the open requests have `drain_seconds` to end;
+        `end_streams` ends the streams, which would otherwise stay open."""
         self.config.timeout_graceful_shutdown = math.ceil(drain_seconds)
         self.is_draining = True
         if notice_seconds:
             await asyncio.sleep(notice_seconds)
             for listener in self.servers:
                 listener.finish()
-            # The requests of the connections accepted last are still on their way.
+            # Requests on the connections that were accepted last may still be on their way.
             await asyncio.sleep(LINGER_SECONDS)
         end_streams()
         self.should_exit = True

@@ -110,7 +110,7 @@ class TeamDoor:
             except Malformed as error:
                 return _problem(400, str(error))
             except StoreError as error:
-                # The error may name the database's host, which is not for everybody.
+                # Not in the answer: the error may name the host of the database.
                 LOG.warning("a request for the team's memories failed: %s", error)
                 return _problem(503, "the team's database failed")
 
@@ -154,7 +154,7 @@ async def _body(request: Request) -> bytes:
 
 
 async def _check_source(memories: AccessedMemories, source: str) -> None:
-    """Refuse a copy of another store, or of other parts of this one.
+    """Refuse a machine whose copy is of another store, or of other parts of this store.
 
     Raises:
         _Refusal: the machine must start its copy from scratch.

@@ -80,7 +80,8 @@ class AccessToken:
     """A token for another user. `made_at` is ISO 8601 in UTC."""
 
     principal: Principal
-    """The principal as the owner entered it. A request with the token is that of `admitted`."""
+    """The principal as the owner entered it. A request with the token has the principal `admitted`.
+    """
     digest: str
     made_at: str
 
@@ -143,8 +144,8 @@ def issue(
     tenant: str = "",
     role: Role = Role.WRITER,
 ) -> str:
-    """Create a token for `name`, who may see these namespaces (all of them by default) of a tenant
-    (by default the home's).
+    """Create a token for `name`, who may see these namespaces of a tenant. The defaults are all
+    namespaces, and the tenant of the home.
 
     Raises:
         UsageError: the name is invalid or has a token, or a namespace or the tenant is invalid.

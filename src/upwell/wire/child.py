@@ -58,8 +58,8 @@ complete.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A program and its arguments, never a shell line. A `tied` child ends with the gateway, and so
-    do the processes that it starts. Tying a child makes its start slower; a child that starts no
-    processes and ends when its stdin closes does not need it.
+    do the processes that it starts. Tying makes the start of a child slower. A child that starts no
+    processes and ends when its stdin closes need not be tied.
     """
 
     program: str

@@ -60,8 +60,8 @@ class Message:
 
 
 def read_message(data: bytes) -> Message:
-    """Read one message and make it one line. Only the head of a large answer is read: its `result`
-    is the rest, unchecked, and the receiver has to check it.
+    """Read one message and make it one line. Of a large answer, only the head is read. Its `result`
+    is not checked, so the receiver has to check it.
 
     Raises:
         NotJson: the data is not a JSON object, a line ends inside a string, or the id is not a

@@ -16,7 +16,7 @@ _RETRY = re.compile(rb"[0-9]{1,9}")
 
 @dataclass(slots=True)
 class Event:
-    """One event. `oversize` is the size of data over the cap, otherwise 0."""
+    """One event. `oversize` is the size of the data if it exceeds the cap, otherwise 0."""
 
     name: str = "message"
     data: bytes = b""
@@ -32,7 +32,7 @@ class _Building:
     size: int = 0
 
     def add(self, line: bytes, dropped_bytes: int, max_bytes: int) -> None:
-        """Add a line of which `dropped_bytes` are missing."""
+        """Add a line from which `dropped_bytes` were dropped."""
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":

@@ -204,8 +204,9 @@ class Fitter:
         *,
         strategy: str = "",
     ) -> RawObject:
-        """`result` within the budget of its tool. `ratio` overrides the learned ratio, `strategy`
-        the configured strategy unless that is `none`."""
+        """`result` within the budget of its tool. `ratio` replaces the learned ratio, and
+        `strategy` the configured strategy. If the configured strategy is `none`, the result is
+        returned unchanged."""
         options = self._options(call.server, call.tool)
         blocks = await blocks_of(result)
         if not blocks or options.strategy == "none":
@@ -234,8 +235,8 @@ class Fitter:
         """The texts of a reply that is not an MCP result, fitted to the budget of its tool and to
         `hard_tokens` together; None for each unchanged text.
 
-        The notice is appended to the last shortened text, or precedes it if that is a chunk, which
-        ends with its footer (seed 002). All texts stay unchanged when shortening
+        The notice is appended to the last shortened text. If this text is a chunk, which must end
+        with its footer (seed 002), the notice precedes it. All texts stay unchanged when shortening
         saves nothing, or when an original could not be read later because it cannot be kept or
         would exist only in this process.
         """
@@ -460,8 +461,8 @@ def _contents(text: str, key: str, share: Budget) -> str:
 def notice(
     tokens_before: int, after: Compressed, *, private: str = "", how_to_read: Reading = by_tool
 ) -> str:
-    """One line: the size before and after, the omissions unless the text ends with them, and how to
-    read the original."""
+    """One line: the size before and after, the omissions (unless the text itself ends with them),
+    and how to read the original."""
     counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in after.omitted]
     omissions = "; ".join(text for text in counts if text not in after.text[-TAIL_CHARS:])
     line = f"[upwell] Shortened from {tokens_before:,} to {counted(after.tokens, 'token')}"

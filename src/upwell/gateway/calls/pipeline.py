@@ -70,7 +70,8 @@ class Fitting:
     worker_pool: WorkerPool
 
     async def fit(self, call: ToolCall, reply: Reply) -> RawObject:
-        """The fitted result. A fault in fitting never costs the result: the call has been made.
+        """The fitted result. If fitting fails inside upwell, the result is returned unchanged,
+        because the call has been made already.
 
         Raises:
             NotJson: the result is malformed.
@@ -193,8 +194,8 @@ class CallSurfacing:
         guards = self._guards
         if guards is None:
             return None
-        # The lock is fair: calls leave in the order in which they came, however long the lookups
-        # of the first one take.
+        # The lock is fair: calls leave in the order in which they came, even if the lookup for an
+        # earlier call takes longer.
         async with self._asking_guards:
             refusal = await guards.refusal(await self._cue(call, client))
         if refusal is None:

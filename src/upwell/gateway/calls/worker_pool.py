@@ -1,15 +1,15 @@
 """Worker processes that open and fit large results.
 
-Parsing ten megabytes of JSON is one call into C, and nothing else in the process runs meanwhile. A
-large result is therefore sent, as raw bytes, to a child process with the same code and the same
-home, which returns the fitted result. The first child starts with the first large result, takes one
-job after the other, and ends when its stdin closes. In the meantime, a second child works for other
-servers. A job that waits for a language model gets a child of its own, so that no other job waits
-for the model.
+Parsing ten megabytes of JSON is one call into C, and nothing else in the process runs meanwhile.
+The gateway therefore sends a large result, as raw bytes, to a child process with the same code and
+the same home, and gets the fitted result back. The first child starts with the first large result,
+takes one job after the other, and ends when its stdin closes. While it is busy, a second child
+works for other servers. A job that waits for a language model gets a child of its own, so that no
+other job waits for the model.
 
 A job and its outcome are frames: two lengths in ASCII, a newline, a JSON head, raw bytes. After the
-outcome come the originals that must not reach the disk, each as raw bytes of its own, so that no
-step of the gateway's loop handles all of a large one.
+outcome come the originals that must not reach the disk. They come in parts, as raw bytes, so that
+no step of the gateway's event loop handles the whole of a large original.
 """
 
 import asyncio
@@ -155,7 +155,7 @@ class WorkerPool:
 
         Raises:
             NotJson: the result is not one JSON object.
-            CompressionError: no worker can be started, and the result may be fitted here.
+            CompressionError: no worker can be started; the caller may fit the result itself.
         """
         try:
             head, fitted = await self._fitted(call, result)
@@ -205,7 +205,8 @@ class WorkerPool:
         workers. A later result starts them again."""
         for summary in list(self._summaries):
             await summary.end()
-        # Two concurrent closings would each hold one worker and wait for the other one's.
+        # Without this lock, two concurrent closings could each hold one worker and wait for the
+        # other worker.
         async with self._closing:
             workers = [await self._idle.get() for _ in range(WORKERS)]
             for worker in workers:

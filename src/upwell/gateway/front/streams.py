@@ -152,7 +152,7 @@ Send = Callable[[Sent], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 
 RETRY_MS = 1_000
-"""How long a client waits before it connects again; every stream names it."""
+"""How long a client should wait before it connects again. Every stream begins with this figure."""
 SILENCE_SECONDS = 10.0
 
 _JSON: Headers = ((b"content-type", b"application/json"),)

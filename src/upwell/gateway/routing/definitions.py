@@ -172,7 +172,6 @@ MAX_STEPS = 10_000
 MAX_DEPTH = 60
 MAX_SHOWN_OPTIONS = 12
 _CONTAINERS: Mapping[str, type] = {"object": dict, "array": list}
-_VALUES = ("enum", "const", "required")
 _LIMITS = (
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
     *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),

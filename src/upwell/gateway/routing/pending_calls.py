@@ -68,8 +68,8 @@ class _PendingCall:
 class PendingCalls:
     """Keeps calls open while their clients are asked, and resumes them.
 
-    A call itself runs in this process. The right to resume it is a value of its session in
-    `session_state`: only that session finds it, and only one request can take it.
+    A call itself runs in this process. The right to resume the call is stored in `session_state`
+    under its session: only this session finds the right, and only one request can take it.
     """
 
     def __init__(self, session_state: SessionState) -> None:

@@ -1,9 +1,9 @@
 """Prompts, resources and completions: the upstream that owns each, and the requests about them.
 
-Prompts are named like tools (`gateway/routing/tools.py`). Resources keep their URIs: when two
-servers list the same one, it belongs to the first server in the order of the configuration, and the
-other entry is dropped. A URI that no server lists belongs to the server whose template it matches,
-or else to the first server that can read it.
+Prompts are named like tools (`gateway/routing/tools.py`). Resources keep their URIs. A URI that two
+servers list belongs to the first of them in the order of the configuration, and the other entry is
+dropped. A URI that no server lists belongs to the server whose template it matches, or else to the
+first server that can read it.
 """
 
 import asyncio

@@ -297,8 +297,8 @@ async def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Re
 
 
 def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) -> ToolCall:
-    """The call for the upstream: its own tool name and the agent's arguments unchanged. Only
-    `_context_query` is removed, which is ours unless the tool declares it.
+    """The call for the upstream, with the upstream's own name of the tool. The agent's arguments
+    stay unchanged, except that `_context_query` is removed if the tool declares no such argument.
     """
     arguments = RawObject.parse(params.get("arguments") or b"{}")
     value = _decoded(arguments).get(CONTEXT_QUERY)

@@ -80,7 +80,8 @@ class InFlight:
     def track(
         self, params: RawObject, client: Client, timeout: CallTimeout | None = None
     ) -> Iterator[Call]:
-        """A call from its start to its end; its `params` carry our progress token."""
+        """Inside the block, the call is in flight. Its `params` carry the gateway's progress token
+        in place of the client's."""
         call = Call(client, timeout, params)
         own_token = b""
         if "_meta" in params:

@@ -256,8 +256,8 @@ class Upstream:
 
     async def _reconnected(self, connection: Connection) -> Connection:
         """A usable connection after an exchange broke off: the same one if the server is still
-        alive, otherwise the next. A server with an address is started by somebody else, so this
-        waits for it.
+        alive, otherwise the next. A server with an address is started by somebody else, so a few
+        attempts are made before it counts as down.
         """
         while self._connection is connection:
             if await connection.is_alive():

@@ -76,9 +76,7 @@ class ToolLists:
             return ()
 
     def save(self, server: ServerOptions, tools: Sequence[RawObject]) -> None:
-        """Save the server's current list. Blocking. A failure is logged; the next start then waits
-        for the server, as the first one did.
-        """
+        """Save the server's current list. Blocks on the disk; a failure is only logged."""
         raw = RawArray(tuple(tool.encode() for tool in tools)).encode()
         if len(raw) > MAX_BYTES or has_secret(raw.decode(errors="replace")):
             raw = b"[]"

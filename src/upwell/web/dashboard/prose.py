@@ -42,7 +42,7 @@ def prose(text: str) -> Markup:
 
 
 def plain(text: str) -> str:
-    """The text without Markdown's marks in one line, for titles. It is not escaped."""
+    """The text without Markdown's marks in one line, for titles. The result is not escaped."""
     return prose(text).striptags()
 
 
