@@ -201,7 +201,7 @@ def get_tool(
         if memory is None:
             raise UsageError(
                 f"no memory {memory_id!r}",
-                hint="memory_search finds ids; it may have been deleted",
+                hint="the memory may have been deleted; memory_search finds ids",
             )
         await viewed([memory])
         return memory.text

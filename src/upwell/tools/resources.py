@@ -146,7 +146,7 @@ class Resources:
     async def _memory(self, memory_id: str) -> dict[str, Any]:
         memory = await seen(self._memories, memory_id, self._project, self._principal)
         if memory is None:
-            raise UsageError(f"no memory {memory_id!r}", hint="it may have been deleted")
+            raise UsageError(f"no memory {memory_id!r}", hint="the memory may have been deleted")
         await self._viewed([memory])
         return {
             "id": memory.id,

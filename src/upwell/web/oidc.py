@@ -27,11 +27,12 @@ ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
-"""Only signatures with public keys: `none`, and a secret that others share with the issuer, would
-prove nothing."""
+"""Signatures with public keys only. `none` proves nothing, and a signature with a shared secret may
+come from anybody who has the secret.
+"""
 KEYS_SECONDS = 600.0
 STALE_SECONDS = 3_600.0
-"""How long the last keys serve while the issuer cannot be reached."""
+"""How long the last keys stay in use while the issuer cannot be reached."""
 REFETCH_SECONDS = 5.0
 """Tokens with unknown keys cause at most one request to the issuer within this time."""
 FETCH_SECONDS = 5.0
@@ -258,7 +259,8 @@ async def fetched(address: str) -> bytes:
     """The body at an address; redirects are not followed.
 
     Raises:
-        OSError: the server cannot be reached, answers too late, or with another status than 200.
+        OSError: the server cannot be reached, is too slow, sends too much, or answers with another
+            status than 200.
     """
     import httpx2
 

@@ -24,7 +24,8 @@ read from an agent that does not read the refusals.
 
 
 class StdioFront:
-    """One agent's connection. Requests run side by side, and each is answered exactly once."""
+    """One agent's connection. Requests run side by side, and each is answered once, unless it is
+    cancelled."""
 
     def __init__(self, router: Router, audience: Audience, hello: Hello) -> None:
         self._router = router

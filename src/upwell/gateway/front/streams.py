@@ -164,7 +164,8 @@ _EVENTS: Headers = (
 
 
 class Questions:
-    """The open requests to a client over HTTP. Their ids are unique across all its streams."""
+    """The open requests to a client over HTTP. Their ids are unique across all streams of the
+    client's session."""
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
