@@ -201,7 +201,7 @@ class ContextSketches:
 
 
 def exact_names(text: str) -> set[str]:
-    """The words of `text` that identify one thing exactly: numbers, paths, identifiers, addresses."""
+    """The words of `text` that identify one thing: numbers, paths, identifiers, addresses."""
     return _exact_names(dict.fromkeys(_words(text)))
 
 

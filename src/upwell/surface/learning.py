@@ -161,7 +161,7 @@ class Learning:
         return self.learned.is_demoted(memory_id, cue.principal.name)
 
     async def sightings(self) -> Sequence[Sighting]:
-        """What was observed of the memories that surfaced: used, ignored and so on, oldest first."""
+        """How agents used the memories that surfaced: used, ignored and so on, oldest first."""
         return await self._uses.all()
 
     async def was_ignored_twice(self, memory_id: str) -> bool:
