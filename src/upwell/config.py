@@ -423,8 +423,8 @@ class _Reading:
 
 
 def _with_line(error: ConfigError, path: Path) -> ConfigError:
-    """The same error, with the line of the file that sets its key, or else the line of the table
-    around it."""
+    """The error with a line number: of the line that sets its key or, without such a line, of the
+    heading of the table around it."""
     if not error.key or error.origin != str(path):
         return error
     text = read_regular_file(path).decode("utf-8")

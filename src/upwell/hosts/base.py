@@ -56,7 +56,7 @@ class Transcripts:
 
 
 def never_off(installation: Installation, folder: Path) -> str:
-    """For a host without a setting that switches hooks off, as far as is known."""
+    """For a host that has no known setting to switch hooks off."""
     del installation, folder
     return ""
 

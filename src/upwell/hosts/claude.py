@@ -92,7 +92,8 @@ HOOKS = JsonHooks(
 
 
 def _hooks_off(installation: Installation, folder: Path) -> str:
-    """The organisation can allow only its own hooks; anybody can switch all others off."""
+    """The reason why Claude Code ignores our hooks; "" if it runs them. An organisation can allow
+    only its own hooks, and any settings file can switch off all hooks."""
     for file in _managed_files():
         settings = _settings(file)
         for key in ("disableAllHooks", "allowManagedHooksOnly"):

@@ -1,5 +1,6 @@
-"""A team's memories as one principal may read and change them through a gateway: only those that it
-sees, never private ones, and no write that its role or its namespaces do not allow."""
+"""A team's memories as a gateway shows them to one principal. The principal reads only memories
+that it sees, never private ones of others, and writes only what its role and its namespaces allow.
+"""
 
 import asyncio
 import hashlib
@@ -23,7 +24,7 @@ READER = "your token may only read the team's memories"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What may be changed: memories in the namespaces for which `may_change` is true, and at most
+    """The writes that are allowed: in the namespaces for which `may_change` is true, and up to
     `max_memories` in the whole store (0 for no limit)."""
 
     may_change: Callable[[str], bool]
@@ -32,8 +33,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The outcome of a batch: the tokens of the writes that have taken effect now, and the refused
-    ones. The others had arrived before."""
+    """The outcome of a batch of writes: the tokens of those that have taken effect now, and the
+    refused ones. All others had arrived earlier."""
 
     fresh: frozenset[str]
     refused: Sequence[Refused]
@@ -48,14 +49,14 @@ class LimitedMemories(Protocol):
 
 
 class AuditTrail(Protocol):
-    """Records who changed or was denied what."""
+    """Records who changed something, and who was denied a change."""
 
     def record(self, actor: str, action: str, subject: str, outcome: str) -> None: ...
     def denied(self, actor: str, why: str) -> None: ...
 
 
 class AccessedMemories:
-    """The store `shared` for `principal`. Nobody but admins changes the namespaces in
+    """The store `shared`, as `principal` may use it. Only admins change the namespaces in
     `read_only`."""
 
     def __init__(
@@ -80,8 +81,8 @@ class AccessedMemories:
         return self._principal.may_write
 
     async def identity(self) -> str:
-        """The name of the store, and of what this principal sees of it if that is not everything: a
-        machine whose token has other namespaces than before starts its copy from scratch.
+        """The name of the store and, if this principal does not see all of it, a name for the part
+        that it sees. So a machine whose token gets other namespaces starts its copy from scratch.
 
         Raises:
             StoreError: the database failed.
@@ -94,8 +95,8 @@ class AccessedMemories:
         return f"{own}{VIEW}{digest}"
 
     async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
-        """The next changes of each of these projects. A memory that this principal does not see is
-        one that is gone: it may have been in a namespace that it sees.
+        """The next changes of each of these projects. A changed memory that this principal does not
+        see is reported as gone, because it may have left a namespace that the principal sees.
 
         Raises:
             StoreError: the database failed.
@@ -193,7 +194,7 @@ class AccessedMemories:
 
 
 def _past(seconds: float | None, now: float) -> float | None:
-    """A time that is not in the future, in which a memory would stay new."""
+    """The time, or now if it is in the future: with a future time, a memory would stay new."""
     return None if seconds is None else min(seconds, now)
 
 

@@ -160,8 +160,8 @@ class Store(IndexSource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A memory of a shared project that is new, has changed, or (None) is gone, and the version of
-    the store since which it is so."""
+    """A change in a shared project, and the version of the store that made it: a memory that is new
+    or has changed, or None for one that is gone."""
 
     id: str
     memory: Memory | None
@@ -185,12 +185,13 @@ class Cursor:
 
     @classmethod
     def filling(cls, project: str, base: int, version: int, after: str) -> Self:
-        """The cursor of a copy that has been filled up to a change since `base`."""
+        """The cursor of a copy that is being filled and has got to this change; filling began at
+        the version `base`."""
         return cls(project, -2 - base, f"{version} {after}")
 
     @property
     def base(self) -> int:
-        """The version of the store at which filling began; -1 for a copy that is full."""
+        """The version of the store at which filling began; -1 for a copy that has been filled."""
         return max(-1, -2 - self.version)
 
     @property
@@ -206,7 +207,7 @@ class Cursor:
         return int(version), id
 
     def behind(self, version: int, id: str) -> "Cursor":
-        """The cursor behind another change of the same page."""
+        """The cursor after this change of the same page."""
         if self.base < 0:
             return Cursor(self.project, version, id)
         return Cursor.filling(self.project, self.base, version, id)
@@ -214,8 +215,8 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The next changes of a project, in their order, and the cursor behind them. `is_last` means
-    that there were no more."""
+    """The next changes of a project in their order, and the cursor after them. `is_last` means that
+    there are no more."""
 
     changes: Sequence[Change]
     cursor: Cursor
@@ -248,26 +249,26 @@ class Refused:
 
 
 VIEW = "/"
-"""Stands in an identity between the name of the store and that of what a machine may see of it."""
+"""In an identity, this separates the name of the store from the name of the part that a machine may
+see."""
 
 
 class SharedMemories(Protocol):
-    """A store whose memories machines keep copies of. Every method raises StoreError if the store
-    fails."""
+    """A store of which machines keep copies. Every method raises StoreError if the store fails."""
 
     async def identity(self) -> str:
-        """The name of the store, which it keeps when it moves. After `VIEW` follows a name for what
-        this machine may see, if that is not everything."""
+        """The name of the store, which stays the same when the store moves. If this machine may see
+        only a part, `VIEW` and a name for that part follow."""
         ...
 
     async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]:
-        """The next changes of each of these projects. A page may be empty and not the last one: so
-        is the first one of a copy that begins, also of one that must begin anew."""
+        """The next changes of each of these projects. An empty page need not be the last one: the
+        first page of a new copy is empty, and so is that of a copy that must start again."""
         ...
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
-        """Take over these writes, except those that have arrived before, and those that are
-        returned because this machine may not make them."""
+        """Apply these writes, except those that have arrived earlier. Returns the ones that this
+        machine may not make, which are not applied."""
         ...
 
     async def follow(self, changed: Callable[[], None]) -> None:

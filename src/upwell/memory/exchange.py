@@ -27,7 +27,7 @@ MAX_CURSORS = 32
 MAX_WRITES = 100
 MAX_REQUEST_BYTES = 4_000_000
 PAGES_BYTES = 2_000_000
-"""About the size of an answer with pages; one memory may exceed it."""
+"""The approximate size of an answer with pages. A page with a single memory may be larger."""
 MAX_REPLY_BYTES = 16_000_000
 MAX_NAME_CHARS = 1_000
 _MAX_VERSION = 2**63 - 1
@@ -72,7 +72,7 @@ class WritesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritesReply:
-    """All writes have arrived, except the refused ones."""
+    """The answer to writes: all of them have arrived, and these were refused."""
 
     protocol: int
     refused: tuple[Refused, ...] = ()
@@ -88,17 +88,17 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Any:
-    """The part that every version of every message has."""
+    """The field that every version of every message has."""
 
     protocol: int
 
 
 class Malformed(Exception):
-    """A message that is not one of these."""
+    """The body is not one of these messages."""
 
 
 class OtherProtocol(Malformed):
-    """A message of another version of upwell."""
+    """The message comes from a version of upwell with another protocol."""
 
 
 def encoded(message: Any) -> bytes:
@@ -174,7 +174,7 @@ def check_writes(writes: Sequence[Outgoing]) -> None:
 
 
 def storable(memory: Memory) -> Memory:
-    """The memory without numbers that no database column can hold: they count as absent."""
+    """The memory without numbers that no database column can hold: they are dropped."""
     first, last = memory.lines or (0, -1)
     return replace(
         memory,
@@ -188,8 +188,8 @@ def storable(memory: Memory) -> Memory:
 
 
 def cut(cursors: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tuple[Page, ...]:
-    """The beginnings of the pages behind these cursors, together about `max_bytes` long. The first
-    change of all is left, however long it is, so that every answer leads on."""
+    """The pages behind these cursors, cut to about `max_bytes` together. The very first change is
+    never cut, however long it is, so that every answer makes progress."""
     remaining, is_first, result = max_bytes, True, []
     for cursor, page in zip(cursors, pages, strict=True):
         changes: list[Change] = []
@@ -204,7 +204,7 @@ def cut(cursors: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tup
 
 
 def _beginning(cursor: Cursor, page: Page, changes: Sequence[Change]) -> Page:
-    """The page with only these first ones of its changes."""
+    """The page with only its first changes."""
     if len(changes) == len(page.changes):
         return page
     if not changes:
@@ -221,10 +221,10 @@ def _decoded[T](kind: type[T], body: bytes) -> T:
 
 
 def check_name(name: str, most: int = MAX_NAME_CHARS) -> None:
-    """Refuse the name of a memory or a project that a database cannot hold.
+    """Refuse a name of a memory or a project that a database cannot hold.
 
     Raises:
-        Malformed: it is too long, or has characters that no text has.
+        Malformed: the name is too long, or has characters that no text may have.
     """
     if len(name) > most or sound(name) != name:
         raise Malformed("a name that no memory or project has")

@@ -295,9 +295,9 @@ def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
 def _outside_secrets(
     names: Sequence[str], text: str, clean_text: str, names_in: Callable[[str], Sequence[str]]
 ) -> Sequence[str]:
-    """The names without those that were part of a secret: a line of a private key looks like a name
-    in code, and has no format of its own. `names_in` reads names from a text, in another notation
-    than the text's if it is a path with backslashes."""
+    """The names that were not part of a secret. A line of a private key looks like a name in code,
+    and alone it has no format by which it would be recognised. `names_in` reads names from a text;
+    for a path with backslashes, it writes them in another notation than the text."""
     if text == clean_text:
         return names
     lost = set(names_in(text)) - set(names_in(clean_text))

@@ -94,8 +94,8 @@ def words_by_stem(text: str) -> dict[str, str]:
 def planned(
     text: str, word_of: Mapping[str, str], holding: Mapping[str, int], corpus: Corpus
 ) -> Lookup:
-    """Plan the lookup of a text. `word_of` is its `words_by_stem`, and `holding` has the number of
-    memories in `corpus` with each of these stems."""
+    """Plan the lookup of a text. `word_of` is the text's `words_by_stem`; `holding` maps each stem
+    to the number of memories in `corpus` that have it."""
     clauses, newest_only = _clauses(word_of, holding, corpus.memories)
     return Lookup(reading_of(text, word_of, holding, corpus), tuple(clauses), newest_only)
 
@@ -125,8 +125,9 @@ def _clauses(
 
 
 def worthwhile(lookups: Sequence[Lookup]) -> Sequence[Lookup]:
-    """Leave out a text of common words only, such as a name that thousands of memories hold, if
-    another text has its words too: it would only add the newest of these memories."""
+    """Leave out a text that has only common words, such as a name that thousands of memories
+    contain, if another text contains the same words: the text would add only the newest of these
+    memories."""
     return [
         lookup
         for lookup in lookups
@@ -197,8 +198,9 @@ def candidates_from(rows: Sequence[Row], stems: Collection[str]) -> dict[int, Ca
 
 
 def last_successor(direct: Mapping[str, str], start: str) -> str:
-    """Return the end of a chain of successors that begins at `start`; if the chain is a circle, the
-    last memory before `start`. `direct` maps each superseded id to its direct successor's."""
+    """Return the last memory of the chain of successors that begins at `start`. If the chain is a
+    circle, return the last memory before `start` comes again. `direct` maps each superseded id to
+    the id of its direct successor."""
     visited = {start}
     last = direct[start]
     while last in direct and direct[last] not in visited:

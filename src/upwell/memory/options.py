@@ -84,7 +84,7 @@ class NotesOptions:
 
     @property
     def most(self) -> int:
-        """The limit of a search, at least 1."""
+        """The limit of a search; never less than 1."""
         return max(1, self.max_results)
 
 

@@ -22,13 +22,14 @@ MAX_TRIGGERED = 64
 NEAR_DUPLICATE = 0.9
 """Two texts with at least this Jaccard similarity of words are near duplicates."""
 REPEATED = 0.7
-"""The same for a note of an agent, which then comes last."""
+"""Two texts with this similarity count as repeats if an agent wrote one of them, which then comes
+last."""
 LENGTH_RATIO = 0.7
 """Near duplicates have at least this ratio of lengths, shorter to longer."""
 MAX_COMPARED = 100
 """How many of the best hits are compared for near duplicates."""
 FIRST_SHARE = 0.7
-"""The share of the deadline that the first of two places may use."""
+"""`FallBack` gives its first place this share of the deadline."""
 RANKED_INLINE = 100
 """Ranking this many takes about 3 ms on the event loop; larger pools use another thread."""
 

@@ -57,9 +57,9 @@ class Movable(IndexSource, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The steps of a move. `present` counts the memories of the source. `copy` and `discard` are
-    what the target lacks; `newer` and `deleted` are the ids that the target has in a later version
-    or in its trash, and that stay as they are there."""
+    """The steps of a move. `present` is the number of memories in the source. `copy` and `discard`
+    list what the target lacks. `newer` and `deleted` are ids that the target has in a later version
+    or in its trash; the move leaves these as they are."""
 
     present: int
     copy: Sequence[str]

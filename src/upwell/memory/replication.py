@@ -15,8 +15,8 @@ from upwell.ground.trace import LOG
 from upwell.memory.base import Cursor, Outgoing, Page, Refused, SharedMemories
 
 BUSY_SHARE = 0.5
-"""The share of the time that filling a copy may keep the processor busy: an agent's events come
-first."""
+"""While a copy is being filled, this work takes at most this share of the processor's time, so that
+an agent's events are not held up."""
 
 
 class Copy(Protocol):

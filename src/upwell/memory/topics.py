@@ -24,7 +24,7 @@ MAX_WORDS = 5
 MIN_CHARS, MAX_CHARS = 3, 30
 """Limits on the words of a text that become topics: their number and their lengths."""
 SHARED_BY = 2
-"""Memories that must share a word before it is listed as a topic; any word can be looked up."""
+"""How many memories must share a word before it is listed as a topic. Any word can be looked up."""
 MAX_READ_CHARS = 4_000
 MAX_INDEXED = 10_000
 """The index covers this many of the newest memories of each store."""
@@ -103,7 +103,7 @@ CatchUp = Callable[[str | None], Awaitable[None]]
 
 
 async def no_files(project: str | None) -> None:
-    """There are no files."""
+    """Do nothing, because there are no files."""
 
 
 class Topics:

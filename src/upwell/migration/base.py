@@ -86,8 +86,8 @@ Item = Record | Note | Setting | Server | LeftOut
 
 
 def link_out(file: Path, folder: Path) -> LeftOut | None:
-    """A file that a link in `folder` names, but that lies elsewhere: it was not written as a memory
-    there. None for any other file."""
+    """The reason to leave out a file: a link in `folder` leads to it, and it lies elsewhere, so
+    nobody wrote it there as a memory. None for any other file."""
     if file.resolve().is_relative_to(folder.resolve()):
         return None
     return LeftOut("a link out of the folder", str(file))

@@ -40,7 +40,8 @@ _DAMAGE = (
     zlib.error,
     zipfile.BadZipFile,
 )
-"""What `zipfile` raises for a damaged, an encrypted or a strangely packed archive."""
+"""The exceptions of `zipfile` for an archive that is damaged, encrypted, or packed in a way that it
+cannot read."""
 _LISTS = ("results", "memories", "data")
 _TEXTS = ("memory", "content", "text", "data")
 _CHANGES = """

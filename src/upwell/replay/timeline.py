@@ -22,7 +22,7 @@ Report = Callable[[str], None]
 """Receives one line about a file that is left out."""
 Progress = Callable[[int, int], None]
 Selects = Callable[[Event], bool]
-"""Decides by a session's first event whether the session is replayed."""
+"""Decides from a session's first event whether the session is replayed."""
 _BOUNDARIES = frozenset({Kind.START, Kind.END})
 
 
@@ -177,6 +177,6 @@ class Timeline:
 
 
 def _boundary(event: Event, kind: Kind, number: int) -> Event:
-    """The start or the end of the session that this event belongs to."""
+    """The event that stands for the start or the end of the session to which this event belongs."""
     text = "startup" if kind is Kind.START else ""
     return replace(event, kind=kind, i=number, text=text, tool="", args={}, out="", failed=False)

@@ -119,7 +119,9 @@ def _is_metadata(host: str) -> bool:
 
 
 def _is_as_near(host: str, own_host: str) -> bool:
-    """True if the host is public, or no nearer to this machine than the server itself."""
+    """True if a server at `own_host` may send a login to `host`: the host is public, or the server
+    is as near to this machine as the host, for example both on this machine or both in a private
+    network."""
     if _is_loopback(host):
         return _is_loopback(own_host)
     ip, own = _meant(host), _meant(own_host)

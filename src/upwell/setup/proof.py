@@ -21,8 +21,8 @@ _NOT_INHERITED = frozenset({"UPWELL_HOME", "COPILOT_CLI", "COPILOT_HOOK_DIR"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The outcome of a proof: `fault` is "" for a hook that works, `command` the command line that
-    ran."""
+    """The outcome of a trial: `fault` is "" for a hook that works, `command` is the command line
+    that ran."""
 
     host: str
     event: str
@@ -59,8 +59,8 @@ def prove(
 
 
 def run_once(host: Host, hooks_file: str, environment: Mapping[str, str], seconds: float) -> str:
-    """Run the command of `hooks_file`, the content of an agent's hooks file, for an event that
-    upwell never answers. Returns its fault, "" for a command that works.
+    """Run the command of `hooks_file`, the content of an agent's hooks file, for an event to which
+    upwell has no answer. Returns the fault of the command; "" if it works.
 
     Raises:
         ConfigError: the file does not have the expected structure.

@@ -46,8 +46,8 @@ class Speech:
         self._commands = lexicon.commands
 
     def path(self, path: str, root: str | None = None) -> str:
-        """The informative words of a path: those below `root`, if given, without the extension,
-        boilerplate, and files that every project has."""
+        """The informative words of a path, without its extension, boilerplate, and the names of
+        files that every project has. With `root`, only the path below `root` counts."""
         parts = path_parts(_below(path, root))
         if parts and file_stem(path).lstrip(".") in PROJECT_FILES | {"gitignore"}:
             parts.pop()
@@ -96,9 +96,8 @@ def speech_of(lexicon: Lexicon | None = None) -> Speech:
 
 
 def _below(path: str, root: str | None) -> str:
-    """`path` without the project's root or, outside the project, without the home folder and the
-    first folder in it.
-    """
+    """`path` without the project's root. Outside the project: without the home folder and the first
+    folder below it."""
     parts = path_parts(relative_to(path, root))
     if root is None and path.startswith("/") and parts and parts[0].lower() in _HOMES:
         in_home = len(parts) == 3 and "." in parts[2]

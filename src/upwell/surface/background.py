@@ -73,9 +73,9 @@ async def together(*jobs: Job) -> None:
 async def begun[T](
     work: Callable[[], Coroutine[Any, Any, T]], *, now: bool
 ) -> AsyncIterator[Callable[[], Awaitable[T]]]:
-    """Work that the block may await by calling the yielded function. With `now` it starts at once,
-    while the block does other things, and is cancelled when the block ends.
-    """
+    """Yield a function that returns the result of `work`. With `now`, the work starts at once and
+    runs while the block does other things; otherwise it starts when the function is called. It is
+    cancelled when the block ends."""
     if not now:
         yield work
         return
@@ -88,7 +88,7 @@ async def begun[T](
 
 
 class PendingWrites:
-    """Writes of sessions for which an answer need not wait, but the session's next decision must.
+    """Writes for a session: answers do not wait for them, but the session's next decision does.
     Owns their tasks."""
 
     def __init__(self) -> None:
@@ -120,12 +120,13 @@ class PendingWrites:
 
 LATE = "late"
 LATE_SECONDS = 60.0
-"""After a minute, late hits are dropped and the search runs again."""
+"""After this time late hits are dropped, and the next search finds the current memories."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """Hits that missed their call, the query that found them, and the state of the memory then."""
+    """Hits that missed their call, the query that found them, and a token of the memory's state at
+    that time."""
 
     tool: str | None
     query: Query
@@ -146,9 +147,9 @@ class LateHits:
     async def keep(
         self, cue: Cue, query: Query, hits: Sequence[Hit], *, judged: bool = False
     ) -> None:
-        """Keep the hits that missed this cue. Standing rules are left out, since `Rules` delivers
-        them. With `judged`, the session's next call gets them, whatever it is about.
-        """
+        """Keep the hits that came too late for this cue. Standing rules are left out, because
+        `Rules` delivers them. With `judged`, the session's next call gets the hits, whatever it is
+        about."""
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
         # The token comes first: it shows a later deletion, and `known` shows an earlier one.
@@ -172,8 +173,7 @@ class LateHits:
 
     async def take_judged(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
         """The query and the hits of a late verdict, if this is a call and the memory has not
-        changed since. For a prompt, which may have changed the subject, `take` decides.
-        """
+        changed since. A prompt may have changed the subject, so at a prompt `take` decides."""
         if cue.door != Door.TOOL or not cue.session:
             return None
         value = await self._state.get(cue.session, LATE)

@@ -38,10 +38,9 @@ _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
 
 class _TextHashes:
-    """Hashes of what `extract` finds in texts. A text is split only when a hash is looked for:
-    splitting costs more than the rest of a small call, and most calls find nothing to compare the
-    text with.
-    """
+    """Hashes of what `extract` finds in texts. A text is split only when a hash is looked up,
+    because splitting costs more than the rest of a small call, and most calls find no memory to
+    compare the text with."""
 
     def __init__(self, extract: Callable[[str], Iterable[str]]) -> None:
         self._extract = extract
@@ -68,7 +67,8 @@ class _TextHashes:
         return self._hashes
 
     def surely_lack(self, name: str) -> bool:
-        """True if no text contains this name, which texts contain unchanged. Splits no text."""
+        """True if no text contains this name. Searches the texts as they are, without splitting
+        them."""
         return hash(name) not in self._hashes and not any(name in text for text in self._pending)
 
     def new_among(self, terms: Set[str]) -> int:
@@ -115,17 +115,15 @@ class ContextSketch:
         return len(new_terms - self.terms()) / len(new_terms) if new_terms else 0.0
 
     def least_new_share(self, text: str) -> float:
-        """Like `new_share`, but parts of words in the context count as known terms, too: a lower
-        bound, found in a tenth of the time.
-        """
+        """A lower bound of `new_share`, found in a tenth of the time: a term also counts as known
+        if it is only a part of a word in the context."""
         own_terms = set(terms(text))
         return self._terms.new_among(own_terms) / len(own_terms) if own_terms else 0.0
 
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
-        """True if this memory is already in the context – in an opened or auto-loaded file, or
-        nearly word for word. An episode is in the context if the context showed its conclusion
-        before the call of `cue`.
-        """
+        """True if the context already holds this memory: in a file that was opened or that the host
+        loads, or nearly word for word. The context holds an episode if it showed the episode's
+        conclusion before the call of `cue`."""
         if memory.triggers and "`" in memory.text:
             return self._has_met(_conclusion(memory.text, cue))
         if memory.lines is not None and self._has_read(memory.source):
@@ -203,7 +201,7 @@ class ContextSketches:
 
 
 def exact_names(text: str) -> set[str]:
-    """The words of `text` that name exactly one thing: numbers, paths, identifiers, addresses."""
+    """The words of `text` that identify one thing: numbers, paths, identifiers, addresses."""
     return _exact_names(dict.fromkeys(_words(text)))
 
 
@@ -230,7 +228,8 @@ def _conclusion(text: str, cue: Cue | None) -> list[str]:
 
 
 def _phrases(text: str) -> Iterator[str]:
-    """The marks of a conclusion: lines, commands in them, and the ends of paths."""
+    """The texts by which a conclusion is recognised: lines, the commands in them, and the ends of
+    paths."""
     for line in dict.fromkeys(text.splitlines()):
         if len(line) <= MAX_PHRASE_CHARS:
             yield from (" ".join(part.split()) for part in _COMMAND_ENDS.split(line))

@@ -19,7 +19,8 @@ from upwell.memory.places import PLACE
 from upwell.surface.moments import event_of
 
 CHECK_SECONDS = 0.1
-"""The time limit for checking files: a slow disk costs the episode, not the call."""
+"""The time limit for checking files. If the disk is slow, the episode is left out, and the call is
+not held up."""
 MAX_CHECKED_PATHS = 8
 MAX_CHECKED_BYTES = 1_000_000
 MAX_LISTED_ENTRIES = 30_000
@@ -51,10 +52,9 @@ async def applicable(
     hits: Sequence[Hit], triggers: Sequence[str], project: str | None
 ) -> tuple[list[Hit], str]:
     """`hits` with at most one episode, in front, and the reasons against the other episodes. The
-    episode belongs to the first of `triggers` for which one holds in `project` now: the newest
-    conclusion, since a later session knows better, or a place if it is the only one. Episodes that
-    cannot be checked in time are left out.
-    """
+    episode belongs to the first of `triggers` that yields one: the newest conclusion if it still
+    holds in `project`, because a later session knows better; otherwise a place, if exactly one
+    holds. Episodes that cannot be checked in time are left out."""
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:
         return list(hits), ""
@@ -105,8 +105,8 @@ def _ambiguity_of(memory: Memory, trigger: str, project: str | None) -> str:
 
 
 def _has_several(root: str, name: str) -> bool:
-    """Tell whether two files below `root` have this name, outside of hidden and installed folders.
-    In doubt, in a project of too many files, the answer is yes."""
+    """Tell whether several files below `root` have this name, apart from those in hidden folders
+    and in folders of installed packages. The answer for a project with too many files is yes."""
     namesakes = entries = 0
     for _, folders, files in os.walk(root):
         folders[:] = [each for each in folders if each[0] != "." and each not in _INSTALLED]

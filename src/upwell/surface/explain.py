@@ -59,9 +59,9 @@ def account_of(
     hook_score: float | None = None,
     is_empty: bool = False,
 ) -> list[str]:
-    """An outcome as lines for a person: the decision, its evidence, the runners-up. For an explicit
-    question, `hook_score` is the score that a memory would need to surface at a hook.
-    """
+    """An outcome in lines for a person: the decision, its evidence, and the memories that came
+    close. For an explicit question, `hook_score` is the score that a memory would need to surface
+    at a hook."""
     if isinstance(outcome, Skip):
         reason = _reason(outcome.reason, outcome.missing, door, is_empty)
         lines = [f"upwell stayed silent: {reason} ({_code(outcome.reason, outcome.detail)})"]
@@ -135,7 +135,8 @@ def _headline(surfacing: Surfacing, min_score: float, hook_score: float | None) 
 
 
 def _compared(hits: Sequence[Hit], hook_score: float) -> str:
-    """The answer to an explicit question, compared with what a hook would say unasked."""
+    """How the answer to an explicit question compares with what a hook would have said without
+    being asked."""
     likely = sum(1 for hit in hits if hit.trigger or hit.score >= hook_score)
     if likely:
         return (

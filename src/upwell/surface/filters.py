@@ -150,9 +150,8 @@ NOVELTY = "new"
 
 
 class PostFilter:
-    """The checks on the hits: probable enough, suited to the moment, new to the session, not rated
-    down. Explicit requests are checked only for probability.
-    """
+    """The checks on the hits of a search: probable enough, suited to the moment, new to the
+    session, not rated down. Explicit requests are checked only for probability."""
 
     def __init__(
         self,
@@ -171,9 +170,8 @@ class PostFilter:
     async def choose(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit] | Skip:
-        """The hits that pass, in the order in which they surface; or the check that held back the
-        last one. Without a moment, every kind of memory may surface.
-        """
+        """The hits that pass, in the order in which they surface; if none passes, the reason that
+        held back the last one. Without a moment, memories of every kind may surface."""
         cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
         thresholds = {
             (case, exact): self._learning.min_score(cue, case, exact=exact)
@@ -265,7 +263,7 @@ def _comparable(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def held_back_as(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
-    """The skip that holds back these hits."""
+    """A `Skip` that lists these hits as held back."""
     best = max(hits, key=lambda hit: hit.score)
     return Skip(
         reason=reason,
@@ -346,9 +344,8 @@ def _weight(hit: Hit, intent: Intent, options: Options, now: float) -> float:
 
 
 def independent(texts: Sequence[str]) -> int:
-    """The number of texts with a word that the texts before them lack. The keywords of a message
-    are words of the message: a hit of both has matched one query, not two.
-    """
+    """How many of the texts contain a word that no earlier text contains. The keywords of a message
+    are words of the message itself, so a hit of both has matched one query, not two."""
     seen: set[str] = set()
     count = 0
     for text in texts:

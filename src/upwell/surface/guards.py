@@ -25,7 +25,7 @@ GUARD = "guard"
 MAX_GUARDS = 200
 REASON_CHARS = 500
 FRESH_SECONDS = 1.0
-"""The time after which a guard added by another process takes effect."""
+"""A guard that another process has added takes effect after this time at the latest."""
 READING_SECONDS = 0.15
 TTL_SECONDS = 30 * 86_400.0
 _EXAMPLES = "--tool 'Bash(git push*--force*)' or --tool 'github__delete_*'"
@@ -37,7 +37,8 @@ _REASON = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A call that a guard refuses: the `reason` for the agent, and the record of it."""
+    """A refused call: the guard, the `reason` for the agent, and the key of the record of this
+    refusal."""
 
     rule: Memory
     reason: str
@@ -45,8 +46,8 @@ class Refusal:
 
 
 class Guards:
-    """Refuses the calls that guards name. `is_paused` tells whether a session is paused; `refused`
-    records a refusal for `explain`."""
+    """Refuses the calls that match a guard. `is_paused` tells whether a session is paused;
+    `refused` records a refusal for `explain`."""
 
     def __init__(
         self,
@@ -77,9 +78,8 @@ class Guards:
         return None
 
     async def withdraw(self, refusal: Refusal) -> None:
-        """Take a refusal back that did not reach the agent: the guard then refuses the next
-        matching call.
-        """
+        """Take back a refusal that did not reach the agent: the guard will refuse the next matching
+        call."""
         with contained("taking a refusal back"):
             await self._ttl_store.delete(Kind.RULES, [refusal.key])
 

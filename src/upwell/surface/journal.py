@@ -44,7 +44,7 @@ _STEP_ARGUMENTS = ("command", "cmd", "query", "pattern", "url", "question", "pro
 _FILE = "\tfile"
 _MAX_KEYS = 800
 _MAX_INLINE = 3
-"""Up to this number, encoding decisions takes less time than a switch to a thread."""
+"""Up to this number, encoding the decisions takes less time than handing them to a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _Decision:
 
 
 class Journal:
-    """The decisions on their way to the TTL store, and those in it."""
+    """The decisions: those that wait to be written, and those in the TTL store."""
 
     def __init__(self, ttl_store: TtlStore, options: Options, clock: Clock = SYSTEM_CLOCK) -> None:
         self._ttl_store = ttl_store
@@ -237,7 +237,7 @@ class Journal:
         return entries, queries, steps
 
     def _situation(self, decision: _Decision) -> dict[str, str]:
-        """The situation of an episode, which contains words of the cue."""
+        """The situation that an episode names, which may contain words of the cue."""
         outcome = decision.outcome
         if (
             isinstance(outcome, Skip)
@@ -254,7 +254,8 @@ class Journal:
         return [_digest(text) for text in texts]
 
     def may_persist(self, tool: str | None) -> bool:
-        """Tell whether readable texts of this tool, or of messages, may be stored."""
+        """Tell whether readable texts may be stored: texts of this tool, or of messages if `tool`
+        is None."""
         return self._options.beside(Cue(door="", tool=tool)).surface.persist_query_text
 
 
@@ -370,7 +371,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "took_ms": 0.0,
     "missing": [],
 }
-"""The fields that are left out when they have these values, since most events are no moment."""
+"""Fields that are not written when they have these values, because most decisions have them."""
 
 
 def _without_defaults(decision: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,8 @@ from upwell.usage.counts import Counts, Event
 JUDGED = "judged"
 """The signal of a hit that the judge chose."""
 VERDICT_SECONDS = 10.0
-"""The time limit of a question: a later verdict is of no use to the next event either."""
+"""The time limit of a question. A verdict that takes longer is out of date for the next event too.
+"""
 MAX_CACHED = 500
 MAX_SESSIONS = 1_000
 _WORKERS = 2
@@ -198,7 +199,8 @@ Choice = list[Hit] | Skip
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A search whose outcome the judge may decide: its cue, its hits, and the filters' choice."""
+    """A search whose outcome the judge may change: its cue, its hits, and the choice of the
+    filters."""
 
     cue: Cue
     query: Query
@@ -209,8 +211,8 @@ class Case:
 
 
 class Judge:
-    """Chooses between the candidates of a search, where relevance would otherwise decide. Exact
-    triggers need no judge."""
+    """Chooses between the hits of a search, in place of the filters. Hits of exact triggers are not
+    judged."""
 
     def __init__(self, model: JudgeModel, post_filter: PostFilter, late_hits: LateHits) -> None:
         self._model = model
@@ -283,8 +285,8 @@ class Judge:
         return seconds if cue.door == Door.PROMPT or not cue.session else 0.0
 
     async def _offer_later(self, case: Case, verdict_task: "asyncio.Task[Verdict | None]") -> None:
-        """Keep the choice for the session's next event: that of the late verdict, or that of the
-        filters if there is no verdict."""
+        """Keep a choice for the session's next event: the late verdict's or, if there is no
+        verdict, that of the filters."""
         try:
             with contained("waiting for a verdict"):
                 verdict = await verdict_task

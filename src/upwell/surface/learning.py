@@ -81,7 +81,7 @@ MarkUsed = Callable[[Sequence[str]], Awaitable[None]]
 
 
 async def nothing_is_rare(_: Sequence[str]) -> set[str]:
-    """No word identifies a memory."""
+    """Treat no word as rare."""
     return set()
 
 
@@ -99,9 +99,8 @@ def _case_of(surfacing: Surfacing, hit: Hit) -> str:
 
 
 def _tokens_of(surfacing: Surfacing) -> int:
-    """The tokens of a surfacing, or of as many of its last lines as it has hits, if it is part of
-    another one.
-    """
+    """The tokens of a surfacing. If it is the cut-off part of another surfacing, only its last
+    lines count, one for each of its hits."""
     lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
     if len(lines) <= len(surfacing.hits):
         return count(surfacing.text)
@@ -109,8 +108,8 @@ def _tokens_of(surfacing: Surfacing) -> int:
 
 
 class Learning:
-    """The learning side of one `Surfacer`. On the path of a call it only reads from memory and
-    takes notes; `jobs` do the rest afterwards.
+    """What one `Surfacer` learns. During a call it only reads from memory and takes notes; `jobs`
+    do the rest afterwards.
 
     `rare` returns the words that few memories contain; `mark_used` receives the memories that were
     used.
@@ -152,9 +151,8 @@ class Learning:
         return (*watching, self.counts.flush, self.breakdown.flush, self.learned.load_learned)
 
     def min_score(self, cue: Cue, case: str = "", *, exact: bool = False) -> float:
-        """The threshold of the cue's tool (or of its door if there is no tool) for memories of this
-        case. `exact` means that the memory's own situation is met.
-        """
+        """The threshold for memories of this case at the cue's tool, or at its door if there is no
+        tool. With `exact`, the cue meets exactly the situation that the memory names."""
         tool = cue.tool or str(cue.door)
         return self.learned.min_score(tool, cue.principal.name, case, exact=exact)
 
@@ -163,7 +161,7 @@ class Learning:
         return self.learned.is_demoted(memory_id, cue.principal.name)
 
     async def sightings(self) -> Sequence[Sighting]:
-        """The observed uses of the memories that were mentioned, oldest first."""
+        """How agents used the memories that surfaced: used, ignored and so on, oldest first."""
         return await self._uses.all()
 
     async def was_ignored_twice(self, memory_id: str) -> bool:

@@ -12,7 +12,8 @@ from upwell.hosts.base import AutoLoaded
 
 MAX_FILES = 40
 MAX_LOOKED_FOR = 200
-"""The most paths that are tried: an import may name a missing file, or one that was read."""
+"""How many paths are tried. An import may name a file that does not exist or that was read before.
+"""
 MAX_BYTES = 200_000
 """The most bytes read of one file. Hosts warn their users long before that size."""
 

@@ -119,8 +119,8 @@ _QUESTION_KEYS = frozenset({"question", "query", "q", "search", "prompt", "topic
 
 
 def triggers_in(cue: Cue) -> tuple[str, ...]:
-    """The triggers of an automatic cue. A call whose answer is unknown has none: it would look like
-    a search in vain."""
+    """The triggers of an automatic cue. A call that has no answer yet has none, because a missing
+    answer looks like that of a search without results."""
     is_unanswered = cue.tool is not None and cue.answer is None
     return () if cue.door not in AUTOMATIC_DOORS or is_unanswered else triggers_of(event_of(cue))
 
@@ -214,7 +214,8 @@ def kind_of(memory: Memory) -> Kind:
 
 
 def case_of(moment: Moment | str, memory: Memory) -> str:
-    """The moment and the kind of a memory, by which upwell learns; "" without a moment."""
+    """The moment and the kind of a memory, for which upwell learns a threshold; "" without a
+    moment."""
     return f"{moment}{CASE_SIGN}{kind_of(memory)}" if moment else ""
 
 
@@ -235,9 +236,8 @@ def names_in(cue: Cue) -> Sequence[str]:
 
 
 def _is_exact(cue: Cue, moment: Moment, memory: Memory) -> bool:
-    """True if the cue is a call on one file or name and the memory was written about exactly that
-    one.
-    """
+    """True if the cue is a call on one file or name, and the memory was written about exactly that
+    file or name."""
     if moment is Moment.FILE:
         return _is_about(memory, file_of(cue))
     if moment is Moment.NAME:
@@ -285,7 +285,7 @@ SURE = 0.8
 """The least score at which a document may answer a question in the middle of a session."""
 MIN_SENTENCE_WORDS = 8
 MIN_REASON_WORDS = 10
-"""A commit with a shorter body gives no reason that a reader could use."""
+"""A commit message with a shorter body gives no reason that helps a reader."""
 MAX_WORDS = 60
 """A longer prompt brings its own context."""
 
@@ -349,10 +349,9 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
-    """The reason why `hit` is not worth surfacing at the prompt `text`, which is number `prompts`
-    of its session; "" if there is no reason. Memories that were written on purpose are always worth
-    it.
-    """
+    """The reason why `hit` is not worth surfacing at the prompt `text`, the session's prompt number
+    `prompts`; "" if there is no reason. A memory that was written on purpose is always worth
+    surfacing."""
     kind = kind_of(hit.memory)
     least = MIN_SCORES.get(kind)
     if least is None or moment not in (Moment.QUESTION, Moment.FIRST_REQUEST):
@@ -364,7 +363,7 @@ def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
 
 
 def _own_lack(memory: Memory, kind: Kind) -> str:
-    """The reason against the text, for any prompt."""
+    """The reason against the memory's text, whatever the prompt is."""
     if kind is Kind.COMMIT:
         return "" if gives_reason(memory.text) else NO_REASON
     if is_paper(memory.source):

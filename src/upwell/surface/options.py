@@ -29,7 +29,7 @@ NAMESPACE_WEIGHTS: Weights = {
 
 
 TELLING_MOMENTS = tuple(moment for moment in Moment if moment is not Moment.ROUTINE)
-"""The moments at which something in memory may help."""
+"""The moments at which upwell speaks by itself unless `surface.moments` says otherwise."""
 
 
 class InjectionMode(StrEnum):
@@ -117,8 +117,8 @@ def scaled_to(size: str) -> Mapping[str, int]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
     """`calls` is the number of verdicts that a session may ask for. The prices are those of a
-    million tokens, 0 means that no cost is counted. With `waits`, events wait for every verdict.
-    """
+    million tokens; 0 means that no cost is counted. With `waits`, every event waits for its
+    verdict."""
 
     calls: int = 40
     input_price: float = 0.0
@@ -151,13 +151,13 @@ READ_COMMAND = "upwell read"
 
 
 def never_excluded(folder: str | None) -> bool:
-    """For a home that works in every project."""
+    """Exclude no project."""
     del folder
     return False
 
 
 def never_paused(session: str) -> bool:
-    """For a home in which nobody can switch surfacing off."""
+    """Pause no session."""
     del session
     return False
 

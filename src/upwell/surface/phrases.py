@@ -62,7 +62,7 @@ def _element(word: str) -> Element:
 
 class Phrases:
     """Matches many phrases at once. `openings` are polite words that may precede the start of a
-    sentence; `known` are correct words, never slips of others."""
+    sentence. `known` are words that are never taken for a slip of another word."""
 
     def __init__(
         self, phrases: Sequence[str], openings: Iterable[str], known: Iterable[str]

@@ -63,10 +63,9 @@ MAX_EPISODES = 16
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A cue that passed the gates, and the search that it asks for. `missing` names the places that
-    could not be searched, `asked` the texts that others were asked for instead. `moment` is None if
-    `surface.moments` is `all`.
-    """
+    """A cue that may start a search, and the search. `missing` names the places that could not be
+    searched. `asked` holds the texts that other places searched for instead of the query's own.
+    `moment` is None if `surface.moments` is `all`."""
 
     cue: Cue
     query: Query
@@ -76,7 +75,7 @@ class _Question:
     asked: tuple[str, ...] = ()
 
     def answered(self, outcome: Outcome) -> Outcome:
-        """`outcome` with the intent, the queries and the missing places of this question."""
+        """`outcome`, with the intent, the queries and the missing places of this question."""
         queries = (*self.query.texts, *self.asked)
         return replace(outcome, intent=self.intent, queries=queries, missing=self.missing)
 
@@ -84,9 +83,9 @@ class _Question:
 class Surfacer:
     """Decides whether to speak and what to say.
 
-    `reader` is its read access to memory, `ttl_store` holds the home's log and journal, `state` is
-    the short-lived state of sessions, `chat` the model behind `intent.use_llm` and `surface.judge`,
-    `learning` the thresholds and demotions that feedback moved.
+    `reader` reads the memory. `ttl_store` holds the home's log of deliveries and its journal,
+    `state` the short-lived state of sessions. `chat` is the model behind `intent.use_llm` and
+    `surface.judge`. `learning` holds the thresholds and demotions that ratings have changed.
     """
 
     def __init__(
@@ -160,19 +159,16 @@ class Surfacer:
 
     async def surface(self, cue: Cue) -> Outcome:
         """Decide what to say to this cue, and record it as delivered. A fault of the memory side,
-        of whatever kind, is logged and becomes `Skip(FAULT)`; nothing but cancellation is
-        raised.
-        """
+        of whatever kind, is logged and becomes `Skip(FAULT)`: only a cancellation is raised."""
         outcome = await self.offer(cue)
         if isinstance(outcome, Surfacing):
             await self.delivered(outcome, cue)
         return outcome
 
     async def offer(self, cue: Cue) -> Outcome:
-        """Like `surface`, for a door that learns whether its answer arrived. The door reports this
-        by `delivered` or `take_back`; until then, the memories count as delivered for only a
-        minute.
-        """
+        """Decide like `surface`, for a door that learns later whether its answer arrived, and
+        reports this with `delivered` or `take_back`. Until then the memories count as delivered,
+        for at most a minute."""
         if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
             return Skip(reason=SkipReason.EXCLUDED_PROJECT)
         started = self._clock.monotonic()
@@ -193,7 +189,7 @@ class Surfacer:
         self._note(cue, refusal, 0.0)
 
     def threshold(self, cue: Cue) -> float:
-        """The score that a memory needs at this cue: `min_score`, as moved by feedback."""
+        """The score that a memory needs at this cue: `min_score`, as ratings have changed it."""
         return self._learning.min_score(cue)
 
     async def rate(self, feedback: Feedback, principal: Principal = OWNER) -> list[Rated]:
@@ -299,9 +295,8 @@ class Surfacer:
             await self._compaction.before(session)
 
     def missed(self, cue: Cue) -> None:
-        """Note that no process answered when this cue's session began: it gets the rules with its
-        next surfacing, unless it has them.
-        """
+        """Note that no process answered when the session of this cue began. The session gets its
+        standing rules with its next surfacing, unless it has them already."""
         if cue.session:
             start = Cue(
                 door=Door.SESSION,
@@ -393,9 +388,8 @@ class Surfacer:
     async def _question(
         self, cue: Cue, moment: Moment | None, triggers: Sequence[str], deadline: Deadline
     ) -> _Question | Skip:
-        """The query and the intent of a cue that may start a search, or the reason why it may
-        not.
-        """
+        """The query and the intent of a cue that may start a search; otherwise the reason why it
+        may not."""
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
         if silence := self._gate.silencing(cue, triggers):
             return replace(silence, intent=intent)
@@ -428,7 +422,8 @@ class Surfacer:
         return self._options.beside(cue).surface.timeout_seconds
 
     async def _take_late_hits(self, question: _Question) -> list[Hit]:
-        """The hits that missed the session's last call, if they are worth saying at this one."""
+        """The hits that came too late for the session's last call, if they pass the filters at this
+        one."""
         hits = await self._late_hits.take(question.cue, question.query)
         if not hits:
             return []
@@ -483,7 +478,8 @@ class Surfacer:
         return replace(wider, missing=more.missing, asked=more.asked), more
 
     async def _recall(self, question: _Question, deadline: Deadline) -> Found | Skip:
-        """Search within the deadline of the whole call, through the breaker."""
+        """Search until the deadline of the whole call, or not at all while the breaker is open
+        because searches have failed."""
         if not self._breaker.allow():
             return Skip(reason=SkipReason.BREAKER_OPEN)
         try:

@@ -87,11 +87,11 @@ class Profile:
     """
 
     def without(self, text: str) -> "Profile":
-        """The profile that is left beside `text` and the end of its last line."""
+        """The limits that remain after `text` and one line break."""
         return replace(self, chars=self.chars - len(text) - 1, tokens=self.tokens - count(text) - 1)
 
     def holds(self, line: str) -> bool:
-        """True if a single line fits."""
+        """True if this line fits."""
         return len(line) <= self.chars and count(line) <= self.tokens
 
 
@@ -208,13 +208,13 @@ def without_heading(hit: Hit) -> Hit:
 
 
 def by_command(text: str, command: str) -> str:
-    """The block `text` for an agent that gets the full text of a memory by a command in a shell,
-    because it may not have our tools."""
+    """The block `text` for an agent that may not have our tools: it names a shell command that
+    prints the full text of a memory."""
     return text.replace(REMINDER, reminder_of(command), 1)
 
 
 def reminder_of(command: str) -> str:
-    """The sentence that tells how to get the full text of a memory in a shell."""
+    """The sentence that names the shell command for the full text of a memory."""
     return f"{NOTICE}; `{command}` gives the full text of one."
 
 
@@ -300,14 +300,14 @@ def worded(text: str, mode: InjectionMode) -> str:
 
 
 def marked(text: str, mark: str) -> str:
-    """The block `text` with the mark of this process, which servers cannot imitate."""
+    """The block `text` with the mark of this process, which servers do not know and so cannot
+    imitate."""
     return text.replace(f"<{TAG} ", f'<{TAG} mark="{mark}" ', 1)
 
 
 def frame_of(door: Door | str, command: str = "") -> str:
-    """All text around the memories at a door, as long as it can be there. `command` is what the
-    block will name to read a memory in a shell, if anything.
-    """
+    """The longest text that can surround the memories at a door. `command`, if any, is the shell
+    command with which the block tells the agent to read a memory."""
     if door == Door.ASK:
         return f"{DIGEST_HEADING}\n"
     empty = beneath([], "s_0123456789ab")

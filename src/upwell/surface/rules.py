@@ -29,7 +29,8 @@ HEADING = "Standing rules that the user pinned:"
 TEAM_LABEL = "(shared with the team) "
 IMPORTED_LABEL = "(imported) "
 MAX_READ = 200
-"""The newest rules that are read, so that those of others do not hide the user's own."""
+"""How many rules are read, newest first. The limit is high, so that the rules of others cannot hide
+the user's own."""
 MAX_RULES = 10
 RULE_CHARS = 300
 EVERYWHERE = RuleScope()
@@ -43,12 +44,12 @@ SILENT = frozenset(
         SkipReason.EXCLUDED_TOOL,
     }
 )
-"""Outcomes to which no rules are added either."""
+"""Silences to which no rules are added either."""
 
 
 class Rules:
-    """Gives a session each rule of its project once. The record of this lives for `ttl_seconds`:
-    one entry for the rules that open a session, and one for each rule with a scope.
+    """Gives each session the rules of its project, once. Records which rules a session has for
+    `ttl_seconds`: one entry for the rules that open a session, and one for each rule with a scope.
     """
 
     def __init__(self, reader: MemoryReader, ttl_store: TtlStore, ttl_seconds: float) -> None:
@@ -80,7 +81,8 @@ class Rules:
             await self._ttl_store.drop(Kind.RULES, _key(session, ""))
 
     async def take_back(self, session: str, memories: Sequence[Memory]) -> None:
-        """Make the rules among these memories due again, because they did not reach the session."""
+        """Record that the rules among these memories did not reach the session, so that it gets
+        them again."""
         rules = [memory for memory in memories if memory.pinned]
         keys = {_key(session, rule.id) if _is_scoped(rule) else session for rule in rules}
         if keys:

@@ -56,9 +56,8 @@ class RuleScope:
         return " ".join((*self.paths, *self.tools)) or "every session"
 
     def matches(self, cue: Cue) -> bool:
-        """True if the cue is about one of these files and tools. A scope without patterns matches
-        no cue.
-        """
+        """True if the cue is about one of these files and calls one of these tools. A scope without
+        patterns matches no cue."""
         if not self.paths and not self.tools:
             return False
         about_file = not self.paths or any(map(self._holds, files_of(cue)))
@@ -161,9 +160,9 @@ def _lines(cue: Cue) -> Iterator[str]:
 
 
 def _from_program(step: Step) -> list[str]:
-    """The step as a command, then the same without the folder of its program, and, if the program
-    only runs another one (`sudo`), the command from each later word on, because the runner may have
-    options with values."""
+    """The step as a command, in the forms that a pattern may name: as written; without the folder
+    of its program; and, if the program only runs another one (`sudo`), from each later word on,
+    because the runner may have options with values."""
     program = step.words[0].rpartition("/")[2]
     found = [" ".join(step.words), " ".join((program, *step.words[1:]))]
     written = step.text.split()
@@ -185,8 +184,8 @@ def _scripts_in(words: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _glob(pattern: str, within: str = "") -> Any:
-    """A glob as an expression that takes linear time. `*` stays within a folder, unless `within`
-    allows it to pass a slash; a pattern without a slash matches in any folder."""
+    """A glob as a regular expression that matches in linear time. `*` stays within a folder, unless
+    `within` is given. A pattern without a slash matches in any folder."""
     import re2
 
     free = "." if within else "[^/]"

@@ -47,10 +47,9 @@ class SeenLog:
         self._ignored = ignored
 
     async def fresh(self, hits: Sequence[Hit], session: str = "", principal: str = "") -> list[Hit]:
-        """The hits that this session has not received. Those that another session of the principal
-        received come last, and not at all if the principal knew or ignored them. A subagent has a
-        context of its own and may receive everything once.
-        """
+        """The hits that this session has not received. Hits that another session of the principal
+        received come last; those that the principal knew or ignored are left out. A subagent has a
+        context of its own, and may receive every memory once."""
         if self._ttl_seconds <= 0:
             return list(hits)
         own_keys = [_session_key(hit.memory, session, principal) for hit in hits]
@@ -120,10 +119,10 @@ class SeenLog:
         )
 
     async def known(self, memory_id: str, principal: str = "") -> None:
-        """Record that a reader already knew this memory: none of their sessions receives it while
-        the entry lives. Without a recorded delivery, as after an explicit request outside sessions,
-        a mark for the id does the same, whatever becomes of the text.
-        """
+        """Record that a reader already knew this memory. Until the entry expires, none of the
+        reader's sessions receives the memory. If no delivery was recorded, as after an explicit
+        request outside of sessions, the entry is stored under the memory's id, so that it also
+        holds for an edited text."""
         if self._ttl_seconds > 0:
             entries = await self._ttl_store.scan(Kind.SEEN, f"{memory_id}:")
             marked = {

@@ -96,7 +96,7 @@ class Compaction:
 
 
 _WAITING = SILENT | {SkipReason.WRITE_TOOL, SkipReason.EXCLUDED_TOOL}
-"""Outcomes to which nothing at all is added; a pending opening waits."""
+"""Silences to which nothing is added: a pending session start waits for the next event."""
 HEADING = "Of this project, lately:"
 COMMANDS_HEADING = "Commands that worked in this session:"
 HEADING_AFTER_COMPACTION = "Of this session so far, and of this project:"
@@ -105,9 +105,8 @@ FORGETFUL = frozenset({COMPACTED, "clear"})
 RESUMED = "resume"
 """A host that resumes a session restores its context."""
 MISSED = "missed"
-"""Our own reason: no process answered at the start. The session gets the rules, unless it has
-them.
-"""
+"""Our own reason: no process answered at the start of the session. The session gets the rules,
+unless it has them."""
 SUBAGENT = "subagent"
 """Our own reason: a subagent started. It has its task, and gets only the rules."""
 LOOKED_AT = 200
@@ -329,7 +328,8 @@ def _age_days(path: str, now: float) -> float:
 
 
 class _Block:
-    """A block of memories that grows line by line, up to `max_bytes` once it names `command`."""
+    """A block of memories that grows line by line. The final block, which names the shell command
+    `command`, has at most `max_bytes`."""
 
     def __init__(self, max_bytes: int, surfacing_id: str, command: str) -> None:
         self.text = ""
@@ -367,5 +367,5 @@ class _Block:
 
 
 def _size(text: str) -> int:
-    """The bytes that a host counts."""
+    """The size in bytes, which is what hosts limit."""
     return len(text.encode("utf-8", "replace"))

@@ -25,7 +25,8 @@ MAX_CANDIDATES = 8
 NOTE_CHARS, REQUEST_CHARS, TEXT_CHARS, STEP_CHARS = 500, 600, 1_500, 160
 ARG_CHARS, MAX_ARGS = 300, 6
 ANSWER_HEAD_CHARS, ANSWER_TAIL_CHARS = 500, 700
-"""Only the head and the tail of a tool's result are shown: an error is in one of them."""
+"""Only the head and the tail of a tool's result are shown to the judge, because an error is in one
+of them."""
 MAX_STEPS, MAX_SESSIONS = 8, 200
 MAX_REPLY_CHARS = 20_000
 KEY_CHARS = 6
@@ -61,7 +62,8 @@ _ADDRESSES = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question to the judge: its text, the hit of each key, and a digest of its content."""
+    """A question to the judge: its text, the hit that each key stands for, and a digest of its
+    content."""
 
     text: str
     hits: Mapping[str, Hit]

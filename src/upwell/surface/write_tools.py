@@ -56,10 +56,11 @@ _WRITE_VERBS = _words(
     unzip upgrade upsert vote wipe
     """
 )
-"""Verbs of many APIs that change something, as the first, second or last word of a tool's name.
-The patterns above count anywhere in it."""
+"""Verbs with which many APIs name a change. They count as the first, second or last word of a
+tool's name; the patterns above count anywhere in it."""
 _WRITE_OPENINGS = _words("book build buy complete import link new order play star start tag turn")
-"""Verbs that are common nouns or adjectives too: they count as a tool's first word only."""
+"""Verbs that are also common nouns or adjectives: they count only as the first word of a tool's
+name."""
 _COMMANDS_OF_STRUCTURES = re.compile(
     r"[hjlmsxz]?(?:set|add|del|rem|pop|push|trim|incr|decr)(?:nx|ex|xx|by|range)?", re.ASCII
 )
@@ -78,8 +79,9 @@ _SURFACES = _words(
     """
 )
 _INPUT_OBJECTS = _words("dialog key keys option options text")
-"""Verbs of someone at a keyboard or a screen. They count only if the name also has a word for the
-keyboard, for the screen, or for what is entered: otherwise `type` and `select` say what is read."""
+"""Verbs for what somebody does at a keyboard or a screen. They count only if the name also contains
+a word for the keyboard, the screen, or the input; otherwise `type` and `select` name what is read.
+"""
 
 _RUNS = _words("call exec execute invoke run")
 _RUN_TO_READ = _words(
@@ -90,9 +92,9 @@ _RUN_TO_READ = _words(
     snippet sql task tasks terminal test tests typecheck
     """
 )
-"""To run one of these is like using a shell: it may change something or not, and a memory often
-helps with its result, so the tool counts as a reader. To run anything else (`run_workflow`) counts
-as a change."""
+"""A tool that runs one of these counts as a reader: like a shell it may change something, but a
+memory often helps with its result. A tool that runs anything else (`run_workflow`) counts as a
+writer."""
 
 _TRACKED = _words(
     """
@@ -102,7 +104,8 @@ _TRACKED = _words(
     """
 )
 _TRACKERS = _words("request resolve")
-"""`resolve_incident` and `request_review` change what is tracked, `resolve_symbol` reads."""
+"""Verbs whose object decides: `resolve_incident` and `request_review` change something that is
+tracked, `resolve_symbol` only reads."""
 
 _READ_VERBS = _words(
     """
@@ -165,9 +168,8 @@ def _named_as_write(name: str, words: Sequence[str], server: Sequence[str]) -> s
 
 
 def _verb_in_company(words: Sequence[str], server: Sequence[str]) -> str:
-    """The verb of the first two words or the last one that changes something in the company of
-    the other words, else "".
-    """
+    """A verb among the first two words or the last one that means a change beside the other words
+    of the name; "" if there is none."""
     company = {*words, *server}
     for verb in dict.fromkeys((*words[:2], words[-1])):
         others = company - {verb}

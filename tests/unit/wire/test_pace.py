@@ -95,11 +95,12 @@ async def test_others_get_their_turns_while_one_floods(message: bytes) -> None:
 
     peer = Peer(flood(), Nowhere(), ignore, pace=Pace("loud"))
     reading = asyncio.create_task(peer.run())
-    slowest = 0.0
+    turns = []
     for _ in range(100):
         # CPU time, because other processes may hold this one up.
         start = time.thread_time()
         await asyncio.sleep(0.005)
-        slowest = max(slowest, time.thread_time() - start)
+        turns.append(time.thread_time() - start)
     reading.cancel()
-    assert slowest < 0.1
+    # Two may be longer: a full collection of the test process's garbage takes a tenth of a second.
+    assert sorted(turns)[-3] < 0.1

@@ -165,7 +165,8 @@ def _rows(text: str, block: Block) -> Iterator[tuple[int, int]]:
 
 
 EXTRA_LINE = 0.25
-"""How many new words an extra line of a citation must add, once one whole statement is cited."""
+"""The gain in words that an extra line of a citation must bring, once the citation has one whole
+statement."""
 HEADED = 0.5
 """How much a word counts if a heading above already contains it."""
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     import httpx2
 
 POLL_SECONDS = 5.0
-"""How often to ask for changes: a request that waits for them would hold a connection of the
-gateway for every machine."""
+"""How often to ask for changes. A request that waits for changes would keep a connection of the
+gateway open for every machine."""
 EXCHANGE_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
 MAX_REST_SECONDS = 60.0
@@ -220,7 +220,8 @@ def checked_token(token: str) -> str:
 
 
 def _client() -> "httpx2.AsyncClient":
-    """Reading the certificates of the system takes a tenth of a second."""
+    """Make the HTTP client. It reads the certificates of the system, which takes a tenth of a
+    second."""
     import httpx2
 
     return httpx2.AsyncClient(

@@ -66,9 +66,9 @@ _LOOKING_UP = Statement(_PLANNED_AS.format(merge="off", loop="on", plan="auto"),
 
 
 def merging(matching: Sequence[Statement]) -> list[Statement]:
-    """Return these statements of `matches` with the settings under which they join pairs of words
-    in the order of their postings, whatever the planner knows of the tables. Everything else in
-    them is a lateral subquery, which can only be looked up."""
+    """Return these statements of `matches` with planner settings under which pairs of words are
+    joined in the order of their postings, whatever the planner knows of the tables. All other parts
+    are lateral subqueries, which these settings cannot change."""
     return [_MERGING, *matching, _LOOKING_UP]
 
 
@@ -138,7 +138,7 @@ def _farther(found: _Found, likeness: Likeness) -> set[int]:
 
 
 async def _no_question() -> None:
-    """Stands in for a question where there is no embedder."""
+    """Stands in for a question if there is no embedder."""
 
 
 async def _found(

@@ -139,7 +139,7 @@ class PostgresSharedMemories:
     async def _apply(
         self, transaction: Transaction, writes: Sequence[Outgoing]
     ) -> Sequence[Memory]:
-        """Make these writes. Returns the stored memories."""
+        """Apply these writes. Returns the memories that were stored."""
         memories = [
             replace(write.content, tenant=self._tenant)
             for write in writes
@@ -205,7 +205,7 @@ class PostgresSharedMemories:
 
 
 async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[Outgoing]:
-    """The writes that have not arrived before. Records them as arrived."""
+    """The writes that have not arrived earlier. Records them as arrived."""
     (fresh,) = await transaction.run(
         Statement(_RECEIVE, {"tokens": sorted(w.token for w in writes), "seconds": TOKEN_SECONDS})
     )
@@ -252,16 +252,16 @@ def _touched(write: Outgoing) -> set[str]:
 
 
 def _must_begin(cursor: Cursor, version: int, pruned: tuple[int, str]) -> bool:
-    """Whether a copy has to be made anew. `version` is that of the store, `pruned` the last
-    deletion of the project that it has forgotten."""
+    """Whether a copy has to start again. `version` is the store's version; `pruned` is the version
+    of the project's last deletion that the store no longer lists."""
     if cursor.base >= 0:
         return not pruned[0] <= cursor.base <= version
     return not (0 <= cursor.version <= version and cursor.position >= pruned)
 
 
 def _first(cursor: Cursor, version: int, start: int, after: str) -> Cursor:
-    """The cursor with which a copy begins to be filled behind a change. Its version must be lower
-    than the former one, from which a copy knows that it has to begin anew."""
+    """The cursor with which a copy begins to fill, behind a change. Its version is lower than that
+    of the former cursor: this tells the copy that it has to start again."""
     if cursor.base > version:
         # The database was restored from a backup while the copy was filled: one more step.
         return Cursor(cursor.project, _BEYOND)

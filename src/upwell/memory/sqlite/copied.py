@@ -218,8 +218,8 @@ def _copied(db: sqlite3.Connection, project: str) -> list[str]:
 
 
 def _is_copy_of(db: sqlite3.Connection, id: str, project: str) -> bool:
-    """Whether the copy has the memory under this project. A memory that moved to another project
-    is reported as removed from its former one, and must stay."""
+    """Whether the copy has this memory under this project. When a memory moves to another project,
+    its former project reports it as removed; it must stay then."""
     row = db.execute("SELECT project FROM team_memory WHERE id = ?", (id,)).fetchone()
     return row is not None and row[0] == project
 

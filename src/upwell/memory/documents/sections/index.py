@@ -95,7 +95,8 @@ class _Field:
 
 
 class Index:
-    """The sections of one scope over one connection, as they were when it was opened."""
+    """The sections of one scope, read over one connection, in the state in which the index was when
+    it was opened."""
 
     def __init__(
         self, db: sqlite3.Connection, project: str | None, namespaces: Sequence[str]

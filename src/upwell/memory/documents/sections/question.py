@@ -25,8 +25,8 @@ STRUCTURE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The weight of each term. `order` has the terms in sequence; `compounds` are joined forms
-    (`rootpath`), whose absence proves nothing."""
+    """A question as terms: the weight of each, `order` with the terms in sequence, and `compounds`
+    with the joined forms (`rootpath`). A section that lacks a joined form may still answer."""
 
     weights: Mapping[str, float]
     order: tuple[str, ...]

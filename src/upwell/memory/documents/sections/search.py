@@ -119,9 +119,10 @@ def question_of(query: Query) -> Question:
 def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
     """Return the passages for a query, most probable first.
 
-    The first section has the probability that its calibration gives it: notes on how to work in the
-    repository and documentation have judges of their own. Those after it have less by the square
-    of their share of its score; automatic doors get a second one only if it scores nearly as well.
+    The first section has the probability that a calibration gives it; documentation, and notes on
+    how to work in the repository, have a calibration each. The probability of each later section is
+    lower, by the square of its share of the first section's score. Automatic doors get a second
+    section only if it scores nearly as well as the first.
     """
     reading = read(index, question_of(query))
     ranked = rank(index, reading)
@@ -148,7 +149,8 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
 
 
 def _naming(index: Index, ranked: Sequence[Ranked], query: Query) -> set[int]:
-    """Return those best sections whose text names a file of the call by its path in the project."""
+    """Return those of the best sections whose text names a file of the call by its path in the
+    project."""
     if query.source is not QuerySource.PATH:
         return set()
     paths = [path for path in _inside(query) if "/" in path.strip("/")]
