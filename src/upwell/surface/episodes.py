@@ -55,7 +55,7 @@ async def applicable(
     """`hits` with at most one episode, which comes first; if all episodes are left out, also the
     reason against one of them. The episode is the newest conclusion for a trigger, if it still
     holds in `project` (older ones are outdated); otherwise the location that sessions found for the
-    trigger, if exactly one such location holds. The first of `triggers` with such an episode decides.
+    trigger, if exactly one location holds. The first of `triggers` with such an episode decides.
     Episodes that cannot be checked in time are left out."""
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:
