@@ -1,1 +1,1 @@
-"""Floor 3: the one pipeline behind every door, from a cue to a surfacing or a skip."""
+"""Decides for each event (a `Cue`) whether to show memories (`Surfacing`) or none (`Skip`)."""
