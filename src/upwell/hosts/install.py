@@ -247,8 +247,8 @@ def _missing_folders(path: Path) -> list[str]:
 
 
 def _clean_up(plan: Plan, entry: Mapping[str, Any]) -> None:
-    """After an uninstall, remove the copy whose content the file has again, and the folders that
-    the installation created, if they are empty."""
+    """After an uninstall, remove the backup if the file has its content again, and the folders that
+    the installation created if they are empty."""
     copy = Path(str(entry.get("backup", "")))
     with contextlib.suppress(OSError, ConfigError):
         if copy.name.startswith(plan.path.name + BACKUP) and _read(copy) == plan.after:

@@ -71,7 +71,7 @@ async def applicable(
         of_trigger = [hit for hit in episodes if hit.trigger == trigger]
         if episode := _chosen(of_trigger, lacks):
             return [episode, *others], ""
-    return others, next(filter(None, lacks.values()), "not one place, but several")
+    return others, next(filter(None, lacks.values()), "several locations, not one")
 
 
 def _chosen(hits: Sequence[Hit], lacks: Mapping[str, str]) -> Hit | None:
