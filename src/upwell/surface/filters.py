@@ -1,5 +1,5 @@
-"""The filters around the search: which cues may start a search, which hits are worth saying, and in
-what order (seeds 000, 003, 004).
+"""The filters around the search: which cues (prompts and tool calls) may start one, which of the
+memories that it finds may reach the agent, and in what order (seeds 000, 003, 004).
 """
 
 import json
@@ -36,11 +36,13 @@ class Gate:
         self._options = options
 
     def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
-        """The reason to say nothing at all to this cue, not even the standing rules."""
+        """The reason to say nothing at all to this cue, not even the standing rules; None if there
+        is no such reason."""
         return self._check_cue(cue, triggers) or self._check_tool(cue)
 
     def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
-        """The reason not to search for this query of a cue that is not silenced, or None."""
+        """The reason not to search for `query`; None if the search may start. Call it only for a
+        cue that `silencing` lets pass."""
         return self._check_query(query) or self._check_intent(cue, intent)
 
     def _check_cue(self, cue: Cue, triggers: Sequence[str]) -> Skip | None:
@@ -96,20 +98,22 @@ PACE = "pace"
 MAX_SAID = 2
 """The most memories at one moment: in real sessions a third one was never useful."""
 MIN_SHARE_ASKED = 0.2
-"""Explicit requests get no hit with less than this share of the best score (ours)."""
+"""An explicit request gets only hits with at least this share of the best score (our own
+constant)."""
 RATE_SECONDS = 60.0
 
 
 class Pace:
-    """Rate and cooldown of a session, across its tools. Both count the surfacings that
-    the session received; the limits are those of the tool that is being called."""
+    """Limits how often a session gets memories: at most `surface.rate_per_minute` times a minute,
+    and not twice for similar queries within the cooldown. All tools of the session count together;
+    the limits are those of the tool that is being called."""
 
     def __init__(self, state: SessionState, options: Options) -> None:
         self._state = state
         self._options = options
 
     async def refusal(self, cue: Cue, query: Query) -> Skip | None:
-        """The reason to say nothing to this cue right now, or None."""
+        """The reason to say nothing to this cue right now; None if there is none."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return None
         surface = self._options.beside(cue).surface
@@ -146,12 +150,13 @@ def _terms_of(query: Query) -> frozenset[str]:
 
 
 NOVELTY = "new"
-"""The signal with the share of a memory's words that the context lacks."""
+"""The name of a signal: the share of a memory's words that the agent's context lacks."""
 
 
 class PostFilter:
-    """The checks on the hits of a search: probable enough, suited to the moment, new to the
-    session, not rated down. Explicit requests are checked only for probability."""
+    """The checks on the hits of a search: each must be probable enough, of a kind that helps at
+    this moment, new to the session, and not rated down. The hits of an explicit request only have
+    to be probable enough."""
 
     def __init__(
         self,
@@ -170,8 +175,9 @@ class PostFilter:
     async def choose(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit] | Skip:
-        """The hits that pass, in the order in which they surface; if none passes, the reason that
-        held back the last one. Without a moment, memories of every kind may surface."""
+        """The hits that pass every check, in the order in which the agent gets them. If no hit
+        passes, a `Skip` with the check that removed the last ones. If `moment` is None, memories of
+        every kind may pass."""
         cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
         thresholds = {
             (case, exact): self._learning.min_score(cue, case, exact=exact)
@@ -235,16 +241,17 @@ class PostFilter:
     async def candidates(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit]:
-        """The hits that a judge may choose from, best first: those that could help at this moment
-        and that the agent does not have, however probable they are. Episodes go by triggers."""
+        """The hits that the judging model may choose from, best first: all that could help at this
+        moment and that the agent does not have, even improbable ones. Memories with triggers are
+        left out, because only their triggers decide."""
         related = [hit for hit in hits if not hit.memory.triggers]
         helpful = suited(cue, moment, related) if moment is not None else related
         ordered = ranked(helpful, intent, self._options.beside(cue), self._clock.now())
         return await self.new_to_agent(cue, ordered)
 
     async def new_to_agent(self, cue: Cue, hits: Sequence[Hit]) -> list[Hit]:
-        """The hits that the session has not received and does not know, and that nobody rated
-        down.
+        """The hits that the session has not received, that are not in its context, and that its
+        principal has not rated down.
         """
         sketch = self._sketches.of(cue.session)
         unknown = [
@@ -284,8 +291,8 @@ _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
 
 
 def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) -> list[Hit]:
-    """`hits` by score × namespace weight × recency × multi-query boost (seeds 003, 004), without
-    near-identical texts, and mixed by source. The order never decides whether a hit is surfaced.
+    """Sort `hits` by score × namespace weight × recency × multi-query boost (seeds 003, 004), drop
+    near-identical texts, and mix the sources.
     """
     ordered = sorted(hits, key=lambda hit: (-_weight(hit, intent, options, now), hit.memory.id))
     return spread(distinct(ordered))
@@ -322,7 +329,7 @@ def _source(hit: Hit) -> str:
 
 
 def distinct(hits: Sequence[Hit]) -> list[Hit]:
-    """`hits` in their order, without those that nearly repeat an earlier one."""
+    """`hits` in their order, without any that nearly repeats an earlier hit."""
     retained: list[tuple[Hit, frozenset[str]]] = []
     for hit in hits:
         words = frozenset(terms(hit.memory.text))
@@ -344,8 +351,9 @@ def _weight(hit: Hit, intent: Intent, options: Options, now: float) -> float:
 
 
 def independent(texts: Sequence[str]) -> int:
-    """How many of the texts contain a word that no earlier text contains. The keywords of a message
-    are words of the message itself, so a hit of both has matched one query, not two."""
+    """The number of texts that contain a word which no earlier text contains. It counts independent
+    queries: the keywords of a message add no word to the message, so a hit that matches both has
+    matched one query, not two."""
     seen: set[str] = set()
     count = 0
     for text in texts:
