@@ -7,7 +7,8 @@
     ("a about after all also am an and any are as at be been but by can could did do does for from get had has have " +
       "he her him his how i if in into is it its just let me more most my not of off on one only or other our own " +
       "she should so some than that the their them then there these they this to too upwell us was we were what when " +
-      "where which while who why will with would you your").split(" "),
+      "where which while who why will with would you your " +
+      "down happens make need new run say take up use want").split(" "),
   );
   const post = Worker.prototype.postMessage;
 

@@ -62,6 +62,15 @@ def test_forget_and_restore(upwell: Upwell) -> None:
     assert upwell("restore", id).code == 1
 
 
+def test_a_memory_for_every_project_has_no_project(upwell: Upwell, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    upwell("remember", "Tides are in UTC", "--everywhere")
+    upwell("remember", "Tides of this harbour are in local time")
+    lines = [json.loads(line) for line in upwell("export").out.splitlines()]
+    projects = {line["text"].split()[-1]: line["project"] for line in lines}
+    assert projects == {"UTC": None, "time": str(tmp_path)}
+
+
 def test_forgetting_a_project_leaves_the_others(upwell: Upwell, tmp_path: Path) -> None:
     for name in ("shop", "blog"):
         (tmp_path / name / ".git").mkdir(parents=True)

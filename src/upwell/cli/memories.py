@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
+from upwell.cli.parameters import Everywhere
 from upwell.cli.past import (
     FileOption,
     Filters,
@@ -62,6 +63,7 @@ def remember(
     share: Annotated[
         bool, typer.Option("--share", help="Share it with the team of `store.url`.")
     ] = False,
+    everywhere: Everywhere = False,
     as_json: Json = False,
 ) -> None:
     """Store a memory and print its id."""
@@ -73,7 +75,7 @@ def remember(
         namespace=shared_namespace(namespace) if share else namespace,
         tags=tuple(tag or ()),
         paths=tuple(path or ()),
-        project=repository_of(os.getcwd()),
+        project=None if everywhere else repository_of(os.getcwd()),
         provenance=Provenance(door="cli"),
         pinned=pin,
         supersedes=id_in(supersedes) if supersedes else None,

@@ -15,6 +15,9 @@ TranscriptPaths = Annotated[
 TranscriptHost = Annotated[
     str | None, typer.Option(help="claude, codex, copilot, gemini, opencode, specstory or events.")
 ]
+Everywhere = Annotated[
+    bool, typer.Option("--everywhere", help="In every project, not only in this repository.")
+]
 WORDS = {str: "TEXT", int: "N", list[str]: "TEXT"}
 
 

@@ -9,6 +9,7 @@ import typer
 
 from upwell.cli.hooks import hosts_without_guard_hooks
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
+from upwell.cli.parameters import Everywhere
 from upwell.cli.session import with_app
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import repository_of
@@ -42,9 +43,6 @@ Guard = Annotated[
         help="Refuse a matching command (--tool 'Bash(git push*--force*)') once a session, with "
         "the rule as the reason.",
     ),
-]
-Everywhere = Annotated[
-    bool, typer.Option("--everywhere", help="In every project, not only in this repository.")
 ]
 
 

@@ -43,7 +43,7 @@ _READERS = {
     "web_search": "WebSearch",
 }
 _SERVER_MARK = "-"
-"""A tool of an MCP server is `server-tool`."""
+"""The host calls a tool of an MCP server `server-tool`."""
 
 
 class CopilotEvents:

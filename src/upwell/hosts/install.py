@@ -161,7 +161,7 @@ class Installer:
         earlier = record.get(plan.agent, {})
         is_same_file = earlier.get("path") == str(plan.path)
         is_unchanged = is_same_file and earlier.get("written") == digest(plan.before or "")
-        # A copy of our own entries would be useless: the copy from before them stays the backup.
+        # The backup must not hold our own entries, so an earlier backup stays the backup.
         backup = str(earlier.get("backup", "")) if is_unchanged else _backed_up(plan)
         folders = _missing_folders(plan.path) or earlier.get("folders", [])
         _put(plan.path, plan.after)

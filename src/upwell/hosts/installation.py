@@ -1,4 +1,6 @@
-"""The content that upwell writes into agents' files, and the two kinds of file that it writes."""
+"""The values that upwell writes into agents' configuration files, and the contracts of those
+files.
+"""
 
 import os
 from collections.abc import Mapping, Sequence

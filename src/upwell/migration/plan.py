@@ -1,6 +1,5 @@
-"""The plan of moving in: everything that would be taken over, and everything that would be left
-out.
-"""
+"""The plan of an import: everything that would be imported, and everything that would be left
+out."""
 
 from collections import Counter
 from collections.abc import Mapping

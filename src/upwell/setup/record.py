@@ -1,5 +1,5 @@
-"""The record of `upwell setup`: everything that it changed, so that `--undo` changes nothing
-else.
+"""The record of `upwell setup`: everything that setup changed, so that `upwell setup --undo`
+reverts exactly that.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,2 +1,1 @@
-"""The pipeline that decides whether to show an agent some memories. A cue (a prompt, a tool call …)
-goes in; a surfacing (the text with the memories) or a skip (the reason for silence) comes out."""
+"""Decides for each event (a `Cue`) whether to show memories (`Surfacing`) or none (`Skip`)."""

@@ -1,6 +1,4 @@
-"""Work off the hot path: batches that are written after the call, and hits that missed their
-call.
-"""
+"""Work after the call: writes in batches, and memories that were found too late for their call."""
 
 import asyncio
 import json
@@ -24,8 +22,8 @@ Job = Callable[[], Awaitable[object]]
 
 
 class BackgroundWork:
-    """Runs its jobs side by side, half a second after the first request, so that requests batch.
-    Owns the one task that does so, and finishes it in `aclose`."""
+    """Runs all of its jobs half a second after a request, so that one run serves every request made
+    in the meantime. Owns the task that runs them, and ends it in `aclose`."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs
@@ -34,7 +32,7 @@ class BackgroundWork:
         self._task: asyncio.Task[None] | None = None
 
     def request(self) -> None:
-        """Have the jobs run soon."""
+        """Schedule a run of the jobs."""
         self._is_due = True
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
@@ -58,9 +56,8 @@ class BackgroundWork:
 
 
 async def together(*jobs: Job) -> None:
-    """Run the jobs together, so that their writes share a transaction. A fault ends only its own
-    job.
-    """
+    """Run the jobs together, so that their writes share a transaction. A job that fails does not
+    stop the others."""
 
     async def run(job: Job) -> None:
         with contained("background work of surfacing"):
@@ -74,8 +71,8 @@ async def begun[T](
     work: Callable[[], Coroutine[Any, Any, T]], *, now: bool
 ) -> AsyncIterator[Callable[[], Awaitable[T]]]:
     """Yield a function that returns the result of `work`. With `now`, the work starts at once and
-    runs while the block does other things; otherwise it starts when the function is called. It is
-    cancelled when the block ends."""
+    runs while the block does other things; otherwise it starts when the function is called. If
+    the work started at once, the end of the block cancels it."""
     if not now:
         yield work
         return
@@ -120,7 +117,7 @@ class PendingWrites:
 
 LATE = "late"
 LATE_SECONDS = 60.0
-"""After this time late hits are dropped, and the next search finds the current memories."""
+"""How long late hits may still be offered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +149,7 @@ class LateHits:
         about."""
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
-        # The token comes first: it shows a later deletion, and `known` shows an earlier one.
+        # The token is read first: it reveals deletions from now on, and `known` earlier ones.
         changes = repr(await self._reader.changes())
         existing = [hit for hit in hits if not hit.memory.pinned and await self._exists(hit)]
         offer = _Offer(cue.tool, query, judged, tuple(existing), changes)
@@ -160,8 +157,8 @@ class LateHits:
 
     async def take(self, cue: Cue, query: Query) -> list[Hit]:
         """The session's late hits, if this cue is about the same thing and the memory has not
-        changed since. The offer ends with any automatic cue, because the next search finds the
-        current memories.
+        changed since. Any automatic cue ends the offer, because its own search finds the current
+        memories.
         """
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return []

@@ -122,8 +122,8 @@ class ContextSketch:
 
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
         """True if the context already holds this memory: in a file that was opened or that the host
-        loads, or nearly word for word. The context holds an episode if it showed the episode's
-        conclusion before the call of `cue`."""
+        loads, or nearly word for word. An episode counts as held if the context shows its
+        conclusion outside the call of `cue`."""
         if memory.triggers and "`" in memory.text:
             return self._has_met(_conclusion(memory.text, cue))
         if memory.lines is not None and self._has_read(memory.source):
@@ -140,7 +140,7 @@ class ContextSketch:
 
     def _has_met(self, conclusion: Sequence[str]) -> bool:
         """True if the context contains the command of a conclusion, or all the names in it. A
-        conclusion without either adds nothing.
+        conclusion with neither counts as known.
         """
         phrases = self._phrases.hashes()
         commands = [span for span in conclusion if " " in span]

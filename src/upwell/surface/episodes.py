@@ -1,7 +1,8 @@
 """Whether an episode, the conclusion of an earlier session, still holds for a cue.
 
-An episode is a memory with triggers. Without a request it is given only if one of them is met
-exactly, in its own project, while its files exist and still contain the identifiers that it names.
+An episode is a memory with triggers, the exact situations in which it helps, such as a missing file
+or a failing command. Unless the user asks for it, an episode is shown only if one of its triggers
+is met in its own project, and if its files exist and still contain the identifiers that it names.
 """
 
 import asyncio
@@ -19,19 +20,19 @@ from upwell.memory.places import PLACE
 from upwell.surface.moments import event_of
 
 CHECK_SECONDS = 0.1
-"""The time limit for checking files. If the disk is slow, the episode is left out, and the call is
-not held up."""
+"""The time limit for checking files. An episode that is not checked in time is left out, so
+that a slow disk does not hold up the call."""
 MAX_CHECKED_PATHS = 8
 MAX_CHECKED_BYTES = 1_000_000
 MAX_LISTED_ENTRIES = 30_000
 """The most entries of a project that are searched for another file of the same name. In a larger
-project, a place is not given.
+project, the name counts as ambiguous, and the episode is left out.
 """
 MAX_SHOWN_CHARS = 160
 SITUATIONS: Mapping[str, str] = {
     "file": "the missing file",
     "below": "the missing file",
-    "symbol": "a search in vain for",
+    "symbol": "an unsuccessful search for",
     "ticket": "the ticket",
 }
 """The kinds of triggers in words."""
@@ -51,10 +52,11 @@ def situation_of(cue: Cue, trigger: str) -> str:
 async def applicable(
     hits: Sequence[Hit], triggers: Sequence[str], project: str | None
 ) -> tuple[list[Hit], str]:
-    """`hits` with at most one episode, in front, and the reasons against the other episodes. The
-    episode belongs to the first of `triggers` that yields one: the newest conclusion if it still
-    holds in `project`, because a later session knows better; otherwise a place, if exactly one
-    holds. Episodes that cannot be checked in time are left out."""
+    """`hits` with at most one episode, which comes first; if all episodes are left out, also the
+    reason against one of them. The episode is the newest conclusion for a trigger, if it still
+    holds in `project` (older ones are outdated); otherwise the location that sessions found for the
+    trigger, if exactly one location holds. The first of `triggers` with such an episode decides.
+    Episodes that cannot be checked in time are left out."""
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:
         return list(hits), ""
@@ -106,7 +108,7 @@ def _ambiguity_of(memory: Memory, trigger: str, project: str | None) -> str:
 
 def _has_several(root: str, name: str) -> bool:
     """Tell whether several files below `root` have this name, apart from those in hidden folders
-    and in folders of installed packages. The answer for a project with too many files is yes."""
+    and in folders of installed packages. Also true for a project with too many files to search."""
     namesakes = entries = 0
     for _, folders, files in os.walk(root):
         folders[:] = [each for each in folders if each[0] != "." and each not in _INSTALLED]
@@ -125,7 +127,7 @@ def lack_of(memory: Memory, project: str | None) -> str:
         return "learned in another project"
     paths = [Path(project, path) for path in memory.paths[:MAX_CHECKED_PATHS]]
     for path in paths:
-        # Unlike `Path.exists`, this takes a name that no system has for a missing file.
+        # Unlike `Path.exists`, `os.path.exists` is False for a name that is too long.
         if not os.path.exists(path):
             return f"{path.name} is gone"
     contents = [_content(path) for path in paths] if memory.symbols else []

@@ -31,7 +31,7 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.UNSUITED: "the matches are of a kind that does not help at this moment",
     SkipReason.UNWORTHY: "no match would change the next step",
     SkipReason.ALREADY_KNOWN: "the agent has every match in its context already",
-    SkipReason.STALE: "what an earlier session found out no longer holds",
+    SkipReason.STALE: "the finding of an earlier session no longer holds",
     SkipReason.PROGRESSIVE: "a memory placed first would shift the offsets of a progressive read",
     SkipReason.COOLDOWN: "the same question came moments ago",
     SkipReason.RATE: "this session has reached surface.rate_per_minute",

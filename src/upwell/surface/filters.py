@@ -41,8 +41,8 @@ class Gate:
         return self._check_cue(cue, triggers) or self._check_tool(cue)
 
     def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
-        """The reason not to search for `query`; None if the search may start. Call it only for a
-        cue that `silencing` lets pass."""
+        """The reason not to search for this query, or None; `silencing` has already passed the
+        cue."""
         return self._check_query(query) or self._check_intent(cue, intent)
 
     def _check_cue(self, cue: Cue, triggers: Sequence[str]) -> Skip | None:
@@ -98,8 +98,7 @@ PACE = "pace"
 MAX_SAID = 2
 """The most memories at one moment: in real sessions a third one was never useful."""
 MIN_SHARE_ASKED = 0.2
-"""An explicit request gets only hits with at least this share of the best score (our own
-constant)."""
+"""Explicit requests get no hit with less than this share of the best score (our own constant)."""
 RATE_SECONDS = 60.0
 
 
@@ -175,9 +174,9 @@ class PostFilter:
     async def choose(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit] | Skip:
-        """The hits that pass every check, in the order in which the agent gets them. If no hit
-        passes, a `Skip` with the check that removed the last ones. If `moment` is None, memories of
-        every kind may pass."""
+        """The hits that pass, in the order in which they surface; if none passes, the reason of
+        the check that removed the last ones. Without a moment, memories of every kind may
+        surface."""
         cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
         thresholds = {
             (case, exact): self._learning.min_score(cue, case, exact=exact)
@@ -241,9 +240,9 @@ class PostFilter:
     async def candidates(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit]:
-        """The hits that the judging model may choose from, best first: all that could help at this
-        moment and that the agent does not have, even improbable ones. Memories with triggers are
-        left out, because only their triggers decide."""
+        """The hits that a judge may choose from, best first: those that could help at this moment
+        and that the agent does not have, however probable they are. Episodes are left out, because
+        their triggers decide."""
         related = [hit for hit in hits if not hit.memory.triggers]
         helpful = suited(cue, moment, related) if moment is not None else related
         ordered = ranked(helpful, intent, self._options.beside(cue), self._clock.now())

@@ -124,7 +124,7 @@ def check_guard(scope: RuleScope) -> None:
     """Check the scope of a guard.
 
     Raises:
-        UsageError: it does not name a command or a tool of a server.
+        UsageError: the scope does not name a command or a tool of a server.
     """
     if scope.paths and not scope.tools:
         raise UsageError(

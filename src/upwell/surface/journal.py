@@ -34,7 +34,7 @@ from upwell.surface.options import Options
 RETENTION_DAYS = 90
 DIGEST = "sha256:"
 _OWN_TRACE_ID = re.compile(r"[0-9a-f]{32}")
-"""A trace id of ours, or of a client that follows W3C Trace Context, holds no secret."""
+"""The shape of our trace ids and of those of W3C Trace Context, which cannot hold a secret."""
 _DAY_SECONDS = 86_400.0
 _MAX_HELD_BACK = 5
 STEP_CHARS = 200
@@ -49,7 +49,7 @@ _MAX_INLINE = 3
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """A decision that is not written yet. `late` means that it missed its call."""
+    """A decision that is not written yet. `late`: it was made too late for its call."""
 
     cue: Cue
     outcome: Surfacing | Skip
@@ -117,8 +117,9 @@ class Journal:
     async def latest(
         self, limit: int, *, before: float = math.inf, matching: Mapping[str, str] | None = None
     ) -> list[dict[str, Any]]:
-        """The latest decisions written before `before`, newest first, each with its `step` if that
-        is still stored and the time `written`. `matching` are fields and their exact values.
+        """The latest decisions written before `before`, newest first, each with the time `written`,
+        and with its `step` and `file` if they are still stored. `matching` are fields and their
+        exact values.
 
         Raises:
             StoreError: the store cannot be read.
@@ -313,12 +314,12 @@ def _shown_session(session: str) -> str:
 
 @lru_cache(maxsize=256)
 def shown_project(cwd: str | None) -> str:
-    """The project around a folder without secrets, "" if there is none."""
+    """The project that contains a folder, with secrets masked; "" if there is none."""
     return redacted_start(project_of(cwd) or "", 300)
 
 
 def file_key(key: str) -> str:
-    """The key, among the steps, of the file of a decision or shortened result."""
+    """The key under which the file of a decision or of a shortened result is stored, as a step."""
     return key + _FILE
 
 

@@ -1,8 +1,8 @@
-"""A language model that decides which candidate an excellent colleague would mention now, or none.
+"""A language model that chooses, among the memories found, the one worth mentioning now, if any.
 
-It is asked in threads of its own, while events go on. A prompt waits for the verdict up to the
-door's deadline; a verdict that comes later is offered at the session's next event. If the model is
-slow, gone or wrong, everything works as it does without a judge.
+It is asked in threads of its own. A prompt waits for the verdict until the time limit of the
+search; a later verdict is offered at the session's next event. If the model is slow, unavailable or
+wrong, upwell works as it does without a judge.
 """
 
 import asyncio
@@ -138,10 +138,10 @@ class JudgeModel:
         completion = await asyncio.get_running_loop().run_in_executor(
             self._threads, self._chat.complete, SYSTEM, question.text, deadline
         )
-        self._pay(completion)
+        self._count_cost(completion)
         return completion
 
-    def _pay(self, completion: Completion) -> None:
+    def _count_cost(self, completion: Completion) -> None:
         price = (
             completion.tokens_in * self._options.input_price
             + completion.tokens_out * self._options.output_price

@@ -111,8 +111,8 @@ class Learning:
     """What one `Surfacer` learns. During a call it only reads from memory and takes notes; `jobs`
     do the rest afterwards.
 
-    `rare` returns the words that few memories contain; `mark_used` receives the memories that were
-    used.
+    `rare` returns those of the given words that few memories contain; `mark_used` receives the ids
+    of the memories that were used.
     """
 
     def __init__(

@@ -4,10 +4,10 @@ fact at a step that went wrong. A moment therefore names the situation of a cue,
 admits only the kinds of memory that help in it.
 
 Documentation and commits were not written for the agent, and a match of words alone is seldom
-useful: of 105 that surfaced in replayed sessions, two were. A document can answer a question about
-its subject that opens a session, is complete, and does not refer to anything else. In the middle of
-a session a prompt continues the conversation, and the words that it shares with a document are a
-coincidence. `lack_of` names the reason against such a text.
+useful: of 105 such memories that surfaced in replayed sessions, two were. A document can answer a
+question about its subject that opens a session, is complete, and does not refer to anything else.
+In the middle of a session a prompt continues the conversation, and the words that it shares with a
+document are a coincidence. `lack_of` names the reason against such a text.
 """
 
 import re
@@ -111,7 +111,7 @@ _USUAL: Mapping[str, str] = {
     **dict.fromkeys(("run_command", "execute_command", "shell", "bash", "run_shell"), "Bash"),
     **dict.fromkeys(("search_code", "grep", "grep_search"), "Grep"),
 }
-"""Names of MCP tools, and the tools of agents that do the same."""
+"""Common names of MCP tools, each with the agents' own tool that does the same."""
 _HEAD_CHARS = 400
 _READERS = frozenset({"cat", "head", "tail", "sed", "less", "more", "bat", "nl", "grep", "rg"})
 _SEARCH_KEYS = ("pattern", "query", "regex", "q", "glob")
@@ -290,7 +290,7 @@ MAX_WORDS = 60
 """A longer prompt brings its own context."""
 
 LOW = "score {score:.2f} < {least:.2f}"
-PAPER = "a paper of the work, not documentation"
+PAPER = "a record of work, not documentation"
 LONG = f"the prompt has more than {MAX_WORDS} words"
 POINTER = "the prompt points at something particular"
 INSTRUCTION = "the prompt is an instruction, not a question"

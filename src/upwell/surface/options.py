@@ -116,8 +116,8 @@ def scaled_to(size: str) -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """`calls` is the number of verdicts that a session may ask for. The prices are those of a
-    million tokens; 0 means that no cost is counted. With `waits`, every event waits for its
+    """`calls` is the most verdicts that a session may ask for. The prices are those of a million
+    tokens; 0 means that no cost is counted. With `waits`, every event waits for its
     verdict."""
 
     calls: int = 40
@@ -147,7 +147,7 @@ class ContextOptions:
 
 
 READ_COMMAND = "upwell read"
-"""Prints the full text of the memory or the result that is named after it."""
+"""The command that prints a memory or a result in full; its argument is the id or the key."""
 
 
 def never_excluded(folder: str | None) -> bool:
@@ -171,11 +171,11 @@ def no_commands(transcript: str) -> Sequence[str]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Everything that configures the pipeline. `surface` applies to messages and to whole sessions.
-    `of_cue` returns the options for a tool (None: for a message) and a context window of this many
-    tokens (None: unknown). `is_paused` tells whether the user has paused a session, `is_excluded`
-    whether upwell does nothing in a folder. `judge` are the limits of the judge that
-    `surface.judge` switches on. `commands_in` reads from a transcript the commands that its session
-    needs again after a compaction.
+    `of_cue` takes a tool (None: a message) and the size of the context window in tokens (None:
+    unknown), and returns the options for both. `is_paused` tells whether the user has paused a
+    session, `is_excluded` whether upwell does nothing in a folder. `judge` are the limits of the
+    judge that `surface.judge` switches on. `commands_in` reads from a transcript the commands that
+    its session needs again after a compaction.
     """
 
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)

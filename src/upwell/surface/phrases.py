@@ -38,7 +38,8 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """`elements`, None for a gap; `initial`: matches only at the start of a sentence."""
+    """A parsed phrase. In `elements`, None is a gap; an `initial` phrase matches only at the start
+    of a sentence."""
 
     elements: tuple[Element | None, ...]
     initial: bool

@@ -56,7 +56,8 @@ from upwell.surface.session_start import MISSED, Compaction, SessionStart
 Outcome = Surfacing | Skip
 _OVERSAMPLING = 2
 _OPENING = frozenset({"pinned", "kind", "told"})
-"""Signals of rules and of a session's opening, which have records of their own."""
+"""A hit with one of these signals is a standing rule or opens a session. The deliveries of such
+hits are recorded elsewhere than in the seen log."""
 MAX_EPISODES = 16
 """How many memories are looked up by triggers alone."""
 

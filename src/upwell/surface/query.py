@@ -1,8 +1,8 @@
-"""Makes a query from a cue (a tool call or a message). For a call, five ways are tried in order; a
-message gives up to three texts to search for.
+"""Turns an event (a `Cue`) into a search (a `Query`). The text of a tool call comes from the first
+of five sources that gives a usable one; a message gives up to three texts.
 
-The query of a call also carries the files and code names in its arguments, which are matched
-exactly: in coding work they identify the subject better than words do.
+The query also carries the files and code names that the call mentions, because in coding work they
+identify the subject better than words do.
 """
 
 import re
@@ -30,7 +30,8 @@ MAX_KEYWORDS = 5
 MAX_READ_CHARS = 4000
 MIN_WORDS = 3
 CJK_CHARS_A_WORD = 2
-"""The shortest keyword in scripts without spaces, where most words have one or two characters."""
+"""How many characters count as one word in scripts without spaces, where most words have one or
+two."""
 MAX_ACRONYM = 10
 MAX_POLITE_WORDS = 16
 
@@ -155,7 +156,7 @@ class Messages:
 
 @lru_cache(maxsize=4)
 def messages_of(lexicon: Lexicon) -> Messages:
-    """The messages of a lexicon, built once."""
+    """The `Messages` of a lexicon, built once."""
     return Messages(lexicon)
 
 
@@ -258,9 +259,8 @@ FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", 
 """Tools whose `path` is the folder to search, not the subject."""
 GENERIC_KEYS = frozenset({"description", "output_mode", "repo", "owner", "type", "branch"})
 _MAX_ANCHORS = 12
-"""The most files and the most names that a query takes from a call; also the most items that are
-read of a list.
-"""
+"""The most files and the most code names that a query takes from a call; also the most items read
+of a list. Both bound the cost of a call."""
 _MAX_ARGUMENTS = 50
 _MAX_CLEANED = 200
 _MAX_DEPTH = 4
@@ -358,7 +358,7 @@ def usable(text: str) -> bool:
 
 
 def _without_secrets(args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with their strings cleaned, down to a depth that queries never read below."""
+    """The arguments with their strings cleaned, down to the depth that queries read."""
     return {name: _cleaned(value, _MAX_DEPTH) for name, value in islice(args.items(), _MAX_CLEANED)}
 
 

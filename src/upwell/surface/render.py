@@ -26,7 +26,7 @@ from upwell.surface.options import InjectionMode, Options
 SURE = 0.8
 """The confidence from which an intent counts as sure (seed 004, ADR-006)."""
 PASSAGE_CHARS = 700
-"""The most characters shown of a passage of documentation, with its headings."""
+"""A passage of a document is shown whole up to this length, headings included."""
 TAG = "upwell-memories"
 ENTRY_MARK = "- ["
 """The beginning of each line that shows a memory."""

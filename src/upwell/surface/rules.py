@@ -35,7 +35,7 @@ MAX_RULES = 10
 RULE_CHARS = 300
 EVERYWHERE = RuleScope()
 MAX_BYTES = 2_000
-"""At most ten rules of 300 characters, 2 000 bytes together (ours)."""
+"""At most ten rules of 300 characters, 2 000 bytes together (our own limits)."""
 SILENT = frozenset(
     {
         SkipReason.DISABLED,
@@ -44,7 +44,7 @@ SILENT = frozenset(
         SkipReason.EXCLUDED_TOOL,
     }
 )
-"""Silences to which no rules are added either."""
+"""Reasons for silence at which no rules are given either."""
 
 
 class Rules:

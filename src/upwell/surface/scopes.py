@@ -33,9 +33,9 @@ _SHELLS = frozenset("ash bash dash fish ksh sh zsh".split())
 _SHELL_OPTION = re.compile(r"-[a-z]{0,6}c")
 _RUNNERS = frozenset("chroot doas env ionice nice parallel setsid stdbuf sudo xargs".split())
 MAX_SCRIPTS = 16
-"""The scripts of one call that are read, with those inside others."""
+"""The most scripts of one call that are read, including scripts inside scripts."""
 MAX_OPTIONS = 8
-"""The words before the command that a runner such as `sudo` may have."""
+"""The command that a runner such as `sudo` runs is looked for only before this word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +123,12 @@ def _with(prefix: str, triggers: Sequence[str]) -> tuple[str, ...]:
 
 
 def _runs(pattern: str, cue: Cue) -> bool:
-    """True if the cue calls a tool that the pattern names, with a command that the pattern's glob
-    matches, if it has one."""
+    """True if the cue calls a tool that the pattern names and, if the pattern has a glob, with a
+    command that the glob matches."""
     match = _NAMED_TOOL.fullmatch(pattern)
     if not cue.tool or match is None or not first_match(cue.tool, (match[1],)):
         return False
-    return match[2] is None or any(_glob(match[2], "/").fullmatch(step) for step in _steps(cue))
+    return match[2] is None or any(_glob(match[2], True).fullmatch(step) for step in _steps(cue))
 
 
 def _steps(cue: Cue) -> list[str]:
@@ -150,7 +150,7 @@ def _steps(cue: Cue) -> list[str]:
 
 
 def _lines(cue: Cue) -> Iterator[str]:
-    """The commands of a call. Some agents give the words of one command."""
+    """The commands of a call. Some agents pass a command as a list of words."""
     for key in sorted(COMMAND_KEYS & cue.args.keys()):
         value = cue.args[key]
         if isinstance(value, list):
@@ -183,14 +183,14 @@ def _scripts_in(words: Sequence[str]) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _glob(pattern: str, within: str = "") -> Any:
+def _glob(pattern: str, crosses_folders: bool = False) -> Any:
     """A glob as a regular expression that matches in linear time. `*` stays within a folder, unless
-    `within` is given. A pattern without a slash matches in any folder."""
+    `crosses_folders` is set. A pattern without a slash matches in any folder."""
     import re2
 
-    free = "." if within else "[^/]"
+    free = "." if crosses_folders else "[^/]"
     parts = {"**/": "(?:.*/)?", "**": ".*", "*": f"{free}*", "?": free}
-    if not within and "/" not in pattern:
+    if not crosses_folders and "/" not in pattern:
         pattern = f"**/{pattern}"
     words = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
     return re2.compile("(?s)" + "".join(parts.get(word, re2.escape(word)) for word in words))

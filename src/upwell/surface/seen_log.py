@@ -2,9 +2,9 @@
 
 A context window gets a memory once: the log has an entry for each session and memory until the
 session's context is compacted. A second entry, for the principal, lasts `surface.dedup_ttl_seconds`
-and makes repeats in other sessions rank lower; an episode, which answers an exact trigger, is as
-good as new there. Keys hold the content hash, so an edited memory counts as new. Automatic doors
-read and write the log; explicit requests only write it.
+and makes repeats in other sessions rank lower, except for episodes, which answer an exact trigger
+and rank as if they were new. Keys hold the content hash, so an edited memory counts as new.
+Automatic doors read and write the log; explicit requests only write it.
 """
 
 import asyncio
@@ -119,10 +119,10 @@ class SeenLog:
         )
 
     async def known(self, memory_id: str, principal: str = "") -> None:
-        """Record that a reader already knew this memory. Until the entry expires, none of the
-        reader's sessions receives the memory. If no delivery was recorded, as after an explicit
-        request outside of sessions, the entry is stored under the memory's id, so that it also
-        holds for an edited text."""
+        """Record that a reader already knew this memory. Until the entry expires, the reader's
+        sessions, except subagents, do not receive the memory. If no delivery was recorded, as after
+        an explicit request outside of sessions, the entry is stored under the memory's id, so that
+        it also holds for an edited text."""
         if self._ttl_seconds > 0:
             entries = await self._ttl_store.scan(Kind.SEEN, f"{memory_id}:")
             marked = {

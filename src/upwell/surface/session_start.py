@@ -56,8 +56,8 @@ class Compaction:
     ttl_store: TtlStore
 
     async def before(self, session: str) -> None:
-        """Save the list of those memories and allow repeats, because the agent is about to lose its
-        context."""
+        """Save the ids of the session's latest memories and allow repeats, because the agent is
+        about to lose its context."""
         if not session:
             return
         ids = await self.seen_log.ids_of(session)
@@ -340,7 +340,7 @@ class _Block:
         self._id = surfacing_id
 
     def add_rules(self, rules: Sequence[Memory]) -> list[Memory]:
-        """Add the rules that fit, newest first. Returns those that were added."""
+        """Add the first rules that fit. Returns those that were added."""
         added, lines = rule_lines(rules, self._max_bytes - len(beneath([], self._id)) - 1)
         return added if added and self._add(lines) else []
 

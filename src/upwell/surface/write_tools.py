@@ -119,7 +119,7 @@ _NOUNS = _words(
     book build claim import leave link order play post release rollout set star start store tag vote
     """
 )
-"""First words that are nouns where the name ends with a word for what is read: `post_count`."""
+"""First words that are nouns if the name ends with a word for something to read: `post_count`."""
 _WHAT_IS_READ = _READ_VERBS | _words(
     """
     artifacts attempts details errors graph history log logs metrics notes output result results
