@@ -253,7 +253,7 @@ TEMPLATES: Mapping[str, str] = {
     "*get-library-docs": "{topic} {context7CompatibleLibraryID}",
 }
 """For each tool pattern, a query with placeholders for arguments; a placeholder may be dotted
-(`{filter.title}`). A template is the first of the five ways to make a query. The user's
+(`{filter.title}`). A template is the first of the five sources of a query. The user's
 `surface.templates` take precedence."""
 FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", "*find*")
 """Tools whose `path` is the folder to search, not the subject."""
@@ -308,7 +308,8 @@ class CueReader:
     def five_levels(
         self, tool: str, args: Mapping[str, Any], root: str | None = None
     ) -> tuple[str, QuerySource]:
-        """The text of a call's query, by the first of the five ways that gives a usable text."""
+        """The text of a call's query, from the first of the five sources that gives a usable
+        one."""
         speech = speech_of(self.lexicon)
         levels: tuple[tuple[QuerySource, Callable[[], str]], ...] = (
             (QuerySource.TEMPLATE, lambda: self._from_template(tool, args, speech, root)),
