@@ -142,7 +142,8 @@ class Config:
 
     def compress_for(self, server: str, tool: str) -> CompressOptions:
         """`compress.*` for one tool: with its server's table, then with every matching pattern.
-        Without a setting, a file that is read gets at most `READ_SHARE` of a known context window.
+        Unless `compress.read_tokens` is set, a file read gets at most `READ_SHARE` of the context
+        window, if its size is known.
         """
         return self._compress_options(server, tool)
 
@@ -225,7 +226,7 @@ def load(
     """Read the configuration of a home, and its lexicon. `flags` are dotted keys.
 
     Raises:
-        ConfigError: the first mistake: the key, its place, and the nearest known one.
+        ConfigError: the first mistake: the key, its place, and the nearest known key.
     """
     config, mistakes = read(home, flags, environment)
     if mistakes:

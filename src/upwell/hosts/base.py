@@ -15,9 +15,9 @@ class Export:
     """The output of `upwell hook export`: an instruction for agents without hooks, in `file` below
     the project, and for some hosts a plugin.
 
-    `tool_name` is the host's name for one of the gateway's tools, with `{}` for our own name of the
-    tool; `layout` surrounds the instruction, `{}`, with what the file's format requires. `plugin`
-    returns further files by relative path.
+    `tool_name` is the pattern of the host's names for the gateway's tools, with `{}` in place of
+    our own name of a tool; `layout` is the content of the file, with `{}` in place of the
+    instruction. `plugin` returns further files by relative path.
     """
 
     tool_name: str
@@ -110,7 +110,7 @@ class Host:
       section in `docs/hooks.md`.
     - `events` reads its events and writes its answers; `hooks` is the file of its hooks.
     - `probe` is an event to try the installed hooks with.
-    - `servers` is the file of its MCP servers, None where `upwell init` leaves them alone.
+    - `servers` is the file of its MCP servers, None if `upwell init` leaves those servers alone.
     - `clients` are the names, as patterns in lower case, by which it introduces itself to MCP
       servers (`clientInfo.name`).
     - `hooks_off` tells which setting keeps the host from running the user's hooks in a folder.

@@ -54,7 +54,7 @@ class Event:
       agent's last message at the end of a turn.
     - `tool`: the name that surfacing knows (`Read`, `server__tool`); `args` has snake_case keys.
     - `reply_chars`: the size of the tool's result, None if the event does not carry it.
-    - `answer`: the beginning of that answer as text, and whether the call failed.
+    - `answer`: the beginning of that result as text, and whether the call failed.
     - `reply`: the tool's result in the host's own shape, None if the host accepts no other result
       in its place.
     - `transcript`: the file in which the host records the session.
@@ -106,7 +106,7 @@ class EventFormat(Protocol):
         ...
 
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
-        """The hook output that puts `reply`, of the shape of `event.reply`, in its place."""
+        """The hook output that puts `reply` in place of `event.reply`, whose shape it has."""
         ...
 
     def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
@@ -160,7 +160,8 @@ def size_of(value: Any) -> int | None:
 
 def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> ToolAnswer | None:
     """The first `MAX_ANSWER_CHARS` characters of all texts in a tool's result, in order; None if
-    the event carries no answer. A command also failed if its result reports an exit status.
+    the event carries no answer. A command also failed if its result reports an exit status other
+    than 0.
     """
     if value is None:
         return None
@@ -214,7 +215,7 @@ def _command_of(parts: Sequence[str]) -> str:
 def surfacing_tool(name: str, readers: Mapping[str, str], server_marks: Sequence[str]) -> str:
     """The name under which surfacing knows a host's tool, "" for a tool that gets no memories.
 
-    `readers` maps those of the host's own tools that read or search; `server_marks` are the
+    `readers` maps the host's own tools that read or search to these names; `server_marks` are the
     prefixes of tools of MCP servers (`mcp__`). Tools behind our gateway get their memories there.
     """
     if name in readers:

@@ -232,7 +232,7 @@ def _words(handler: Any) -> list[str]:
 
 
 def _hooks(root: Node) -> Any:
-    """The hooks of all hosts, by event."""
+    """All hooks in the file, by event: ours and others."""
     node = root.under("hooks")
     return {} if node is None else node.value
 

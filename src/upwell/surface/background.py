@@ -145,11 +145,10 @@ class LateHits:
         self, cue: Cue, query: Query, hits: Sequence[Hit], *, judged: bool = False
     ) -> None:
         """Keep the hits that came too late for this cue. Standing rules are left out, because
-        `Rules` delivers them. With `judged`, the session's next call gets the hits, whatever it is
-        about."""
+        `Rules` delivers them. With `judged`, any next call of the session gets the hits."""
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
-        # The token is read first: it reveals deletions from now on, and `known` earlier ones.
+        # `changes` is read before `known`: a memory that is deleted in between changes the token.
         changes = repr(await self._reader.changes())
         existing = [hit for hit in hits if not hit.memory.pinned and await self._exists(hit)]
         offer = _Offer(cue.tool, query, judged, tuple(existing), changes)

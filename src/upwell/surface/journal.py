@@ -1,9 +1,8 @@
-"""The record of decisions, for `explain`, for feedback and for the dashboard, written off the hot
-path.
+"""The record of decisions, for `explain`, feedback and the dashboard. It is written after the call.
 
-Query texts, the steps of agents and the files of their calls are stored apart from decisions, with
-secrets masked, and only for `query_retention_days`. If `persist_query_text` is off, queries are
-stored as digests, steps and files not at all.
+Query texts, steps (an agent's prompts and commands) and the files of its calls are stored apart
+from decisions, with secrets masked, and only for `query_retention_days`. If `persist_query_text` is
+off, queries are stored as digests, steps and files not at all.
 """
 
 import asyncio
@@ -44,7 +43,7 @@ _STEP_ARGUMENTS = ("command", "cmd", "query", "pattern", "url", "question", "pro
 _FILE = "\tfile"
 _MAX_KEYS = 800
 _MAX_INLINE = 3
-"""Up to this number, encoding the decisions takes less time than handing them to a thread."""
+"""Encoding this many decisions takes less time than handing them to a thread."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from upwell.ground.types.memory import Hit, Memory
 SESSION_SECONDS = 30 * 86_400.0
 """The lifetime of a session's entries: hosts resume sessions, with their context, after weeks."""
 RESERVED_SECONDS = 60.0
-"""The lifetime of an entry whose delivery is pending, so that a process that dies does not silence
-a memory.
+"""The lifetime of an entry whose delivery is pending, so that a process that dies before the
+delivery does not silence a memory.
 """
 KNOWN = b"\0known"
 """The value of a principal's entry after the rating `already_known`."""
