@@ -205,8 +205,8 @@ class Play:
         return before, after
 
     async def _step(self, step: Step, direct: "Agent", gateway: "Agent") -> tuple[int, int]:
-        """Make one call with and without upwell and show the difference. Returns the tokens without
-        upwell, and with it."""
+        """Make one call through upwell and, unless it writes, also directly, and show the
+        difference. Returns the tokens without upwell, and with it."""
         shown_args = ", ".join(f"{name}={value!r}" for name, value in step.args.items())
         self._show(f"   {step.tool}({shown_args})")
         texts = await gateway.call(step.tool, step.args)

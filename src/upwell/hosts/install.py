@@ -224,7 +224,8 @@ def digest(text: str) -> str:
 
 
 def _backed_up(plan: Plan) -> str:
-    """Copy the unchanged file to the first free name."""
+    """Save the content from before the change under the first free name. Returns the path, "" if
+    there was no file."""
     if plan.before is None:
         return ""
     for number in range(MAX_BACKUPS):

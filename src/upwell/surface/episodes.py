@@ -107,8 +107,9 @@ def _ambiguity_of(memory: Memory, trigger: str, project: str | None) -> str:
 
 
 def _has_several(root: str, name: str) -> bool:
-    """Tell whether several files below `root` have this name, apart from those in hidden folders
-    and in folders of installed packages. Also true for a project with too many files to search."""
+    """Tell whether several files below `root` have this name, not counting files in hidden
+    folders and in folders of installed packages. Also true for a project with too many files to
+    search."""
     namesakes = entries = 0
     for _, folders, files in os.walk(root):
         folders[:] = [each for each in folders if each[0] != "." and each not in _INSTALLED]

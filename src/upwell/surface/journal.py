@@ -57,7 +57,7 @@ class _Decision:
 
 
 class Journal:
-    """The decisions: those that wait to be written, and those in the TTL store."""
+    """Queues decisions, writes them to the TTL store, and reads them back."""
 
     def __init__(self, ttl_store: TtlStore, options: Options, clock: Clock = SYSTEM_CLOCK) -> None:
         self._ttl_store = ttl_store
@@ -75,7 +75,7 @@ class Journal:
         *,
         late: bool = False,
     ) -> None:
-        """Queue a decision for the next flush, in place of an earlier one with this key."""
+        """Queue a decision for the next flush. It replaces an earlier decision with this key."""
         if cue.at is None:
             earlier = self._pending.get(key)
             cue = earlier.cue if earlier else replace(cue, at=self._clock.now())
@@ -160,8 +160,8 @@ class Journal:
         return texts
 
     async def clear_queries(self) -> int:
-        """Remove query texts and steps that are older than the configured retention, and readable
-        texts if the configuration now allows none. Returns the number of removed texts.
+        """Remove query texts and steps that are older than the configured retention, or that the
+        configuration no longer allows to be stored. Returns the number of removed texts.
 
         Raises:
             StoreError: the store failed.
