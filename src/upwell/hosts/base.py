@@ -63,16 +63,16 @@ def never_off(installation: Installation, folder: Path) -> str:
 
 SESSION = "$SESSION"
 FOLDER = "$FOLDER"
-"""Placeholders in the payload of a probe."""
+"""`SESSION` and `FOLDER` are placeholders in the payload of a probe."""
 PROBE_SESSIONS = "upwell-setup-"
-"""The beginning of the names of sessions that a probe starts."""
+"""The beginning of the ids of sessions that a probe starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """The event that a host sends at the start of a session, to try an installed hook with: the
-    `event` and its recorded `payload`, with `SESSION` and `FOLDER` in place of the session and its
-    folder."""
+    """The event that a host sends at the start of a session. `upwell setup` sends it to an
+    installed hook to try the hook: `event` is its name, and `payload` was recorded, with `SESSION`
+    and `FOLDER` in place of the session's id and folder."""
 
     event: str
     payload: Mapping[str, Any]

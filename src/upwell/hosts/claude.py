@@ -158,7 +158,7 @@ HOST = Host(
     export=Export(
         tool_name="mcp__upwell__upwell__{}",
         file="CLAUDE.md",
-        layout="{}\nWhere upwell was installed as a plugin, its tools begin with\n"
+        layout="{}\nIf upwell was installed as a plugin, its tools begin with\n"
         "`mcp__plugin_upwell_upwell__` instead of `mcp__upwell__`.\n",
         plugin=_plugin,
     ),

@@ -48,8 +48,9 @@ class Event:
     """One event from a host.
 
     - `name`: the host's own name for the event; some answers must repeat it.
-    - `session`: the session, or a subagent's own one below it (`agent` is that subagent's id, ""
-      for the main agent).
+    - `session`: the id of the session; a subagent has a session of its own below that of its
+      parent.
+    - `agent`: the id of the subagent, "" for the main agent.
     - `text`: the prompt; why a session begins (startup, resume, clear, compact, subagent); or the
       agent's last message at the end of a turn.
     - `tool`: the name that surfacing knows (`Read`, `server__tool`); `args` has snake_case keys.
@@ -127,12 +128,12 @@ def text_of(value: Any, limit: int = MAX_TEXT_CHARS) -> str:
 
 
 def table_of(value: Any) -> Mapping[str, Any]:
-    """A mapping unchanged, an empty one for any other value."""
+    """A mapping unchanged; an empty mapping for any other value."""
     return value if isinstance(value, Mapping) else {}
 
 
 def session_of(value: Any) -> str:
-    """A session's id, cut to a sane length."""
+    """A session's id, cut to a bounded length."""
     return text_of(value, MAX_SESSION_CHARS)
 
 

@@ -71,7 +71,7 @@ class ConfigFile(Protocol):
 
     def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
         """`text` without our entries, "" when it held nothing else. `backups` are earlier versions
-        of the file, for entries that the installation moved elsewhere and that must come back."""
+        of the file; entries that the installation moved elsewhere are restored from them."""
         ...
 
 
@@ -80,8 +80,8 @@ class HookFile(ConfigFile, Protocol):
 
     @property
     def guard_matchers(self) -> Mapping[str, str]:
-        """The events before a tool, which are installed only for guards; empty for a host that
-        cannot refuse a call."""
+        """The matchers of events before a tool call, whose hooks are installed only if the user has
+        a guard; empty for a host that cannot refuse a call."""
         ...
 
     @property

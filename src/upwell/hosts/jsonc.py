@@ -94,7 +94,8 @@ class Node:
 
 @lru_cache(maxsize=4)
 def parse(text: str) -> Node:
-    """The only value in `text`. The last results are cached: several edits read the same text.
+    """The only value in `text`. The last results are cached, because several edits read the same
+    text.
 
     Raises:
         ConfigError: the text is not JSON with comments.

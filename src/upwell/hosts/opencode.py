@@ -131,7 +131,7 @@ def _surfacing_tool(name: str) -> str:
 
 
 class PluginFile:
-    """The plugin. Either the whole file is ours, or it is not touched."""
+    """The file of our plugin. A file that upwell did not write is not changed."""
 
     next_step = "restart OpenCode"
     http_setup = ""

@@ -207,8 +207,8 @@ def _without_empty(text: str, event: str) -> str:
 
 
 def runs_our_hook(handler: Any) -> bool:
-    """True if this handler runs our hook. Decided by its exact words: the launcher in a home, the
-    file of the client, or the program `upwell` with `hook`.
+    """True if this handler runs our hook. The words of its command decide: it runs the launcher,
+    the file of the hook client, or the program `upwell` with the argument `hook`.
     """
     words = _words(handler)
     if len(words) > 1 and Path(words[0]).name == LAUNCHER:

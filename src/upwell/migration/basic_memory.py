@@ -122,8 +122,8 @@ def _memories(file: Path, name: str) -> Iterator[Item]:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """The text of a note, or each section with its heading if the note is long. Equal sections are
-    one part.
+    """The text of a note, or each section with its heading if the note is long. Sections
+    with the same heading are joined.
     """
     if len(text) <= MAX_WHOLE_CHARS:
         yield from [("", text)] if text else []

@@ -288,8 +288,8 @@ def _plain(words: str) -> str:
 
 
 def _ran(call: re.Match[str], words: str, *, marked: bool) -> bool:
-    """True if the agent ran the command. A fenced command that the agent only showed has neither a
-    mark before it nor, in files without marks, output after it.
+    """True if the agent ran the command rather than only showed it. In a file with marks, a mark
+    precedes a command that ran; in a file without marks, its output follows it.
     """
     if call["command"] is None:
         return True
