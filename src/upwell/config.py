@@ -167,8 +167,8 @@ class Config:
 
     def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
         """`surface.*` for one tool (`server__tool`, or the agent's own name for it), or for a
-        message if `tool` is None. `window` is the agent's context window in tokens, if its cue
-        states one.
+        message if `tool` is None. `window` is the agent's context window in tokens, if the event
+        states it.
         """
         return self._surface_options(tool, window)
 

@@ -28,8 +28,8 @@ class Export:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoLoaded:
-    """The instruction files that a host loads into every session by itself, as glob patterns: an
-    agent knows their content already.
+    """The instruction files that a host loads into every session by itself, as glob patterns. The
+    agent knows their content already, so upwell does not repeat it.
 
     - `user` patterns are relative to the user's home folder.
     - `folder` patterns are relative to the working directory and to every folder above it, up to
@@ -56,7 +56,7 @@ class Transcripts:
 
 
 def never_off(installation: Installation, folder: Path) -> str:
-    """For a host that has no known setting to switch hooks off."""
+    """Return "", for a host without a known setting that switches hooks off."""
     del installation, folder
     return ""
 
@@ -106,14 +106,15 @@ NESTED_PROBE = Probe(
 class Host:
     """One agent host.
 
-    - `name` is the word of the command line; `title` is the product's name, which heads its
+    - `name` is the name on the command line; `title` is the product's name, which heads its
       section in `docs/hooks.md`.
     - `events` reads its events and writes its answers; `hooks` is the file of its hooks.
     - `probe` is an event to try the installed hooks with.
     - `servers` is the file of its MCP servers, None if `upwell init` leaves those servers alone.
-    - `clients` are the names, as patterns in lower case, by which it introduces itself to MCP
-      servers (`clientInfo.name`).
-    - `hooks_off` tells which setting keeps the host from running the user's hooks in a folder.
+    - `clients` are the names, as patterns in lower case, by which the host introduces itself to
+      MCP servers (`clientInfo.name`).
+    - `hooks_off` returns the setting that keeps the host from running the user's hooks in a folder,
+      "" if hooks run.
     - `shares_hooks`: the host also runs hooks that another host's file configures, so that one
       event may arrive under several names.
     """

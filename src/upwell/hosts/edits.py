@@ -1,5 +1,5 @@
-"""Members of a table in a JSON or TOML file, removed and added by text: everything else keeps its
-bytes. The result is parsed again before it is accepted."""
+"""Adds members to a table in a JSON or TOML file, and removes them. The text is edited in place, so
+everything else keeps its bytes; the result is parsed again before it is accepted."""
 
 import re
 import tomllib

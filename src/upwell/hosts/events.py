@@ -59,7 +59,7 @@ class Event:
     - `reply`: the tool's result in the host's own shape, None if the host accepts no other result
       in its place.
     - `transcript`: the file in which the host records the session.
-    - `is_continued`: at the end of a turn, the agent had gone on because a hook asked it to.
+    - `is_continued`: at the end of a turn, True if a hook had made the agent continue that turn.
     - `reports_compactions`: every compaction has an event. Otherwise only the transcript shows
       compactions.
     """
@@ -90,12 +90,13 @@ class EventFormat(Protocol):
 
     @property
     def max_bytes(self) -> int:
-        """The longest text the host accepts; it drops longer ones or moves them into a file."""
+        """The longest text that the host adds to the context. It drops longer texts, or moves them
+        into a file."""
         ...
 
     @property
     def reply_tokens(self) -> int | None:
-        """The longest replacement of a tool's result, None if the host sets no limit."""
+        """The longest replacement of a tool's result in tokens; None if the host sets no limit."""
         ...
 
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:

@@ -38,11 +38,12 @@ class Installation:
 
     @property
     def hook_command(self) -> tuple[str, ...]:
-        """The command of a hook, up to the host's name."""
+        """The command line of a hook, without the host's name that follows."""
         return (*self.command, "--home", self.home) if self.home else self.command
 
     def folder_named(self, variable: str, default: str) -> Path:
-        """The folder that an environment variable names, else `default` below the user's."""
+        """The folder that an environment variable names, else `default` in the user's home
+        folder."""
         value = self.environment.get(variable, "")
         return Path(os.path.expanduser(value)) if value else self.user_folder / default
 

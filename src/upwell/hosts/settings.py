@@ -27,15 +27,15 @@ class JsonHooks:
       to that folder.
     - `matchers` gives the matcher of each event, "" for none; `guard_matchers` gives those of
       further events that are installed only while the user has a guard.
-    - `nested`: a list holds groups of handlers with a matcher (Claude Code, and hosts with the same
-      format), else the handlers themselves.
-    - `typed`: a handler carries its `type`; `exec_form`: it names program and arguments
-      separately; `names_event`: its arguments include the event.
+    - `nested`: the list of an event holds groups of handlers with a matcher (Claude Code, and hosts
+      with the same format); otherwise it holds the handlers themselves.
+    - `typed`: a handler has a `type`; `exec_form`: a handler names its program and its arguments
+      separately; `names_event`: the arguments of a handler include the event.
     - `timeout` is in the host's own unit, under `timeout_key`.
     - `label` is the name under which the host lists our handlers, "" if it shows no name.
     - `required` are keys that the file must have.
-    - `http_events` may be HTTP requests; `token_from_environment`: the host fills the token into
-      their header.
+    - The handlers of `http_events` may be HTTP requests. `token_from_environment`: the host takes
+      the token for their header from the environment.
     """
 
     host: str

@@ -318,7 +318,8 @@ def shown_project(cwd: str | None) -> str:
 
 
 def file_key(key: str) -> str:
-    """The key under which the file of a decision or of a shortened result is stored, as a step."""
+    """The key of the file that belongs to the decision or the shortened result `key`. Files are
+    stored among the steps."""
     return key + _FILE
 
 
@@ -336,7 +337,8 @@ def file_of(args: Mapping[str, Any], cwd: str | None) -> str:
 
 
 def _step_of(cue: Cue) -> str:
-    """The action of the agent or its user, as the beginning of one masked line."""
+    """What the agent or its user did: the beginning of the text, on one line, with secrets
+    masked."""
     text = subject_of(cue.args) if cue.tool else cue.text
     return redacted_start(" ".join(text[: 4 * STEP_CHARS].split()), STEP_CHARS)
 

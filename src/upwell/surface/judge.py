@@ -89,7 +89,8 @@ class JudgeModel:
         self._count("late", cue)
 
     def may_ask(self, cue: Cue) -> bool:
-        """True if the session is within its limit and the model is answering."""
+        """True if the session is within its limit of questions and the model has not failed several
+        times in a row. A session that has reached its limit is counted."""
         if cue.session and self._calls.get(cue.session, 0) >= self._options.calls:
             self._count("capped", cue)
             return False

@@ -39,8 +39,8 @@ def ratings_of(
         UsageError: the surfacing does not exist, or does not contain the memory.
     """
     surfacing_id = feedback.surfacing_id
-    is_theirs = not principal or (decision or {}).get("principal", "") == principal
-    if decision is None or decision["outcome"] != "surfaced" or not is_theirs:
+    may_rate = not principal or (decision or {}).get("principal", "") == principal
+    if decision is None or decision["outcome"] != "surfaced" or not may_rate:
         raise UsageError(
             f"no surfacing {surfacing_id!r}",
             hint="its id is in the block of memories and in _meta; ids are valid for 90 days",
@@ -209,7 +209,7 @@ class Learning:
         self.undo_part(surfacing, cue)
 
     def undo_part(self, surfacing: Surfacing, cue: Cue) -> None:
-        """Uncount only the memories of this surfacing, since the agent received the other ones."""
+        """Uncount the memories and tokens of a surfacing, but not the decision itself."""
         door, tool = str(cue.door), cue.tool or ""
         self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
         tokens = _tokens_of(surfacing)

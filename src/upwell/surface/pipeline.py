@@ -545,7 +545,7 @@ class Surfacer:
 
     async def _take_back_from(self, cue: Cue, surfacing: Surfacing, *, late: bool) -> None:
         await self._pace.withdraw(cue.session, surfacing.id)
-        # Rules return by themselves at their next occasion.
+        # Rules are left out: `Rules` gives them again at the next occasion.
         hits = [hit for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
         query = self._query(cue) if late and hits else None
         if query is not None:

@@ -89,19 +89,19 @@ class Messages:
     def queries(self, message: str) -> tuple[str, ...]:
         """Up to three distinct queries: the original, its keywords, its names."""
         original = message[:MAX_READ_CHARS].strip()[:MAX_ORIGINAL_CHARS]
-        persona = self.names(original)
-        keywords = self._keywords(original, persona)
+        names = self.names(original)
+        keywords = self._keywords(original, names)
         queries = [original] if original else []
         if keywords and keywords != original.lower():
             queries.append(keywords)
-        if persona and (joined := " ".join(persona)) not in queries:
+        if names and (joined := " ".join(names)) not in queries:
             queries.append(joined)
         return tuple(queries)
 
     def names(self, message: str) -> list[str]:
         """Words that look like names: capitalised words, and short words all in capitals. The first
         word of a sentence, a line or a list item is capitalised anyway, so it counts only in the
-        possessive (`Maria's laptop`).
+        possessive (`Maria's laptop`) or with another capital (`PostgreSQL`).
         """
         names: dict[str, None] = {}
         for token, opens in _tokens(message):
@@ -143,8 +143,8 @@ class Messages:
                 reachable_ends.add(end)
         return bool(tokens) and len(tokens) in reachable_ends
 
-    def _keywords(self, message: str, persona: list[str]) -> str:
-        known_words = {fold(part) for name in persona for part in (name, *words(name))}
+    def _keywords(self, message: str, names: list[str]) -> str:
+        known_words = {fold(part) for name in names for part in (name, *words(name))}
         keywords: dict[str, None] = {}
         for word in words(message):
             lower = _without_possessive(word.lower())

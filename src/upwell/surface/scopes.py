@@ -35,7 +35,7 @@ _RUNNERS = frozenset("chroot doas env ionice nice parallel setsid stdbuf sudo xa
 MAX_SCRIPTS = 16
 """The most scripts of one call that are read, including scripts inside scripts."""
 MAX_OPTIONS = 8
-"""The command that a runner such as `sudo` runs is looked for only before this word."""
+"""The command that a runner such as `sudo` runs must begin within this many words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
