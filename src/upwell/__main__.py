@@ -1,5 +1,6 @@
-"""The entry point. Stdlib only: `hook …` is answered before anything else is loaded. `serve`, and
-the daemon that a hook starts, do not load the command line, because an agent is waiting.
+"""The entry point of the command `upwell`. It imports only the standard library, so that `hook …`
+is answered before anything else is loaded. `serve`, and the daemon that a hook starts, do not load
+the command line, because an agent is waiting.
 """
 
 import sys

@@ -89,8 +89,9 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The whole configuration. `values` are the settings that differ from the defaults, by key.
-    `overrides` are the tables for tool patterns, and those for servers under `server:NAME`.
+    """The whole configuration. `values` are the settings that a file, a variable or a flag sets, by
+    key. `overrides` are the tables of settings for single tools, by tool pattern, and for single
+    servers, under `server:NAME`.
     """
 
     home: Home
@@ -135,14 +136,15 @@ class Config:
         )
 
     def shows_status(self) -> bool:
-        """True if the tools of `stm.json` report their actions: only if the value is exactly `TRUE`
-        (seed 001).
+        """True if the tools of `stm.json` report their actions, which they do only if the variable
+        `STM_SHOW_STATUS` is exactly `TRUE` (seed 001).
         """
         return self.environment.get("STM_SHOW_STATUS") == "TRUE"
 
     def compress_for(self, server: str, tool: str) -> CompressOptions:
-        """`compress.*` for one tool: with its server's table, then with every matching pattern.
-        Without a setting, a file that is read gets at most `READ_SHARE` of a known context window.
+        """`compress.*` for one tool: the general settings, overridden by the table of its server,
+        then by the tables of all matching tool patterns. Unless `compress.read_tokens` is set, a
+        file read gets at most `READ_SHARE` of the context window, if its size is known.
         """
         return self._compress_options(server, tool)
 
@@ -165,8 +167,8 @@ class Config:
 
     def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
         """`surface.*` for one tool (`server__tool`, or the agent's own name for it), or for a
-        message if `tool` is None. `window` is the agent's context window in tokens, if its cue
-        states one.
+        message if `tool` is None. `window` is the agent's context window in tokens, if the event
+        states it.
         """
         return self._surface_options(tool, window)
 
@@ -225,7 +227,7 @@ def load(
     """Read the configuration of a home, and its lexicon. `flags` are dotted keys.
 
     Raises:
-        ConfigError: the first mistake: the key, its place, and the nearest known one.
+        ConfigError: the first mistake: the key, its place, and the nearest known key.
     """
     config, mistakes = read(home, flags, environment)
     if mistakes:
@@ -238,7 +240,7 @@ def read(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Config, list[ConfigError]]:
-    """As `load`, but returns every mistake; the configuration leaves out the invalid settings."""
+    """Like `load`, but returns all mistakes; the configuration leaves out the invalid settings."""
     environment = dict(os.environ if environment is None else environment)
     files = Home((home or default_home()).absolute())
     reader = _Reading(files.config_file)
@@ -258,7 +260,7 @@ def read_valid(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Config, list[ConfigError]]:
-    """As `read`, for a process that must start in spite of a mistake.
+    """Like `read`, for a process that must start in spite of mistakes.
 
     Raises:
         ConfigError: the file cannot be read at all, so none of its settings is known.
@@ -354,8 +356,8 @@ class _Reading:
                 )
                 mistakes = len(self.mistakes)
                 server = self._server(key, name, entry)
-                # A server is left out whole: without its invalid setting it could be another
-                # server, or run although it is disabled.
+                # The whole server is left out. Without the invalid setting, the entry could mean
+                # another server, or run one that the user disabled.
                 if len(self.mistakes) == mistakes:
                     self._servers.append(server)
                 self._flat.update(_flat(key, entry, self._origin))

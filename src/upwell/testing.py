@@ -30,8 +30,8 @@ class ManualClock:
 
 class FakeEmbedder:
     """An embedder for tests. The similarity of two texts depends on the words that they share;
-    `same` maps words to synonyms. If `error` is given, every call raises it. `name` tells models
-    apart.
+    `same` maps words to synonyms. If `error` is given, every call raises an `LlmError` with that
+    message. Embedders with different names give different vectors.
     """
 
     dim = 128
@@ -60,8 +60,8 @@ class FakeEmbedder:
 
 class FakeRecall:
     """A `Recall` and a `MemoryReader` over the given hits and rules. `asked` lists the queries so
-    far. If `error` is given, every search raises it. `memories` are the newest of every scope;
-    `version` is the token of changes.
+    far. If `error` is given, every search raises it. `latest` returns `memories` for every
+    scope; `changes` returns `version`.
     """
 
     name = "fake"

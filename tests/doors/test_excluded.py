@@ -98,7 +98,7 @@ def test_the_home_folder_is_no_project(
 ) -> None:
     done = upwell("off", "--project", cwd=Path(environment["HOME"]))
     assert done.code == 2
-    assert "is no project" in done.err
+    assert "is not a project" in done.err
     assert not (home / "config.toml").exists()
 
 

@@ -225,9 +225,9 @@ def test_a_report_without_any_memory_says_what_it_read_and_why(
 ) -> None:
     given = ("replay", str(sessions), "--repo", str(harbour), "--with", "memory")
     done = upwell(*given)
-    read = "Nothing would have been said: it read 2 prompts and 5 calls in 2 sessions, and "
-    assert f"{read}there was no memory at the time.\nIt speaks when " in done.out
-    assert "The commonest reason" not in done.out
+    read = "Nothing would have been said: the replay read 2 prompts and 5 calls in 2 sessions, and "
+    assert f"{read}there was no memory at the time.\nupwell speaks when " in done.out
+    assert "The most common reason" not in done.out
     assert "--repo DIR" not in done.out
     assert "Assumes that" not in done.out
     summary = json.loads(upwell(*given, "--json").out.splitlines()[-1])["summary"]
@@ -241,8 +241,8 @@ def test_a_report_counts_the_memories_that_were_silent_and_those_that_came_later
     done = upwell("replay", str(sessions), "--with", "memory", env=env)
     assert (
         "and none of the memories at the time (1 note) qualified; 1 memory of yours is younger "
-        "than that.\nThe commonest reason for an event: no memory shares a specific word, file or "
-        "name with this event.\nIt speaks when "
+        "than that.\nThe most common reason: no memory shares a specific word, file or "
+        "name with this event.\nupwell speaks when "
     ) in done.out
 
 
@@ -252,7 +252,7 @@ def test_a_folder_that_is_no_longer_a_repository_is_named_as_a_reason(
     record = samples.claude_record("user", "10:00:00", QUESTION) | {"cwd": "/nowhere"}
     samples.lines(tmp_path / "past" / f"{samples.SESSION}.jsonl", [record])
     done = upwell("replay", str(tmp_path / "past"))
-    assert "it read 1 prompt in 1 session, and there was no memory at the time." in done.out
+    assert "the replay read 1 prompt in 1 session, and there was no memory at the time." in done.out
     assert "--repo DIR names the repository of all sessions." in done.out
 
 

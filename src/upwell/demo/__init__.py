@@ -1,1 +1,1 @@
-"""`upwell demo`: the main job, on a server and files that ship with the package."""
+"""`upwell demo`: shortens results and adds memories, with a server and files of the package."""

@@ -193,7 +193,7 @@ class Play:
         self._show(NEXT)
 
     async def _work(self, direct: "Agent", gateway: "Agent") -> tuple[int, int]:
-        """Run the steps in order. Returns the tokens before and after."""
+        """Run the steps in order. Returns the tokens of all replies without upwell, and with it."""
         await direct.handshake()
         await gateway.handshake()
         await gateway.ask("tools/list", {})
@@ -205,7 +205,8 @@ class Play:
         return before, after
 
     async def _step(self, step: Step, direct: "Agent", gateway: "Agent") -> tuple[int, int]:
-        """Make one call both ways and show the difference. Returns the tokens before and after."""
+        """Make one call through upwell and, unless it writes, also directly, and show the
+        difference. Returns the tokens without upwell, and with it."""
         shown_args = ", ".join(f"{name}={value!r}" for name, value in step.args.items())
         self._show(f"   {step.tool}({shown_args})")
         texts = await gateway.call(step.tool, step.args)

@@ -15,9 +15,9 @@ class Export:
     """The output of `upwell hook export`: an instruction for agents without hooks, in `file` below
     the project, and for some hosts a plugin.
 
-    `tool_name` is the host's name for one of the gateway's tools, with `{}` for our own name of the
-    tool; `layout` surrounds the instruction, `{}`, with what the file's format requires. `plugin`
-    returns further files by relative path.
+    `tool_name` is the pattern of the host's names for the gateway's tools, with `{}` in place of
+    our own name of a tool; `layout` is the content of the file, with `{}` in place of the
+    instruction. `plugin` returns further files by relative path.
     """
 
     tool_name: str
@@ -28,8 +28,8 @@ class Export:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoLoaded:
-    """The instruction files that a host loads into every session by itself, as glob patterns: an
-    agent knows their content already.
+    """The instruction files that a host loads into every session by itself, as glob patterns. The
+    agent knows their content already, so upwell does not repeat it.
 
     - `user` patterns are relative to the user's home folder.
     - `folder` patterns are relative to the working directory and to every folder above it, up to
@@ -56,23 +56,23 @@ class Transcripts:
 
 
 def never_off(installation: Installation, folder: Path) -> str:
-    """For a host that has no known setting to switch hooks off."""
+    """Return "", for a host without a known setting that switches hooks off."""
     del installation, folder
     return ""
 
 
 SESSION = "$SESSION"
 FOLDER = "$FOLDER"
-"""Placeholders in the payload of a probe."""
+"""`SESSION` and `FOLDER` are placeholders in the payload of a probe."""
 PROBE_SESSIONS = "upwell-setup-"
-"""The beginning of the names of sessions that a probe starts."""
+"""The beginning of the ids of sessions that a probe starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """The event that a host sends at the start of a session, to try an installed hook with: the
-    `event` and its recorded `payload`, with `SESSION` and `FOLDER` in place of the session and its
-    folder."""
+    """The event that a host sends at the start of a session. `upwell setup` sends it to an
+    installed hook to try the hook: `event` is its name, and `payload` was recorded, with `SESSION`
+    and `FOLDER` in place of the session's id and folder."""
 
     event: str
     payload: Mapping[str, Any]
@@ -106,14 +106,15 @@ NESTED_PROBE = Probe(
 class Host:
     """One agent host.
 
-    - `name` is the word of the command line; `title` is the product's name, which heads its
+    - `name` is the name on the command line; `title` is the product's name, which heads its
       section in `docs/hooks.md`.
     - `events` reads its events and writes its answers; `hooks` is the file of its hooks.
     - `probe` is an event to try the installed hooks with.
-    - `servers` is the file of its MCP servers, None where `upwell init` leaves them alone.
-    - `clients` are the names, as patterns in lower case, by which it introduces itself to MCP
-      servers (`clientInfo.name`).
-    - `hooks_off` tells which setting keeps the host from running the user's hooks in a folder.
+    - `servers` is the file of its MCP servers, None if `upwell init` leaves those servers alone.
+    - `clients` are the names, as patterns in lower case, by which the host introduces itself to
+      MCP servers (`clientInfo.name`).
+    - `hooks_off` returns the setting that keeps the host from running the user's hooks in a folder,
+      "" if hooks run.
     - `shares_hooks`: the host also runs hooks that another host's file configures, so that one
       event may arrive under several names.
     """

@@ -1,11 +1,12 @@
 """Claude Code.
 
-Context over 10 000 characters goes into a file with a preview, so we stay below. Since 2.1.121 a
-tool's result can be replaced by one of the same shape: an object for Bash, a list of content blocks
-for tools of MCP servers. Claude Code drops a result of another shape, or ends the session.
+Claude Code moves context of more than 10 000 characters into a file and shows a preview, so our
+answers stay below that limit. Since 2.1.121 a hook can replace a tool's result with one of the same
+shape: an object for Bash, a list of content blocks for tools of MCP servers. Claude Code drops a
+result of another shape, or ends the session.
 
-Sources: its documentation of hooks (2.1.278), settings and memory files; `tool_response` differs by
-tool, as recorded from 2.1.330.
+Sources: its documentation of hooks (2.1.278), settings and memory files; recordings of
+2.1.330 for `tool_response`, which has another shape for each tool.
 """
 
 import json
@@ -157,7 +158,7 @@ HOST = Host(
     export=Export(
         tool_name="mcp__upwell__upwell__{}",
         file="CLAUDE.md",
-        layout="{}\nWhere upwell was installed as a plugin, its tools begin with\n"
+        layout="{}\nIf upwell was installed as a plugin, its tools begin with\n"
         "`mcp__plugin_upwell_upwell__` instead of `mcp__upwell__`.\n",
         plugin=_plugin,
     ),

@@ -1,6 +1,6 @@
 """Codex CLI.
 
-It moves text over 2 500 tokens into a file, and drops an answer with unknown keys. After a tool,
+Codex moves text over 2 500 tokens into a file, and drops an answer with unknown keys. After a tool,
 `continue: false` does not end the turn: its `reason` replaces the tool's result, which does not
 count as a failure. `updatedToolOutput` is refused.
 
@@ -19,9 +19,7 @@ from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
 
 MAX_BYTES = 7_500
-"""2 500 tokens take at least 7 500 bytes, at three bytes to a token: the limit must not be
-exceeded.
-"""
+"""Codex's limit of 2 500 tokens in bytes, at a cautious three bytes to a token."""
 
 
 def _read_reply(tool: str, reply: Any) -> Any:

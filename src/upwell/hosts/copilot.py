@@ -1,8 +1,9 @@
 """GitHub Copilot CLI.
 
-Events in camelCase do not carry their name: the command line of the hook does. Context is joined
-and capped at 10 KB. A resumed session has lost the context of its start, so it counts as a new one.
-A subagent is a session of its own, whose task arrives as a prompt.
+Payloads in camelCase do not name their event, so the command line of the hook does. Copilot CLI
+joins the texts that hooks add as context and caps them at 10 KB. A resumed session has lost the
+context of its start, so it counts as a new one. A subagent is a session of its own, whose task
+arrives as a prompt.
 
 Sources: the github/docs repository and the behaviour of 1.0.102 (`tests/live/`). In earlier
 versions `toolArgs` was JSON in a string.
@@ -43,7 +44,7 @@ _READERS = {
     "web_search": "WebSearch",
 }
 _SERVER_MARK = "-"
-"""A tool of an MCP server is `server-tool`."""
+"""The host calls a tool of an MCP server `server-tool`."""
 
 
 class CopilotEvents:

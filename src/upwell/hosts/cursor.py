@@ -1,9 +1,10 @@
 """Cursor.
 
-It drops context over 10 000 characters; answers are flat, with snake_case keys. A tool of an MCP
-server is `MCP:tool` without the name of its server, so ours are recognised by their own names. Only
-such a tool's result can be replaced; `tool_output` is JSON in a string. At the end of a turn, a
-`followup_message` is submitted as the user's next one; `loop_count` counts them.
+Cursor drops context over 10 000 characters; answers are flat, with snake_case keys. A tool of an
+MCP server is `MCP:tool` without the name of its server, so upwell's tools are recognised by their
+own names. Only the result of such a tool can be replaced; `tool_output` is JSON in a string. At the
+end of a turn, a `followup_message` is submitted as the user's next message; `loop_count` counts
+these messages.
 
 Sources: notes on its bundle (CLI 2026.09.18) and its documentation of hooks and rules.
 """

@@ -1,5 +1,5 @@
-"""Members of a table in a JSON or TOML file, removed and added by text: everything else keeps its
-bytes. The result is parsed again before it is accepted."""
+"""Adds members to a table in a JSON or TOML file, and removes them. The text is edited in place, so
+everything else keeps its bytes; the result is parsed again before it is accepted."""
 
 import re
 import tomllib
@@ -171,7 +171,7 @@ def _node(text: str, table: KeyPath) -> Node:
 
 
 def _hidden_spans(node: Node, path: KeyPath, hides: Hides) -> list[tuple[int, int]]:
-    """Start and end of every value that must be hidden."""
+    """The start and end of every value that must be hidden."""
     if node.items and node.keys:
         pairs: Sequence[tuple[str, Node]] = list(zip(node.keys, node.items, strict=True))
         return [s for key, item in pairs for s in _hidden_spans(item, (*path, key), hides)]
@@ -214,8 +214,8 @@ def _begins_table(line: str, path: KeyPath) -> bool:
 
 
 def _trailing_comments(removed: list[str], remaining: list[str]) -> list[str]:
-    """The comments at the end of a removed table, which belong to the next one, and the blank line
-    between."""
+    """The comments at the end of a removed table, with their blank lines: such comments belong to
+    the next table. A leading blank line is dropped if `remaining` already ends with one."""
     start = len(removed)
     while start and (not removed[start - 1].strip() or removed[start - 1].lstrip()[0] == "#"):
         start -= 1

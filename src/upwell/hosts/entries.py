@@ -24,8 +24,7 @@ _HTTP_TYPES = frozenset({"http", "streamable-http", "streamableHttp", "remote"})
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A server of an agent's file. `table` is the content of `[server.NAME]`; it is empty if the
-    server has to stay with the agent, for the reason `left`. `ours` tells that the entry runs
-    upwell.
+    server has to stay with the agent, for the reason `left`. `ours`: the entry runs upwell.
     """
 
     name: str
@@ -105,7 +104,7 @@ def _http_server(raw: Mapping[str, Any], plain_url: PlainUrl) -> dict[str, Any]:
 
 
 def _strings(value: Any) -> dict[str, str] | None:
-    """A table of strings, with numbers written as such; None for anything else."""
+    """A table of strings; numbers in it become strings. None for anything else."""
     if not value:
         return {}
     if not isinstance(value, Mapping):

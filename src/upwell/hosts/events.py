@@ -48,17 +48,18 @@ class Event:
     """One event from a host.
 
     - `name`: the host's own name for the event; some answers must repeat it.
-    - `session`: the session, or a subagent's own one below it (`agent` is that subagent's id, ""
-      for the main agent).
+    - `session`: the id of the session; a subagent has a session of its own below that of its
+      parent.
+    - `agent`: the id of the subagent, "" for the main agent.
     - `text`: the prompt; why a session begins (startup, resume, clear, compact, subagent); or the
       agent's last message at the end of a turn.
     - `tool`: the name that surfacing knows (`Read`, `server__tool`); `args` has snake_case keys.
     - `reply_chars`: the size of the tool's result, None if the event does not carry it.
-    - `answer`: the beginning of that answer as text, and whether the call failed.
+    - `answer`: the beginning of that result as text, and whether the call failed.
     - `reply`: the tool's result in the host's own shape, None if the host accepts no other result
       in its place.
     - `transcript`: the file in which the host records the session.
-    - `is_continued`: at the end of a turn, the agent had gone on because a hook asked it to.
+    - `is_continued`: at the end of a turn, True if a hook had made the agent continue that turn.
     - `reports_compactions`: every compaction has an event. Otherwise only the transcript shows
       compactions.
     """
@@ -89,12 +90,13 @@ class EventFormat(Protocol):
 
     @property
     def max_bytes(self) -> int:
-        """The longest text the host accepts; it drops longer ones or moves them into a file."""
+        """The longest text that the host adds to the context. It drops longer texts, or moves them
+        into a file."""
         ...
 
     @property
     def reply_tokens(self) -> int | None:
-        """The longest replacement of a tool's result, None if the host sets no limit."""
+        """The longest replacement of a tool's result in tokens; None if the host sets no limit."""
         ...
 
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
@@ -106,7 +108,7 @@ class EventFormat(Protocol):
         ...
 
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
-        """The hook output that puts `reply`, of the shape of `event.reply`, in its place."""
+        """The hook output that puts `reply` in place of `event.reply`, whose shape it has."""
         ...
 
     def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
@@ -127,12 +129,12 @@ def text_of(value: Any, limit: int = MAX_TEXT_CHARS) -> str:
 
 
 def table_of(value: Any) -> Mapping[str, Any]:
-    """A mapping unchanged, an empty one for any other value."""
+    """A mapping unchanged; an empty mapping for any other value."""
     return value if isinstance(value, Mapping) else {}
 
 
 def session_of(value: Any) -> str:
-    """A session's id, cut to a sane length."""
+    """A session's id, cut to a bounded length."""
     return text_of(value, MAX_SESSION_CHARS)
 
 
@@ -160,7 +162,8 @@ def size_of(value: Any) -> int | None:
 
 def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> ToolAnswer | None:
     """The first `MAX_ANSWER_CHARS` characters of all texts in a tool's result, in order; None if
-    the event carries no answer. A command also failed if its result reports an exit status.
+    the event carries no answer. A command also failed if its result reports an exit status other
+    than 0.
     """
     if value is None:
         return None
@@ -214,7 +217,7 @@ def _command_of(parts: Sequence[str]) -> str:
 def surfacing_tool(name: str, readers: Mapping[str, str], server_marks: Sequence[str]) -> str:
     """The name under which surfacing knows a host's tool, "" for a tool that gets no memories.
 
-    `readers` maps those of the host's own tools that read or search; `server_marks` are the
+    `readers` maps the host's own tools that read or search to these names; `server_marks` are the
     prefixes of tools of MCP servers (`mcp__`). Tools behind our gateway get their memories there.
     """
     if name in readers:

@@ -161,7 +161,7 @@ class Installer:
         earlier = record.get(plan.agent, {})
         is_same_file = earlier.get("path") == str(plan.path)
         is_unchanged = is_same_file and earlier.get("written") == digest(plan.before or "")
-        # A copy of our own entries would be useless: the copy from before them stays the backup.
+        # The backup must not hold our own entries, so an earlier backup stays the backup.
         backup = str(earlier.get("backup", "")) if is_unchanged else _backed_up(plan)
         folders = _missing_folders(plan.path) or earlier.get("folders", [])
         _put(plan.path, plan.after)
@@ -224,7 +224,8 @@ def digest(text: str) -> str:
 
 
 def _backed_up(plan: Plan) -> str:
-    """Copy the unchanged file to the first free name."""
+    """Save the content from before the change under the first free name. Returns the path, "" if
+    there was no file."""
     if plan.before is None:
         return ""
     for number in range(MAX_BACKUPS):
@@ -247,8 +248,8 @@ def _missing_folders(path: Path) -> list[str]:
 
 
 def _clean_up(plan: Plan, entry: Mapping[str, Any]) -> None:
-    """After an uninstall, remove the copy whose content the file has again, and the folders that
-    the installation created, if they are empty."""
+    """After an uninstall, remove the backup if the file has its content again, and the folders that
+    the installation created if they are empty."""
     copy = Path(str(entry.get("backup", "")))
     with contextlib.suppress(OSError, ConfigError):
         if copy.name.startswith(plan.path.name + BACKUP) and _read(copy) == plan.after:

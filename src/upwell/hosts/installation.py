@@ -1,4 +1,6 @@
-"""The content that upwell writes into agents' files, and the two kinds of file that it writes."""
+"""The values that upwell writes into agents' configuration files, and the contracts of those
+files.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -36,11 +38,12 @@ class Installation:
 
     @property
     def hook_command(self) -> tuple[str, ...]:
-        """The command of a hook, up to the host's name."""
+        """The command line of a hook, without the host's name that follows."""
         return (*self.command, "--home", self.home) if self.home else self.command
 
     def folder_named(self, variable: str, default: str) -> Path:
-        """The folder that an environment variable names, else `default` below the user's."""
+        """The folder that an environment variable names, else `default` in the user's home
+        folder."""
         value = self.environment.get(variable, "")
         return Path(os.path.expanduser(value)) if value else self.user_folder / default
 
@@ -69,7 +72,7 @@ class ConfigFile(Protocol):
 
     def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
         """`text` without our entries, "" when it held nothing else. `backups` are earlier versions
-        of the file, for entries that the installation moved elsewhere and that must come back."""
+        of the file; entries that the installation moved elsewhere are restored from them."""
         ...
 
 
@@ -78,8 +81,8 @@ class HookFile(ConfigFile, Protocol):
 
     @property
     def guard_matchers(self) -> Mapping[str, str]:
-        """The events before a tool, which are installed only for guards; empty for a host that
-        cannot refuse a call."""
+        """The matchers of events before a tool call, whose hooks are installed only if the user has
+        a guard; empty for a host that cannot refuse a call."""
         ...
 
     @property

@@ -24,11 +24,11 @@ _SPACE = re.compile(_SPACES, re.DOTALL)
 _STRING = re.compile(_STRINGS)
 _SCALAR = re.compile(_SCALARS)
 _ITEMS = re.compile(rf"(?:{_SCALARS}{_SPACES},{_SPACES})*+", re.DOTALL)
-"""Items of a list that hold no others, each with its comma."""
+"""Items of a list that are neither lists nor tables, each with its comma."""
 _MEMBERS = re.compile(
     rf"(?:{_STRINGS}{_SPACES}:{_SPACES}{_SCALARS}{_SPACES},{_SPACES})*+", re.DOTALL
 )
-"""Members of a table that hold no others, each with its comma."""
+"""Members of a table whose values are neither lists nor tables, each with its comma."""
 _BRACKET = re.compile(rf'(?:[^"\[\]{{}}]++|{_STRINGS})*+([\[\]{{}}])')
 _COMMENT = re.compile(r"[ \t]*(?://[^\n]*|/\*[^\n]*?\*/[ \t]*(?=\n))")
 _INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
@@ -94,7 +94,8 @@ class Node:
 
 @lru_cache(maxsize=4)
 def parse(text: str) -> Node:
-    """The only value in `text`. The last results are cached: several edits read the same text.
+    """The only value in `text`. The last results are cached, because several edits read the same
+    text.
 
     Raises:
         ConfigError: the text is not JSON with comments.
@@ -153,7 +154,7 @@ class _Reader:
 
     def _end_of_brackets(self, offset: int, depth: int) -> int:
         outer, end = depth, offset
-        # Not `finditer`: where no bracket follows, it would look for one from every character on.
+        # Not `finditer`, which would search again from every character if no bracket follows.
         while match := _BRACKET.match(self.text, end):
             end = match.end()
             if match[1] in "]}":

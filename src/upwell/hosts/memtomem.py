@@ -148,7 +148,8 @@ def _entry(name: str, raw: Mapping[str, Any]) -> Entry:
 
 
 def compress_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of `compress.*` that differ from the default of both programs."""
+    """The limits that the proxy's file sets, as settings of `compress.*`; `auto` and switches are
+    left out."""
     settings = {ours: raw.get(theirs) for theirs, ours in _LIMITS.items()}
     return {
         key: value

@@ -62,7 +62,7 @@ def denied(event: Event, reason: str) -> Mapping[str, Any]:
 
 
 def blocked(event: Event, question: str) -> Mapping[str, Any]:
-    """The output that keeps the agent from stopping yet, for this reason."""
+    """The output at the end of a turn that makes the agent continue with `question`."""
     return {"decision": "block", "reason": question}
 
 

@@ -1,14 +1,15 @@
-"""OpenCode. Our plugin, `opencode_plugin.js`, runs inside the host: it sends events to the daemon
+"""OpenCode. Our plugin, `opencode_plugin.js`, runs inside OpenCode. It sends events to the daemon,
 under the names of OpenCode's own plugin hooks, and inserts the answers.
 
-No process starts for an event while the daemon runs. The plugin connects only where
-`hook/place.py` would: to a socket of the user's in a folder that nobody else may enter. A session
-continues after a compaction without a prompt, so its context comes back with the next tool as well.
+While the daemon runs, an event starts no process. Like `hook/place.py`, the plugin connects only
+to a socket that belongs to the user, in a folder that nobody else may enter. After a compaction the
+session may continue without a prompt, so the plugin restores the context of the session's start
+with the next prompt or the next result of a tool, whichever comes first.
 
 Sources: OpenCode's documentation of plugins and rules, and the behaviour of 1.18.33: hooks
 `chat.message`, `tool.execute.before`, `tool.execute.after` and `event` (`session.created`,
-`session.compacted`, `session.idle`). A built-in tool returns `output`, one of an MCP server
-`content`.
+`session.compacted`, `session.idle`). A built-in tool returns `output`; a tool of an MCP server
+returns `content`.
 """
 
 import json
@@ -131,7 +132,7 @@ def _surfacing_tool(name: str) -> str:
 
 
 class PluginFile:
-    """The plugin. Either the whole file is ours, or it is not touched."""
+    """The file of our plugin. A file that upwell did not write is not changed."""
 
     next_step = "restart OpenCode"
     http_setup = ""

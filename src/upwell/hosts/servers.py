@@ -34,8 +34,8 @@ class ServerFile:
       in one list.
     - `placeholders` matches the placeholders that the agent fills in; `plain_url` is the transport
       of a `url` without a type.
-    - `project_file` is the file of a project's own servers; `holds_projects`: the user's file has
-      further servers below `projects` and the folder's path.
+    - `project_file` is the file of a project's own servers. `holds_projects`: the user's file also
+      has servers of projects, each below `projects` and the path of the project.
     - `project` is the folder of the project to which this file belongs, "" for the user's own file.
     """
 
@@ -54,8 +54,8 @@ class ServerFile:
     next_step: str = "restart the agent"
 
     def for_project(self, folder: Path) -> "list[ServerFile]":
-        """The files that hold servers of `folder` alone; the user's own file is one of them if it
-        `holds_projects`, with the tables of that folder added.
+        """The files that hold servers of the project in `folder`. If the user's own file
+        `holds_projects`, it is one of them, with the project's table added to its own.
         """
         files = []
         if self.holds_projects:
@@ -161,7 +161,7 @@ class ServerFile:
 
 
 def _servers(root: Any, table: Table) -> Mapping[str, Any]:
-    """The servers in a table of the file, none if the table does not exist."""
+    """The servers in a table of the file; empty if the table does not exist."""
     servers = root
     for key in table:
         servers = servers.get(key, {}) if isinstance(servers, dict) else None

@@ -27,15 +27,15 @@ class JsonHooks:
       to that folder.
     - `matchers` gives the matcher of each event, "" for none; `guard_matchers` gives those of
       further events that are installed only while the user has a guard.
-    - `nested`: a list holds groups of handlers with a matcher (Claude Code, and hosts with the same
-      format), else the handlers themselves.
-    - `typed`: a handler carries its `type`; `exec_form`: it names program and arguments
-      separately; `names_event`: its arguments include the event.
+    - `nested`: the list of an event holds groups of handlers with a matcher (Claude Code, and hosts
+      with the same format); otherwise it holds the handlers themselves.
+    - `typed`: a handler has a `type`; `exec_form`: a handler names its program and its arguments
+      separately; `names_event`: the arguments of a handler include the event.
     - `timeout` is in the host's own unit, under `timeout_key`.
     - `label` is the name under which the host lists our handlers, "" if it shows no name.
     - `required` are keys that the file must have.
-    - `http_events` may be HTTP requests; `token_from_environment`: the host fills the token into
-      their header.
+    - The handlers of `http_events` may be HTTP requests. `token_from_environment`: the host takes
+      the token for their header from the environment.
     """
 
     host: str
@@ -207,8 +207,8 @@ def _without_empty(text: str, event: str) -> str:
 
 
 def runs_our_hook(handler: Any) -> bool:
-    """True if this handler runs our hook. Decided by its exact words: the launcher in a home, the
-    file of the client, or the program `upwell` with `hook`.
+    """True if this handler runs our hook. The words of its command decide: it runs the launcher,
+    the file of the hook client, or the program `upwell` with the argument `hook`.
     """
     words = _words(handler)
     if len(words) > 1 and Path(words[0]).name == LAUNCHER:
@@ -232,7 +232,7 @@ def _words(handler: Any) -> list[str]:
 
 
 def _hooks(root: Node) -> Any:
-    """The hooks of all hosts, by event."""
+    """All hooks in the file, by event: ours and others."""
     node = root.under("hooks")
     return {} if node is None else node.value
 

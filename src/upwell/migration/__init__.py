@@ -1,1 +1,1 @@
-"""Moving in: the memories, rules, notes and settings of other programs."""
+"""Imports the memories, rules, notes and settings of other programs."""

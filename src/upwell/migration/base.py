@@ -1,5 +1,5 @@
-"""The contract of moving in: a program from which upwell can take over memories. A program reads
-its own store and yields items. `migration/moving.py` decides what to do with them.
+"""The contract of a program from which upwell can import memories. A `Program` reads the stores of
+that program and yields items. `migration/moving.py` decides what to do with them.
 """
 
 import hashlib

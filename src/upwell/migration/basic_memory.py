@@ -1,8 +1,8 @@
 """basic-memory: its notes, Markdown files with front matter, observations and relations.
 
 An observation (`- [decision] Text #tag (context)`) becomes a memory of its kind, with the title of
-its note; the rest of the note becomes one memory, with its relations. Tasks stay out. The folders
-of its projects are in `~/.basic-memory/config.json`.
+its note; the rest of the note becomes one memory, with its relations. Tasks are left out. The
+folders of its projects are in `~/.basic-memory/config.json`.
 
 Sources: basic-memory 0.24 (`markdown/plugins`, `config`) and its documentation of the format.
 """
@@ -84,7 +84,7 @@ class BasicMemory:
 
 
 def _may_be_searched(folder: Path, place: Place) -> bool:
-    """Most Markdown in the home folder and its parents is not notes."""
+    """False for the home folder and its parents, where most Markdown files are not notes."""
     user = place.user_folder.resolve()
     return folder.resolve() not in (user, *user.parents)
 
@@ -122,8 +122,8 @@ def _memories(file: Path, name: str) -> Iterator[Item]:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """The text of a note, or each section with its heading if the note is long. Equal sections are
-    one part.
+    """The text of a note, or each section with its heading if the note is long. Sections
+    with the same heading are joined.
     """
     if len(text) <= MAX_WHOLE_CHARS:
         yield from [("", text)] if text else []

@@ -3,7 +3,7 @@
 Each file holds one memory, with a description and a type in its front matter. `MEMORY.md` is a list
 of links to them, or holds memories itself; Claude Code loads it into each session. `PROJECT` is the
 path of the folder with `-` for most characters; the transcripts beside it hold the path itself.
-`CLAUDE.md` stays out, because Claude Code loads it by itself.
+`CLAUDE.md` is left out, because Claude Code loads it by itself.
 
 Sources: Claude Code 2.1 (its documentation of memory; the layout is not documented).
 """

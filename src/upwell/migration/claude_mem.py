@@ -132,7 +132,8 @@ def _manual(database: ForeignDatabase) -> Iterator[Item]:
 
 
 def _prompts(database: ForeignDatabase) -> Iterator[Item]:
-    """Prompts stay out, because the agent's own transcripts have them together with the results."""
+    """Prompts are left out, because the agent's own transcripts have them together with the
+    results."""
     if database.columns("user_prompts"):
         (row,) = database.rows("SELECT count(*) AS count FROM user_prompts")
         if row["count"]:

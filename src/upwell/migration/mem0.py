@@ -1,8 +1,9 @@
 """mem0 and OpenMemory: exports in JSON, `history.db` of a local mem0, and `openmemory.db`.
 
 An export is a list of memories, or an object with `results` or `memories`; that of OpenMemory is a
-zip of JSON and JSON lines. `history.db` has every change of every memory: the last one is the
-memory. A local Qdrant beside it holds pickled Python objects, which could run code; it is not read.
+zip of JSON and JSON lines. `history.db` has every change of every memory; the last change holds its
+current text. A local Qdrant beside it holds pickled Python objects, which could run code; it is not
+read.
 
 Sources: mem0ai 2.2 (`memory/storage`, `get_all`), OpenMemory (`models`, `routers/backup`), and the
 documentation of exports.

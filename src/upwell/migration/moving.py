@@ -1,7 +1,7 @@
-"""Moving in: makes a plan from a program's store, and memories, notes and settings from the plan. A
-memory has the same id at every import, so it is imported once. If the program has changed a text,
-it replaces the earlier one. Texts that the project already has, and memories that the user has
-deleted here, are left out.
+"""Imports from another program: first plans everything that its stores hold, then writes the plan.
+A memory has the same id at every import, so it is imported once. If the program has changed a text
+since the last import, the new text replaces the earlier one. Texts that the project already has,
+and memories that the user has deleted here, are left out.
 """
 
 import asyncio

@@ -1,6 +1,5 @@
-"""The plan of moving in: everything that would be taken over, and everything that would be left
-out.
-"""
+"""The plan of an import: everything that would be imported, and everything that would be left
+out."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -49,12 +48,12 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """The number of items to take over."""
+        """The number of items to import."""
         return sum(self.counts.values())
 
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """The number of items to take over, by kind and place."""
+        """The number of items to import, by kind and place."""
         counts = Counter((kind_of(memory), memory.project or "") for memory in self.memories)
         for kind, items in (
             ("note", self.notes),

@@ -1,4 +1,4 @@
-"""The programs from which upwell can take over memories."""
+"""The programs from which upwell can import memories."""
 
 from difflib import get_close_matches
 from pkgutil import resolve_name

@@ -6,7 +6,7 @@ from upwell.hosts import claude, events
 from upwell.surface.moments import Moment, moment_of, triggers_in
 
 SESSION_START, COMPACTION = "session_start", "compaction"
-"""The moments of events at which upwell searches for nothing and gives the standing rules."""
+"""The moments at which upwell gives the standing rules without a search."""
 
 
 def cue_of(event: Event, cwd: str | None) -> Cue | None:

@@ -67,7 +67,7 @@ class Checkout:
         (folder / ".git").mkdir(parents=True)
 
     def move(self, at: float) -> bool:
-        """Bring the files to the time `at`. Returns whether anything changed."""
+        """Bring the files to their state at the time `at`. Returns whether anything changed."""
         commit = self._repository.commit_at(at)
         if commit is None or commit == self._commit:
             return False
@@ -113,9 +113,9 @@ class Project:
 
 
 class Projects:
-    """The repositories that sessions ran in. With `named`, the repository of `--repo`, every
-    session belongs to it. Without it a session belongs to the repository around its folder, if it
-    still exists."""
+    """The repositories that sessions ran in. If `named`, the repository of `--repo`, is given,
+    every session belongs to it. Otherwise a session belongs to the repository around its folder,
+    if that repository still exists."""
 
     def __init__(
         self, scratch: Path, environment: Mapping[str, str], named: Path | None = None

@@ -115,7 +115,7 @@ class Report:
         return [_row(name, moment) for name, moment in [*moments, ("all", sums)]]
 
     def silences(self) -> str:
-        """The reasons of silence, with the number of events of each."""
+        """The reasons for silence, with the number of events for each."""
         silent = Counter(self.summary.outcomes)
         del silent[SAID]
         return ", ".join(

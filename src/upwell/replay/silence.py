@@ -20,7 +20,7 @@ _NAMES: Mapping[str, tuple[str, str]] = {
     "lesson": ("lesson of an earlier session", "lessons of earlier sessions"),
 }
 REMEDY = (
-    "It speaks when an error, a file or a question returns that a memory explains: `upwell "
+    "upwell speaks when an error, a file or a question returns that a memory explains: `upwell "
     "remember` writes one, and `upwell setup` lets upwell learn from each session."
 )
 
@@ -52,11 +52,11 @@ def silence(summary: Summary, material: Material | None) -> Iterator[str]:
     sessions = counted(summary.sessions, "session")
     place = f"{looked} in {sessions}" if looked else sessions
     if material is None:
-        yield f"Nothing would have been said so far: it read {place}."
+        yield f"Nothing would have been said so far: the replay read {place}."
         return
-    yield f"Nothing would have been said: it read {place}, and {_why(material)}."
+    yield f"Nothing would have been said: the replay read {place}, and {_why(material)}."
     if material.kinds.total() and (reason := _commonest(summary.outcomes)):
-        yield f"The commonest reason for an event: {reason}."
+        yield f"The most common reason: {reason}."
     yield REMEDY
 
 
@@ -78,7 +78,7 @@ def _why(material: Material) -> str:
 
 
 def _commonest(outcomes: Mapping[str, int]) -> str:
-    """The commonest reason of silence. Routine events count only if there are no others."""
+    """The most common reason for silence. Routine events count only if there are no others."""
     reasons = sorted(
         (SkipReason(code) for code in outcomes if code in SkipReason),
         key=lambda reason: (reason is SkipReason.ROUTINE, -outcomes[reason]),

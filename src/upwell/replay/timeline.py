@@ -53,7 +53,7 @@ def selecting(since: float, folder: Path | None) -> Selects:
 
 class Timeline:
     """The events of the sessions in `transcripts` that `selects` takes. `report` receives a line
-    for each file that cannot be read, `show` the number of files that were surveyed, and of all.
+    for each file that cannot be read, `show` the number of files surveyed so far and of all files.
 
     `begins` is the time of the first event, in seconds since the epoch, 0 if there are no events;
     `done` counts the events that have passed, `copies` the sessions that were skipped as copies of

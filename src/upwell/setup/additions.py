@@ -42,7 +42,7 @@ class Additions:
         return f"upwell does not accept it: {new[0].hint or new[0].message}" if new else ""
 
     def write(self, additions: Sequence[tuple[Key, Any]]) -> None:
-        """Write them all; a key that was set in the meantime stays.
+        """Write all additions; a key that was set in the meantime stays.
 
         Raises:
             ConfigError: the file is not TOML; it stays unchanged.

@@ -29,9 +29,10 @@ _HEX_QUAD = re.compile(r"(?<![0-9a-z])[0-9a-f]{8}(?![0-9a-z])")
 
 
 def check(address: str, url: str) -> None:
-    """Allow only HTTPS, the server's own origin, and plain HTTP if both are on this machine. A
-    public server may not point to a private address, nor a server elsewhere to this machine, and a
-    cloud's metadata service is never allowed.
+    """Check an address that the server at `url` names. Only HTTPS, the server's own origin, and
+    plain HTTP between hosts of this machine are allowed. A public server may not
+    point to a private address, nor a server elsewhere to this machine. A cloud's metadata service
+    is never allowed.
 
     Raises:
         PermissionError: the address is not allowed.

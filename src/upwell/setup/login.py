@@ -42,9 +42,9 @@ Show = Callable[[str], Awaitable[None]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginRequest:
     """A request for a login at `server`, whose address is `url`. For a `client_id` that was
-    registered beforehand, `port` is the port of its redirect; without one, upwell registers itself.
-    `scope` is added to the scopes that the server asks for. A `client_secret` signs in a machine,
-    only at the authorization server `issuer`.
+    registered beforehand, `port` is the port of its redirect; without a `client_id`, upwell
+    registers itself. `scope` is added to the scopes that the server asks for. A `client_secret`
+    signs in a machine, only at the authorization server `issuer`.
     """
 
     server: str

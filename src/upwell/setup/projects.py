@@ -1,4 +1,6 @@
-"""`upwell off --project`: writes a project's folder into `projects.exclude`, and removes it."""
+"""`upwell off --project` adds a project's folder to `projects.exclude`; `upwell on --project`
+removes it.
+"""
 
 import glob
 import os
@@ -19,12 +21,13 @@ def project_here(folder: str) -> str:
     """The project around a folder.
 
     Raises:
-        UsageError: it is the home folder or the root, and would exclude everything below.
+        UsageError: the project is the home folder or the root.
     """
     project = project_of(folder) or folder
     if project in ("/", str(Path.home()), os.path.realpath(Path.home())):
         raise UsageError(
-            f"{project} is no project", hint="run it in a project's folder; `upwell off` pauses all"
+            f"{project} is not a project",
+            hint="run it in a project's folder; `upwell off` pauses all",
         )
     return project
 
@@ -33,7 +36,8 @@ def exclude_project(project: str, home: Path | None = None) -> Path:
     """Add the project to `projects.exclude`. Returns the path of the file.
 
     Raises:
-        ConfigError: the file is not TOML, or the list is not one; it stays unchanged.
+        ConfigError: the file is not TOML, or `projects.exclude` is not a list. The file stays
+            unchanged.
     """
     return _change(home, lambda patterns: [*_without(patterns, project), glob.escape(project)])
 

@@ -1,5 +1,5 @@
-"""The record of `upwell setup`: everything that it changed, so that `--undo` changes nothing
-else.
+"""The record of `upwell setup`: everything that setup changed, so that `upwell setup --undo`
+reverts exactly that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,8 +55,8 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupRecord:
-    """The agents whose hooks and whose servers setup changed, the change to `config.toml`, and what
-    was learned, by kind."""
+    """The agents whose hooks and whose servers setup changed, the change to `config.toml`, and the
+    keys of the findings that it learned, by kind."""
 
     hooks: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()

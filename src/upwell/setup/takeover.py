@@ -1,8 +1,9 @@
 """Moves the agents' MCP servers behind upwell, and gives them back.
 
-The servers move to `config.toml`, and each agent gets one server: upwell. If one of them is
-memtomem-stm, the servers behind that proxy move instead. A plan of all changes comes first. A file
-that cannot be read is reported and not changed; the others are still changed.
+The servers move to `config.toml`, and each agent gets one server: upwell. If a server is the proxy
+memtomem-stm, the servers behind that proxy move instead. All changes are planned before any is
+made. An agent's file that cannot be read is reported and left unchanged; the other files are
+changed.
 """
 
 import re
@@ -108,8 +109,8 @@ class Clients:
         return takeover
 
     def _taken(self, client: str, agent: str, entry: Entry, servers: Any) -> list[Server]:
-        """An agent's server or, if it is a proxy that upwell replaces, the servers behind it; they
-        are added to `servers` unless they are already there.
+        """An agent's server or, if that is a proxy that upwell replaces, the servers behind the
+        proxy. Adds to `servers` those that are not there yet.
         """
         user = self._installation
         behind = servers_behind(entry.table, user.environment, user.user_folder)

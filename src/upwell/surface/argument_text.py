@@ -1,7 +1,7 @@
-"""Reduces arguments to words: the parts of a path, an address, a command line or a search that
-identify its subject.
+"""Reduces the arguments of a tool call to words: the parts of a path, a URL, a command line or a
+search that identify its subject.
 
-Parts that most paths, addresses and commands share are left out: they would match everywhere.
+Parts that most paths, URLs and commands share are left out, because they would match everywhere.
 """
 
 import re
@@ -38,7 +38,8 @@ _REGEX_SIGNS = re.compile(r"\\[bBdDsSwW<>]|[\\^$*+?()\[\]{}|]")
 
 
 class Speech:
-    """Turns arguments into words, without the `boilerplate` and `commands` of a lexicon."""
+    """Turns arguments into words. Leaves out the words that the lexicon lists as `boilerplate` or
+    `commands`."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         self._boilerplate = lexicon.boilerplate | _ADDRESS_NOISE
@@ -46,8 +47,8 @@ class Speech:
         self._commands = lexicon.commands
 
     def path(self, path: str, root: str | None = None) -> str:
-        """The informative words of a path, without its extension, boilerplate, and the names of
-        files that every project has. With `root`, only the path below `root` counts."""
+        """The informative words of a path. Its extension, boilerplate, and the names of files that
+        every project has are left out. With `root`, only the part below `root` is used."""
         parts = path_parts(_below(path, root))
         if parts and file_stem(path).lstrip(".") in PROJECT_FILES | {"gitignore"}:
             parts.pop()
@@ -55,7 +56,8 @@ class Speech:
         return " ".join(word for word in words if word not in self._path_noise)
 
     def address(self, url: str) -> str:
-        """The informative words of a URL; on a forge, those after the repository."""
+        """The informative words of a URL. On a forge (GitHub, GitLab …), only the part after the
+        repository is used."""
         try:
             parts = urlsplit(url)
             host = (parts.hostname or "").lower()
@@ -79,7 +81,7 @@ class Speech:
         return " ".join(filter(None, texts))
 
     def value(self, text: str, root: str | None = None) -> str:
-        """The words of any argument, with its addresses, paths and search qualifiers reduced."""
+        """The words of any argument. URLs, paths and search qualifiers in it are reduced."""
         text = _PLACE_QUALIFIER.sub("", _QUALIFIER.sub(" ", text[:MAX_COMMAND_CHARS]))
         text = _URL.sub(lambda url: self.address(url.group()), text)
         words = (
@@ -96,8 +98,8 @@ def speech_of(lexicon: Lexicon | None = None) -> Speech:
 
 
 def _below(path: str, root: str | None) -> str:
-    """`path` without the project's root. Outside the project: without the home folder and the first
-    folder below it."""
+    """`path` without the project's root. A path outside the project loses the home folder and the
+    first folder below it."""
     parts = path_parts(relative_to(path, root))
     if root is None and path.startswith("/") and parts and parts[0].lower() in _HOMES:
         in_home = len(parts) == 3 and "." in parts[2]

@@ -85,15 +85,15 @@ async def begun[T](
 
 
 class PendingWrites:
-    """Writes for a session: answers do not wait for them, but the session's next decision does.
-    Owns their tasks."""
+    """Writes that belong to a session. An answer does not wait for them; the session's next
+    decision does. Owns the tasks of the writes."""
 
     def __init__(self) -> None:
         self._tasks = BackgroundTasks("surfacing")
         self._of: dict[str, asyncio.Task[None]] = {}
 
     def start(self, session: str, *jobs: Job) -> None:
-        """Run the jobs together, after the session's earlier ones."""
+        """Run these jobs together, after the session's earlier jobs."""
         before = self._of.get(session)
 
         async def run() -> None:
@@ -122,8 +122,8 @@ LATE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """Hits that missed their call, the query that found them, and a token of the memory's state at
-    that time."""
+    """Hits that were found too late for their call, their query, and a token by which later changes
+    of the memory show."""
 
     tool: str | None
     query: Query
@@ -133,8 +133,9 @@ class _Offer:
 
 
 class LateHits:
-    """For each session the latest hits that missed their call. They are offered once, to a later
-    cue about the same files or with the same words, unless the memory has changed.
+    """For each session, the latest hits that were found too late for their call. They are offered
+    once, to a later cue about one of the same files, or with the same words for the same tool,
+    unless the memory has changed.
     """
 
     def __init__(self, state: SessionState, reader: MemoryReader) -> None:
@@ -145,11 +146,11 @@ class LateHits:
         self, cue: Cue, query: Query, hits: Sequence[Hit], *, judged: bool = False
     ) -> None:
         """Keep the hits that came too late for this cue. Standing rules are left out, because
-        `Rules` delivers them. With `judged`, the session's next call gets the hits, whatever it is
-        about."""
+        `Rules` delivers them. With `judged`, the session's next call gets the hits,
+        whatever the call is about."""
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
-        # The token is read first: it reveals deletions from now on, and `known` earlier ones.
+        # `changes` is read before `known`: a memory that is deleted in between changes the token.
         changes = repr(await self._reader.changes())
         existing = [hit for hit in hits if not hit.memory.pinned and await self._exists(hit)]
         offer = _Offer(cue.tool, query, judged, tuple(existing), changes)
@@ -170,7 +171,7 @@ class LateHits:
 
     async def take_judged(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
         """The query and the hits of a late verdict, if this is a call and the memory has not
-        changed since. A prompt may have changed the subject, so at a prompt `take` decides."""
+        changed since. At a prompt, which may change the subject, `take` decides."""
         if cue.door != Door.TOOL or not cue.session:
             return None
         value = await self._state.get(cue.session, LATE)

@@ -1,8 +1,8 @@
 """A sketch of what a session's context already holds, so that upwell does not repeat it.
 
-The sketch lives in memory only. It keeps hashes of the terms in prompts, arguments and answers, the
-latest of those texts until their terms are needed, and the paths of the latest opened files, all
-within bounds, until the context is compacted.
+The sketch is kept in this process's memory, within bounds, until the context is compacted. It has
+hashes of the terms in prompts, arguments and answers, and the paths of the latest opened files. The
+latest texts are kept whole until their terms are needed.
 """
 
 import re
@@ -22,14 +22,14 @@ COMPACTED = "compact"
 MAX_SESSIONS = 200
 MAX_TERMS = 20_000
 MAX_FILES = 2_000
-"""The paths of opened files in one sketch; the one opened longest ago is dropped first."""
+"""The most paths of opened files in one sketch; the file opened longest ago is dropped first."""
 MAX_READ_CHARS = 40_000
-"""How many characters of a text are read; hosts cut longer results anyway."""
+"""How many characters of a text are read. Hosts cut longer results anyway."""
 MAX_PENDING_CHARS = 50_000
-"""The most characters of a session's texts that wait to be split into terms."""
+"""The most characters of a session's texts that are kept whole, not yet split into terms."""
 MIN_NEW_SHARE = 0.35
-"""The least share of a memory's terms that must be new to the context, unless the memory names
-something exact that is new: a number, a path, an identifier."""
+"""The context counts as holding a memory if less than this share of its terms is new, and every
+number, path and identifier in it is known."""
 MAX_NAME_CHARS = 200
 MAX_PHRASE_CHARS = 400
 _COMMAND_ENDS = re.compile(r"&&|\|\|?|;")
@@ -46,7 +46,7 @@ class _TextHashes:
         self._extract = extract
         self._hashes: set[int] = set()
         self._pending: dict[str, str] = {}
-        """Each text, and its normalised form once that is needed."""
+        """Texts not yet split; the value is the folded form, "" until it is needed."""
         self._pending_chars = 0
 
     def add(self, text: str) -> None:
@@ -72,8 +72,8 @@ class _TextHashes:
         return hash(name) not in self._hashes and not any(name in text for text in self._pending)
 
     def new_among(self, terms: Set[str]) -> int:
-        """The number of these terms that are not even parts of words in the texts. Splits no
-        text.
+        """The number of these terms that occur nowhere in the texts, not even inside a word. Splits
+        no text.
         """
         for text, folded in self._pending.items():
             self._pending[text] = folded or fold(text.replace("’", "'"))
@@ -110,13 +110,14 @@ class ContextSketch:
         return self._terms.hashes()
 
     def new_share(self, text: str) -> float:
-        """The share of the terms of `text` that the context does not hold; 0 for no terms."""
+        """The share of the terms of `text` that the context does not hold; 0 if `text` has no
+        terms."""
         new_terms = set(map(hash, terms(text)))
         return len(new_terms - self.terms()) / len(new_terms) if new_terms else 0.0
 
     def least_new_share(self, text: str) -> float:
-        """A lower bound of `new_share`, found in a tenth of the time: a term also counts as known
-        if it is only a part of a word in the context."""
+        """A lower bound of `new_share`, found in a tenth of the time. A term also counts as known
+        if it occurs only inside a longer word of the context."""
         own_terms = set(terms(text))
         return self._terms.new_among(own_terms) / len(own_terms) if own_terms else 0.0
 
@@ -164,13 +165,13 @@ class ContextSketch:
 
 
 class ContextSketches:
-    """The sketches of the latest sessions."""
+    """The context sketches of the latest sessions."""
 
     def __init__(self) -> None:
         self._sketches: OrderedDict[str, ContextSketch] = OrderedDict()
 
     def of(self, session: str) -> ContextSketch:
-        """The sketch of a session; an empty one without a session."""
+        """The sketch of a session; an empty sketch if `session` is ""."""
         if not session:
             return ContextSketch()
         sketch = self._sketches.get(session)
@@ -182,7 +183,7 @@ class ContextSketches:
         return sketch
 
     def note(self, cue: Cue) -> None:
-        """Add a cue to its session's sketch. A new session starts with an empty one."""
+        """Add a cue to its session's sketch. A new session starts with an empty sketch."""
         if cue.door == Door.SESSION:
             self._forget(cue.session, goes_on=cue.text == COMPACTED)
         elif cue.session:
@@ -238,7 +239,7 @@ def _phrases(text: str) -> Iterator[str]:
 
 
 def _tail(path: str) -> str:
-    """The last two parts of a path, in a form that equals no other name."""
+    """The last two parts of a path, marked so that they cannot be taken for a name in a text."""
     return "…/" + "/".join(path.rstrip("/").split("/")[-2:])
 
 

@@ -40,7 +40,7 @@ _INSTALLED = frozenset({"node_modules", "vendor", "venv", "site-packages", "targ
 
 
 def situation_of(cue: Cue, trigger: str) -> str:
-    """The situation of a cue that has this trigger, as a person would name it."""
+    """The situation in which a cue has this trigger, in words."""
     kind, _, value = trigger.partition(":")
     failure = failure_of(event_of(cue)) if kind == "fails" else None
     if failure is not None:
@@ -71,19 +71,19 @@ async def applicable(
         of_trigger = [hit for hit in episodes if hit.trigger == trigger]
         if episode := _chosen(of_trigger, lacks):
             return [episode, *others], ""
-    return others, next(filter(None, lacks.values()), "not one place, but several")
+    return others, next(filter(None, lacks.values()), "several locations, not one")
 
 
 def _chosen(hits: Sequence[Hit], lacks: Mapping[str, str]) -> Hit | None:
     conclusions = [hit for hit in hits if PLACE not in hit.signals]
-    newest = max(conclusions, key=lambda hit: _age(hit.memory), default=None)
+    newest = max(conclusions, key=lambda hit: _written_at(hit.memory), default=None)
     if newest is not None and lacks.get(newest.memory.id) == "":
         return newest
     places = [hit for hit in hits if PLACE in hit.signals and lacks.get(hit.memory.id) == ""]
     return places[0] if len(places) == 1 else None
 
 
-def _age(memory: Memory) -> float:
+def _written_at(memory: Memory) -> float:
     return memory.updated_at or memory.created_at or 0.0
 
 
@@ -96,8 +96,8 @@ def _lacks(hits: Iterable[Hit], project: str | None) -> dict[str, str]:
 
 
 def _ambiguity_of(memory: Memory, trigger: str, project: str | None) -> str:
-    """The reason why a bare file name is ambiguous: the project has several files of that name. ""
-    if it has only one.
+    """The reason not to give a place for a bare file name: the project has several files of that
+    name. "" if the name is unique.
     """
     if not trigger.startswith("file:") or memory.project is None or not memory.paths:
         return ""
@@ -107,8 +107,9 @@ def _ambiguity_of(memory: Memory, trigger: str, project: str | None) -> str:
 
 
 def _has_several(root: str, name: str) -> bool:
-    """Tell whether several files below `root` have this name, apart from those in hidden folders
-    and in folders of installed packages. Also true for a project with too many files to search."""
+    """Tell whether several files below `root` have this name, not counting files in hidden
+    folders and in folders of installed packages. Also true for a project with too many files to
+    search."""
     namesakes = entries = 0
     for _, folders, files in os.walk(root):
         folders[:] = [each for each in folders if each[0] != "." and each not in _INSTALLED]

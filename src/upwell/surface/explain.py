@@ -60,8 +60,8 @@ def account_of(
     is_empty: bool = False,
 ) -> list[str]:
     """An outcome in lines for a person: the decision, its evidence, and the memories that came
-    close. For an explicit question, `hook_score` is the score that a memory would need to surface
-    at a hook."""
+    close. For an explicit question, `hook_score` is the score that a memory would need for a hook
+    to show it unasked."""
     if isinstance(outcome, Skip):
         reason = _reason(outcome.reason, outcome.missing, door, is_empty)
         lines = [f"upwell stayed silent: {reason} ({_code(outcome.reason, outcome.detail)})"]
@@ -92,7 +92,7 @@ def account_of_past(
 
 
 def reason_of(decision: Mapping[str, Any], *, is_empty: bool = False) -> str:
-    """Why upwell stayed silent at a decision in the journal, in words."""
+    """Why upwell stayed silent at this decision of the journal, in words."""
     if decision["late"]:
         return "not delivered: too late for this event; offered at the session's next one"
     if decision["outcome"] == SkipReason.REFUSED:

@@ -1,5 +1,5 @@
-"""The filters around the search: which cues may start a search, which hits are worth saying, and in
-what order (seeds 000, 003, 004).
+"""The filters around the search: which cues (prompts and tool calls) may start one, which of the
+memories that it finds may reach the agent, and in what order (seeds 000, 003, 004).
 """
 
 import json
@@ -36,7 +36,8 @@ class Gate:
         self._options = options
 
     def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
-        """The reason to say nothing at all to this cue, not even the standing rules."""
+        """The reason to say nothing at all to this cue, not even the standing rules; None if there
+        is no such reason."""
         return self._check_cue(cue, triggers) or self._check_tool(cue)
 
     def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
@@ -102,15 +103,16 @@ RATE_SECONDS = 60.0
 
 
 class Pace:
-    """Rate and cooldown of a session, across its tools. Both count the surfacings that
-    the session received; the limits are those of the tool that is being called."""
+    """Limits how often a session gets memories: at most `surface.rate_per_minute` times a minute,
+    and not twice for similar queries within the cooldown. All tools of the session count together;
+    the limits are those of the tool that is being called."""
 
     def __init__(self, state: SessionState, options: Options) -> None:
         self._state = state
         self._options = options
 
     async def refusal(self, cue: Cue, query: Query) -> Skip | None:
-        """The reason to say nothing to this cue right now, or None."""
+        """The reason to say nothing to this cue right now; None if there is none."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return None
         surface = self._options.beside(cue).surface
@@ -147,12 +149,13 @@ def _terms_of(query: Query) -> frozenset[str]:
 
 
 NOVELTY = "new"
-"""The signal with the share of a memory's words that the context lacks."""
+"""The name of a signal: the share of a memory's words that the agent's context lacks."""
 
 
 class PostFilter:
-    """The checks on the hits of a search: probable enough, suited to the moment, new to the
-    session, not rated down. Explicit requests are checked only for probability."""
+    """The checks on the hits of a search: each must be probable enough, of a kind that helps at
+    this moment, new to the session, and not rated down. The hits of an explicit request only have
+    to be probable enough."""
 
     def __init__(
         self,
@@ -246,8 +249,8 @@ class PostFilter:
         return await self.new_to_agent(cue, ordered)
 
     async def new_to_agent(self, cue: Cue, hits: Sequence[Hit]) -> list[Hit]:
-        """The hits that the session has not received and does not know, and that nobody rated
-        down.
+        """The hits that the session has not received, that are not in its context, and that its
+        principal has not rated down.
         """
         sketch = self._sketches.of(cue.session)
         unknown = [
@@ -287,8 +290,8 @@ _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
 
 
 def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) -> list[Hit]:
-    """`hits` by score × namespace weight × recency × multi-query boost (seeds 003, 004), without
-    near-identical texts, and mixed by source. The order never decides whether a hit is surfaced.
+    """Sort `hits` by score × namespace weight × recency × multi-query boost (seeds 003, 004), drop
+    near-identical texts, and mix the sources.
     """
     ordered = sorted(hits, key=lambda hit: (-_weight(hit, intent, options, now), hit.memory.id))
     return spread(distinct(ordered))
@@ -325,7 +328,7 @@ def _source(hit: Hit) -> str:
 
 
 def distinct(hits: Sequence[Hit]) -> list[Hit]:
-    """`hits` in their order, without those that nearly repeat an earlier one."""
+    """`hits` in their order, without any that nearly repeats an earlier hit."""
     retained: list[tuple[Hit, frozenset[str]]] = []
     for hit in hits:
         words = frozenset(terms(hit.memory.text))
@@ -347,8 +350,9 @@ def _weight(hit: Hit, intent: Intent, options: Options, now: float) -> float:
 
 
 def independent(texts: Sequence[str]) -> int:
-    """How many of the texts contain a word that no earlier text contains. The keywords of a message
-    are words of the message itself, so a hit of both has matched one query, not two."""
+    """The number of texts that contain a word which no earlier text contains. It counts independent
+    queries: the keywords of a message add no word to the message, so a hit that matches both has
+    matched one query, not two."""
     seen: set[str] = set()
     count = 0
     for text in texts:

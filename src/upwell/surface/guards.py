@@ -1,8 +1,9 @@
 """Guards: standing rules that refuse a matching call once.
 
 Only a person makes a rule a guard (`upwell rules add --guard`). A guard names a command or a tool
-of a server. Its first match in a session is refused, with its text as the reason; from then on this
-guard lets the session's calls pass. If guards cannot be read in time, nothing is refused.
+of a server. The first matching call of a session is refused, with the text of the guard as the
+reason; from then on this guard lets the calls of that session pass. If guards cannot be read in
+time, no call is refused.
 """
 
 import asyncio
@@ -25,7 +26,8 @@ GUARD = "guard"
 MAX_GUARDS = 200
 REASON_CHARS = 500
 FRESH_SECONDS = 1.0
-"""A guard that another process has added takes effect after this time at the latest."""
+"""How long guards are cached. A guard that another process adds takes effect after this time at the
+latest."""
 READING_SECONDS = 0.15
 TTL_SECONDS = 30 * 86_400.0
 _EXAMPLES = "--tool 'Bash(git push*--force*)' or --tool 'github__delete_*'"
@@ -37,8 +39,8 @@ _REASON = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A refused call: the guard, the `reason` for the agent, and the key of the record of this
-    refusal."""
+    """A refused call: the guard, the `reason` that the agent reads, and the `key` under which the
+    refusal is recorded."""
 
     rule: Memory
     reason: str
@@ -66,8 +68,8 @@ class Guards:
         self._known: dict[str | None, tuple[float, Sequence[Memory]]] = {}
 
     async def refusal(self, cue: Cue) -> Refusal | None:
-        """The refusal of a call that is about to be made. None lets the call pass, for example if
-        the guards cannot be read in time.
+        """The refusal of a call that is about to be made; None if the call may pass, also if the
+        guards cannot be read in time.
         """
         with contained("reading the guards"):
             try:

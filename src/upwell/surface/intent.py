@@ -2,7 +2,7 @@
 
 The model runs in parallel with the search, for `intent.llm_timeout_ms` at most. Its answer may
 raise the confidence of the keywords and never lowers it. It receives the prompt as data: a JSON
-string of bounded length, and not at all if the prompt holds a secret.
+string of bounded length. A prompt that holds a secret is not sent.
 """
 
 import asyncio
@@ -130,7 +130,7 @@ ALIASES: Mapping[str, IntentKind] = {
 
 
 class Classifier:
-    """Refines intents by a language model, if one is configured and `intent.use_llm` allows it.
+    """Refines intents by a language model, if a model is configured and `intent.use_llm` is on.
 
     `chat` blocks, so it runs in threads of its own. `breaker` keeps prompts from waiting for a
     model that has failed several times in a row.
@@ -223,7 +223,8 @@ def question(prompt: str) -> str:
 
 
 def parsed(answer: str) -> Intent | None:
-    """The intent in an answer, which may be fenced or inside prose; None if there is none."""
+    """The intent in the model's answer, whose JSON may be fenced or inside prose; None if the
+    answer names no intent."""
     for value in _objects(answer[:MAX_ANSWER_CHARS]):
         kind = value.get("type", value.get("intent_type", value.get("intent")))
         confidence = value.get("confidence")

@@ -1,9 +1,8 @@
-"""The record of decisions, for `explain`, for feedback and for the dashboard, written off the hot
-path.
+"""The record of decisions, for `explain`, feedback and the dashboard. It is written after the call.
 
-Query texts, the steps of agents and the files of their calls are stored apart from decisions, with
-secrets masked, and only for `query_retention_days`. If `persist_query_text` is off, queries are
-stored as digests, steps and files not at all.
+Query texts, steps (an agent's prompts and commands) and the files of its calls are stored apart
+from decisions, with secrets masked, and only for `query_retention_days`. If `persist_query_text` is
+off, queries are stored as digests, steps and files not at all.
 """
 
 import asyncio
@@ -44,7 +43,7 @@ _STEP_ARGUMENTS = ("command", "cmd", "query", "pattern", "url", "question", "pro
 _FILE = "\tfile"
 _MAX_KEYS = 800
 _MAX_INLINE = 3
-"""Up to this number, encoding the decisions takes less time than handing them to a thread."""
+"""Encoding this many decisions takes less time than handing them to a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class _Decision:
 
 
 class Journal:
-    """The decisions: those that wait to be written, and those in the TTL store."""
+    """Queues decisions, writes them to the TTL store, and reads them back."""
 
     def __init__(self, ttl_store: TtlStore, options: Options, clock: Clock = SYSTEM_CLOCK) -> None:
         self._ttl_store = ttl_store
@@ -76,7 +75,7 @@ class Journal:
         *,
         late: bool = False,
     ) -> None:
-        """Queue a decision for the next flush, in place of an earlier one with this key."""
+        """Queue a decision for the next flush. It replaces an earlier decision with this key."""
         if cue.at is None:
             earlier = self._pending.get(key)
             cue = earlier.cue if earlier else replace(cue, at=self._clock.now())
@@ -161,8 +160,8 @@ class Journal:
         return texts
 
     async def clear_queries(self) -> int:
-        """Remove query texts and steps that are older than the configured retention, and readable
-        texts if the configuration now allows none. Returns the number of removed texts.
+        """Remove query texts and steps that are older than the configured retention, or that the
+        configuration no longer allows to be stored. Returns the number of removed texts.
 
         Raises:
             StoreError: the store failed.
@@ -319,7 +318,8 @@ def shown_project(cwd: str | None) -> str:
 
 
 def file_key(key: str) -> str:
-    """The key under which the file of a decision or of a shortened result is stored, as a step."""
+    """The key of the file that belongs to the decision or the shortened result `key`. Files are
+    stored among the steps."""
     return key + _FILE
 
 
@@ -337,7 +337,8 @@ def file_of(args: Mapping[str, Any], cwd: str | None) -> str:
 
 
 def _step_of(cue: Cue) -> str:
-    """The action of the agent or its user, as the beginning of one masked line."""
+    """What the agent or its user did: the beginning of the text, on one line, with secrets
+    masked."""
     text = subject_of(cue.args) if cue.tool else cue.text
     return redacted_start(" ".join(text[: 4 * STEP_CHARS].split()), STEP_CHARS)
 

@@ -38,10 +38,9 @@ from upwell.surface.verdict import (
 from upwell.usage.counts import Counts, Event
 
 JUDGED = "judged"
-"""The signal of a hit that the judge chose."""
+"""The name of the signal that marks a hit which the judge chose."""
 VERDICT_SECONDS = 10.0
-"""The time limit of a question. A verdict that takes longer is out of date for the next event too.
-"""
+"""The time limit of a question. A later verdict would be out of date even for the next event."""
 MAX_CACHED = 500
 MAX_SESSIONS = 1_000
 _WORKERS = 2
@@ -74,7 +73,7 @@ class JudgeModel:
         return question_of(cue, moment, hits, self.steps, self._secret, self._clock.now())
 
     def remembered(self, cue: Cue, question: Question) -> Verdict | None:
-        """The verdict on this very question, if it was given before."""
+        """The earlier verdict on the same question, if there is one."""
         if question.digest not in self._cache:
             return None
         self._cache.move_to_end(question.digest)
@@ -90,14 +89,15 @@ class JudgeModel:
         self._count("late", cue)
 
     def may_ask(self, cue: Cue) -> bool:
-        """True if the session is within its limit and the model is answering."""
+        """True if the session is within its limit of questions and the model has not failed several
+        times in a row. A session that has reached its limit is counted."""
         if cue.session and self._calls.get(cue.session, 0) >= self._options.calls:
             self._count("capped", cue)
             return False
         return self._breaker.allow()
 
     async def verdict(self, cue: Cue, question: Question) -> Verdict | None:
-        """The model's verdict; None, counted and logged, if there is no usable one."""
+        """The model's verdict. A failure is counted and logged, and gives None."""
         self._calls[cue.session] = self._calls.get(cue.session, 0) + 1
         self._calls.move_to_end(cue.session)
         if len(self._calls) > MAX_SESSIONS:
@@ -173,7 +173,7 @@ class JudgeModel:
 
 
 def judge_ping(llm: LlmOptions) -> Ping:
-    """The health of the model of `surface.judge`: whether it answers a small question in time."""
+    """Whether the model of `surface.judge` answers a small question in time."""
     if not llm.base_url:
         return Ping(ok=False, detail="surface.judge is on", hint="set llm.base_url and llm.model")
     began = SYSTEM_CLOCK.monotonic()
@@ -266,7 +266,8 @@ class Judge:
         return held_back_as(SkipReason.JUDGING, "", candidates[:MAX_CANDIDATES])
 
     async def take_late(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
-        """A late verdict that still holds at this call, and its query."""
+        """The query and the hits of a late verdict, if some of the hits are still new to the agent
+        at this call."""
         late = await self._late_hits.take_judged(cue)
         if late is None:
             return None
@@ -285,8 +286,8 @@ class Judge:
         return seconds if cue.door == Door.PROMPT or not cue.session else 0.0
 
     async def _offer_later(self, case: Case, verdict_task: "asyncio.Task[Verdict | None]") -> None:
-        """Keep a choice for the session's next event: the late verdict's or, if there is no
-        verdict, that of the filters."""
+        """Wait for a late verdict, and keep its choice for the session's next event. Without a
+        verdict, the choice of the filters is kept."""
         try:
             with contained("waiting for a verdict"):
                 verdict = await verdict_task

@@ -1,5 +1,5 @@
-"""The learning that surfacing needs: thresholds and demotions, the observed use of memories, and
-counts.
+"""What surfacing learns: the scores that memories need (thresholds), the memories that were rated
+down (demotions), how agents used memories, and counts.
 """
 
 import hashlib
@@ -31,16 +31,16 @@ from upwell.usage.counts import Counts, Event
 def ratings_of(
     feedback: Feedback, decision: Mapping[str, Any] | None, now: float, principal: str = ""
 ) -> list[Rated]:
-    """One rating for each memory that `feedback` concerns: the one that it names, or all of the
-    surfacing. Standing rules are left out, because nothing chose them. A principal rates its own
-    surfacings only, the owner all.
+    """One rating for each memory that `feedback` concerns: the memory that it names, or all
+    memories of the surfacing. Standing rules are left out, because no search chose them. The owner
+    may rate every surfacing, another principal only its own.
 
     Raises:
-        UsageError: no such surfacing, or no such memory in it.
+        UsageError: the surfacing does not exist, or does not contain the memory.
     """
     surfacing_id = feedback.surfacing_id
-    is_theirs = not principal or (decision or {}).get("principal", "") == principal
-    if decision is None or decision["outcome"] != "surfaced" or not is_theirs:
+    may_rate = not principal or (decision or {}).get("principal", "") == principal
+    if decision is None or decision["outcome"] != "surfaced" or not may_rate:
         raise UsageError(
             f"no surfacing {surfacing_id!r}",
             hint="its id is in the block of memories and in _meta; ids are valid for 90 days",
@@ -99,8 +99,8 @@ def _case_of(surfacing: Surfacing, hit: Hit) -> str:
 
 
 def _tokens_of(surfacing: Surfacing) -> int:
-    """The tokens of a surfacing. If it is the cut-off part of another surfacing, only its last
-    lines count, one for each of its hits."""
+    """The tokens of a surfacing. For the part that was cut off another surfacing, whose text is
+    still the whole one, only the last lines count, one for each hit."""
     lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
     if len(lines) <= len(surfacing.hits):
         return count(surfacing.text)
@@ -108,8 +108,8 @@ def _tokens_of(surfacing: Surfacing) -> int:
 
 
 class Learning:
-    """What one `Surfacer` learns. During a call it only reads from memory and takes notes; `jobs`
-    do the rest afterwards.
+    """What one `Surfacer` learns. During a call it only reads values in memory and queues events;
+    `jobs` do the rest afterwards.
 
     `rare` returns those of the given words that few memories contain; `mark_used` receives the ids
     of the memories that were used.
@@ -140,7 +140,7 @@ class Learning:
 
     @classmethod
     def none(cls, ttl_store: TtlStore, surface: SurfaceOptions, clock: Clock) -> "Learning":
-        """A `Learning` that only counts."""
+        """A `Learning` that counts decisions and learns nothing."""
         options = LearnOptions(auto_tune=False, implicit_signals=False)
         limits = Limits(min_score=surface.min_score)
         return cls(Learned(None, Uses(ttl_store), options, limits), ttl_store, options, clock=clock)
@@ -151,13 +151,14 @@ class Learning:
         return (*watching, self.counts.flush, self.breakdown.flush, self.learned.load_learned)
 
     def min_score(self, cue: Cue, case: str = "", *, exact: bool = False) -> float:
-        """The threshold for memories of this case at the cue's tool, or at its door if there is no
-        tool. With `exact`, the cue meets exactly the situation that the memory names."""
+        """The score that memories of this case need at the cue's tool, or at its door if there is
+        no tool. `exact` is True if the cue is exactly the situation that the memory names."""
         tool = cue.tool or str(cue.door)
         return self.learned.min_score(tool, cue.principal.name, case, exact=exact)
 
     def is_demoted(self, memory_id: str, cue: Cue) -> bool:
-        """True if this principal rated the memory down too often to be offered it unasked."""
+        """True if the cue's principal has rated the memory down so often that it is not offered
+        unasked."""
         return self.learned.is_demoted(memory_id, cue.principal.name)
 
     async def sightings(self) -> Sequence[Sighting]:
@@ -208,7 +209,7 @@ class Learning:
         self.undo_part(surfacing, cue)
 
     def undo_part(self, surfacing: Surfacing, cue: Cue) -> None:
-        """Uncount only the memories of this surfacing, since the agent received the other ones."""
+        """Uncount the memories and tokens of a surfacing, but not the decision itself."""
         door, tool = str(cue.door), cue.tool or ""
         self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
         tokens = _tokens_of(surfacing)
@@ -218,7 +219,7 @@ class Learning:
             self._watching.undo(surfacing)
 
     def offered_late(self, cue: Cue) -> None:
-        """Count hits that missed their call and were offered at this cue."""
+        """Count that hits which came too late for an earlier call were offered at this cue."""
         self.counts.add(Event.LATE, "offered", door=str(cue.door), tool=cue.tool or "")
 
     def shortened(self, place: Place, tokens_before: int, tokens_after: int) -> None:
@@ -238,7 +239,7 @@ class Learning:
             self._watching.opened(session, memory_id)
 
     async def viewed(self, memories: Sequence[Memory]) -> None:
-        """Note that somebody asked for these memories and got them, which keeps short notes for
+        """Note that these memories were read on request. Short notes among them are then kept for
         another `stm.retention_days` (seed 001)."""
         notes = [memory.id for memory in memories if memory.source.startswith(STM_ID)]
         if notes:
@@ -257,7 +258,8 @@ class Learning:
     def spend(self, principal: str, number: int = 1) -> None:
         """Count ratings of a principal who is not the owner.
 
-        Raises: UsageError: the principal has made too many within the hour.
+        Raises:
+            UsageError: the principal has made too many ratings within the hour.
         """
         if not principal:
             return
@@ -284,7 +286,7 @@ class Learning:
         )
 
     async def _conclude_uses(self) -> None:
-        """Work through the events of the sessions, and count the observed uses."""
+        """Decide from the events of sessions which memories were used, and count those uses."""
         if self._watching:
             await self._watching.flush()
             await self.counts.flush()

@@ -1,4 +1,5 @@
-"""Texts that an agent's host loads into every session by itself: its instruction files."""
+"""Finds texts that an agent's context already holds, because its host loads instruction files
+(`CLAUDE.md`, `AGENTS.md` …) into every session."""
 
 import os
 from collections import deque
@@ -12,15 +13,14 @@ from upwell.hosts.base import AutoLoaded
 
 MAX_FILES = 40
 MAX_LOOKED_FOR = 200
-"""How many paths are tried. An import may name a file that does not exist or that was read before.
-"""
+"""The most paths that are tried, including those of files that do not exist or were read before."""
 MAX_BYTES = 200_000
 """The most bytes read of one file. Hosts warn their users long before that size."""
 
 
 def loaded_by(host: str, cwd: str | None, texts: Iterable[str]) -> set[str]:
-    """Those of `texts` that are word for word in the files that `host` loads for a session in
-    `cwd`. An unknown host loads nothing. Reads files, so call it in a thread.
+    """Those of `texts` that occur, word for word, in the files that `host` loads for a session in
+    `cwd`; none for an unknown host. Reads files, so call it in a thread.
     """
     if host not in HOSTS:
         return set()
@@ -37,7 +37,7 @@ def loaded_by(host: str, cwd: str | None, texts: Iterable[str]) -> set[str]:
 
 
 def _files(auto_loaded: AutoLoaded, cwd: str | None) -> Iterator[Path]:
-    """The files, and those that they import, at most `MAX_FILES`."""
+    """The instruction files and the files that they import, at most `MAX_FILES`."""
     pending, tried = deque(_named(auto_loaded, cwd)), set[str]()
     found = 0
     while pending and found < MAX_FILES and len(tried) < MAX_LOOKED_FOR:
@@ -57,7 +57,7 @@ def _files(auto_loaded: AutoLoaded, cwd: str | None) -> Iterator[Path]:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a name that is too long
+    except OSError:  # the name is too long
         return False
 
 
@@ -79,7 +79,7 @@ def _imported(path: Path) -> Iterator[Path]:
     for line in _content(path).splitlines():
         name = line.strip().removeprefix("@")
         if name != line.strip() and name and " " not in name:
-            # Not `expanduser`, which fails for `@~team`: a mention, not the home of a user.
+            # Not `Path.expanduser`, which raises for `@~team`: a mention, not a user's home.
             yield path.parent / os.path.expanduser(name)
 
 

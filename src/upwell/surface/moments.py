@@ -4,10 +4,11 @@ fact at a step that went wrong. A moment therefore names the situation of a cue,
 admits only the kinds of memory that help in it.
 
 Documentation and commits were not written for the agent, and a match of words alone is seldom
-useful: of 105 such memories that surfaced in replayed sessions, two were. A document can answer a
-question about its subject that opens a session, is complete, and does not refer to anything else.
-In the middle of a session a prompt continues the conversation, and the words that it shares with a
-document are a coincidence. `lack_of` names the reason against such a text.
+useful: of 105 such memories that surfaced in replayed sessions, two were useful. A document can
+help with the first prompt of a session, if that prompt is complete and does not refer to anything
+else. A later prompt usually continues the conversation, and shares words with a document by
+coincidence; then only a clear question and a high score let a document pass. `lack_of` names the
+reason against a document or a commit.
 """
 
 import re
@@ -72,7 +73,7 @@ class Kind(StrEnum):
 
 
 UNASKED = frozenset({Moment.FILE, Moment.NAME, Moment.TRIGGER, Moment.ROUTINE})
-"""Moments of calls that ask nothing in words. A user's template for the tool gives it words."""
+"""Moments of calls that ask nothing in words, unless the user has a template for the tool."""
 
 _ANSWERS = frozenset({Kind.NOTE, Kind.DOCUMENT, Kind.COMMIT, Kind.FOREIGN, Kind.EPISODE})
 _FITTING = frozenset({Kind.NOTE, Kind.EPISODE})
@@ -192,7 +193,8 @@ def asks_in_words(args: Mapping[str, object]) -> bool:
 
 
 def file_of(cue: Cue) -> str:
-    """The one file that a call is about; "" for none. Some agents read files by a command."""
+    """The one file that a call is about; "" if there is no such file. A command that reads one file
+    counts, too, because some agents read files that way."""
     for name in PATH_KEYS:
         value = cue.args.get(name)
         if isinstance(value, str) and value:
@@ -220,7 +222,7 @@ def case_of(moment: Moment | str, memory: Memory) -> str:
 
 
 def suited(cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit]:
-    """Those of `hits` that can help at this moment."""
+    """The hits of a kind that can help at this moment."""
     admitted = _ADMITTED[moment]
     return [
         hit
@@ -231,7 +233,7 @@ def suited(cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit]:
 
 
 def names_in(cue: Cue) -> Sequence[str]:
-    """The names of the code in the arguments of a call."""
+    """The code names in the arguments of a call."""
     return anchors_of(cue.tool or "", cue.args)[1]
 
 
@@ -280,12 +282,12 @@ def found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
 
 
 MIN_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
-"""The least scores at which a text that was not written for the agent may surface at all."""
+"""The least scores at which documents and commits may surface at a prompt."""
 SURE = 0.8
-"""The least score at which a document may answer a question in the middle of a session."""
+"""The least score of a document at a question that is not the first prompt of its session."""
 MIN_SENTENCE_WORDS = 8
 MIN_REASON_WORDS = 10
-"""A commit message with a shorter body gives no reason that helps a reader."""
+"""A commit message whose body has fewer words is taken to give no reason."""
 MAX_WORDS = 60
 """A longer prompt brings its own context."""
 
@@ -320,8 +322,8 @@ _POINTER = re.compile(
     r"changes?|plan|review|file)\b",
     re.IGNORECASE,
 )
-"""References that documentation knows nothing about: a ticket, a file of this machine, this
-branch.
+"""References to something that documentation cannot know: a ticket, a file of this machine, the
+current branch.
 """
 _INSTRUCTION = re.compile(
     r"^\W*(?:(?:please|ok|okay|now|so|and|then),?\s+)*(?:(?:can|could|would|will) (?:you|we)\b|"
@@ -350,8 +352,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
     """The reason why `hit` is not worth surfacing at the prompt `text`, the session's prompt number
-    `prompts`; "" if there is no reason. A memory that was written on purpose is always worth
-    surfacing."""
+    `prompts`; "" if there is no reason. Only documents and commits are judged."""
     kind = kind_of(hit.memory)
     least = MIN_SCORES.get(kind)
     if least is None or moment not in (Moment.QUESTION, Moment.FIRST_REQUEST):

@@ -29,7 +29,7 @@ NAMESPACE_WEIGHTS: Weights = {
 
 
 TELLING_MOMENTS = tuple(moment for moment in Moment if moment is not Moment.ROUTINE)
-"""The moments at which upwell speaks by itself unless `surface.moments` says otherwise."""
+"""The default of `surface.moments`: the moments at which upwell may speak by itself."""
 
 
 class InjectionMode(StrEnum):
@@ -189,7 +189,8 @@ class Options:
     commands_in: Callable[[str], Sequence[str]] = no_commands
 
     def records(self, cue: Cue) -> bool:
-        """False for the trials of `upwell setup`, and in a project that the user excluded."""
+        """True if this cue may be recorded: not for the trials of `upwell setup`, and not in a
+        project that the user excluded."""
         return not (cue.session.startswith(PROBE_SESSIONS) or self.is_excluded(cue.cwd))
 
     def beside(self, cue: Cue) -> "Options":

@@ -1,8 +1,8 @@
 """Matches phrases in the small language of `lexicon.toml`, in one pass over the words of a text.
 
 A phrase is tried only at its first word, and a gap never crosses a sentence, so the work is linear
-in the length of the text. A word outside the lexicon that is one typing slip away from a word of a
-phrase counts as that word.
+in the length of the text. A word that is not in the lexicon, but one typing slip away from a word
+of a phrase, counts as that word.
 """
 
 import re
@@ -104,7 +104,8 @@ class Phrases:
         return [*self._by_word.get(token, ()), *affixed]
 
     def _beginnings(self, tokens: Sequence[str]) -> set[int]:
-        """The indexes at which sentences start: at their first word, and after polite openings."""
+        """The indexes at which a sentence may start: at its first word, and after polite
+        openings."""
         starts: set[int] = set()
         for position, token in enumerate(tokens):
             if token in _ENDS or (position and tokens[position - 1] not in _ENDS):
@@ -163,7 +164,8 @@ def _tokens(text: str) -> list[str]:
 
 class Slips:
     """Corrects typing slips towards the words of `vocabulary`: one letter differs, or two adjacent
-    letters are swapped; in short words only the latter. `known` words are never changed."""
+    letters are swapped. In short words only a swap is corrected. `known` words are never
+    changed."""
 
     def __init__(self, vocabulary: Iterable[str], known: Iterable[str]) -> None:
         self._vocabulary = {word for word in vocabulary if len(word) >= 3 and word.isalpha()}

@@ -1,4 +1,5 @@
-"""The one pipeline behind every door: `Cue` in, `Surfacing` or `Skip` out."""
+"""The pipeline behind every door. A `Cue` (a prompt, a tool call, the start of a session …) goes
+in; a `Surfacing` (a text with memories) or a `Skip` (the reason for silence) comes out."""
 
 import asyncio
 import secrets
@@ -59,14 +60,14 @@ _OPENING = frozenset({"pinned", "kind", "told"})
 """A hit with one of these signals is a standing rule or opens a session. The deliveries of such
 hits are recorded elsewhere than in the seen log."""
 MAX_EPISODES = 16
-"""How many memories are looked up by triggers alone."""
+"""How many memories a search by triggers alone returns at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A cue that may start a search, and the search. `missing` names the places that could not be
-    searched. `asked` holds the texts that other places searched for instead of the query's own.
-    `moment` is None if `surface.moments` is `all`."""
+    """A cue that may start a search, and its query. `missing` names the places that could not be
+    searched. `asked` holds the texts that other programs and servers searched for in place of the
+    query's own. `moment` is None if `surface.moments` is `all`."""
 
     cue: Cue
     query: Query
@@ -168,8 +169,8 @@ class Surfacer:
 
     async def offer(self, cue: Cue) -> Outcome:
         """Decide like `surface`, for a door that learns later whether its answer arrived, and
-        reports this with `delivered` or `take_back`. Until then the memories count as delivered,
-        for at most a minute."""
+        reports this with `delivered` or `take_back`. Until then, but for at most a minute, the
+        memories count as delivered."""
         if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
             return Skip(reason=SkipReason.EXCLUDED_PROJECT)
         started = self._clock.monotonic()
@@ -194,8 +195,8 @@ class Surfacer:
         return self._learning.min_score(cue)
 
     async def rate(self, feedback: Feedback, principal: Principal = OWNER) -> list[Rated]:
-        """Learn from a rating of a principal, for that principal. Returns one record for each
-        memory that it concerns.
+        """Learn from a rating by a principal. Returns one record for each memory that the rating
+        concerns.
 
         Raises:
             UsageError: no such surfacing, no such memory in it, or too many ratings.
@@ -253,8 +254,8 @@ class Surfacer:
         await together(record, self._journal.flush, self._learning.counts.flush)
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
-        """Undo a surfacing that did not reach the agent, so that it may surface again. With `late`,
-        it missed its call and is offered at the session's next one.
+        """Undo a surfacing that did not reach the agent, so that its memories may surface again.
+        With `late`, it came too late for its call and is offered at the session's next call.
         """
         await self._pending.settled(cue.session)
         if self._options.records(cue):
@@ -270,8 +271,8 @@ class Surfacer:
         self._background.request()
 
     async def cut(self, surfacing: Surfacing, cue: Cue, omitted: int) -> Surfacing:
-        """Undo the last `omitted` memories of a surfacing, for which its host had no room. Returns
-        the rest of it."""
+        """Undo the last `omitted` memories of a surfacing, for which the host had no room. Returns
+        the surfacing without them."""
         await self._pending.settled(cue.session)
         delivered_hits, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
         shorter = replace(surfacing, hits=delivered_hits, held_back=(*rest, *surfacing.held_back))
@@ -479,8 +480,8 @@ class Surfacer:
         return replace(wider, missing=more.missing, asked=more.asked), more
 
     async def _recall(self, question: _Question, deadline: Deadline) -> Found | Skip:
-        """Search until the deadline of the whole call, or not at all while the breaker is open
-        because searches have failed."""
+        """Search until the deadline of the whole call. While the breaker is open, because searches
+        have failed, return a `Skip` at once."""
         if not self._breaker.allow():
             return Skip(reason=SkipReason.BREAKER_OPEN)
         try:
@@ -544,7 +545,7 @@ class Surfacer:
 
     async def _take_back_from(self, cue: Cue, surfacing: Surfacing, *, late: bool) -> None:
         await self._pace.withdraw(cue.session, surfacing.id)
-        # Rules return by themselves at their next occasion.
+        # Rules are left out: `Rules` gives them again at the next occasion.
         hits = [hit for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
         query = self._query(cue) if late and hits else None
         if query is not None:

@@ -89,19 +89,19 @@ class Messages:
     def queries(self, message: str) -> tuple[str, ...]:
         """Up to three distinct queries: the original, its keywords, its names."""
         original = message[:MAX_READ_CHARS].strip()[:MAX_ORIGINAL_CHARS]
-        persona = self.names(original)
-        keywords = self._keywords(original, persona)
+        names = self.names(original)
+        keywords = self._keywords(original, names)
         queries = [original] if original else []
         if keywords and keywords != original.lower():
             queries.append(keywords)
-        if persona and (joined := " ".join(persona)) not in queries:
+        if names and (joined := " ".join(names)) not in queries:
             queries.append(joined)
         return tuple(queries)
 
     def names(self, message: str) -> list[str]:
-        """Words that look like names: capitalised, or a short word in capitals. The capital of the
-        first word of a sentence, a line or a list's item says nothing, unless the word owns
-        something (`Maria's laptop`).
+        """Words that look like names: capitalised words, and short words all in capitals. The first
+        word of a sentence, a line or a list item is capitalised anyway, so it counts only in the
+        possessive (`Maria's laptop`) or with another capital (`PostgreSQL`).
         """
         names: dict[str, None] = {}
         for token, opens in _tokens(message):
@@ -120,8 +120,8 @@ class Messages:
         return list(names)
 
     def _is_command(self, text: str) -> bool:
-        """True if the text begins with a slash command. A root folder is not one, nor is a word
-        before a request (`/newspaper please find it`).
+        """True if the text begins with a slash command. A root folder (`/etc`) is not a command,
+        and neither is a word in front of a request (`/newspaper please find it`).
         """
         slash = _SLASH.match(text)
         if slash is None or slash.group(1).lower() in _ROOT_FOLDERS:
@@ -143,8 +143,8 @@ class Messages:
                 reachable_ends.add(end)
         return bool(tokens) and len(tokens) in reachable_ends
 
-    def _keywords(self, message: str, persona: list[str]) -> str:
-        known_words = {fold(part) for name in persona for part in (name, *words(name))}
+    def _keywords(self, message: str, names: list[str]) -> str:
+        known_words = {fold(part) for name in names for part in (name, *words(name))}
         keywords: dict[str, None] = {}
         for word in words(message):
             lower = _without_possessive(word.lower())
@@ -161,7 +161,8 @@ def messages_of(lexicon: Lexicon) -> Messages:
 
 
 def word_count(text: str) -> int:
-    """The number of words in any script; without spaces, two characters count as one word."""
+    """The number of words in any script. In scripts without spaces, two characters count as one
+    word."""
     spaceless = sum(len(run) for run in _SPACELESS.findall(text))
     others = words(_SPACELESS.sub(" ", text))
     hangul = sum(1 for word in others if _is_hangul(word))
@@ -169,7 +170,8 @@ def word_count(text: str) -> int:
 
 
 def _tokens(message: str) -> Iterator[tuple[str, bool]]:
-    """The words between spaces, each with whether it opens a sentence, a line or a list's item."""
+    """The words between spaces; each comes with True if it opens a sentence, a line or a list
+    item."""
     for line in message.splitlines():
         opens = True
         for token in line.split():
@@ -250,8 +252,9 @@ TEMPLATES: Mapping[str, str] = {
     "*resolve-library-id": "{libraryName} {query}",
     "*get-library-docs": "{topic} {context7CompatibleLibraryID}",
 }
-"""Tool pattern → query with placeholders for arguments, the first level. `surface.templates`
-take precedence; a placeholder may be dotted (`{filter.title}`)."""
+"""For each tool pattern, a query with placeholders for arguments; a placeholder may be dotted
+(`{filter.title}`). A template is the first of the five sources of a query. The user's
+`surface.templates` take precedence."""
 FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", "*find*")
 """Tools whose `path` is the folder to search, not the subject."""
 GENERIC_KEYS = frozenset({"description", "output_mode", "repo", "owner", "type", "branch"})
@@ -272,7 +275,8 @@ class CueReader:
     lexicon: Lexicon = field(default_factory=shipped)
 
     def query(self, cue: Cue, limit: int) -> Query | None:
-        """The query of a cue, at most `limit` hits; None if it contains nothing to search for."""
+        """The query of a cue, for at most `limit` hits; None if the cue contains nothing to search
+        for."""
         cue = replace(
             cue, text=without_secrets(cue.text, MAX_READ_CHARS), args=_without_secrets(cue.args)
         )
@@ -297,14 +301,15 @@ class CueReader:
         return replace(query, texts=()) if joined and says_little(query, self.lexicon) else query
 
     def exact(self, cue: Cue, limit: int, triggers: Sequence[str]) -> Query:
-        """The query that asks only for the memories with these triggers."""
+        """A query for the memories with these triggers and nothing else."""
         scope = Scope(project=_project(cue), namespaces=cue.principal.namespaces)
         return Query(texts=(), triggers=tuple(triggers), scope=scope, limit=limit, awaited=False)
 
     def five_levels(
         self, tool: str, args: Mapping[str, Any], root: str | None = None
     ) -> tuple[str, QuerySource]:
-        """The text of a call's query, from the first level that gives a usable one."""
+        """The text of a call's query, from the first of the five sources that gives a usable
+        one."""
         speech = speech_of(self.lexicon)
         levels: tuple[tuple[QuerySource, Callable[[], str]], ...] = (
             (QuerySource.TEMPLATE, lambda: self._from_template(tool, args, speech, root)),
@@ -370,8 +375,8 @@ def _cleaned(value: Any, depth: int) -> Any:
 
 
 def _project(cue: Cue) -> str | None:
-    """The repository of the cue's folder. Outside any repository, the repository of the first file
-    in the call that is in one, else the folder.
+    """The repository of the cue's folder. If the folder is in no repository: the repository of the
+    first file in the call that is in one, else the folder itself.
     """
     if cue.cwd is None or repository_of(cue.cwd):
         return project_of(cue.cwd)
@@ -392,7 +397,7 @@ def _filled(template: str, args: Mapping[str, Any], speech: Speech, root: str | 
 
 
 def _argument(args: Any, name: str) -> Any:
-    """`args["filter.title"]`, or `args["filter"]["title"]`."""
+    """The argument at a dotted name: `args["filter.title"]`, or else `args["filter"]["title"]`."""
     if not isinstance(args, Mapping):
         return None
     if name in args:
@@ -438,7 +443,7 @@ def _in_words(key: str, value: Any, speech: Speech, root: str | None) -> str:
 
 
 def anchors_of(tool: str, args: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The files that a call is about and the code names that it mentions, at most a dozen each."""
+    """The files and the code names in the arguments of a call, at most a dozen of each."""
     is_search = first_match(tool, FOLDER_TOOLS)
     paths: dict[str, None] = {}
     symbols: dict[str, None] = {}
@@ -456,7 +461,7 @@ def anchors_of(tool: str, args: Mapping[str, Any]) -> tuple[tuple[str, ...], tup
 
 
 def _command(args: Mapping[str, Any]) -> str:
-    """The command of a call, as it was written."""
+    """The command of a call, unchanged."""
     keys = sorted(COMMAND_KEYS & args.keys())
     return " ".join(filter(None, (_string(args[key]) for key in keys)))
 

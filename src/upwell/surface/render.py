@@ -1,7 +1,8 @@
-"""The text of a surfacing: one cited line for each memory, cut around the match, inside a frame.
+"""Writes the text that an agent gets: one line for each memory, with its citation, cut around the
+match, inside a frame of two tags.
 
-Surfaced text is data, and the frame says so in one neutral sentence. Text that could imitate the
-frame, move the cursor or reverse the line is escaped.
+The text of a memory is data, and the frame says so in one neutral sentence. Text that could imitate
+the frame, move the cursor or reverse the line is escaped.
 """
 
 import re
@@ -28,7 +29,7 @@ PASSAGE_CHARS = 700
 """A passage of a document is shown whole up to this length, headings included."""
 TAG = "upwell-memories"
 ENTRY_MARK = "- ["
-"""The beginning of the line of a memory."""
+"""The beginning of each line that shows a memory."""
 NOTICE = "Notes from earlier work, for reference"
 REMINDER = f"{NOTICE}; `upwell__memory_get` gives the full text of one."
 _OWN_TAG = re.compile(
@@ -36,8 +37,8 @@ _OWN_TAG = re.compile(
     r"(?:system|user|assistant|human|instructions?|important|invoke|parameter|result|fnr)\b))",
     re.IGNORECASE,
 )
-"""Tags with two-part names, which could imitate the end of our frame or the start of another one,
-and tags that mark a turn or an instruction.
+"""The beginning of a tag that could imitate the end of our frame or the start of another frame
+(names of two parts, as in `upwell-memories`), or that marks a turn or an instruction.
 """
 _IMAGE = re.compile(r"!(?=\[[^\]\n]{0,200}\]\()")
 """A Markdown image, which a client would load from its address."""
@@ -66,7 +67,7 @@ MAX_READ_CHARS = 20_000
 AGENT_LABEL = "(written by an agent) "
 ASK_PREVIEW_CHARS = 220
 MIN_PREVIEW_CHARS = 20
-"""A shorter excerpt would not be understood."""
+"""The shortest excerpt that is still worth showing."""
 _ALIKE_CHARS = 5
 """Words with the same beginning of this length match."""
 _WORDS = re.compile(r"\w+")
@@ -75,7 +76,8 @@ _CITATION_UNSAFE = re.compile(r"[\[\]\s]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How much one door may say. All limits apply; the smallest decides."""
+    """How much text one door (the prompt hook, a tool call, a request …) may give at once. The
+    limit that is reached first decides."""
 
     chars: int
     tokens: int
@@ -96,8 +98,8 @@ class Profile:
 
 
 def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
-    """The limits of a door. At prompts they depend on the confidence of the intent: below
-    `intent.min_confidence` few memories, and all of `surface.max_count` from `SURE` (ADR-006)."""
+    """The limits of a door. At a prompt, the number of memories grows with the confidence of the
+    intent: few below `intent.min_confidence`, `surface.max_count` from `SURE` on (ADR-006)."""
     surface, context = options.surface, options.memory_context
     if door == Door.ASK:
         return Profile(
@@ -153,10 +155,11 @@ def preview(text: str, query_texts: Sequence[str], limit: int) -> str:
 
 @lru_cache(maxsize=64)
 def _best_start(line: str, query_texts: tuple[str, ...], width: int) -> int:
-    """The start of the window of `width` with the most distinct query words; the first one in a
-    tie.
+    """The start of the window of `width` characters with the most distinct query words; in a tie,
+    the first such window.
     """
-    # Cached, because a hit is formatted twice: once to see whether it fits, and once to show it.
+    # The function is cached, because a hit is formatted twice: to see whether it fits, and to show
+    # it.
     query_terms = informative(term for text in query_texts for term in terms(text))
     by_beginning = {term[:_ALIKE_CHARS]: term for term in sorted(query_terms, reverse=True)}
     beginnings = (
@@ -196,8 +199,8 @@ def digest(lines: Sequence[str]) -> str:
 
 
 def without_heading(hit: Hit) -> Hit:
-    """A passage of a document without the headings in front of it, unless they reverse its meaning
-    (`Do not:`): a digest contains the words of the file.
+    """The hit without the headings in front of its passage, because a digest quotes the file
+    itself. Headings that reverse the meaning (`Do not:`) stay.
     """
     heading, newline, text = hit.memory.text.partition("\n")
     if PASSAGE not in hit.signals or not newline or not heading.endswith(":"):
@@ -250,8 +253,8 @@ def fitting(
     hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile, frame: str
 ) -> list[str]:
     """The lines of the best `hits` that fit the profile together with `frame`. The last line may be
-    cut to the room that is left. If too little of its memory would be shown, this memory and all
-    after it are omitted.
+    cut to the remaining room. A memory of which too little would be shown is omitted, with all
+    memories after it.
     """
     lines, room = list[str](), profile.without(frame)
     full_chars = max(profile.preview_chars, profile.passage_chars)
@@ -300,14 +303,14 @@ def worded(text: str, mode: InjectionMode) -> str:
 
 
 def marked(text: str, mark: str) -> str:
-    """The block `text` with the mark of this process, which servers do not know and so cannot
-    imitate."""
+    """The block `text` with a secret mark of this process. MCP servers do not know the mark, so
+    they cannot forge such a block."""
     return text.replace(f"<{TAG} ", f'<{TAG} mark="{mark}" ', 1)
 
 
 def frame_of(door: Door | str, command: str = "") -> str:
-    """The longest text that can surround the memories at a door. `command`, if any, is the shell
-    command with which the block tells the agent to read a memory."""
+    """The longest text that can surround the memories at a door. `command`, if given, is the shell
+    command that the block names for reading a memory in full."""
     if door == Door.ASK:
         return f"{DIGEST_HEADING}\n"
     empty = beneath([], "s_0123456789ab")

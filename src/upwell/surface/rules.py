@@ -1,10 +1,11 @@
-"""Standing rules: pinned memories, given when a session begins or, if that was missed, with its
-first prompt. A rule with a scope is given with the first call whose file or command matches.
+"""Standing rules: pinned memories that the agent gets when a session begins or, if the beginning
+was missed, with the first prompt. A rule with a scope comes with the first call whose file or
+command matches.
 
-A paused rule is not given, nor is one that the agent's host loads by itself. The user's own rules
-come before those of the team and imported ones, which are labelled. Rules do not compete
-with the memories that a cue finds. They have a size limit of their own, and their block states how
-many it leaves out.
+Paused rules are left out, and so are rules in files that the agent's host loads by itself. The
+user's own rules come first; those of the team and imported ones are labelled. Rules do not compete
+with the memories that a search finds. They have a size limit of their own, and their block states
+how many rules it leaves out.
 """
 
 import asyncio
@@ -29,8 +30,8 @@ HEADING = "Standing rules that the user pinned:"
 TEAM_LABEL = "(shared with the team) "
 IMPORTED_LABEL = "(imported) "
 MAX_READ = 200
-"""How many rules are read, newest first. The limit is high, so that the rules of others cannot hide
-the user's own."""
+"""How many rules are read, newest first. The limit is high, so that newer rules of the team do not
+hide the user's own."""
 MAX_RULES = 10
 RULE_CHARS = 300
 EVERYWHERE = RuleScope()
@@ -48,8 +49,9 @@ SILENT = frozenset(
 
 
 class Rules:
-    """Gives each session the rules of its project, once. Records which rules a session has for
-    `ttl_seconds`: one entry for the rules that open a session, and one for each rule with a scope.
+    """Gives each session the rules of its project, once. For `ttl_seconds` it keeps a record of the
+    rules that a session has: one entry for the rules that opened the session, and one for each rule
+    with a scope.
     """
 
     def __init__(self, reader: MemoryReader, ttl_store: TtlStore, ttl_seconds: float) -> None:
@@ -58,8 +60,8 @@ class Rules:
         self._ttl_seconds = ttl_seconds
 
     async def of(self, cue: Cue) -> Sequence[Memory]:
-        """The rules that open a session like the cue's, the user's own first, then newest first;
-        none when they cannot be read."""
+        """The rules that open a session like the cue's: the user's own first, then newest first;
+        empty if they cannot be read."""
         with contained("reading the standing rules"):
             rules = [rule for rule in await self._pinned(cue) if not _is_scoped(rule)]
             return await _not_loaded(rules, cue)
@@ -89,8 +91,8 @@ class Rules:
             await self._ttl_store.delete(Kind.RULES, sorted(keys))
 
     async def join(self, cue: Cue, outcome: Surfacing | Skip) -> Surfacing | Skip:
-        """`outcome` with the rules that the session lacks and that belong to the cue; unchanged
-        when they cannot be read."""
+        """`outcome` with the rules that belong to the cue and that the session lacks; unchanged if
+        the rules cannot be read."""
         with contained("adding the standing rules"):
             if not _takes_rules(cue, outcome):
                 return outcome
@@ -213,7 +215,7 @@ def rule_lines(rules: Sequence[Memory], budget_bytes: int) -> tuple[list[Memory]
 
 
 def _label(rule: Memory) -> str:
-    """Says that a rule is not the user's own; empty for the user's own."""
+    """The label of a rule of the team or of an imported rule; "" for the user's own."""
     if is_teams(rule.namespace):
         return TEAM_LABEL
     return IMPORTED_LABEL if rule.trust is Trust.IMPORTED else ""

@@ -1,6 +1,6 @@
-"""The scope of a standing rule: the files and commands that bring it up. A scope is stored in the
-rule's triggers: `path:GLOB` for files, `tool:NAME` or `tool:NAME(GLOB)` for tools and their
-commands. A rule without a scope opens every session.
+"""The scope of a standing rule: the files and commands at which the agent gets the rule. A scope is
+stored in the rule's triggers: `path:GLOB` for files, `tool:NAME` or `tool:NAME(GLOB)` for tools and
+their commands. A rule without a scope opens every session.
 """
 
 import re
@@ -35,29 +35,28 @@ _RUNNERS = frozenset("chroot doas env ionice nice parallel setsid stdbuf sudo xa
 MAX_SCRIPTS = 16
 """The most scripts of one call that are read, including scripts inside scripts."""
 MAX_OPTIONS = 8
-"""The command that a runner such as `sudo` runs is looked for only before this word."""
+"""The command that a runner such as `sudo` runs must begin within this many words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleScope:
-    """Globs of files, relative to the project, and patterns of tools. A cue matches if it matches
-    one of each kind that is given."""
+    """Globs of files, relative to the project, and patterns of tools. If both are given, a cue must
+    match one of the globs and one of the patterns."""
 
     paths: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
 
     def triggers(self) -> tuple[str, ...]:
-        """The scope as a rule stores it."""
+        """The scope in the form in which a rule stores it."""
         paths = (f"{_PATH}{pattern}" for pattern in self.paths)
         return (*paths, *(f"{_TOOL}{pattern}" for pattern in self.tools))
 
     def in_words(self) -> str:
-        """The scope as a person reads it."""
+        """The scope as shown to people."""
         return " ".join((*self.paths, *self.tools)) or "every session"
 
     def matches(self, cue: Cue) -> bool:
-        """True if the cue is about one of these files and calls one of these tools. A scope without
-        patterns matches no cue."""
+        """True if the cue matches; an empty scope matches no cue."""
         if not self.paths and not self.tools:
             return False
         about_file = not self.paths or any(map(self._holds, files_of(cue)))
@@ -76,9 +75,10 @@ def scope_of(rule: Memory) -> RuleScope:
 
 
 def checked_scope(paths: Sequence[str], tools: Sequence[str]) -> RuleScope:
-    """A scope as a person typed it.
+    """The scope with the patterns that a person typed.
 
-    Raises: UsageError: a pattern is not valid.
+    Raises:
+        UsageError: a pattern is not valid.
     """
     for pattern in (*paths, *tools):
         if not pattern.strip() or len(pattern) > MAX_PATTERN_CHARS:
@@ -99,8 +99,8 @@ def checked_scope(paths: Sequence[str], tools: Sequence[str]) -> RuleScope:
 
 
 def standing(memory: Memory, scope: RuleScope | None = None) -> Memory:
-    """The standing rule that a person makes of a memory. Without patterns in `scope`, the globs
-    among the memory's paths restrict the rule.
+    """The memory as a standing rule with this scope. If `scope` is missing or empty, the globs
+    among the memory's paths become the scope.
     """
     given = scope.triggers() if scope else ()
     return replace(memory, pinned=True, triggers=given or globs_of(memory.paths).triggers())
@@ -160,9 +160,9 @@ def _lines(cue: Cue) -> Iterator[str]:
 
 
 def _from_program(step: Step) -> list[str]:
-    """The step as a command, in the forms that a pattern may name: as written; without the folder
-    of its program; and, if the program only runs another one (`sudo`), from each later word on,
-    because the runner may have options with values."""
+    """The forms of a command that a pattern may match: as written, and without the folder of its
+    program. If the program runs another program (`sudo`), also the command from each later word
+    on, because options of the runner may stand in between."""
     program = step.words[0].rpartition("/")[2]
     found = [" ".join(step.words), " ".join((program, *step.words[1:]))]
     written = step.text.split()

@@ -1,10 +1,10 @@
 """The log of delivered memories, shared by every door and process of a home.
 
-A context window gets a memory once: the log has an entry for each session and memory until the
-session's context is compacted. A second entry, for the principal, lasts `surface.dedup_ttl_seconds`
-and makes repeats in other sessions rank lower, except for episodes, which answer an exact trigger
-and rank as if they were new. Keys hold the content hash, so an edited memory counts as new.
-Automatic doors read and write the log; explicit requests only write it.
+A context window gets a memory once: each delivery has an entry for the session, which stays until
+the session's context is compacted. A second entry, for the principal, lasts
+`surface.dedup_ttl_seconds` and makes repeats in other sessions rank lower, except for episodes,
+which answer an exact trigger and rank as if they were new. Keys hold the content hash, so an edited
+memory counts as new. Automatic doors read and write the log; explicit requests only write it.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from upwell.ground.types.memory import Hit, Memory
 SESSION_SECONDS = 30 * 86_400.0
 """The lifetime of a session's entries: hosts resume sessions, with their context, after weeks."""
 RESERVED_SECONDS = 60.0
-"""The lifetime of an entry whose delivery is pending, so that a process that dies does not silence
-a memory.
+"""The lifetime of an entry whose delivery is pending, so that a process that dies before the
+delivery does not silence a memory.
 """
 KNOWN = b"\0known"
 """The value of a principal's entry after the rating `already_known`."""
@@ -29,14 +29,14 @@ Ignored = Callable[[str], Awaitable[bool]]
 
 
 async def never_ignored(memory_id: str) -> bool:
-    """For a home in which the use of memories is not watched."""
+    """Return False, for a home in which the use of memories is not watched."""
     del memory_id
     return False
 
 
 class SeenLog:
-    """Remembers deliveries. `ttl_seconds` limits how long deliveries to other sessions count (seed
-    000: 7 days); 0 switches off the whole log.
+    """Remembers deliveries. A delivery counts for other sessions for `ttl_seconds` (seed 000: 7
+    days); 0 switches off the whole log.
     """
 
     def __init__(

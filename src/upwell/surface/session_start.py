@@ -1,9 +1,9 @@
 """The opening of a session: the rules that the user pinned, and the notes most likely to be useful.
 
-There is no question yet, so nothing can match. A note ranks higher if it belongs to this project,
-is recent or recently read, states a decision or a pitfall, or is about files that changed lately.
-(The files' own timestamps show this; git is not run, because a cloned repository must not start a
-process.) Everything together stays within `surface.session_max_bytes`.
+There is no question yet, so there is nothing to search for. A note ranks higher if it belongs to
+this project, is recent or recently read, states a decision or a pitfall, or is about files that
+changed lately. File timestamps show which files changed; git is not run, because a cloned
+repository must not start a process. The whole opening stays within `surface.session_max_bytes`.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from upwell.surface.seen_log import SeenLog
 
 COMPACTION_SECONDS = 86_400.0
 MAX_CARRIED = 12
-"""The latest memories of a session that are considered for its opening after a compaction."""
+"""How many of the latest memories of a session may return after a compaction of its context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,26 +92,26 @@ class Compaction:
         used = [memory_id for memory_id, use in verdicts.items() if use is Use.USED]
         undecided = [memory_id for memory_id, use in verdicts.items() if use is None]
         memories = [await self.reader.known(memory_id) for memory_id in (*used, *undecided)]
-        # An episode returns by itself when its situation does.
+        # A memory with triggers returns by itself when its situation does.
         return [memory for memory in memories if memory is not None and not memory.triggers]
 
 
 _WAITING = SILENT | {SkipReason.WRITE_TOOL, SkipReason.EXCLUDED_TOOL}
-"""Silences to which nothing is added: a pending session start waits for the next event."""
+"""Reasons for silence at which a pending opening of the session waits for the next event."""
 HEADING = "Of this project, lately:"
 COMMANDS_HEADING = "Commands that worked in this session:"
 HEADING_AFTER_COMPACTION = "Of this session so far, and of this project:"
 FORGETFUL = frozenset({COMPACTED, "clear"})
 """Reasons (`Cue.text`, in the hosts' words) of a session start at which the context is lost."""
 RESUMED = "resume"
-"""A host that resumes a session restores its context."""
+"""The reason of the start of a resumed session, whose host restores its context."""
 MISSED = "missed"
 """Our own reason: no process answered at the start of the session. The session gets the rules,
 unless it has them."""
 SUBAGENT = "subagent"
-"""Our own reason: a subagent started. It has its task, and gets only the rules."""
+"""Our own reason: a subagent started. It already has its task, so it gets only the rules."""
 LOOKED_AT = 200
-"""The newest memories, of the project and global ones, that compete for a place."""
+"""How many of the newest memories, of the project and global ones, compete for a place."""
 MAX_NOTES = 6
 MAX_OWED = 500
 PREVIEW_CHARS = 180
@@ -124,8 +124,8 @@ KINDS = {"decisions": 1.0, "blockers": 1.0, "patterns": 0.9, "learnings": 0.9}
 OTHER_KINDS = 0.7
 TRUSTS = {Trust.USER: 1.0, Trust.IMPORTED: 0.8, Trust.AGENT: 0.7}
 ELSEWHERE = 0.5
-"""Factors on the score of a note: for its namespace, its author, and for belonging to no project
-(our own constants).
+"""A note's score is multiplied by a factor of `KINDS` for its namespace, of `TRUSTS` for its
+author, and by `ELSEWHERE` if it belongs to no project (our own constants).
 """
 _DAY_SECONDS = 86_400.0
 _PROFILE = Profile(chars=0, tokens=0, items=MAX_NOTES, preview_chars=PREVIEW_CHARS)
@@ -133,8 +133,8 @@ _PROFILE = Profile(chars=0, tokens=0, items=MAX_NOTES, preview_chars=PREVIEW_CHA
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """Opens sessions. Notes that the opening shows whole are logged, so that the session does not
-    receive them again. `owed` holds the sessions that did not receive their opening, by name.
+    """Opens sessions. Notes that the opening shows in full are logged, so that the session does not
+    receive them again. `owed` holds the ids of sessions that did not receive their opening.
     """
 
     reader: MemoryReader
@@ -149,11 +149,11 @@ class SessionStart:
     async def begin(
         self, cue: Cue, now: float, shown_ids: Collection[str] = ()
     ) -> Surfacing | Skip:
-        """The rules and notes for the session of this cue, without the memories of `shown_ids`; or
-        the reason why there are none. Standing rules open every session, except a resumed one that
-        already has them. A session whose context was lost gets its memories again. Other notes come
-        with the request that they bear on; they open a session (once) only if `surface.moments` is
-        `all`.
+        """The rules and notes that open the session of this cue, without the memories of
+        `shown_ids`; or the reason why there are none. Standing rules open every session, except a
+        resumed one that already has them. A session that lost its context gets its memories again.
+        Other notes open a session, once, if `surface.moments` is `all`; otherwise they wait for a
+        request that they match.
         """
         if not self.options.surface.session_max_bytes:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
@@ -205,8 +205,8 @@ class SessionStart:
         await self.seen_log.withdraw(surfacing.memories, cue.session)
 
     async def _has_rules(self, cue: Cue) -> bool:
-        # Codex resumes and compacts at once: this sends two events, and the second one brings the
-        # rules.
+        # When Codex resumes a session and compacts it at once, it sends two events. The second one
+        # brings the rules.
         if cue.text == RESUMED and await self.compaction.is_pending(cue.session):
             return True
         return await self.rules.has(cue.session)
@@ -242,7 +242,7 @@ class SessionStart:
         return block.add_notes(fresh, HEADING_AFTER_COMPACTION if carried else HEADING)
 
     async def _commands(self, cue: Cue) -> list[str]:
-        """The commands that worked before a compaction, since a summary keeps hardly any of
+        """The commands that worked before a compaction. The host's summary keeps hardly any of
         them.
         """
         if cue.text != COMPACTED or not cue.transcript:
@@ -291,8 +291,9 @@ def _joined(outcome: Surfacing | Skip, opening: Surfacing) -> Surfacing:
 
 
 def standing(memory: Memory, project: str | None, touched: float, now: float) -> Hit:
-    """A memory as a hit that no search found. Its score is the probability that it is useful by
-    itself; `touched` (0 to 1) shows how recently a file that it is about was changed.
+    """A memory as a hit that no search found. Its score is the probability that it is useful
+    without a question; `touched` (0 to 1) tells how recently a file that the memory is about was
+    changed.
     """
     created = memory.created_at if memory.created_at is not None else now
     used = memory.viewed_at is not None and memory.viewed_at > created + 1.0
@@ -306,8 +307,9 @@ def standing(memory: Memory, project: str | None, touched: float, now: float) ->
 
 
 def touched_lately(memories: Sequence[Memory], project: str | None, now: float) -> dict[str, float]:
-    """By memory id, how recently one of the memory's files was changed: 1 just now, 0.5 after two
-    days; absent below 0.05. Reads the timestamps of at most `MAX_STATS` files, no contents."""
+    """By memory id, how recently one of the memory's files was changed: 1 for just now, 0.5 for two
+    days ago. Values below 0.05 are left out. Reads the timestamps of at most `MAX_STATS` files, and
+    never their contents."""
     if project is None:
         return {}
     ages: dict[str, float] = {}

@@ -1,9 +1,10 @@
-"""The question to a judging model and its verdict: pure functions over texts.
+"""The question to the judge, a language model that chooses which note to show the agent, and the
+judge's verdict. All functions are pure.
 
-Everything in the question comes from files, tools and people, so it is data: one JSON document,
-every string bounded, without secrets and without characters that act on a reader. Notes have random
+The content of the question comes from files, tools and people, so it is passed as data: one JSON
+document with strings of bounded length, without secrets and control characters. Notes have random
 keys, which the author of a note cannot guess. A note that addresses the judge is left out. The
-verdict is a key or nothing; no word of the model reaches the agent.
+verdict is a key or nothing, so no word of the model reaches the agent.
 """
 
 import hashlib
@@ -25,8 +26,8 @@ MAX_CANDIDATES = 8
 NOTE_CHARS, REQUEST_CHARS, TEXT_CHARS, STEP_CHARS = 500, 600, 1_500, 160
 ARG_CHARS, MAX_ARGS = 300, 6
 ANSWER_HEAD_CHARS, ANSWER_TAIL_CHARS = 500, 700
-"""Only the head and the tail of a tool's result are shown to the judge, because an error is in one
-of them."""
+"""The judge sees only this many characters of the head and the tail of a tool's result, because
+an error is usually in one of them."""
 MAX_STEPS, MAX_SESSIONS = 8, 200
 MAX_REPLY_CHARS = 20_000
 KEY_CHARS = 6
@@ -72,8 +73,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The hit to mention, or None; the number of candidates; and the tokens that the verdict
-    took.
+    """The hit to mention, or None; the number of hits to choose from; and the tokens that the
+    question and the reply took.
     """
 
     hit: Hit | None
@@ -120,7 +121,8 @@ class Steps:
 def question_of(
     cue: Cue, moment: Moment | None, hits: Sequence[Hit], steps: Steps, secret: bytes, now: float
 ) -> Question | None:
-    """The question which of `hits` to mention at this moment; None if no note may be shown."""
+    """The question which of `hits` to mention now; None if none of them may be shown to the
+    judge."""
     shown = [hit for hit in hits if not addresses_judge(hit.memory.text)][:MAX_CANDIDATES]
     if not shown:
         return None
@@ -145,7 +147,7 @@ def parsed(reply: str, question: Question) -> Hit | None:
     """The hit that the reply names, or None.
 
     Raises:
-        ValueError: the reply is anything but one object with a known key or null.
+        ValueError: the reply is not an object that names a known key or null.
     """
     text = reply[:MAX_REPLY_CHARS].rpartition(_THOUGHTS_END)[2].strip()
     if text.startswith(_FENCE) and text.endswith(_FENCE):
@@ -169,7 +171,7 @@ def addresses_judge(text: str) -> bool:
 
 @cache
 def _patterns() -> tuple[Any, ...]:
-    # Imported here, because the import takes some milliseconds and most homes have no judge.
+    # Imported here, because the import takes some milliseconds and most users have no judge.
     import re2
 
     return tuple(re2.compile(pattern) for pattern in _ADDRESSES)
@@ -222,8 +224,8 @@ def _step(cue: Cue) -> str:
 
 def _plain(text: str, limit: int) -> str:
     """At most `limit` characters of a text, without secrets and without odd characters."""
-    # Cut before redaction, with room to spare, because a secret that the limit would halve must
-    # still be recognised.
+    # The text is cut with room to spare, redacted, and cut to the limit: a secret that the limit
+    # would halve must still be recognised.
     return harmless(redact(text[: 2 * limit + 200])[0])[:limit]
 
 

@@ -1,10 +1,10 @@
-"""Which tools change something, by their annotations or, if they have no annotations, by their
-names (seed 000).
+"""Tells which tools change something: by their annotations or, without annotations, by their names
+(seed 000).
 
 A name says what the tool does, and to which object: `create_issue`, `container_run`,
 `browser_type`. If a read is wrongly taken for a write, its memories do not surface, and a hook does
-not shorten its result. If a write is wrongly taken for a read, a memory surfaces that comes too
-late to change the write. So a verb that is also a common noun, or can also mean a way of reading,
+not shorten its result. If a write is wrongly taken for a read, a memory surfaces too late to change
+the write. A verb that is also a common noun, or that can also mean a way of reading, therefore
 counts only next to words that settle its meaning.
 """
 
@@ -56,8 +56,8 @@ _WRITE_VERBS = _words(
     unzip upgrade upsert vote wipe
     """
 )
-"""Verbs with which many APIs name a change. They count as the first, second or last word of a
-tool's name; the patterns above count anywhere in it."""
+"""Verbs that name a change in many APIs. They count as the first, second or last word of a tool's
+name; the patterns above count anywhere in the name."""
 _WRITE_OPENINGS = _words("book build buy complete import link new order play star start tag turn")
 """Verbs that are also common nouns or adjectives: they count only as the first word of a tool's
 name."""
@@ -79,8 +79,9 @@ _SURFACES = _words(
     """
 )
 _INPUT_OBJECTS = _words("dialog key keys option options text")
-"""Verbs for what somebody does at a keyboard or a screen. They count only if the name also contains
-a word for the keyboard, the screen, or the input; otherwise `type` and `select` name what is read.
+"""A verb of `_INPUTS`, such as `type` or `select`, is something done at a keyboard or a screen. It
+counts only if the name also contains a word of `_SURFACES` or `_INPUT_OBJECTS`; otherwise it tells
+what is read.
 """
 
 _RUNS = _words("call exec execute invoke run")
@@ -92,7 +93,7 @@ _RUN_TO_READ = _words(
     snippet sql task tasks terminal test tests typecheck
     """
 )
-"""A tool that runs one of these counts as a reader: like a shell it may change something, but a
+"""A tool that runs one of these counts as a reader: it may change something, as a shell may, but a
 memory often helps with its result. A tool that runs anything else (`run_workflow`) counts as a
 writer."""
 
@@ -133,8 +134,8 @@ _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 def writes(cue: Cue) -> str:
     """The evidence that the cue's tool has side effects; "" if there is none.
 
-    `readOnlyHint: false` and `destructiveHint: true` are decisive; a missing annotation says
-    nothing, and `readOnlyHint: true` outweighs the name.
+    The annotations `readOnlyHint: false` and `destructiveHint: true` are decisive, and
+    `readOnlyHint: true` outweighs the name. Without annotations the name decides.
     """
     hints = cue.annotations
     if hints.get("readOnlyHint") is True:
@@ -168,7 +169,7 @@ def _named_as_write(name: str, words: Sequence[str], server: Sequence[str]) -> s
 
 
 def _verb_in_company(words: Sequence[str], server: Sequence[str]) -> str:
-    """A verb among the first two words or the last one that means a change beside the other words
+    """A verb among the first two words and the last one that means a change, given the other words
     of the name; "" if there is none."""
     company = {*words, *server}
     for verb in dict.fromkeys((*words[:2], words[-1])):

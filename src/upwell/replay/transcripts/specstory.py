@@ -143,7 +143,8 @@ class _Inside:
         self._fence = ""
 
     def call(self, line: str) -> bool:
-        """Take the next marked line. The line that ends a call belongs to it. Fences close as in
+        """Take the next marked line. Returns True if the line is part of a call; the line that
+        ends a call is. Fences close as in
         CommonMark 0.31, section 4.5.
         """
         if not self.is_open:
@@ -287,8 +288,8 @@ def _plain(words: str) -> str:
 
 
 def _ran(call: re.Match[str], words: str, *, marked: bool) -> bool:
-    """True if the agent ran the command. A fenced command that the agent only showed has neither a
-    mark before it nor, in files without marks, output after it.
+    """True if the agent ran the command rather than only showed it. In a file with marks, a mark
+    precedes a command that ran; in a file without marks, its output follows it.
     """
     if call["command"] is None:
         return True
