@@ -180,3 +180,9 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
     pages = {path.name for path in (ROOT / "docs").glob("*.md")}
     assert pages - named == set(), "name them in mkdocs.yml, nav"
     assert named - pages == generated
+
+
+@pytest.mark.parametrize("page", sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")]))
+def test_no_page_has_the_marks_of_a_merge_conflict(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if line.startswith(("<<<<<<< ", ">>>>>>> "))] == []

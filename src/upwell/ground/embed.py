@@ -49,7 +49,7 @@ class Model2Vec:
         try:
             from model2vec import StaticModel
         except ImportError as error:
-            raise _missing("model2vec") from error
+            raise UsageError("model2vec is not installed", hint=extra_hint("embed")) from error
         model = endpoint.model or "minishlab/potion-base-8M"
         self._model: Any = StaticModel.from_pretrained(model)
         self.name = f"model2vec:{model}"
@@ -66,7 +66,9 @@ class FastEmbed:
         try:
             from fastembed import TextEmbedding
         except ImportError as error:
-            raise _missing("fastembed") from error
+            # The extra does not contain fastembed, which few users need.
+            hint = f"{extra_hint('embed')} --with fastembed"
+            raise UsageError("fastembed is not installed", hint=hint) from error
         model = endpoint.model or "BAAI/bge-small-en-v1.5"
         self._model: Any = TextEmbedding(model)
         self.name = f"fastembed:{model}"
@@ -184,7 +186,3 @@ def unit(vector: list[float]) -> list[float]:
 def cosine(left: Vector, right: Vector) -> float:
     """Return the cosine similarity of two unit vectors, -1..1."""
     return sum([a * b for a, b in zip(left, right, strict=True)])
-
-
-def _missing(package: str) -> UsageError:
-    return UsageError(f"{package} is not installed", hint=extra_hint("embed"))

@@ -146,8 +146,8 @@ class LateHits:
         self, cue: Cue, query: Query, hits: Sequence[Hit], *, judged: bool = False
     ) -> None:
         """Keep the hits that came too late for this cue. Standing rules are left out, because
-        `Rules` delivers them. With `judged`, the session's next call gets the hits,
-        whatever the call is about."""
+        `Rules` delivers them. With `judged`, the session's next call gets the hits, whatever
+        the call is about."""
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
         # `changes` is read before `known`: a memory that is deleted in between changes the token.

@@ -1,6 +1,7 @@
 """A model's endpoint that misbehaves: an answer or an `LlmError` arrives before the deadline."""
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,9 +14,9 @@ from upwell.compress.base import Tools
 from upwell.compress.compressor import Compressor
 from upwell.compress.options import Options
 from upwell.ground.clock import Deadline
-from upwell.ground.embed import HttpEmbedder, cosine
+from upwell.ground.embed import FastEmbed, HttpEmbedder, Model2Vec, cosine
 from upwell.ground.endpoint import Endpoint
-from upwell.ground.errors import LlmError
+from upwell.ground.errors import LlmError, UsageError
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.types.compression import Budget, Passage
 
@@ -239,3 +240,14 @@ def test_a_secret_is_not_sent_to_the_embedder(address: str) -> None:
     HttpEmbedder(Endpoint(base_url=f"{address}/vectors")).embed([f"why is {key} refused"])
     assert b"refused" in Moods.last_body
     assert key.encode() not in Moods.last_body
+
+
+@pytest.mark.parametrize(("kind", "package"), [(Model2Vec, "model2vec"), (FastEmbed, "fastembed")])
+def test_a_missing_embedder_names_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Model2Vec] | type[FastEmbed], package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UsageError, match=package) as raised:
+        kind(Endpoint())
+    assert ".[embed]" in raised.value.hint
+    assert (package == "fastembed") == ("--with fastembed" in raised.value.hint)
