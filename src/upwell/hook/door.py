@@ -169,9 +169,9 @@ class HookDoor:
         return orjson.dumps(merged(context, replacement))
 
     async def _refusal(self, host: Host, event: Event, receipt: Receipt) -> bytes:
-        """The output that keeps a tool from running; neutral if no guard refuses the call. If the
-        refusal does not arrive, the guard refuses the next matching call.
-        """
+        """The output that keeps a tool from running; neutral if no guard refuses the call. A guard
+        refuses only once in a session; if its refusal does not reach the agent, it refuses the next
+        matching call instead."""
         guards = self._opt_ins.guards
         refusal = await guards.refusal(_cue(event, host.name)) if guards else None
         output = host.events.refusal_output(event, refusal.reason) if refusal else {}
@@ -189,9 +189,8 @@ class HookDoor:
     async def _question_in_time(
         self, host: Host, event: Event, asking: "asyncio.Task[str]", left_ms: int | None
     ) -> bytes:
-        """The output that makes the agent continue with a question; neutral if there is no question
-        or it comes too late.
-        """
+        """The output that keeps the agent from stopping and asks it a question; neutral if there is
+        no question, or if it comes too late."""
         with contained("asking the agent what it learned"):
             done, _ = await asyncio.wait({asking}, timeout=self._seconds_for(event, left_ms))
             if done and (question := await asking):

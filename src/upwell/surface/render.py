@@ -199,9 +199,8 @@ def digest(lines: Sequence[str]) -> str:
 
 
 def without_heading(hit: Hit) -> Hit:
-    """The hit without the headings in front of its passage, because a digest quotes the file
-    itself. Headings that reverse the meaning (`Do not:`) stay.
-    """
+    """The hit without the headings that upwell put in front of its passage, because a digest cites
+    the lines of the file that it shows. Headings that reverse the meaning (`Do not:`) stay."""
     heading, newline, text = hit.memory.text.partition("\n")
     if PASSAGE not in hit.signals or not newline or not heading.endswith(":"):
         return hit

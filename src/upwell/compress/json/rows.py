@@ -109,8 +109,8 @@ class Tables:
     def find(self, doc: Outline, text: str, saliences: MutableSequence[float]) -> None:
         """Find the tables of `doc`, and align the `saliences` of each column.
 
-        Aligned columns are bought one after the other. A document with a string that begins with
-        `…` or is `∅` gets no tables, so that every table in a result is one that we wrote.
+        Aligned columns are bought one after the other. If a string of the document begins with `…`
+        or is `∅`, the document gets no tables: in a result these signs then always come from us.
         """
         if any(sign in text for sign in _TABLE_SIGNS):
             return
@@ -128,7 +128,7 @@ class Tables:
                 end = array.end
 
     def of(self, node: Node) -> Table | None:
-        """Return the table of the array `node`, if it is one."""
+        """Return the table that was found for the array `node`; None if there is none."""
         return self._tables.get(id(node))
 
     def row(self, record: Node) -> list[int]:

@@ -118,7 +118,7 @@ class Router:
             return ()
 
     async def tools_changed(self) -> None:
-        """Notify the clients whose list of tools is out of date."""
+        """Notify every listener, and the sessions whose list of tools is out of date."""
         listing = self._catalog.listing
         for session in list(self._audience.sessions.values()):
             if session.listed and session.listed != listing:

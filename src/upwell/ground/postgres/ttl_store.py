@@ -59,7 +59,7 @@ _SIZES = f"""
 class PostgresTtlStore:
     """`TtlStore` of one tenant. All machines use the clock of the database, so that a machine whose
     clock is wrong loses no entry. A method raises StoreError if the database fails, or takes longer
-    than `seconds`. The limit is longer for originals, and `expire` and `ping` have none."""
+    than `seconds`. Reading originals has a longer limit; `expire` and `ping` have none."""
 
     def __init__(
         self,

@@ -115,8 +115,9 @@ def state(db: sqlite3.Connection) -> CopyState:
 
 def begin(db: sqlite3.Connection, source: str, now: float) -> None:
     """Prepare the copy of a store. A copy of another store is removed, together with the writes
-    that waited for that store, which must not reach this one. If this machine may now see other
-    parts of the same store, the copy starts from scratch, and the writes stay queued."""
+    that waited for that store, which must not reach this one. If this machine is now allowed to see
+    other parts of the same store than before, the copy starts from scratch, and the writes stay
+    queued."""
     (former,) = db.execute("SELECT source FROM team").fetchone()
     if former == source:
         return

@@ -59,7 +59,8 @@ def load(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> NullScores:
 
 
 def due(db: sqlite3.Connection, scopes: Iterable[Scope]) -> list[Scope]:
-    """Return the scopes that see enough more memories than at their last measurement."""
+    """Return the scopes that are due for a measurement: they were never measured and are large
+    enough, or have grown enough since they were."""
     return [scope for scope in scopes if _is_due(db, scope)]
 
 
@@ -74,8 +75,8 @@ def _is_due(db: sqlite3.Connection, scope: Scope) -> bool:
 
 
 async def measure(database: Database, scope: Scope) -> None:
-    """Measure what this scope sees and store the figures. Sizes are measured one at a time, so
-    that searches can run in between."""
+    """Measure the null scores of what this scope sees, and store them. Queries of each size are
+    measured in a read of their own, so that searches can run in between."""
 
     def draw(db: sqlite3.Connection) -> tuple[Corpus, list[list[str]]]:
         corpus = corpus_seen_by(db, scope)

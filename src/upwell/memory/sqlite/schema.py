@@ -19,12 +19,12 @@ from upwell.memory.stems import TOKENIZER
 
 PROJECT_BITS = 18
 """The 63 bits of a memory's number: 34 for the sequence within a project
-(`memory/lookups.py: SEQUENCE_BITS`), 18 for the project, the rest for the tenant (17 000 million
+(`memory/lookups.py: SEQUENCE_BITS`), 18 for the project, the rest for the tenant (17 billion
 memories, 262 143 projects, 2 047 tenants)."""
 
 
 def create(db: sqlite3.Connection) -> None:
-    """Make the tables of an empty file."""
+    """Create the tables in an empty file."""
     for statement in (
         """CREATE TABLE scope (
             no INTEGER PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL,
@@ -68,7 +68,8 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def add_triggers(db: sqlite3.Connection) -> None:
-    """Add the triggers of memories, and the number of times that sessions have found a memory."""
+    """Add the situations that an episode waits for (`triggers`, which are no SQL triggers), and the
+    number of times that sessions have found each memory."""
     for column, default in ADDED_COLUMNS.items():
         db.execute(f"ALTER TABLE memory ADD COLUMN {column} NOT NULL DEFAULT {default}")
     db.execute(

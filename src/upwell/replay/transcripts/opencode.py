@@ -97,7 +97,7 @@ def _exported(document: Mapping[str, Any]) -> Iterator[Message]:
 
 
 def _stored(path: Path, session: str) -> Iterator[Message]:
-    """The messages of a session, from the files beside it."""
+    """The messages of a session, from the folders `message` and `part` of its storage."""
     storage = path.parent.parent.parent
     messages = [
         table(_file(file)) for file in sorted((storage / "message" / session).glob("*.json"))
@@ -125,13 +125,12 @@ def _of_database(path: Path) -> Iterator[Event]:
                 for session, directory, created in db.execute(_SESSIONS).fetchall()
             )
     except sqlite3.Error as error:
-        raise Unreadable(f"not a database of OpenCode: {error}") from error
+        raise Unreadable(f"cannot be read as a database of OpenCode: {error}") from error
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """Open the database for reading. Without a write-ahead log, SQLite then writes no file beside
-    it.
-    """
+    """Open the database for reading. If it has no write-ahead log, or an empty one, it is opened as
+    immutable, so that SQLite creates no files beside it."""
     log = Path(f"{path}-wal")
     is_idle = not log.exists() or not log.stat().st_size
     quoted = quote(str(path.absolute()))
