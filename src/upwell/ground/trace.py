@@ -124,7 +124,7 @@ def is_tracing() -> bool:
     """True if spans are sent somewhere."""
     from opentelemetry import trace
 
-    return not isinstance(trace.get_tracer("upwell"), trace.ProxyTracer)
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def span(
@@ -137,12 +137,11 @@ def span(
     """
     from opentelemetry import trace
 
-    tracer = trace.get_tracer("upwell")
-    if isinstance(tracer, trace.ProxyTracer):
+    if not is_tracing():
         return nullcontext(trace.INVALID_SPAN)
     if trace_id:
         attributes["trace_id"] = trace_id
-    return _recording(tracer, name, trace_id, attributes)
+    return _recording(trace.get_tracer("upwell"), name, trace_id, attributes)
 
 
 def conclude(current: Any, outcome: str, *, failed: bool = False) -> None:

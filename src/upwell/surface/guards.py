@@ -7,7 +7,8 @@ time, no call is refused.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
@@ -65,13 +66,15 @@ class Guards:
         self._is_paused = is_paused
         self._refused = refused
         self._clock = clock
-        self._known: dict[str | None, tuple[float, Sequence[Memory]]] = {}
+        self._known: dict[str | None, tuple[float, list[Memory]]] = {}
 
     async def refusal(self, cue: Cue) -> Refusal | None:
         """The refusal of a call that is about to be made; None if the call may pass, also if the
         guards cannot be read in time.
         """
         with contained("reading the guards"):
+            if self._cached(project_of(cue.cwd)) == []:
+                return None
             try:
                 async with asyncio.timeout(READING_SECONDS):
                     return await self._refusal(cue)
@@ -105,11 +108,16 @@ class Guards:
             Kind.RULES, key, None, b"refused", ttl_seconds=TTL_SECONDS
         )
 
-    async def _guards(self, project: str | None) -> Sequence[Memory]:
+    def _cached(self, project: str | None) -> list[Memory] | None:
+        """The guards of a project if they were read less than a second ago."""
+        read_at, guards = self._known.get(project, (-math.inf, []))
+        return guards if self._clock.monotonic() - read_at < FRESH_SECONDS else None
+
+    async def _guards(self, project: str | None) -> list[Memory]:
         """The guards of a project, cached for a second."""
         now = self._clock.monotonic()
-        read_at, guards = self._known.get(project, (-FRESH_SECONDS, ()))
-        if now - read_at < FRESH_SECONDS:
+        guards = self._cached(project)
+        if guards is not None:
             return guards
         rules = await self._reader.pinned(Scope(project=project), limit=MAX_GUARDS)
         guards = [rule for rule in rules if is_guard(rule) and PAUSED not in rule.tags]

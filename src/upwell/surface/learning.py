@@ -5,6 +5,7 @@ down (demotions), how agents used memories, and counts.
 import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
@@ -92,6 +93,12 @@ async def mark_nothing(_: Sequence[str]) -> None:
 def place_of(cue: Cue) -> Place:
     """The host, the project and the tool (or the door) of a cue."""
     return Place(cue.host, shown_project(cue.cwd), cue.tool or str(cue.door))
+
+
+@lru_cache(maxsize=64)
+def _digest_of(session: str) -> str:
+    digest = hashlib.sha256(session.encode(errors="replace")).hexdigest()
+    return digest[:_SESSION_DIGEST_CHARS]
 
 
 def _case_of(surfacing: Surfacing, hit: Hit) -> str:
@@ -187,8 +194,7 @@ class Learning:
         for place in outcome.missing:
             self.counts.add(Event.MISSING, place.partition(":")[0], door=door)
         if cue.session:
-            digest = hashlib.sha256(cue.session.encode(errors="replace")).hexdigest()
-            self.counts.add(Event.SESSION, digest[:_SESSION_DIGEST_CHARS])
+            self.counts.add(Event.SESSION, _digest_of(cue.session))
         # All principals share the thresholds, so only the behaviour of the owner's agents counts.
         if self._watching and not cue.principal.name:
             self._watching.noticed(cue, outcome)

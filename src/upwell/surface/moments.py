@@ -115,7 +115,7 @@ _USUAL: Mapping[str, str] = {
 """Common names of MCP tools, each with the agents' own tool that does the same."""
 _HEAD_CHARS = 400
 _READERS = frozenset({"cat", "head", "tail", "sed", "less", "more", "bat", "nl", "grep", "rg"})
-_SEARCH_KEYS = ("pattern", "query", "regex", "q", "glob")
+_SEARCH_KEYS = frozenset({"pattern", "query", "regex", "q", "glob"})
 _QUESTION_KEYS = frozenset({"question", "query", "q", "search", "prompt", "topic", "message"})
 
 
@@ -162,7 +162,7 @@ def _of_situation(cue: Cue, prompts_before: int) -> Moment:
         return Moment.NOTHING_FOUND
     if cue.answer is not None and cue.answer.failed and _command(cue.args):
         return Moment.FAILED
-    if any(cue.args.get(name) for name in _SEARCH_KEYS) and names_in(cue):
+    if _searches(cue.args) and names_in(cue):
         return Moment.NAME
     return Moment.FILE if file_of(cue) else Moment.ROUTINE
 
@@ -275,10 +275,13 @@ def _command(args: Mapping[str, object]) -> str:
 
 def found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
     """True if an answer says that a search had no results or that a file does not exist."""
-    searches = any(args.get(name) for name in _SEARCH_KEYS)
-    if searches and len(answer.text) < _HEAD_CHARS and _NOTHING.fullmatch(answer.text):
+    if _searches(args) and len(answer.text) < _HEAD_CHARS and _NOTHING.fullmatch(answer.text):
         return True
-    return not _command(args) and bool(_ABSENT.search(answer.text[:_HEAD_CHARS]))
+    return bool(_ABSENT.search(answer.text[:_HEAD_CHARS])) and not _command(args)
+
+
+def _searches(args: Mapping[str, object]) -> bool:
+    return not _SEARCH_KEYS.isdisjoint(args) and any(args.get(name) for name in _SEARCH_KEYS)
 
 
 MIN_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}

@@ -277,9 +277,9 @@ class CueReader:
     def query(self, cue: Cue, limit: int) -> Query | None:
         """The query of a cue, for at most `limit` hits; None if the cue contains nothing to search
         for."""
-        cue = replace(
-            cue, text=without_secrets(cue.text, MAX_READ_CHARS), args=_without_secrets(cue.args)
-        )
+        text, args = without_secrets(cue.text, MAX_READ_CHARS), _without_secrets(cue.args)
+        if (text, args) != (cue.text, cue.args):
+            cue = replace(cue, text=text, args=args)
         scope = Scope(project=_project(cue), namespaces=cue.principal.namespaces)
         if cue.tool is None:
             return self._of_message(cue, scope, limit)

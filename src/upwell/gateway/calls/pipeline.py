@@ -269,6 +269,7 @@ class CallSurfacing:
             progressive=self._progressive(call.server, call.tool),
             answer=answer,
             trace_id=call.trace_id,
+            at=self._clock.now(),
             principal=client.principal,
             host=client.host,
         )

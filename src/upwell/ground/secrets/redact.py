@@ -149,7 +149,11 @@ def _found_in(data: bytes) -> Iterator[Finding]:
 
 def _triggered(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
     """Map the rules with a keyword in `data` to the ranges around the keywords."""
-    triggered = {rule_id: [(0, len(data))] for rule_id in rules.everywhere}
+    triggered = {
+        rule_id: [(0, len(data))]
+        for rule_id, least_bytes in rules.everywhere.items()
+        if len(data) >= least_bytes
+    }
     lowered = data.lower()
     for position in rules.keywords.Match(lowered) or ():
         keyword, rule_ids = rules.triggered[position]

@@ -84,13 +84,14 @@ class Rules:
     """All rules.
 
     `triggered`: keywords, each with the ids of the rules to run. `everywhere`: ids of the rules
-    that have no keyword, which must be quick. `keywords`: finds the positions in `triggered` of all
+    that have no keyword, which must be quick, each with the length of its shortest match in bytes.
+    `keywords`: finds the positions in `triggered` of all
     keywords of a text in one pass. `raw`: the rules as written in the files. `allow`: the
     exceptions of every rule.
     """
 
     triggered: Sequence[tuple[bytes, tuple[str, ...]]]
-    everywhere: tuple[str, ...]
+    everywhere: Mapping[str, int]
     keywords: Any
     raw: Mapping[str, Mapping[str, Any]]
     allow: Allowlist
@@ -112,7 +113,9 @@ def all_rules() -> Rules:
             by_keyword.setdefault(keyword.lower().encode(), []).append(rule_id)
     return Rules(
         triggered=[(keyword, tuple(sorted(rule_ids))) for keyword, rule_ids in by_keyword.items()],
-        everywhere=tuple(rule_id for rule_id, rule in raw.items() if not rule["keywords"]),
+        everywhere={
+            rule_id: rule["least_bytes"] for rule_id, rule in raw.items() if not rule["keywords"]
+        },
         keywords=_set_of(by_keyword),
         raw=raw,
         allow=_allowlist(everywhere),

@@ -24,7 +24,8 @@ _ESCAPES = (
 )
 _ENTITIES = {b"lt": b"<", b"gt": b">", b"amp": b"&", b"quot": b'"', b"apos": b"'", b"nbsp": b" "}
 _CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b" ", b"f": b" "}
-_SIGNS = (b"\\", b"%", b"&", b"\x1b", b"\xe2", b"\xef\xbb\xbf", b"\xc2\xad", b"\xcd\x8f")
+_ASCII_SIGNS = (b"\\", b"%", b"&", b"\x1b")
+_SIGNS = (*_ASCII_SIGNS, b"\xe2", b"\xef\xbb\xbf", b"\xc2\xad", b"\xcd\x8f")
 _WRAPPED = rb"(?m)^[ \t>+-]{0,8}[A-Za-z0-9+/=_.:-]{16,200}(\r?\n[ \t>+-]{0,8})[A-Za-z0-9+/=_-]"
 MAX_PASSES = 5
 MIN_WIDTH, MAX_WIDTH = 16, 400
@@ -84,6 +85,8 @@ def unfolded(data: bytes) -> View | None:
     there are none. A line seems wrapped if it is as long as a neighbour, or if it is one of the
     longest lines of the text. It is joined with the next line. Other lines are left out.
     """
+    if b"\n" not in data:
+        return None
     lines = data.split(b"\n")
     sizes = list(map(len, lines))
     full = _full_lines(sizes)
@@ -158,7 +161,8 @@ _PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
 
 
 def _unescaped(data: bytes) -> View | None:
-    if not any(sign in data for sign in _SIGNS):
+    signs = _ASCII_SIGNS if data.isascii() else _SIGNS
+    if not any(map(data.__contains__, signs)):
         return None
     escapes = [
         (*match.span(), _replacement(match.group()))

@@ -46,7 +46,7 @@ def _exact(db: sqlite3.Connection, memory: Memory) -> list[str]:
 def _near(db: sqlite3.Connection, memory: Memory) -> list[str]:
     """Find near duplicates."""
     scope = scope_number(db, memory.tenant, memory.project)
-    reading = read(db, memory.text, corpus_of(db, [scope])).reading
+    reading = read(db, memory.text, corpus_of(db, scope)).reading
     word_of = dict(zip(reading.stems, reading.words, strict=True))
     prefix = rarest_stems(reading.stems, reading.holding)
     if not prefix:

@@ -34,8 +34,8 @@ from upwell.memory.sqlite.rows import (
     chunks,
     from_row,
     marks,
+    seen_by,
     text_of,
-    visible_scopes,
     within,
 )
 
@@ -91,22 +91,25 @@ def filter_of(db: sqlite3.Connection, namespaces: tuple[str, ...] = (), now: flo
     return Filter(namespaces, now, " AND ".join(conditions), tuple(values))
 
 
-def corpus_of(db: sqlite3.Connection, scopes: Sequence[int]) -> Corpus:
-    """Return the size of these scopes."""
-    memories, words = db.execute(
-        "SELECT coalesce(sum(memories), 0), coalesce(sum(words), 0) "
-        f"FROM scope WHERE no IN ({marks(scopes)})",
-        tuple(scopes),
-    ).fetchone()
-    if type(memories) is not int or type(words) is not int:
-        # A sum of damaged counts: the read is repeated after the file has been repaired.
-        raise ValueError(f"{memories!r:.40} memories with {words!r:.40} words")
-    return Corpus(tuple(scopes), memories, words)
+def corpus_of(db: sqlite3.Connection, number: int) -> Corpus:
+    """Return the memories of one scope."""
+    return _corpus(db.execute("SELECT no, memories, words FROM scope WHERE no = ?", (number,)))
 
 
 def corpus_seen_by(db: sqlite3.Connection, scope: Scope) -> Corpus:
     """Return the memories that a query of this scope may see."""
-    return corpus_of(db, visible_scopes(db, scope))
+    condition, values = seen_by(scope)
+    return _corpus(
+        db.execute(f"SELECT no, memories, words FROM scope WHERE {condition} ORDER BY no", values)
+    )
+
+
+def _corpus(rows: Iterable[tuple[int, int, int]]) -> Corpus:
+    numbers, memories, words = tuple(zip(*rows, strict=True)) or ((), (), ())
+    if not all(type(count) is int for count in (*memories, *words)):
+        # A damaged count: the read is repeated after the file has been repaired.
+        raise ValueError(f"{memories!r:.40} memories with {words!r:.40} words")
+    return Corpus(numbers, sum(memories), sum(words))
 
 
 def read(db: sqlite3.Connection, text: str, corpus: Corpus) -> Lookup:

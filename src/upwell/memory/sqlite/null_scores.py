@@ -28,30 +28,30 @@ _BEST_OF = 5
 _TEXT_CHARS = 2_000
 
 
-def key_of(db: sqlite3.Connection, scope: Scope) -> int | None:
-    """Return the key of the null scores for what this scope sees: its project's number (the
-    global number while the project has no memories), or a negative number for all of a tenant.
-    Returns None if there are no memories at all."""
-    rows: dict[str, int] = dict(
-        db.execute("SELECT project, no FROM scope WHERE tenant = ?", (scope.tenant,)).fetchall()
-        if scope.project is None
-        else db.execute(
-            "SELECT project, no FROM scope WHERE tenant = ? AND project IN ('', ?, ?)",
-            (scope.tenant, *owners_of(scope.project)),
-        ).fetchall()
-    )
-    if not rows:
+def key_of(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> int | None:
+    """Return the key of the null scores of `corpus`, which is what this scope sees: its project's
+    number (the global number while the project has no memories), or a negative number for all of a
+    tenant. Returns None if there are no memories at all."""
+    if not corpus.scopes:
         return None
     if scope.project is None:
-        return -1 - (min(rows.values()) >> PROJECT_BITS)
-    return next((rows[name] for name in (*owners_of(scope.project), "") if name in rows), None)
+        return -1 - (corpus.scopes[0] >> PROJECT_BITS)
+    if len(corpus.scopes) == 1:
+        return corpus.scopes[0]
+    rows: dict[str, int] = dict(
+        db.execute(
+            f"SELECT project, no FROM scope WHERE no IN ({marks(corpus.scopes)})", corpus.scopes
+        ).fetchall()
+    )
+    return next((rows[name] for name in owners_of(scope.project) if name in rows), None)
 
 
 def load(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> NullScores:
     """Load the measured null scores for what this scope sees, or the usual ones before any
     measurement."""
     rows = db.execute(
-        "SELECT mean, spread FROM background WHERE key = ? ORDER BY words", (key_of(db, scope),)
+        "SELECT mean, spread FROM background WHERE key = ? ORDER BY words",
+        (key_of(db, scope, corpus),),
     ).fetchall()
     if len(rows) != len(SIZES):
         return usual(corpus)
@@ -69,7 +69,7 @@ def _is_due(db: sqlite3.Connection, scope: Scope) -> bool:
     if corpus.memories < LEAST_MEMORIES:
         return False
     row = db.execute(
-        "SELECT max(memories) FROM background WHERE key = ?", (key_of(db, scope),)
+        "SELECT max(memories) FROM background WHERE key = ?", (key_of(db, scope, corpus),)
     ).fetchone()
     return row[0] is None or corpus.memories > GROWTH * row[0]
 
@@ -90,7 +90,7 @@ async def measure(database: Database, scope: Scope) -> None:
         for words in SIZES
     ]
     measured = NullScores(*zip(*figures, strict=True))
-    await database.write(lambda db: store(db, scope, corpus.memories, measured))
+    await database.write(lambda db: store(db, key_of(db, scope, corpus), corpus.memories, measured))
 
 
 def sample_words(db: sqlite3.Connection, corpus: Corpus, rng: random.Random) -> list[list[str]]:
@@ -127,9 +127,8 @@ def by_chance(
     return mean_and_spread(scores)
 
 
-def store(db: sqlite3.Connection, scope: Scope, memories: int, measured: NullScores) -> None:
+def store(db: sqlite3.Connection, key: int | None, memories: int, measured: NullScores) -> None:
     """Store the figures, with the number of memories that they were measured over."""
-    key = key_of(db, scope)
     db.execute("DELETE FROM background WHERE key = ?", (key,))
     db.executemany(
         "INSERT INTO background VALUES (?, ?, ?, ?, ?)",

@@ -90,14 +90,16 @@ def scope_number(db: sqlite3.Connection, tenant: str, project: str | None) -> in
 def visible_scopes(db: sqlite3.Connection, scope: Scope) -> list[int]:
     """Return the scopes that a query may see: its project and the global one, or all of its
     tenant."""
+    condition, values = seen_by(scope)
+    rows = db.execute(f"SELECT no FROM scope WHERE {condition} ORDER BY no", values)
+    return [row[0] for row in rows]
+
+
+def seen_by(scope: Scope) -> tuple[str, tuple[str, ...]]:
+    """Return the SQL for "a query of `scope` may see this row of `scope`", and its values."""
     if scope.project is None:
-        rows = db.execute("SELECT no FROM scope WHERE tenant = ?", (scope.tenant,))
-    else:
-        rows = db.execute(
-            "SELECT no FROM scope WHERE tenant = ? AND project IN ('', ?, ?)",
-            (scope.tenant, *owners_of(scope.project)),
-        )
-    return sorted(row[0] for row in rows)
+        return "tenant = ?", (scope.tenant,)
+    return "tenant = ? AND project IN ('', ?, ?)", (scope.tenant, *owners_of(scope.project))
 
 
 CHUNK = 500
