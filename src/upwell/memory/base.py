@@ -160,8 +160,8 @@ class Store(IndexSource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change in a shared project, and the version of the store that made it: a memory that is new
-    or has changed, or None for one that is gone."""
+    """A change in a shared project: a memory that is new or has changed, or None for a memory that
+    is gone. `version` is the version of the store since this change."""
 
     id: str
     memory: Memory | None
@@ -174,9 +174,9 @@ class Cursor:
     `version`. A new copy begins at version -1.
 
     While a copy is being filled, `version` is `-2 - base`, where `base` is the version of the store
-    at which filling began, and `after` is the position, `VERSION ID`. So a copy that begins anew
-    steps back to a lower version, at which every copy removes what it had, and copies need not know
-    of bases: they return the cursor that they were given.
+    at which filling began, and `after` is the position, `VERSION ID`. A copy returns the cursor
+    that it was given and need not know of bases. If it must be filled again, its cursor steps back
+    to a lower version, which tells the copy to remove its memories first.
     """
 
     project: str

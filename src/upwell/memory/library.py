@@ -229,7 +229,7 @@ class Library:
             )
         if memory.lines is None:
             raise UsageError(
-                f"{memory_id} is a note of stm.json", hint="change it there, or delete_memory"
+                f"{memory_id} is a note of stm.json", hint="change it there, or call delete_memory"
             )
         first, last = memory.lines
         raise UsageError(

@@ -39,10 +39,10 @@ class StoreOptions:
     """`store.*`: the database of a team, or a gateway that has one, with the `token` for it.
     Without an address, the home has databases of its own. `secret` replaces the random secret from
     which keys and the owner's token are made. `tenant` is the one that the home belongs to in the
-    database. Only the owner and admins change the namespaces in `read_only`. With `local`, memory
-    stays in this home, together with a copy of the team's memories, and only what is meant for the
-    team goes into the database; with a gateway it is always so. Whoever serves the database
-    forgets after `deletions_days` which memories were deleted.
+    database. Only the owner and admins change the namespaces in `read_only`. With `local`, and
+    always with a gateway, memories stay in this home, beside a copy of the team's memories, and
+    only memories for the team are sent. The database remembers for `deletions_days` which memories
+    were deleted.
     """
 
     url: str = ""

@@ -161,8 +161,8 @@ def validated(memory: Memory) -> Memory:
 
 
 def _anchored(memory: Memory) -> Memory:
-    """Extract files and symbols from the text, unless the memory lists its own, or has triggers:
-    such a memory surfaces only while its files exist."""
+    """Extract files and symbols from the text, unless the memory lists its own. A memory with
+    triggers gets none, because it surfaces only while its files exist."""
     if memory.triggers:
         return replace(memory, triggers=memory.triggers[:MAX_TRIGGERS])
     paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)
@@ -346,8 +346,8 @@ def from_details(
     tenant: str, memory_id: str, namespace: str, text: str, details: Sequence[Any]
 ) -> Memory:
     """Build a memory whose row has `details`, the values of `DETAILS`. SQLite keeps any value in
-    any column, so a damaged file may return one of another type: it counts as absent, and the
-    memory is not lost."""
+    any column, so a damaged file may return a value of another type. It counts as absent, so that
+    the memory is not lost."""
     project, first, last = details[3], details[5], details[6]
     return Memory(
         tenant=_word(tenant),
@@ -380,9 +380,10 @@ def from_details(
 
 
 NO_PROJECT = "?"
-"""The project of a memory whose own cannot be read: no folder, so that no work sees it."""
+"""The project of a memory whose project cannot be read. No folder has this name, so no project sees
+the memory."""
 MAX_TIME = 200_000_000_000.0
-"""The latest time that a calendar of four digits holds, in about the year 8300."""
+"""Later times, from about the year 8300 on, count as damaged: Python's calendar ends soon after."""
 
 
 def _word(column: object) -> str:

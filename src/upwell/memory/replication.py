@@ -1,8 +1,8 @@
 """Keep a copy of a team's memories up to date, and send the writes that were made in the copy.
 
-Writes go first, so that a page never brings back what was just changed here. Both directions may
-be interrupted anywhere: a page and the cursor behind it are one transaction of the copy, and a
-write is sent again under the same token until the shared store has acknowledged it.
+Writes go first, so that no page undoes a change that was just made here. Both directions may be
+interrupted anywhere: a page and the cursor after it are one transaction of the copy, and a write is
+sent again under the same token until the shared store has acknowledged it.
 """
 
 import asyncio

@@ -72,13 +72,12 @@ class Imports:
         projects: Mapping[str, str] = MappingProxyType({}),
     ) -> Imported:
         """Import `path` in the format `format_name`; "auto" chooses by the suffix. Citations of
-        Markdown are relative to `folder`. `projects` maps the projects
-        of memories to their folders here.
+        Markdown are relative to `folder`. `projects` maps the projects of memories to their
+        folders on this machine.
 
         Raises:
             UsageError: there is nothing to import, `projects` is given for a format without
-                projects, a memory is malformed, or `path` is a home
-                folder or contains one.
+                projects, a memory is malformed, or `path` is a home folder or contains one.
             StoreError: nothing was imported.
         """
         if not path.exists():
@@ -177,7 +176,7 @@ class _Item:
 
 
 def format_of(path: Path, format_name: str = "auto") -> str:
-    """The format of a path: `named`, or chosen by the suffix if that is "auto".
+    """The format of a path: `format_name`, or the one that the suffix suggests if that is "auto".
 
     Raises:
         UsageError: the format or the suffix is unknown.
@@ -274,7 +273,8 @@ def _moved(memory: Memory, projects: Mapping[str, str]) -> Memory:
 
 
 async def _with_earlier_times(library: Library, memory: Memory) -> Memory:
-    """A re-imported memory keeps the timestamps that are missing from the file."""
+    """The memory with the times of the stored one where the file has none, if the text is the
+    same."""
     before = await library.store.get(memory.id)
     if before is None or before.text != memory.text:
         return memory
