@@ -120,7 +120,7 @@ class Reader:
         """
         if not query.triggers:
             return await self._everywhere.search(query, deadline)
-        only_triggers = replace(query, texts=(), paths=(), symbols=(), limit=MAX_TRIGGERED)
+        only_triggers = replace(query, texts=(), paths=(), symbols=(), file="", limit=MAX_TRIGGERED)
         if not (query.texts or query.paths or query.symbols):
             return await self._triggered.search(only_triggers, deadline)
         exact, result = await asyncio.gather(

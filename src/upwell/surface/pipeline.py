@@ -39,7 +39,7 @@ from upwell.surface.journal import Journal, undelivered
 from upwell.surface.judge import Case, Judge, JudgeModel, is_judged
 from upwell.surface.learning import Learning, ratings_of
 from upwell.surface.metering import count_decision, count_delivery, label
-from upwell.surface.moments import UNASKED, Moment, moment_of, triggers_in
+from upwell.surface.moments import UNASKED, Moment, file_of, moment_of, triggers_in
 from upwell.surface.options import Options
 from upwell.surface.query import CueReader
 from upwell.surface.render import (
@@ -410,6 +410,8 @@ class Surfacer:
     ) -> Query | None:
         """The query of a cue, including its triggers; at `Moment.TRIGGER`, only its triggers."""
         query = self._query(cue, intent) if moment is not Moment.TRIGGER else None
+        if query is not None and moment is Moment.FILE and self._judge is None:
+            query = replace(query, file=file_of(cue))
         if not triggers:
             return query
         if query is None:

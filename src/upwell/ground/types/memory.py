@@ -42,7 +42,8 @@ class Query:
     search. `limit`: the number of hits. `source`: where the query came from. `awaited`: whether a
     user or agent waits for the answer. For an awaited query, a store first reads files that have
     changed; otherwise the index is used as it is. `command`: the command of a tool call as it was
-    written, flags included; documents are searched for it.
+    written, flags included; documents are searched for it. `file`: if set, only memories about
+    exactly this file are of use, and a place that has none may return nothing at once.
     """
 
     texts: tuple[str, ...]
@@ -54,6 +55,7 @@ class Query:
     source: QuerySource = QuerySource.EXPLICIT
     awaited: bool = True
     command: str = ""
+    file: str = ""
 
 
 class Trust(StrEnum):

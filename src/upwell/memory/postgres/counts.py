@@ -18,7 +18,7 @@ from upwell.ground.types.memory import Query, Scope
 from upwell.ground.types.principal import EVERY, PRIVATE, is_visible
 from upwell.memory.lookups import Lookup, join_of, planned
 from upwell.memory.postgres.rows import EXPIRES, NAMESPACE, PINNED, indexable
-from upwell.memory.ranking.joins import Join, JoinKey, join_keys
+from upwell.memory.ranking.joins import Join, JoinKey, exact_keys, join_keys
 from upwell.memory.ranking.null_scores import SIZES, NullScores, usual
 from upwell.memory.ranking.query import Corpus
 
@@ -142,7 +142,7 @@ def filter_of(
 class Counts:
     """The frequencies of a query's words and keys in its scope. `mean_tokens` is the mean length of
     the scope's memories, hidden words included; `supersedes` is False if no memory of the tenant
-    supersedes another."""
+    supersedes another, and `has_file` if no memory is about the query's file."""
 
     corpus: Corpus
     mean_tokens: float
@@ -151,6 +151,7 @@ class Counts:
     null_scores: NullScores
     keep: Filter
     supersedes: bool = True
+    has_file: bool = True
 
     def lookup(self, text: str, word_of: Mapping[str, str]) -> Lookup:
         holding = {stem: self.holding.get(stem, 0) for stem in word_of}
@@ -240,10 +241,11 @@ async def counted(
     """
     scope = query.scope
     keys = join_keys(query.paths, query.symbols, scope.project)
+    keys_of_file = {indexable(key) for key in exact_keys(query.file)}
     values = {
         **owners(scope.project),
         "stems": sorted(set().union(*words)),
-        "keys": [indexable(key) for key in keys],
+        "keys": sorted(keys_of_file.union(map(indexable, keys))),
     }
     sql = _FREQUENCIES if scope.project is None else _FREQUENCIES_OF_SCOPES
     (rows,) = await postgres.ask(scope.tenant, Statement(sql, values))
@@ -265,6 +267,7 @@ async def counted(
             pinned=overview.has_pinned,
         ),
         supersedes=overview.has_superseding,
+        has_file=not query.file or not keys_of_file.isdisjoint(joined),
     )
 
 

@@ -34,9 +34,8 @@ from upwell.memory.lookups import (
 from upwell.memory.postgres.counts import Counts, Filter, Overviews, counted
 from upwell.memory.postgres.rows import COLUMNS, ID, NAMESPACE, from_row, indexable, text_of
 from upwell.memory.postgres.vectors import Question
-from upwell.memory.ranking.null_scores import usual
 from upwell.memory.ranking.query import MAX_TEXTS, Corpus
-from upwell.memory.ranking.scoring import Pool, Successor
+from upwell.memory.ranking.scoring import NOTHING, Pool, Successor
 from upwell.memory.ranking.signals import K1, B, Candidate, Likeness
 from upwell.memory.ranking.terms import sound
 
@@ -89,8 +88,8 @@ async def pool_of(
     word_of = {text: words_by_stem(text) for text in texts}
     counting = counted(postgres, overviews, query, word_of.values(), now)
     counts, question = await asyncio.gather(counting, asking or _no_question())
-    if not counts.corpus.memories:
-        return Pool({}, {}, (), counts.corpus, usual(counts.corpus))
+    if not counts.corpus.memories or not (counts.has_file or query.triggers):
+        return NOTHING
     lookups = [counts.lookup(text, words) for text, words in word_of.items()]
     readings = [lookup.reading for lookup in lookups]
     found = await _found(postgres, query, counts, lookups, question)

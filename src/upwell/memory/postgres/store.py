@@ -31,9 +31,7 @@ from upwell.memory.postgres.null_scores import measure_if_due
 from upwell.memory.postgres.rows import COLUMNS, from_row
 from upwell.memory.postgres.vectors import PostgresVectors
 from upwell.memory.postgres.writing import insert, remove
-from upwell.memory.ranking.null_scores import usual
-from upwell.memory.ranking.query import Corpus
-from upwell.memory.ranking.scoring import Pool
+from upwell.memory.ranking.scoring import NOTHING, Pool
 from upwell.memory.records import check, complete, from_json, stamped, to_json
 from upwell.memory.relocation import Discarded
 from upwell.memory.sharing import addressed
@@ -249,8 +247,7 @@ class PostgresStore:
                     self._postgres, self._overviews, query, self._clock.now(), question
                 )
         except TimeoutError:
-            nothing = Corpus((), 0, 0)
-            return Pool({}, {}, (), nothing, usual(nothing))
+            return NOTHING
 
     async def changes(self) -> Hashable:
         """Return a token that changes whenever any process changes the tenant's memories."""

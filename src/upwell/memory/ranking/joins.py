@@ -25,6 +25,8 @@ file's name, its stem (a test and the code it tests), a symbol."""
 EVERYWHERE = 0.3
 """The factor for files that every project has: a README, a manifest, a licence, dot files."""
 _MIN_PATTERN_CHARS = 3
+MAX_PARTS = 64
+"""How many of the last parts of a path are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,19 @@ def anchor_keys(memory: Memory) -> tuple[str, ...]:
             keys.setdefault(key)
     for key in symbol_keys(memory.symbols):
         keys.setdefault(f"y:{key}")
+    return tuple(map(_storable, keys))
+
+
+def exact_keys(file: str) -> list[str]:
+    """Return the keys of which every memory about exactly this file has at least one: a memory may
+    name the file by its whole path or by any end of it."""
+    parts = path_parts(file.lower())[-MAX_PARTS:]
+    return [_storable(f"f:{'/'.join(parts[start:])}") for start in range(len(parts))]
+
+
+def _storable(key: str) -> str:
     # Keys are stored one a line.
-    return tuple(sound(key.replace("\n", " ")) for key in keys)
+    return sound(key.replace("\n", " "))
 
 
 def path_keys(path: str) -> tuple[str, ...]:

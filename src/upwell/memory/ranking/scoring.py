@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from upwell.ground.types.memory import Hit, Query
 from upwell.memory.ranking.calibrate import asked_probability, probability, relevance
 from upwell.memory.ranking.joins import Join
-from upwell.memory.ranking.null_scores import NullScores
+from upwell.memory.ranking.null_scores import NullScores, usual
 from upwell.memory.ranking.precision import precision_of
 from upwell.memory.ranking.query import Corpus, Reading
 from upwell.memory.ranking.signals import (
@@ -63,6 +63,10 @@ class Pool:
     likeness: Likeness | None = None
     triggered: Mapping[int, str] = field(default_factory=dict)
     successors: Mapping[str, Successor] = field(default_factory=dict)
+
+
+NOTHING = Pool({}, {}, (), Corpus((), 0, 0), usual(Corpus((), 0, 0)))
+"""The pool of a query without candidates."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from upwell.memory.lookups import (
     strictest_first,
     words_by_stem,
 )
-from upwell.memory.ranking.joins import Join, JoinKey
+from upwell.memory.ranking.joins import Join, JoinKey, exact_keys
 from upwell.memory.ranking.query import Corpus, Reading
 from upwell.memory.ranking.signals import Candidate, Part, bm25, frequencies
 from upwell.memory.ranking.terms import sound
@@ -196,6 +196,19 @@ def existing_joins(
         (*keys, *corpus.scopes),
     )
     return {key: join_of(keys[key], int(count)) for key, count in rows}
+
+
+def has_memory_about(db: sqlite3.Connection, file: str, scope: Scope) -> bool:
+    """Return whether a query of this scope may see a memory about exactly this file. The answer may
+    also be True for a memory about a file with a similar path."""
+    keys = exact_keys(file)
+    condition, values = seen_by(scope)
+    rows = db.execute(
+        f"SELECT 1 FROM anchor k JOIN scope s ON s.no = k.scope WHERE {condition} "
+        f"AND k.key IN ({marks(keys)}) AND k.memories > 0 LIMIT 1",
+        (*values, *keys),
+    )
+    return rows.fetchone() is not None
 
 
 def by_anchors(

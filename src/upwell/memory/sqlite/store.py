@@ -17,9 +17,8 @@ from upwell.memory.base import Added, WordCounts
 from upwell.memory.embedding.questions import Questions
 from upwell.memory.lookups import neighbours, stems_to_count, worthwhile
 from upwell.memory.ranking.joins import join_keys
-from upwell.memory.ranking.null_scores import usual
 from upwell.memory.ranking.query import MAX_TEXTS, Corpus
-from upwell.memory.ranking.scoring import Pool, Successor
+from upwell.memory.ranking.scoring import NOTHING, Pool, Successor
 from upwell.memory.ranking.signals import Candidate, Likeness
 from upwell.memory.records import check, complete, from_json, stamped, to_json
 from upwell.memory.relocation import Discarded
@@ -34,6 +33,7 @@ from upwell.memory.sqlite.lookup import (
     corpus_seen_by,
     existing_joins,
     filter_of,
+    has_memory_about,
     memories_with,
     read,
     successors,
@@ -300,6 +300,11 @@ class SqliteStore:
         Raises:
             StoreError: the database failed.
         """
+        if query.file and not query.triggers:
+            # Most files that an agent reads have no memory, and a search takes ten times as long.
+            about = partial(has_memory_about, file=query.file, scope=query.scope)
+            if not await self._database.inline_read(about):
+                return NOTHING
         now = self._clock.now()
         question = await self._question(query, deadline)
 
@@ -402,14 +407,10 @@ def pool_of(
     passed."""
     corpus = corpus_seen_by(db, query.scope)
     if not corpus.memories:
-        return _no_candidates(corpus)
+        return NOTHING
     keep = filter_of(db, query.scope.namespaces, now)
     pool = gather(db, query, corpus, keep, deadline, question)
-    return _no_candidates(corpus) if deadline.passed() else pool
-
-
-def _no_candidates(corpus: Corpus) -> Pool:
-    return Pool({}, {}, (), corpus, usual(corpus))
+    return NOTHING if deadline.passed() else pool
 
 
 def gather(
