@@ -8,6 +8,8 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+from upwell.ground.remote_address import address_of
+
 ROOT = Path(__file__).parents[1]
 COPIES = {"CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md"}
 SEARCH_BOOSTS = {
@@ -21,6 +23,17 @@ SEARCH_BOOSTS = {
 answer, and only then to the pages for maintainers."""
 
 
+CLONE = "Install it from a clone of its repository:"
+"""The sentence of the page "Two minutes" that gets the address of the repository."""
+
+
+def on_config(config: Any) -> Any:
+    """A site that is built from a clone of a public repository links to the repository."""
+    if address := address_of(str(ROOT)):
+        config.repo_url = f"https://{address}"
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages."""
     files.append(File.generated(config, "commands.md", content=commands_page()))
@@ -30,9 +43,11 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links to the project's own pages lead to their copies on the site, and the search learns the
-    rank of the page."""
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """Links to the project's own pages lead to their copies on the site, the search learns the rank
+    of the page, and the address of the repository stands where it is needed."""
+    if config.repo_url:
+        markdown = markdown.replace(CLONE, f"{CLONE[:-1]} (`git clone {config.repo_url}`):")
     if boost := SEARCH_BOOSTS.get(page.file.src_uri):
         page.meta["search"] = {"boost": boost}
     for source, page in COPIES.items():

@@ -296,6 +296,28 @@ def test_undo_leaves_what_others_did_before_and_since(user: User) -> None:
     assert "The till closes at six" in user.run("recall", "till closes")[0]
 
 
+def test_permission_rules_with_old_names_are_listed_and_not_changed(user: User) -> None:
+    rules = {
+        "deny": ["mcp__files__delete_file", "mcp__files__write*", "mcp__other__x", "Bash(rm *)"],
+        "ask": ["mcp__files__*"],
+        "allow": ["mcp__files", "mcp__files__read", "mcp__upwell__files__read"],
+    }
+    local = user.project / ".claude" / "settings.local.json"
+    local.parent.mkdir()
+    local.write_text("// mine\n" + json.dumps({"permissions": rules}))
+    before = local.read_text()
+    notes = user.run("setup", "--dry-run")[1].splitlines()
+    assert any("3 permission rules of your agents will match nothing" in line for line in notes)
+    new = "mcp__upwell__files__"
+    assert [line.strip() for line in notes if line.startswith("  claude: ")] == [
+        f"claude: deny mcp__files__delete_file → {new}delete_file ({local})",
+        f"claude: deny mcp__files__write* → {new}write* ({local})",
+        f"claude: ask mcp__files__* → {new}TOOL, for each tool ({local})",
+    ]
+    user.run("setup", "--yes")
+    assert local.read_text() == before
+
+
 def test_a_hook_that_does_not_work_is_reported(user: User) -> None:
     """A settings file with another program before upwell's own file in the command."""
     user.run("setup", "--yes")

@@ -8,6 +8,7 @@ two servers, a rating, a token for another person, installed hooks, and settings
 import json
 import sqlite3
 import tarfile
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,11 +16,19 @@ import pytest
 
 from tests.conftest import Upwell
 
+ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).parent / "recorded" / "home-0.1.0.tar.gz"
 USER = "/home/ada"
 """The user's folder in the recording. Its paths are replaced by those of the test's folder."""
 RETRIES = "Retries of one charge reuse its idempotency key; order 1187 was charged twice"
 RULE = "Answer errors with a problem document"
+
+
+def test_uv_sees_a_new_commit_as_another_build() -> None:
+    """Without the commit among the keys, `uv tool upgrade` finds nothing to upgrade after
+    `git pull`, because the version stays the same between releases."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert {"git": {"commit": True}} in pyproject["tool"]["uv"]["cache-keys"]
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from upwell.cli.output import Json, note, raw, say, say_json
+from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
     from upwell.hosts.install import Plan
-    from upwell.setup.takeover import Clients, Takeover
+    from upwell.setup.takeover import Clients, OutdatedRule, Takeover
 
 Apply = Annotated[bool, typer.Option("--apply", help="Write the change; without it, only show it.")]
 Project = Annotated[bool, typer.Option("--project", help="Include agent settings in this folder.")]
@@ -98,6 +99,22 @@ def say_servers(plan: "Takeover") -> None:
         else:
             known = " (already in upwell)" if server.known else ""
             say(f"{server.client}: {server.original} → {server.name}{known}")
+    _say_outdated(plan.outdated)
+
+
+def _say_outdated(outdated: "list[OutdatedRule]") -> None:
+    """List the permission rules that match nothing after the move, and their successors."""
+    if not outdated:
+        return
+    rules = counted(len(outdated), "permission rule")
+    note(
+        f"upwell: {rules} of your agents will match nothing, because these tools get new names. "
+        "upwell changes no such rule: add the new ones yourself"
+    )
+    for found in outdated:
+        rule = found.rule
+        new = found.renamed if rule.tool else f"{found.renamed}TOOL, for each tool"
+        note(f"  {found.host}: {rule.action} {rule.pattern} → {new} ({rule.file})")
 
 
 def _show(clients: "Clients", plans: "list[Plan]") -> None:
@@ -161,6 +178,16 @@ def _as_json(
             {"file": str(p.path), "diff": masked_diff(clients, p)} for p in (*config, *changes)
         ],
         "refused": plan.refused,
+        "outdated_rules": [
+            {
+                "host": found.host,
+                "file": str(found.rule.file),
+                "action": found.rule.action,
+                "rule": found.rule.pattern,
+                "renamed": found.renamed,
+            }
+            for found in plan.outdated
+        ],
     }
 
 
@@ -176,5 +203,6 @@ def clients_of_user(project: bool) -> "Clients":
     installation = Installation(
         user_folder=Path.home(), environment=config.environment, command=(*program, "serve")
     )
-    folder = Path(os.getcwd()).resolve() if project else None
-    return Clients(installation, config.home.prepare(), folder)
+    folder = Path(os.getcwd()).resolve()
+    home = config.home.prepare()
+    return Clients(installation, home, folder if project else None, folder=folder)

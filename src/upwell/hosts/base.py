@@ -1,10 +1,11 @@
 """The record of an agent host: everything upwell must know to work with one agent, in one place."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from upwell.ground.names import OWN_SERVER
 from upwell.hosts.events import EventFormat
 from upwell.hosts.installation import HookFile, Installation
 from upwell.hosts.servers import ServerFile
@@ -61,6 +62,30 @@ def never_off(installation: Installation, folder: Path) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class PermissionRule:
+    """A rule of a host that allows a tool of an MCP server, forbids it, or makes the host ask.
+    `action` is the host's word for it (`deny`), `pattern` the rule as it is written in `file`;
+    `server` and `tool` are the names in the pattern, `tool` "" for all tools of the server."""
+
+    file: Path
+    action: str
+    pattern: str
+    server: str
+    tool: str
+
+    def behind_upwell(self, server: str) -> str:
+        """The pattern of the tool behind upwell, where its server is called `server`. For all tools
+        of the server, what their names begin with."""
+        return f"mcp__{OWN_SERVER}__{server}__{self.tool}"
+
+
+def no_permissions(installation: Installation, folder: Path) -> Sequence[PermissionRule]:
+    """Return no rules, for a host whose rules are not known or do not name tools of servers."""
+    del installation, folder
+    return ()
+
+
 SESSION = "$SESSION"
 FOLDER = "$FOLDER"
 """`SESSION` and `FOLDER` are placeholders in the payload of a probe."""
@@ -115,6 +140,7 @@ class Host:
       MCP servers (`clientInfo.name`).
     - `hooks_off` returns the setting that keeps the host from running the user's hooks in a folder,
       "" if hooks run.
+    - `permissions` returns the host's rules for tools of MCP servers, for work in a folder.
     - `shares_hooks`: the host also runs hooks that another host's file configures, so that one
       event may arrive under several names.
     """
@@ -129,5 +155,6 @@ class Host:
     auto_loaded: AutoLoaded = AutoLoaded()
     transcripts: Transcripts | None = None
     hooks_off: Callable[[Installation, Path], str] = never_off
+    permissions: Callable[[Installation, Path], Sequence[PermissionRule]] = no_permissions
     shares_hooks: bool = False
     clients: tuple[str, ...] = ()

@@ -10,15 +10,18 @@ Sources: its documentation of hooks (2.1.278), settings and memory files; record
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from upwell import __version__
+from upwell.ground.errors import ConfigError
 from upwell.ground.files import read_regular_file
-from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
+from upwell.hosts.base import AutoLoaded, Export, Host, PermissionRule, Transcripts
 from upwell.hosts.events import Event, EventKind
 from upwell.hosts.installation import Installation
+from upwell.hosts.jsonc import parse
 from upwell.hosts.nested import NestedEvents
 from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
@@ -35,6 +38,9 @@ MANAGED_FOLDERS = (Path("/etc/claude-code"), Path("/Library/Application Support/
 _ABOUT = "Shows an agent what is already known, without being asked."
 _PLUGIN = "upwell-plugin"
 _PROJECT_SETTINGS = ("settings.json", "settings.local.json")
+_ACTIONS = ("deny", "ask", "allow")
+_MCP = "mcp__"
+_NAMES_SERVER = re.compile(rf"{_MCP}[^*]+?(?:__|$)")
 
 
 def _read_reply(tool: str, reply: Any) -> Any:
@@ -100,12 +106,39 @@ def _hooks_off(installation: Installation, folder: Path) -> str:
         for key in ("disableAllHooks", "allowManagedHooksOnly"):
             if settings.get(key) is True:
                 return f"{key} in {file}, a setting of your organisation"
-    own = installation.folder_named("CLAUDE_CONFIG_DIR", ".claude")
-    project = folder / ".claude"
-    for file in (own / "settings.json", *map(project.joinpath, _PROJECT_SETTINGS)):
+    for file in _own_files(installation, folder):
         if _settings(file).get("disableAllHooks") is True:
             return f"disableAllHooks in {file}"
     return ""
+
+
+def _permissions(installation: Installation, folder: Path) -> list[PermissionRule]:
+    """The rules for tools of MCP servers: `mcp__server__tool`, or `mcp__server` and
+    `mcp__server__*` for all tools of a server."""
+    rules = []
+    for file in (*_managed_files(), *_own_files(installation, folder)):
+        permissions = _settings(file).get("permissions")
+        by_action = permissions if isinstance(permissions, dict) else {}
+        for action in _ACTIONS:
+            listed = by_action.get(action)
+            patterns = listed if isinstance(listed, list) else []
+            rules += [_rule(file, action, pattern) for pattern in filter(_names_server, patterns)]
+    return rules
+
+
+def _names_server(pattern: object) -> bool:
+    return isinstance(pattern, str) and bool(_NAMES_SERVER.match(pattern))
+
+
+def _rule(file: Path, action: str, pattern: str) -> PermissionRule:
+    server, _, tool = pattern.removeprefix(_MCP).partition("__")
+    return PermissionRule(file, action, pattern, server, "" if tool == "*" else tool)
+
+
+def _own_files(installation: Installation, folder: Path) -> tuple[Path, ...]:
+    own = installation.folder_named("CLAUDE_CONFIG_DIR", ".claude")
+    project = folder / ".claude"
+    return own / "settings.json", *map(project.joinpath, _PROJECT_SETTINGS)
 
 
 def _managed_files() -> Iterator[Path]:
@@ -115,10 +148,10 @@ def _managed_files() -> Iterator[Path]:
 
 
 def _settings(file: Path) -> Mapping[str, Any]:
-    """The settings in a file; none if it cannot be read."""
+    """The settings in a file, comments allowed; none if it cannot be read."""
     try:
-        settings = json.loads(read_regular_file(file))
-    except (OSError, ValueError, RecursionError):
+        settings = parse(read_regular_file(file).decode()).value
+    except (OSError, ValueError, RecursionError, ConfigError):
         return {}
     return settings if isinstance(settings, dict) else {}
 
@@ -171,5 +204,6 @@ HOST = Host(
     ),
     transcripts=Transcripts(format="claude", files=(".claude/projects/*/*.jsonl",)),
     hooks_off=_hooks_off,
+    permissions=_permissions,
     shares_hooks=True,
 )

@@ -7,7 +7,7 @@ changed.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from upwell.ground.errors import ConfigError, UpwellError, UsageError
 from upwell.ground.files import exclusively
 from upwell.ground.home import Home
 from upwell.ground.names import MAX_SERVER_NAME_CHARS, check_server_name
-from upwell.hosts import server_files
+from upwell.hosts import HOSTS, server_files
+from upwell.hosts.base import PermissionRule
 from upwell.hosts.edits import TOML, Hides
 from upwell.hosts.entries import Entry
 from upwell.hosts.install import Installer, Plan
@@ -47,16 +48,28 @@ class Server:
     proxy: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class OutdatedRule:
+    """A permission rule of the agent `host` that names tools by their names before the move, and
+    their new names as `PermissionRule.behind_upwell` gives them."""
+
+    host: str
+    rule: PermissionRule
+    renamed: str
+
+
 @dataclass(slots=True)
 class Takeover:
     """A plan: `config` for `config.toml` and `files` for the agents' files. `refused` gives the
-    reason for each file that cannot be changed.
+    reason for each file that cannot be changed. `outdated` are the permission rules that will match
+    nothing afterwards; the plan leaves them to the user.
     """
 
     config: Plan
     files: list[Plan] = field(default_factory=list)
     servers: list[Server] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    outdated: list[OutdatedRule] = field(default_factory=list)
 
     @property
     def taken(self) -> list[Server]:
@@ -65,10 +78,19 @@ class Takeover:
 
 
 class Clients:
-    """The agents of this machine and their servers; with `project`, also that folder's files."""
+    """The agents of this machine and their servers; with `project`, also that folder's files.
+    `folder` is the working directory: permission rules are read from its settings, too."""
 
-    def __init__(self, installation: Installation, home: Home, project: Path | None = None) -> None:
+    def __init__(
+        self,
+        installation: Installation,
+        home: Home,
+        project: Path | None = None,
+        *,
+        folder: Path | None = None,
+    ) -> None:
         self._home = home
+        self._folder = folder or installation.user_folder
         self._installation = installation
         files = server_files(project)
         self._files: dict[str, ServerFile] = {}
@@ -104,6 +126,8 @@ class Clients:
                 if not entry.ours
                 for server in self._taken(name, client.agent, entry, servers)
             ]
+        if moving:
+            takeover.outdated = self._outdated(takeover.servers)
         after = tomlkit.dumps(document) if takeover.taken else before
         takeover.config = Plan("config", self._home.config_file, before, after)
         return takeover
@@ -122,6 +146,23 @@ class Clients:
             )
             for inner in behind
         ] or [_taken(client, agent, entry, servers)]
+
+    def _outdated(self, servers: Sequence[Server]) -> list[OutdatedRule]:
+        """The permission rules that name one of these servers and have no successor yet."""
+        outdated = []
+        for host in HOSTS.values():
+            new_names = {
+                _in_rules(server.original): server.name
+                for server in servers
+                if host.servers and server.client == host.servers.name
+                if server.name and not server.proxy
+            }
+            rules = host.permissions(self._installation, self._folder) if new_names else ()
+            for rule in rules:
+                renamed = rule.behind_upwell(new_names.get(rule.server, ""))
+                if rule.server in new_names and not _has_successor(rule, renamed, rules):
+                    outdated.append(OutdatedRule(host.name, rule, renamed))
+        return outdated
 
     def take(self, takeover: Takeover) -> None:
         """Write the servers to `config.toml`. The agents' files stay unchanged.
@@ -163,6 +204,20 @@ class Clients:
 
         masked = replace(plan, before=shown(plan.before), after=shown(plan.after))
         return masked.diff
+
+
+def _in_rules(name: str) -> str:
+    """A server's name as agents write it in the names of its tools."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+
+
+def _has_successor(rule: PermissionRule, renamed: str, rules: Iterable[PermissionRule]) -> bool:
+    """True if there is a rule with the new name and the same action; for a rule about all tools of
+    a server, one about any of them."""
+    patterns = [other.pattern for other in rules if other.action == rule.action]
+    if rule.tool:
+        return renamed in patterns
+    return any(pattern.startswith(renamed) for pattern in patterns)
 
 
 def _taken(client: str, agent: str, entry: Entry, servers: Any) -> Server:
