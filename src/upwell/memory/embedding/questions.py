@@ -32,8 +32,8 @@ Progress = Callable[[int, int], None]
 
 
 class VectorIndex(Protocol):
-    """The vectors of a store's memories. `note` tells what searches do not do with them, "" if they
-    do everything."""
+    """The vectors of a store's memories. `note` states which of them searches do not compare, ""
+    if they compare all."""
 
     note: str
     questions: "Questions"
