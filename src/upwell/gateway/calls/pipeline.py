@@ -31,7 +31,7 @@ from upwell.ground.meters import CALL_SECONDS, CALLS
 from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.rpc import Reply, ToolCall
-from upwell.ground.types.surfacing import Skip, Surfacing
+from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.guards import Guards
 from upwell.surface.moments import found_nothing
 from upwell.surface.options import SurfaceOptions
@@ -105,6 +105,15 @@ MAX_ANSWER_CHARS = 8_000
 """How many characters of a failed call's answer are read."""
 MAX_EMPTY_BYTES = 400
 """Longer answers are not examined: they say more than that nothing was found."""
+_FINAL = frozenset(
+    {
+        SkipReason.DISABLED,
+        SkipReason.PAUSED,
+        SkipReason.EXCLUDED_PROJECT,
+        SkipReason.EXCLUDED_TOOL,
+        SkipReason.WRITE_TOOL,
+    }
+)
 
 
 class Race:
@@ -129,11 +138,9 @@ class Race:
         self._clock = clock
 
     def look_again(self, answer: ToolAnswer) -> None:
-        """Search with the answer of a call that failed or found nothing, if the first search has
-        ended without anything to deliver."""
-        if self.found_nothing():
-            self.search = self._again(answer)
-            self._deadline = self._clock.monotonic() + self._seconds
+        """Search with the answer of a call that failed or found nothing."""
+        self.search = self._again(answer)
+        self._deadline = self._clock.monotonic() + self._seconds
 
     async def outcome(self) -> Outcome | None:
         """The outcome of the search if it is ready in time. A late search runs on to its own
@@ -143,6 +150,14 @@ class Race:
             await asyncio.wait({self.search}, timeout=remaining)
         self.is_late = not self.search.done()
         return None if self.is_late or _failed(self.search) else self.search.result()[0]
+
+    def may_look_again(self) -> bool:
+        """True if the search has ended without anything to deliver, and if this was not for a
+        reason that the call's answer cannot change."""
+        if not self.found_nothing():
+            return False
+        outcome = None if _failed(self.search) else self.search.result()[0]
+        return not (isinstance(outcome, Skip) and outcome.reason in _FINAL)
 
     def found_nothing(self) -> bool:
         """True if the search has ended without anything to deliver."""
@@ -349,7 +364,7 @@ class Pipeline:
                 fitted = without_ours(await self._fitting.fit(call, reply))
             except NotJson as error:
                 return failure(_malformed(call, error))
-            if answer := await _answer_in_vain(call, fitted):
+            if race.may_look_again() and (answer := await _answer_in_vain(call, fitted)):
                 race.look_again(answer)
             result = await self._surfacing.injected(fitted, await race.outcome(), call)
             race.is_injected = result is not fitted
