@@ -162,6 +162,7 @@ class AccessedMemories:
 
         Raises:
             UsageError: this principal may not store it.
+            Malformed: the project or the superseded id is not a name that a database can hold.
         """
         if sent.tenant != DEFAULT_TENANT:
             raise UsageError("the memory names another tenant")

@@ -232,8 +232,8 @@ class Removal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A write that waits to be sent. `token` is its own: a write that arrives twice under the same
-    token takes effect once."""
+    """A write that waits to be sent. `token` is unique to the write: a write that
+    arrives twice under the same token takes effect once."""
 
     token: str
     id: str
@@ -277,8 +277,8 @@ class SharedMemories(Protocol):
 
 
 class UnavailableStore:
-    """Stands in for a store that cannot be opened. Every use raises `error`, so proxied calls still
-    work and no addition is acknowledged."""
+    """Stands in for a store that cannot be opened. `ping` reports `error`, and every other method
+    raises it, so proxied calls still work and no addition is acknowledged."""
 
     name = "unavailable"
     vectors: VectorIndex | None = None

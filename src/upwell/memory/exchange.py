@@ -37,8 +37,8 @@ _TOKEN_CHARS = range(16, 65)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
-    """`source`: the identity of the store, as `SharedMemories.identity` returns it. `version` of
-    upwell. `may_write`: whether the token's role allows writes."""
+    """`source`: the identity of the store, as `SharedMemories.identity` returns it. `version`: that
+    of upwell. `may_write`: whether the token's role allows writes."""
 
     protocol: int
     source: str
@@ -174,7 +174,8 @@ def check_writes(writes: Sequence[Outgoing]) -> None:
 
 
 def storable(memory: Memory) -> Memory:
-    """The memory without numbers that no database column can hold: they are dropped."""
+    """The memory without numbers that no database column can hold: impossible lines and times are
+    dropped, and the number of occurrences is clamped."""
     first, last = memory.lines or (0, -1)
     return replace(
         memory,

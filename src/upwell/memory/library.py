@@ -69,7 +69,8 @@ class Library:
         they name a project.
 
         Raises:
-            UsageError: an item is malformed or its text is empty; the message names its position.
+            UsageError: an item is malformed or its text is empty, and the message names its
+                position; or the store would have more than `max_memories`.
             StoreError: nothing was stored.
         """
         memories: list[Memory] = []

@@ -295,8 +295,9 @@ async def _end(tasks: Sequence["asyncio.Task[Found]"], deadline: Deadline) -> No
 
 def merged(hits: Sequence[tuple[Hit, int]]) -> list[Hit]:
     """Order hits by score and drop near duplicates of two places; each hit comes with its place's
-    number. Equal scores are ordered by who vouches for the memory. Notes of agents that nearly
-    repeat another hit come last: an agent that repeats itself must not displace what others wrote.
+    number. Of hits whose scores round to the same hundredth, those of agents come after the
+    others. Notes of agents that nearly repeat another hit come last of all: an agent that repeats
+    itself must not displace the memories of others.
     """
     distinct: list[tuple[Hit, int]] = []
     repeats: list[Hit] = []

@@ -181,11 +181,11 @@ def _root(project: str | None) -> str | None:
     return (project.rstrip("/") or "/") if project else None
 
 
-def moment(value: object) -> float | None:
+def moment(value: object, name: str = "created_at") -> float | None:
     """Epoch seconds from a number or an ISO 8601 time (UTC if it has no offset); None for None.
 
     Raises:
-        UsageError: the value is not a time.
+        UsageError: the value is not a time; the message calls it `name`.
     """
     if value is None:
         return None
@@ -199,7 +199,7 @@ def moment(value: object) -> float | None:
     except (ValueError, OverflowError, OSError):
         pass
     raise UsageError(
-        f"created_at is not a time: {value!a:.60}",
+        f"{name} is not a time: {value!a:.60}",
         hint="epoch seconds or ISO 8601, like 2026-04-09T12:00:00Z",
     )
 
@@ -221,7 +221,7 @@ def _count(item: Mapping[str, object], name: str) -> int:
         return 1
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_COUNT:
         return value
-    raise UsageError(f"{name} must be a whole number of at least 1, not {value!a:.60}")
+    raise UsageError(f"{name} must be a whole number from 1 to {MAX_COUNT:,}, not {value!a:.60}")
 
 
 def _strings(item: Mapping[str, object], name: str) -> tuple[str, ...]:

@@ -27,7 +27,8 @@ MAX_ROUNDS = 5
 """How often a move looks again for memories that were added or changed while it copied."""
 EVERYTHING = 2**62
 NEVER = -1.0
-"""The version of a memory that has been deleted: if it is restored, it is copied again."""
+"""The version in the journal of a memory that was put in the trash, or that differed after the
+move. No memory has this version, so a later run copies the memory if the source still has it."""
 
 Progress = Callable[[int, int], None]
 
@@ -196,7 +197,7 @@ class Relocation:
         the number of added memories.
 
         Raises:
-            StoreError: nothing was added.
+            StoreError: a store failed. Earlier batches stay; the next run adds the rest.
         """
         versions = self._journal.read()
         new = [memory for memory in memories if memory.id not in versions]

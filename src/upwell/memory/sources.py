@@ -107,7 +107,7 @@ class Sources(Protocol):
 
 
 class FileSources:
-    """`Sources` in a JSON file. `locking` holds the lock under which it changes."""
+    """`Sources` in a JSON file. `locking` takes the lock under which the file changes."""
 
     def __init__(self, path: Path, locking: Locking) -> None:
         self._path = path

@@ -78,7 +78,8 @@ class Imports:
         Raises:
             UsageError: there is nothing to import, `projects` is given for a format without
                 projects, a memory is malformed, or `path` is a home folder or contains one.
-            StoreError: nothing was imported.
+            StoreError: the store failed. Earlier batches of a file of JSON lines stay stored, and
+                the hint reports how many memories they have.
         """
         if not path.exists():
             raise UsageError(f"cannot import {path}: no such file or folder", hint="check the path")
@@ -261,7 +262,8 @@ async def _store(library: Library, batch: list[_Item], stored_count: int) -> lis
 
 
 def _moved(memory: Memory, projects: Mapping[str, str]) -> Memory:
-    """The memory with its new project, that of the longest known folder."""
+    """The memory in its new project. If several folders contain its project, the longest path
+    decides."""
     project = memory.project
     if not projects or project is None:
         return memory

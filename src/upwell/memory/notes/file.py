@@ -2,10 +2,10 @@
 
 `stm.json` is an array of JSON objects. upwell reads the file at each use, so edits by hand take
 effect. Every change takes a lock, writes a temporary file, syncs and renames it. upwell moves a
-torn or foreign file aside and never overwrites one; array members that are not notes stay. Notes
-have four keys, and none of them is the origin. A separate file in upwell's home therefore records
-the project and the author of each note. A repository can contain notes, but it cannot claim that a
-user of this machine wrote them.
+torn or foreign file aside and never overwrites one; array members that are not notes stay. No key
+of a note tells its origin, since anyone can edit the file. A separate file in upwell's home
+therefore records the project and the author of each note. A repository can contain notes, but it
+cannot claim that a user of this machine wrote them.
 """
 
 import errno
@@ -34,7 +34,7 @@ from upwell.ground.types.memory import Trust
 from upwell.ground.types.rpc import Ping
 
 LOCK_SECONDS = 60.0
-"""Fifty agents that write notes at the same moment wait for one another; no note is refused."""
+"""How long a change waits for the lock: enough for fifty agents that write at the same moment."""
 
 Raw = dict[str, Any]
 

@@ -1,5 +1,5 @@
-"""The labels of a note: its namespace, kind and tags. `stm.json` has keys for the labels that were
-given, so a note without labels has only the four keys of seed 001.
+"""The labels of a note: its namespace, kind, tags and paths. `stm.json` has keys for
+the labels that were given, so a note without labels has only the four keys of seed 001.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,8 @@ class Labels:
 
 
 def checked_labels(args: Mapping[str, Any]) -> tuple[Labels, tuple[str, ...]]:
-    """The labels in a tool's arguments with their secrets masked, and the rules that fired.
+    """The labels in a tool's arguments, with secrets in tags and paths masked, and the rules that
+    fired.
 
     Raises:
         UsageError: one of them is malformed; the message names it.
@@ -80,7 +81,7 @@ def checked_labels(args: Mapping[str, Any]) -> tuple[Labels, tuple[str, ...]]:
 
 
 def labels_of(raw: Mapping[str, Any]) -> Labels:
-    """The labels of a note in the file. Malformed ones do not count: people edit the file."""
+    """The labels of a note in the file, which people edit. One malformed label voids them all."""
     try:
         return checked_labels({key: raw[key] for key in Labels.__slots__ if raw.get(key)})[0]
     except UsageError:

@@ -47,6 +47,6 @@ def _entry(raw: object) -> Entry:
         id=named or "n" + hashlib.sha256(content.encode()).hexdigest()[:19],
         content=content,
         created_at=moment(raw.get("created_at")),
-        viewed_at=moment(raw.get("viewed_at")),
+        viewed_at=moment(raw.get("viewed_at"), "viewed_at"),
         labels=labels_of(raw),
     )

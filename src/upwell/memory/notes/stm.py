@@ -121,7 +121,7 @@ class ShortTerm:
         rule of each masked secret.
 
         Raises:
-            StoreUnwritable: nothing was stored.
+            StoreError: the file cannot be read, or nothing was stored.
         """
         present = {raw["id"] for raw in self.file.read()}
         new_notes, fired_rules = dict[str, Raw](), list[str]()

@@ -55,9 +55,9 @@ def _idf(size: int, holding: float) -> float:
 class Reading:
     """A query text, read against a corpus.
 
-    `idf` has every stem of the text, with or without memories, and `mass` is their sum; `holding`
-    is the number of memories with each stem. `telling` stems are not everyday words, `names` look
-    like names. `in_vocabulary` is the share of stems that some memory has.
+    `idf` has every stem of the text, with or without memories, and `mass` is the sum of `idf`;
+    `holding` is the number of memories with each stem. `telling` stems are not everyday
+    words, `names` look like names. `in_vocabulary` is the share of stems that some memory has.
     """
 
     text: str

@@ -48,12 +48,13 @@ SIGNALS = (
     "symbol_join",
     "symbol_rarity",
 )
+"""The keys of `Hit.signals` that every hit of a query with words has. If an embedder is configured,
+there are also `cosine`, `meaning`, `meaning_margin` and `meaning_near`. A hit with a trigger has
+`scoring.TRIGGER`, and a memory that a newer one replaces has `scoring.SUPERSEDED`."""
 NO_JOIN: Mapping[str, float] = dict.fromkeys(
     ("path_join", "path_rarity", "path_named", "path_focus", "symbol_join", "symbol_rarity"), 0.0
 )
-"""The keys of `Hit.signals` that every hit has. If an embedder is configured, there are also
-`cosine`, `meaning`, `meaning_margin` and `meaning_near`; a memory that a newer one replaces has
-`scoring.SUPERSEDED`."""
+"""The signals of a candidate without a matching file or symbol."""
 
 
 @dataclass(frozen=True, slots=True)

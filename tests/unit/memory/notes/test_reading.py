@@ -97,3 +97,10 @@ def test_a_file_that_is_not_an_stm_json_is_refused(tmp_path: Path, text: str) ->
     with pytest.raises(UsageError, match=r"theirs\.json"):
         copy_notes(notes, path)
     assert not notes.path.exists()
+
+
+@pytest.mark.parametrize("field", ["created_at", "viewed_at"])
+def test_an_invalid_time_is_reported_with_its_field(tmp_path: Path, field: str) -> None:
+    path = theirs(tmp_path, [{"id": "n1", "content": "kettle", field: "soon"}])
+    with pytest.raises(UsageError, match=f"note 1: {field} is not a time: 'soon'"):
+        list(read_notes(path))
