@@ -137,7 +137,7 @@ class Config:
 
     def shows_status(self) -> bool:
         """True if the tools of `stm.json` report their actions, which they do only if the variable
-        `STM_SHOW_STATUS` is exactly `TRUE` (seed 001).
+        `STM_SHOW_STATUS` is exactly `TRUE` (seed 001, docs/names.md).
         """
         return self.environment.get("STM_SHOW_STATUS") == "TRUE"
 

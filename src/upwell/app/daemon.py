@@ -92,7 +92,7 @@ class Warm:
         try:
             fresh = await build(Settings(tolerant=True))
         except (ConfigError, StoreError) as error:
-            LOG.warning("the changed configuration is invalid; the old one stays: %s", error)
+            LOG.warning("the changed configuration cannot be used; the old one stays: %s", error)
             return
         if fresh.mistakes:
             LOG.warning("the changed configuration has mistakes; the old one stays")

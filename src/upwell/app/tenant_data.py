@@ -91,7 +91,7 @@ async def delete(tenant: str) -> dict[str, int]:
 
 
 async def audit(tenant: str, limit: int) -> list[Event]:
-    """The latest entries of a tenant's audit log, newest first; "" for the home's own tenant.
+    """The latest entries of the audit log of `tenant` ("" is the home's own), newest first.
 
     Raises:
         UsageError: the name is invalid.

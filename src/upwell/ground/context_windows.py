@@ -15,7 +15,8 @@ from msgspec import Meta
 SMALL_WINDOW = 32_768
 LARGE_WINDOW = 200_000
 RESULT_TOKENS = {"small": 1500, "default": 4000, "large": 8000}
-"""The tokens of a response for windows up to 32 K, up to 200 K, and above (seed 000)."""
+"""The tokens of a response for windows up to 32 K, up to 200 K, and above (seed 000,
+docs/names.md)."""
 READ_SHARE = 0.25
 """The part of a known window that a file may take, unless `compress.read_tokens` is set."""
 

@@ -12,7 +12,8 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """A circuit breaker with three states that counts consecutive failures (seed 000).
+    """A circuit breaker with three states that counts consecutive failures (seed 000 in
+    docs/names.md).
 
     It opens after `max_failures` failures in a row, admits one probe after `reset_seconds`, and
     closes on the first success. If a probe never reports, the next one is admitted after another

@@ -34,8 +34,8 @@ def exported(host: Host, installation: Installation) -> dict[str, str]:
 
 
 def instruction(export: Export) -> str:
-    """The instruction to call `memory_context` at the start of a turn (seed 003), with the tools'
-    names as the host shows them.
+    """The instruction to call `memory_context` at the start of a turn, with the tools' names as the
+    host shows them.
     """
     tool = export.tool_name.format
     text = _INSTRUCTION.format(

@@ -1,5 +1,5 @@
 """The filters around the search: which cues (prompts and tool calls) may start one, which of the
-memories that it finds may reach the agent, and in what order (seeds 000, 003, 004).
+memories that it finds may reach the agent, and in what order (seeds 000, 003, 004, docs/names.md).
 """
 
 import json
@@ -290,8 +290,8 @@ _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
 
 
 def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) -> list[Hit]:
-    """Sort `hits` by score × namespace weight × recency × multi-query boost (seeds 003, 004), drop
-    near-identical texts, and mix the sources.
+    """Sort `hits` by score × namespace weight × recency × multi-query boost (seeds 003 and 004 in
+    docs/names.md), drop near-identical texts, and mix the sources.
     """
     ordered = sorted(hits, key=lambda hit: (-_weight(hit, intent, options, now), hit.memory.id))
     return spread(distinct(ordered))

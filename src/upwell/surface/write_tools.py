@@ -1,5 +1,5 @@
 """Tells which tools change something: by their annotations or, without annotations, by their names
-(seed 000).
+(seed 000, docs/names.md).
 
 A name says what the tool does, and to which object: `create_issue`, `container_run`,
 `browser_type`. If a read is wrongly taken for a write, its memories do not surface, and a hook does

@@ -41,7 +41,7 @@ def split_diff(text: str, name: str = "") -> Units:
 
 
 def _pair(units: Units, text: str) -> None:
-    """Make each removed line and the added line in its place need each other."""
+    """Pair each removed line with the added line that replaces it: each needs the other."""
     removed: list[int] = []
     added: list[int] = []
     for unit, start in enumerate(units.starts):

@@ -236,9 +236,9 @@ class Fitter:
         `hard_tokens` together; None for each unchanged text.
 
         The notice is appended to the last shortened text. If this text is a chunk, which must end
-        with its footer (seed 002), the notice precedes it. All texts stay unchanged when shortening
-        saves nothing, or when an original could not be read later because it cannot be kept or
-        would exist only in this process.
+        with its footer (seed 002, docs/names.md), the notice precedes it. All texts stay unchanged
+        when shortening saves nothing, or when an original could not be read later because it
+        cannot be kept or would exist only in this process.
         """
         options = self._options(call.server, call.tool)
         if options.strategy == "none":

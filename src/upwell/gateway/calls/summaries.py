@@ -1,7 +1,7 @@
 """Threads of their own for work that waits for a language model.
 
-A model may take a minute to answer, or never answer (seed 002). The threads of `asyncio.to_thread`
-are few and serve every call, so such work must not occupy them.
+A model may take a minute to answer, or never answer. The threads of `asyncio.to_thread` are few and
+serve every call, so such work must not occupy them.
 """
 
 from collections.abc import Callable

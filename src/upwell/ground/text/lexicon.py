@@ -19,7 +19,7 @@ from upwell.ground.files import read_regular_file
 FILE_NAME = "lexicon.toml"
 SHIPPED = Path(__file__).with_name(FILE_NAME)
 KINDS = ("comparison", "troubleshoot", "howto", "location", "explanation", "general")
-"""The kinds of intent, the most specific first (seed 004)."""
+"""The kinds of intent, the most specific first (seed 004, docs/names.md)."""
 WEIGHTS: Mapping[str, int] = {"strong": 3, "usual": 2, "weak": 1}
 CODE, WITHOUT, INTENT = "code", "without", "intent"
 _LANGUAGE_LISTS = (
@@ -90,8 +90,10 @@ def _document(path: Path) -> Mapping[str, Any]:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise _fault(path, "is larger than 1 MB")
         return tomllib.loads(read_regular_file(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise _fault(path, f"is not TOML: {error}", hint="fix that line") from error
+    except UnicodeDecodeError as error:
+        raise _fault(path, f"is not UTF-8 (byte {error.start})", hint="save it as UTF-8") from error
     except OSError as error:
         raise _fault(path, f"cannot be read: {error.strerror}", hint="check its owner") from error
 

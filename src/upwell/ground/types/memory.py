@@ -36,14 +36,20 @@ class QuerySource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A query to memory. `texts`: up to three search texts (seed 003). `paths`, `symbols`: files
-    and code names that memories must name exactly. `triggers`: the keys of the situation; a memory
-    with one of them is found even if it shares no word with the query. `scope`: the memories to
-    search. `limit`: the number of hits. `source`: where the query came from. `awaited`: whether a
-    user or agent waits for the answer. For an awaited query, a store first reads files that have
-    changed; otherwise the index is used as it is. `command`: the command of a tool call as it was
-    written, flags included; documents are searched for it. `file`: if set, only memories about
-    exactly this file are of use, and a place that has none may return nothing at once.
+    """A query to memory.
+
+    - `texts`: up to three search texts. `paths`, `symbols`: files and code names that memories must
+      name exactly.
+    - `triggers`: the keys of the situation; a memory with one of them is found even if it shares no
+      word with the query.
+    - `scope`: the memories to search. `limit`: the number of hits. `source`: where the query came
+      from.
+    - `awaited`: whether a user or agent waits for the answer. For an awaited query, a store first
+      reads files that have changed; otherwise the index is used as it is.
+    - `command`: the command of a tool call as it was written, flags included; documents are
+      searched for it.
+    - `file`: if set, only memories about exactly this file are of use, and a place that has none
+      may return nothing at once.
     """
 
     texts: tuple[str, ...]

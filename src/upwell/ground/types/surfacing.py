@@ -125,7 +125,7 @@ class Surfacing:
 
 
 class Rating(StrEnum):
-    """The opinion of an agent or a user about a surfacing (seed 000)."""
+    """The opinion of an agent or a user about a surfacing (seed 000, docs/names.md)."""
 
     HELPFUL = "helpful"
     PARTIALLY_HELPFUL = "partially_helpful"

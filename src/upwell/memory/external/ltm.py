@@ -1,4 +1,4 @@
-"""Recall over another memory server that speaks MCP (seed 000).
+"""Recall over another memory server that speaks MCP (seed 000, docs/names.md).
 
 `memory/external/dialects.py` builds the requests and parses the answers. Servers score hits on
 scales of their own, so `memory/sqlite/rescore.py` scores them again from their text. In an explicit

@@ -8,7 +8,7 @@ from functools import lru_cache
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, names_in
 
 MAX_TEXTS = 3
-"""The number of texts of a query that are searched (seed 003)."""
+"""The number of texts of a query that are searched (seed 003, docs/names.md)."""
 MAX_WORDS = 96
 """Only this many words of a text are looked up: a pasted file shows its subject in fewer."""
 MAX_NAMED_CHARS = 4_000

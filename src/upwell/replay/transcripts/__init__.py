@@ -30,7 +30,8 @@ FORMATS: tuple[Format, ...] = (
 """The formats in the order in which they are tried: the strictest comes first."""
 NAMES = tuple(sorted(format.name for format in FORMATS))
 SPECSTORY_FILES = ".specstory/history/*.md"
-"""SpecStory writes into projects, not below the user's home folder."""
+"""Relative to the folder of a project, where SpecStory writes. The patterns of hosts are relative
+to the user's home folder."""
 _SUFFIXES = frozenset({".jsonl", ".json", ".md", ".db"})
 _SKIPPED = frozenset({"node_modules", ".git", "__pycache__", "subagents", "tool-results"})
 
@@ -47,9 +48,8 @@ class Transcript:
         return self.format.read(self.path)
 
     def events_from(self, start: int) -> Iterator[Event]:
-        """The events from the byte `start` of the file on; none if the format does not support
-        this.
-        """
+        """The events from byte `start` of the file onward; none if the format does not support
+        this."""
         read_from = self.format.read_from
         return read_from(self.path, start) if read_from else iter(())
 
