@@ -10,12 +10,12 @@ from typing import Protocol
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UsageError
-from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Provenance, Trust
+from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Provenance
 from upwell.ground.types.principal import EVERY, PRIVATE, Principal
 from upwell.memory.base import VIEW, Change, Cursor, Outgoing, Page, Refused, Removal
 from upwell.memory.exchange import Malformed, check_name, storable
 from upwell.memory.library import masked
-from upwell.memory.records import check, memory_of, stamped
+from upwell.memory.records import check, check_pin, memory_of, stamped
 
 MAX_DOOR_CHARS = 40
 _FOLDERS = ("/", "~")
@@ -168,8 +168,7 @@ class AccessedMemories:
             raise UsageError("the memory names another tenant")
         if sent.id != id:
             raise UsageError("the memory and its write have different ids")
-        if sent.pinned and sent.trust in (Trust.AGENT, Trust.TOOL):
-            raise UsageError("only a person can pin a memory")
+        check_pin(sent)
         if sent.project is not None and sent.project.startswith(_FOLDERS):
             raise UsageError("the memory belongs to a folder of one machine")
         for name in (sent.project, sent.supersedes):

@@ -43,9 +43,8 @@ class Recall(Protocol):
         namespaces.
 
         Raises:
-            RecallError: the place failed. At the deadline a store returns the hits that it has, and
-            a place behind another program raises `RecallUnavailable` if that program has not
-            answered.
+            RecallError: the place failed. Past the deadline a store returns nothing, and a place
+            behind another program raises `RecallUnavailable` if that program has not answered.
         """
         ...
 

@@ -19,7 +19,7 @@ from upwell.memory.base import Added, Recall, Store
 from upwell.memory.documents.recall import Documents
 from upwell.memory.embedding.questions import VectorIndex
 from upwell.memory.recall import Passages, Reader, Recalls, StoreRecall
-from upwell.memory.records import memory_of, namespace_pattern
+from upwell.memory.records import check_pin, memory_of, namespace_pattern
 
 SEARCH_SECONDS = 10.0
 """The deadline of an explicit search; automatic doors set a shorter one."""
@@ -264,8 +264,7 @@ class Library:
         self, item: object, trust: Trust, default_project: str | None
     ) -> tuple[Memory, tuple[str, ...]]:
         memory = memory_of(item, trust=trust)
-        if memory.pinned and memory.trust in (Trust.AGENT, Trust.TOOL):
-            raise UsageError("only a person can pin a memory", hint="upwell remember --pin TEXT")
+        check_pin(memory)
         if not isinstance(item, Memory):
             memory = replace(memory, tenant=self._tenant, project=memory.project or default_project)
         return masked(memory)

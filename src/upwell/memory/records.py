@@ -251,6 +251,16 @@ def content_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
+def check_pin(memory: Memory) -> None:
+    """Refuse a standing rule that no person has made.
+
+    Raises:
+        UsageError: an agent or a tool wrote the memory, and it is pinned.
+    """
+    if memory.pinned and memory.trust in (Trust.AGENT, Trust.TOOL):
+        raise UsageError("only a person can pin a memory", hint="upwell remember --pin TEXT")
+
+
 def check(memory: Memory) -> None:
     """Refuse a memory that cannot be stored.
 

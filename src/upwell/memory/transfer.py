@@ -28,7 +28,7 @@ from upwell.memory.library import Library
 from upwell.memory.notes.file import Origin
 from upwell.memory.notes.reading import read_notes
 from upwell.memory.notes.stm import ShortTerm
-from upwell.memory.records import check, memory_of
+from upwell.memory.records import check, check_pin, memory_of
 from upwell.memory.sources import Source, Sources, source_at
 
 
@@ -103,7 +103,12 @@ class Imports:
         source = source_at(path, folder)
         is_known = source.path in [other.path for other in await self._sources.all()]
         await self._sources.add(source)
-        state = await self._documents.refresh(progress=progress)
+        try:
+            state = await self._documents.refresh(progress=progress)
+        except StoreError:
+            if not is_known:
+                await self._sources.remove(source.path)
+            raise
         files, chunks = await self._documents.counts(source)
         if not (files or is_known or any(source.holds(p.path) for p in state.problems)):
             await self._sources.remove(source.path)
@@ -255,7 +260,7 @@ async def _store(library: Library, batch: list[_Item], stored_count: int) -> lis
     try:
         memories = [await _with_earlier_times(library, item.memory) for item in batch]
         added = await library.add_many(memories)
-    except StoreError as error:
+    except (StoreError, UsageError) as error:
         error.hint = _with_progress(stored_count, error.hint)
         raise
     return [rule for result in added for rule in result.redacted]
@@ -352,8 +357,9 @@ def _refuse(constant: str) -> float:
 
 def _from_text(text: bytes) -> Memory:
     raw = _parsed(text)
-    memory = memory_of(raw, trust=Trust.IMPORTED)
-    return _named(_restored(memory, raw.get(_OWN)))
+    memory = _restored(memory_of(raw, trust=Trust.IMPORTED), raw.get(_OWN))
+    check_pin(memory)
+    return _named(memory)
 
 
 def _named(memory: Memory) -> Memory:

@@ -106,6 +106,7 @@ async def test_importing_twice_changes_nothing(library: Library, tmp_path: Path)
         ('{"text": "x", "upwell": {"trust": "god"}}', "god"),
         ('{"text": "x", "upwell": {"provenance": {"shoe": 1}}}', "shoe"),
         ('{"text": "x", "upwell": {"lines": [1]}}', "lines"),
+        ('{"text": "x", "upwell": {"trust": "agent", "pinned": true}}', "only a person can pin"),
         ("[" * 100_000, "nested"),
     ],
 )
@@ -182,3 +183,16 @@ async def test_a_memory_of_the_greatest_size_fits_in_a_line(library: Library, tm
     path = tmp_path / "m.jsonl"
     path.write_text(json.dumps({"text": "\U0001f600" * 999_999}))
     assert (await take(library, path)).stored == 1
+
+
+async def test_a_full_store_reports_what_was_stored_before(
+    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(transfer, "BATCH", 2)
+    library.max_memories = 3
+    path = tmp_path / "m.jsonl"
+    path.write_text("".join(f'{{"text": "kettle {number}"}}\n' for number in range(6)))
+    with pytest.raises(UsageError) as refusal:
+        await copy_memories(library, path, lambda done, total: None)
+    assert "2 earlier memories stored" in refusal.value.hint
+    assert len(await library.list()) == 2
