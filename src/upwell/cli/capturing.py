@@ -59,7 +59,7 @@ def git(
     if reading.read < reading.total and not since:
         note(
             f"upwell: read {reading.read:,} of {reading.total:,} commits; --all reads all of them, "
-            "--since T those since T"
+            "and --since T reads only those since T"
         )
     note_masked(reading.redacted)
     say_displaced(intake.displaced)

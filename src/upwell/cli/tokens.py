@@ -36,7 +36,8 @@ def add(
         list[str] | None,
         typer.Option(
             metavar="NAMESPACE",
-            help="Namespace the user may see, or NAME/* for all below; repeatable. All if omitted.",
+            help="Namespace the user may see, or NAME/* for all below; repeatable. If omitted, all "
+            "but other people's private ones.",
         ),
     ] = None,
     role: Annotated[
@@ -54,14 +55,14 @@ def add(
     path, locking = _tokens_file()
     say(issue(path, name, namespace or (), locking, tenant=tenant, role=role))
     run(record_administration(tenant, "token_add", f"{name} as {role}"))
-    seen = ", ".join(namespace) if namespace else "every namespace"
+    seen = ", ".join(namespace or ["every namespace but other people's private ones"])
     note(f"upwell: {name} has the role {role} in {tenant or 'this home'} and sees {seen}")
     note(f"upwell: `upwell token remove {name}` revokes the token")
 
 
 @token.command("list")
 def list_tokens(as_json: Json = False) -> None:
-    """List the users with a token, besides the owner of this home."""
+    """List the users with a token. The owner of this home is not among them."""
     from upwell.web.tokens import tokens_in
 
     path, _ = _tokens_file()

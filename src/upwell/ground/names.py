@@ -23,18 +23,18 @@ def check_server_name(name: str) -> None:
     """Check a server name, which becomes the prefix of tool names.
 
     Raises:
-        UsageError: the name is empty, too long, reserved, or has characters other than letters,
-            digits, _ and -.
+        UsageError: the name is empty, too long or reserved, has characters other than letters,
+            digits, _ and -, contains __, or begins or ends with _ or -.
     """
     check_name(name, "server name")
 
 
 def check_name(name: str, kind: str) -> None:
-    """Check a name by the rules of `check_server_name`. `kind` says in the error what it names."""
+    """Check a name by the rules of `check_server_name`. `kind` is what the error calls it."""
     if not name or len(name) > MAX_SERVER_NAME_CHARS:
         fault = f"must have 1 to {MAX_SERVER_NAME_CHARS} characters"
     elif not set(name) <= _ALLOWED or "__" in name or name.strip("_-") != name:
-        fault = "may only have letters, digits, and single _ or - between them"
+        fault = "may only have letters, digits, - and single _, without _ or - at either end"
     elif name.lower() == OWN_SERVER:
         fault = "is reserved for upwell's own tools"
     else:

@@ -8,6 +8,7 @@ import pytest
 from upwell.gateway.clients import Refused, RequestContext, Session
 from upwell.gateway.routing.tasks import Tasks
 from upwell.gateway.upstreams.supervisor import State
+from upwell.ground.errors import UpstreamUnavailable
 from upwell.ground.types.principal import Principal
 from upwell.ground.types.rpc import Reply
 from upwell.wire.rawjson import RawObject, dumps
@@ -50,6 +51,15 @@ async def test_a_task_is_visible_to_its_principal_in_any_session(tasks: Tasks) -
         for other in ("bob", ""):
             with pytest.raises(Refused):
                 await tasks.forward(method, asked, context(other))
+
+
+async def test_a_task_of_a_server_that_is_down_says_so() -> None:
+    server: Any = Server()
+    tasks, ada = Tasks(lambda: [server]), context("ada")
+    tasks.record(server, Reply(result=b'{"task":{"taskId":"t1"}}'), ada)
+    server.state = State.FAILED
+    with pytest.raises(UpstreamUnavailable, match="'s', which runs this task, is not connected"):
+        await tasks.forward("tasks/get", RawObject.parse(b'{"taskId":"t1"}'), ada)
 
 
 async def test_lists_leave_out_the_tasks_of_others(tasks: Tasks) -> None:

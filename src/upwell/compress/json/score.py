@@ -284,8 +284,9 @@ def _weights(
 
 
 def _contexts(doc: Outline, holders: dict[int, list[int]]) -> dict[int, dict[int, float]]:
-    """Map each container (by `id`) to the terms in it and around it, with their credit for a value
-    inside. Smaller records give more credit. Equal contexts are shared."""
+    """Map each container (by `id`) to the terms found in it or around it, each with the credit that
+    it gives to a value inside. A smaller container gives more credit. Containers with equal
+    contexts share one dict."""
     contexts: dict[int, dict[int, float]] = {}
     no_credits: dict[int, float] = {}
     shared: dict[tuple[int, float, tuple[int, ...]], dict[int, float]] = {}

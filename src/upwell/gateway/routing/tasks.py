@@ -1,11 +1,12 @@
-"""Methods that the gateway does not implement itself, such as `tasks/get`: they are forwarded to
-the first server that knows them, or to the server that owns the task."""
+"""Methods that the gateway does not implement itself, such as `tasks/get`. A request about a known
+task goes to the server that owns the task. Any other is tried on each connected server in turn,
+until one answers without an error."""
 
 from collections.abc import Callable, Sequence
 
 from upwell.gateway.clients import Refused, RequestContext, text_of
 from upwell.gateway.upstreams.supervisor import State, Upstream
-from upwell.ground.errors import UpstreamError
+from upwell.ground.errors import UpstreamError, UpstreamUnavailable
 from upwell.ground.types.principal import Principal
 from upwell.ground.types.rpc import Reply
 from upwell.wire.peer import INVALID_PARAMS, METHOD_NOT_FOUND, error_code
@@ -22,17 +23,18 @@ class Tasks:
     def __init__(self, upstreams: Callable[[], Sequence[Upstream]]) -> None:
         self._upstreams = upstreams
         self._servers: dict[str, str] = {}
-        """Server names by session and task id: two servers may use the same id."""
+        """The server of each task, by session and task id: in two sessions, the same id may belong
+        to different servers."""
         self._principals: dict[str, set[Principal]] = {}
 
     async def forward(
         self, method: str, params: RawObject, context: RequestContext
     ) -> Reply | None:
-        """The first server's answer that is not an error, or else the first error; None when no
-        server knows the method.
+        """The first answer that is not an error, or else the first error other than "method not
+        found"; None if no server gives either.
 
         Raises:
-            UpstreamError: the server that owns the task cannot be reached.
+            UpstreamError: the server that owns the task is down, or the call to it failed.
             Refused: the task belongs to another principal.
         """
         task = text_of(params, "taskId")
@@ -41,7 +43,11 @@ class Tasks:
         owner = self._servers.get(f"{context.session} {task}") if task else None
         refusal: Reply | None = None
         for upstream in self._upstreams():
-            if owner not in (None, upstream.name) or upstream.state is not State.READY:
+            if owner not in (None, upstream.name):
+                continue
+            if upstream.state is not State.READY:
+                if owner:
+                    raise _without_owner(owner)
                 continue
             try:
                 reply = await upstream.call(method, params, context)
@@ -92,3 +98,11 @@ class Tasks:
 
     def _may_see(self, task: str, context: RequestContext) -> bool:
         return context.principal in self._principals.get(task, {context.principal})
+
+
+def _without_owner(server: str) -> UpstreamUnavailable:
+    return UpstreamUnavailable(
+        f"upstream {server!r}, which runs this task, is not connected",
+        server=server,
+        hint="ask again once it is back; `upwell doctor` shows why it is down",
+    )
