@@ -118,7 +118,9 @@ async def _added(app: "App", memory: Memory, *, share: bool) -> "tuple[Added, se
     from upwell.memory.sharing import is_teams
 
     if share and not app.config.store.url:
-        raise UsageError("there is no team to share with", hint="`upwell team join URL` joins one")
+        raise UsageError(
+            "there is no team to share with", hint="run `upwell team join URL`, or set store.url"
+        )
     if share and memory.project is not None and address_of(memory.project) is None:
         raise UsageError(
             f"{memory.project} has no remote address, so other machines cannot identify it",

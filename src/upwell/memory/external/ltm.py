@@ -44,7 +44,7 @@ MAX_CHARS = 4_000
 _CUT = f"\n[cut after {MAX_CHARS} characters; the memory server has the rest]"
 MAX_MEMORIES = 40
 PING_SECONDS = 10.0
-_MASK = re.compile(r"\[REDACTED:[^\]]*\]")
+_MASK = re.compile(r"\[REDACTED:[\w-]*\]")
 _HINT = "check ltm.command or ltm.url; `upwell doctor` tries it"
 
 
