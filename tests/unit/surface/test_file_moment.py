@@ -57,16 +57,16 @@ async def test_the_decision_is_that_of_a_search(file: str, tool: str, tmp_path: 
     database = open_database(tmp_path / "memory.db", [OWNER], synchronous="NORMAL")
     store = SqliteStore(database)
     await store.add([replace(m, id=f"m{number}") for number, m in enumerate(MEMORIES)])
-    said = []
+    surfaced_ids = []
     for reader in (Reader, Searching):
         options = Options(surface=SurfaceOptions(min_score=0.05))
         surfacer = Surfacer(reader(store, Recalls([StoreRecall(store)])), MemoryTtlStore(), options)
         outcome = await surfacer.surface(cue)
-        said.append(
+        surfaced_ids.append(
             [hit.memory.id for hit in outcome.hits] if isinstance(outcome, Surfacing) else []
         )
         await surfacer.aclose()
     await database.aclose()
-    assert said[0] == said[1]
+    assert surfaced_ids[0] == surfaced_ids[1]
     if file == "/r/src/pay.py":
-        assert said[0] == ["m0"]
+        assert surfaced_ids[0] == ["m0"]
