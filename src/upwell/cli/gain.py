@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from upwell.cli.output import Json, note, say, say_json
+from upwell.cli.parameters import Session
 from upwell.cli.session import with_app
 from upwell.ground.text.format import bar
 
@@ -73,7 +74,7 @@ def _card(figures: Mapping[str, Any]) -> list[str]:
 
 def top(
     host: Annotated[str | None, typer.Option(help="Only this agent.")] = None,
-    session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
+    session: Session = None,
     tool: Annotated[str | None, typer.Option(help="Only this tool.")] = None,
     file: Annotated[str | None, typer.Option(help="Only files with this in their path.")] = None,
     spoke: Annotated[

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.parameters import Session
 from upwell.cli.session import with_app
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.text.format import iso
@@ -127,7 +128,7 @@ async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
 
 def explain(
     number: Annotated[int, typer.Option("-n", min=1, help="Number of decisions.")] = 20,
-    session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
+    session: Session = None,
     as_json: Json = False,
 ) -> None:
     """Show why upwell spoke or stayed silent. One decision a line, newest last."""

@@ -18,6 +18,12 @@ TranscriptHost = Annotated[
 Everywhere = Annotated[
     bool, typer.Option("--everywhere", help="In every project, not only in this repository.")
 ]
+Session = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID", help="Only this session; `upwell explain --json` shows the ids of sessions."
+    ),
+]
 WORDS = {str: "TEXT", int: "N", list[str]: "TEXT"}
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.parameters import Session
 from upwell.cli.session import folder
 from upwell.ground.errors import UsageError
 
@@ -155,7 +156,7 @@ ThisProject = Annotated[
 
 
 def on(
-    session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
+    session: Session = None,
     project: ThisProject = False,
 ) -> None:
     """Resume after `upwell off`."""
@@ -175,7 +176,7 @@ def on(
 
 
 def off(
-    session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
+    session: Session = None,
     project: ThisProject = False,
 ) -> None:
     """Pause upwell. Calls pass through untouched, and nothing is surfaced. In a project that is
