@@ -160,7 +160,7 @@ class Store(IndexSource, Protocol):
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change in a shared project: a memory that is new or has changed, or None for a memory that
-    is gone. `version` is the version of the store since this change."""
+    is gone. `version` is the store's version from this change on."""
 
     id: str
     memory: Memory | None
@@ -169,8 +169,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The last change of a project that a copy has applied: that of the memory `after` in
-    `version`. A new copy begins at version -1.
+    """The last change of a project that a copy has applied: the one of `version` that changed the
+    memory with the id `after`. A new copy begins at version -1.
 
     While a copy is being filled, `version` is `-2 - base`, where `base` is the version of the store
     at which filling began, and `after` is the position, `VERSION ID`. A copy returns the cursor

@@ -5,7 +5,7 @@
     POST /team/pages    PagesRequest → PagesReply     the next changes of some projects
     POST /team/writes   WritesRequest → WritesReply   writes of the machine's outbox
 
-Both sides check what they receive, because neither can know the other.
+Both sides check what they receive, because any program may have sent it.
 """
 
 import math

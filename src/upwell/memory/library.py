@@ -30,7 +30,7 @@ class Library:
 
     Additions go to `store`. Searches go to `recall`, which can cover more places: `documents` has
     the memories derived from files, and `passages` the hits of other programs and servers.
-    `places` is one more place to look up triggers in. `reader` reads all of them for surfacing.
+    `places` is searched as well, by triggers only. `reader` reads all of them for surfacing.
     """
 
     def __init__(

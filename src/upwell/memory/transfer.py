@@ -280,8 +280,8 @@ def _moved(memory: Memory, projects: Mapping[str, str]) -> Memory:
 
 
 async def _with_earlier_times(library: Library, memory: Memory) -> Memory:
-    """The memory with the times of the stored one where the file has none, if the text is the
-    same."""
+    """If a memory with this id and text is stored, return `memory` with that one's times wherever
+    the file gives none."""
     before = await library.store.get(memory.id)
     if before is None or before.text != memory.text:
         return memory

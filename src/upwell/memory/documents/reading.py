@@ -25,8 +25,8 @@ from upwell.memory.records import memory_of, stamped
 from upwell.memory.sources import Form, Source
 
 TICK_NS = 50_000_000
-"""Two changes within this time may have the same time stamp, so the next check reads such a young
-file again.
+"""Two changes within this time may have the same time stamp, so a file that has only just changed
+is read again at the next check.
 """
 MAX_TAGS = 50
 
@@ -101,8 +101,8 @@ class Reader:
         return self._with_memories(reading, front) if front.paths or self.embeds else reading
 
     def _with_memories(self, reading: Reading, front: Front) -> Reading:
-        """Add the sections of `reading` as memories. The paths in the front matter and the
-        meaning of the text find them."""
+        """Add the sections of `reading` as memories. Searches find these by the paths in the front
+        matter, and by the meaning of the text."""
         source = reading.found.source
         cited = source.citation(reading.found.path)
         file = FilePlace(

@@ -104,7 +104,7 @@ class Documents:
         if store is None:
             return Found()
         try:
-            # A passage that is found by its words is about no file.
+            # When a file is opened, only memories about that file count; words find passages.
             passages = [] if query.file else await self.catalog.search(query, deadline)
             result = await StoreRecall(store).search(query, deadline)
             others = [hit for hit in result.hits if hit.memory.lines is None or _is_joined(hit)]

@@ -43,7 +43,7 @@ def usual_cosines(
 
 
 def background_of(best: Sequence[float], mean: float) -> float:
-    """Return the cosine of the memories after the best ones, or the usual cosine. `best` is
-    sorted."""
+    """Return the mean cosine of the memories that follow the very best ones, or `mean` if there are
+    none. `best` has the highest cosines, highest first."""
     next_best = best[BACKGROUND_FROM:BACKGROUND_TO]
     return sum(next_best) / len(next_best) if next_best else mean

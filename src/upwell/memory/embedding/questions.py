@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from upwell.ground.embed import Embedder, Vector
 
 WAIT_SECONDS = 0.15
+"""How long a search waits for the vector of its query."""
 DEADLINE_SHARE = 0.5
-"""A search waits this long for its query's vector, but at most this share of its remaining time."""
+"""It waits at most this share of its remaining time."""
 CACHED_QUERIES, MAX_RUNNING = 256, 4
 MAX_FAILURES, RESET_SECONDS = 3, 60.0
 MAX_CHARS = 2_000

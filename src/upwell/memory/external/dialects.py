@@ -35,7 +35,7 @@ def telling_words(query: Query) -> list[str]:
 QUERY = "{query}"
 MAX_HITS = 20
 MAX_UPWELL_HITS = 10
-"""The number of upwell's long previews that fit its budget uncut."""
+"""How many hits to ask of another upwell: so many of its long previews fit its budget uncut."""
 MAX_SINGLE_WORDS, MAX_WORDS = 3, 6
 MAX_TAGS, TAG_CHARS = 20, 100
 _TEXTS = ("content", "text", "matched_chunk", "memory", "snippet", "document", "value")

@@ -145,10 +145,10 @@ class GatewayMemories:
         return bytes(content)
 
     def _body_of(self, response: "httpx2.Response", content: bytes) -> bytes:
-        """The content of an answer that is no error.
+        """The content of a successful answer.
 
         Raises:
-            StoreError: it is one.
+            StoreError: the gateway answered with an error.
         """
         status = response.status_code
         if status == HTTPStatus.OK:

@@ -1,5 +1,6 @@
 """The labels of a note: its namespace, kind, tags and paths. `stm.json` has keys for
-the labels that were given, so a note without labels has only the four keys of seed 001.
+the labels that were given, so a note without labels has only the four keys that seed 001 defines
+(docs/names.md).
 """
 
 from collections.abc import Mapping, Sequence

@@ -45,8 +45,8 @@ def _holding(table: str, column: str, names: str, of_scopes: str) -> str:
 
 
 def holding(project: str | None, stems: Sequence[str]) -> Statement:
-    """Return the statement that counts the memories with each of these stems in what a project
-    sees; without a project, in the whole tenant, whose scopes need not be looked up."""
+    """Return the statement that counts, among the memories that a project sees, those with each of
+    these stems. Without a project it counts in the whole tenant and looks up no scopes."""
     of_scopes = "" if project is None else _OF_SCOPES
     return Statement(
         _holding("term", "stem", "stems", of_scopes), {**owners(project), "stems": list(stems)}
@@ -107,8 +107,8 @@ class Filter:
 
 
 def within(column: str, patterns: Sequence[str]) -> str:
-    """Return the SQL for "this namespace is among the patterns" (`is_visible`), which has
-    `namespace_values`."""
+    """Return the SQL for "this namespace is among the patterns" (`is_visible`). Its values come
+    from `namespace_values`."""
     parts = [f"{column} = ANY(%(namespaces)s)"]
     if any(pattern.endswith("/*") for pattern in patterns):
         parts.append(
@@ -158,7 +158,7 @@ class Counts:
         return planned(text, word_of, holding, self.corpus)
 
     def holding_these(self, holding: Mapping[str, int]) -> "Counts":
-        """Return these counts with other stems."""
+        """Return these counts for other stems: `holding` maps each to its number of memories."""
         return replace(self, holding={stem: int(count) for stem, count in holding.items()})
 
 

@@ -14,7 +14,7 @@ from upwell.memory.postgres.writing import LOCK_TENANT
 BATCH = 1_000
 DUE_SECONDS = 3_600.0
 _DAY_SECONDS = 86_400.0
-# The clock is that of the server, which has written the times, too.
+# The times were written by the server's clock, so they are compared with that clock.
 _PRUNE = """
     WITH pruned AS (
         DELETE FROM upwell.change c USING (
@@ -58,7 +58,7 @@ class Pruning:
             if count < BATCH:
                 self._done_at = time.monotonic()
                 return total
-            # Writers of the tenant go between two batches.
+            # Let the tenant's writers in between two batches.
             await asyncio.sleep(time.monotonic() - began)
 
     async def run_if_due(self) -> None:

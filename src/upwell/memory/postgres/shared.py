@@ -196,7 +196,7 @@ class PostgresSharedMemories:
         if len(rows) == PAGE:
             return Page(changes, cursor.behind(*last), is_last=False)
         if cursor.base >= 0:
-            # Nothing that was deleted before the copy began is missing from it.
+            # The copy began with the memories of this version, so it needs no earlier deletion.
             last = max(last, (cursor.base, ""), pruned)
         return Page(changes, Cursor(cursor.project, *last), is_last=True)
 

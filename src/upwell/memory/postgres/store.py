@@ -57,8 +57,7 @@ _SIZE = "SELECT coalesce(sum(memories), 0)::bigint FROM upwell.scope WHERE tenan
 
 class PostgresStore:
     """`Store` in one database. Methods without a tenant of their own, such as `get`, see the
-    memories of `tenant`. With `questions` searches also compare the memories that they find by
-    meaning.
+    memories of `tenant`. With `questions`, searches also find and compare memories by meaning.
     """
 
     name = "postgres"

@@ -39,8 +39,8 @@ LEASE_SECONDS = 120.0
 """Longer than an endpoint takes for a batch, so that the lease of a living replica does not end."""
 UNUSED_SECONDS = 7 * 86_400.0
 COMPARED = 120
-"""The rows and vectors of so many nearest memories by sign bits are read; the best `NEAREST` by
-cosine become candidates."""
+"""The rows and vectors of this many memories, the nearest by sign bits, are read; the best
+`NEAREST` of them by cosine become candidates."""
 MAX_SCANNED = 200_000
 """Among more memories than this, only those that are found by words, files or symbols are
 compared."""

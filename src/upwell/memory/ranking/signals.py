@@ -59,8 +59,8 @@ NO_JOIN: Mapping[str, float] = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memory to be judged, with the counts of the query's stems in its text (`body`), of
-    `words` words, and in its `extra` words.
+    """A memory to be judged, with the counts of the query's stems in its text (`body`, of which
+    `words` is the length in words) and in its `extra` words.
 
     `n` is its number in the store; the turns before and after it in a conversation are `n - 1` and
     `n + 1`. `keys` are its join keys. A memory with a `speaker` and about no file is a turn of a

@@ -4,9 +4,10 @@ sent to the team's store.
 A copied memory is a row of `memory` like any other, so one search finds it beside the developer's
 own, without a network. `team_memory` lists the copied ones.
 
-SQLite's own triggers queue each write to a shared memory, in the transaction of the write: no door
-can bypass them, and a process that dies at any moment leaves both or neither. The outbox has the
-memory's id and not its content, so several changes of one memory are sent once.
+SQLite's own triggers queue each write to a shared memory, in the transaction of the write: no
+caller can bypass them, and a process that dies at any moment leaves both the write and its entry in
+the queue, or neither. The outbox has the memory's id and not its content, so several changes of one
+memory are sent once.
 """
 
 import sqlite3
@@ -67,9 +68,9 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
-    """Salvage a damaged file, after its memories were salvaged: the salvage has queued them all as
-    if they had been changed here. The projects are copied again, because memories may be
-    missing."""
+    """Salvage these tables of a damaged file, after its memories. Storing those memories in the
+    fresh file has queued them all, so the queue is emptied first. Every project is copied again,
+    because memories may be missing."""
     from upwell.ground.sqlite.salvage import copy_table
 
     tables = ("team", "team_project", "team_memory", "outbox")
@@ -250,8 +251,8 @@ def outgoing(db: sqlite3.Connection, limit: int, *, again: bool) -> list[Outgoin
 
 
 def sent(db: sqlite3.Connection, writes: Sequence[Outgoing]) -> None:
-    """Take writes that have arrived from the outbox. A memory that changed again meanwhile has
-    another token and stays."""
+    """Remove from the outbox the writes that have arrived. If a memory has changed since it was
+    sent, the outbox has another token for it, and that write stays."""
     for write in writes:
         done = db.execute(
             "DELETE FROM outbox WHERE id = ? AND token = ?", (write.id, write.token)

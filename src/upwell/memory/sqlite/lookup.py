@@ -74,8 +74,8 @@ class Filter:
 
 
 def filter_of(db: sqlite3.Connection, namespaces: tuple[str, ...] = (), now: float = 0.0) -> Filter:
-    """Return the filter of a search, with only the conditions that some memory of the file
-    fails."""
+    """Return the filter of a search. It looks for expired memories and standing rules only if the
+    file has any."""
     conditions: list[str] = []
     values: list[object] = []
     if namespaces:
@@ -92,12 +92,12 @@ def filter_of(db: sqlite3.Connection, namespaces: tuple[str, ...] = (), now: flo
 
 
 def corpus_of(db: sqlite3.Connection, number: int) -> Corpus:
-    """Return the memories of one scope."""
+    """Return the corpus of one scope: how many memories it has, and how many words."""
     return _corpus(db.execute("SELECT no, memories, words FROM scope WHERE no = ?", (number,)))
 
 
 def corpus_seen_by(db: sqlite3.Connection, scope: Scope) -> Corpus:
-    """Return the memories that a query of this scope may see."""
+    """Return the corpus of all memories that a query of this scope may see."""
     condition, values = seen_by(scope)
     return _corpus(
         db.execute(f"SELECT no, memories, words FROM scope WHERE {condition} ORDER BY no", values)
@@ -150,7 +150,7 @@ def by_words(
 
     If there are few clauses, many memories match equally well, so the index's own BM25 decides.
     Otherwise the rarity of the words in each memory decides: this finds the same memories at a
-    third of the cost, since BM25 looks up the length of every memory.
+    third of the cost, since BM25 would look up the length of every memory.
     """
     if not lookup.clauses:
         return []

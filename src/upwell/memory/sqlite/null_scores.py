@@ -29,9 +29,10 @@ _TEXT_CHARS = 2_000
 
 
 def key_of(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> int | None:
-    """Return the key of the null scores of `corpus`, which is what this scope sees: its project's
-    number (the global number while the project has no memories), or a negative number for all of a
-    tenant. Returns None if there are no memories at all."""
+    """Return the key under which the null scores of `scope` are stored. `corpus` has the memories
+    that the scope sees. The key is the number of the scope's project (of the global one while the
+    project has no memories), or a negative number for all of a tenant; None if the corpus is
+    empty."""
     if not corpus.scopes:
         return None
     if scope.project is None:

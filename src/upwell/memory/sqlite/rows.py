@@ -96,7 +96,8 @@ def visible_scopes(db: sqlite3.Connection, scope: Scope) -> list[int]:
 
 
 def seen_by(scope: Scope) -> tuple[str, tuple[str, ...]]:
-    """Return the SQL for "a query of `scope` may see this row of `scope`", and its values."""
+    """Return the SQL condition on the table `scope` for the rows that a query of this scope may
+    see, and its values."""
     if scope.project is None:
         return "tenant = ?", (scope.tenant,)
     return "tenant = ? AND project IN ('', ?, ?)", (scope.tenant, *owners_of(scope.project))
@@ -174,8 +175,8 @@ def newest(
     spans = list(ranges(scopes))
     if not spans:
         return []
-    # SQLite would sort all memories of the scopes. The sign makes it walk the index of dates, where
-    # it soon has enough if most memories qualify.
+    # SQLite would sort all memories of the scopes. The plus sign makes it walk the index of dates,
+    # where it soon has enough if most memories qualify.
     number = "+n" if is_common and _hold_most(db, scopes) else "n"
     within = " OR ".join(f"{number} BETWEEN ? AND ?" for _ in spans)
     rows = db.execute(

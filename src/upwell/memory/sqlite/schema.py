@@ -9,8 +9,9 @@
     trash                                  deleted memories, kept for 30 days
 
 `words`, `anchor`, `about`, `memory_trigger` and `term` are derived from `memory` and can be
-rebuilt. So can its columns `extra` (words that the form of the text hides) and `keys` (join keys,
-one per line), so that searches need not derive them for every candidate.
+rebuilt. Two columns of `memory` are derived, too: `extra` (words that the form of the text hides,
+such as the parts of an identifier) and `keys` (join keys, one per line). They are stored so that
+searches need not derive them for every candidate.
 """
 
 import sqlite3
@@ -68,8 +69,8 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def add_triggers(db: sqlite3.Connection) -> None:
-    """Add the situations that an episode waits for (`triggers`, which are no SQL triggers), and the
-    number of times that sessions have found each memory."""
+    """Add the situations that an episode waits for (`triggers`, which are not SQL triggers), and
+    the number of times that sessions have found each memory."""
     for column, default in ADDED_COLUMNS.items():
         db.execute(f"ALTER TABLE memory ADD COLUMN {column} NOT NULL DEFAULT {default}")
     db.execute(

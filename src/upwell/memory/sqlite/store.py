@@ -73,8 +73,8 @@ class Question:
 class SqliteStore:
     """`Store` over one database. Methods such as `get` see the memories of `tenant`.
 
-    With `questions` searches also find memories by meaning. Vectors are made by `vectors.catch_up`,
-    never while a memory is added.
+    With `questions`, searches also find memories by meaning. Vectors are made by
+    `vectors.catch_up`, never while a memory is added.
     """
 
     name = "builtin"

@@ -132,5 +132,5 @@ class TeamStore(SqliteStore):
 
 
 def _prepared(memory: Memory) -> Memory:
-    """The form in which a memory is stored; `for_team` if it is for the team."""
+    """The memory as it is stored here: changed by `for_team` if it is for the team."""
     return for_team(memory) if is_for_team(memory) else memory

@@ -1,5 +1,5 @@
-"""Store the vectors of memories in the same file: the model of each vector, and the memories
-without one.
+"""Store the vectors of memories in the same file as the memories, with the model of each vector,
+and find the memories that have none.
 
     vector_model ──< vector >── memory (memory/sqlite/schema.py)
 

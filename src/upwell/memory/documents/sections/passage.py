@@ -37,8 +37,8 @@ Piece = tuple[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """The `text` to quote from a section, with `lines` from its first to its last one (1-based,
-    inclusive), the `kinds` of its blocks, and the `headings` above it."""
+    """The `text` to quote from a section, its first and last line (`lines`, 1-based, inclusive),
+    the `kinds` of its blocks, and the `headings` above it."""
 
     number: int
     text: str

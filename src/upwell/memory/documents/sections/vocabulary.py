@@ -3,8 +3,8 @@
 Each line of `background.txt` has a stem and its burstiness: how often it occurs, on average, in
 those passages of 400 words that contain it. The counts were made over the English documentation of
 tldr, PowerShell, Helm, React, Moby and Prometheus and over Moby's commit messages, for stems in at
-least 20 passages of at least three of these collections. It contains counts only, no text of
-theirs.
+least 20 passages of at least three of these collections. The file contains no text of theirs, only
+these figures.
 
 `synonyms.txt` was written by hand: groups of words that developers use for one another, the head
 of the group first. It names no project.
@@ -31,9 +31,9 @@ UNKNOWN_BURST = 1.8
 class Vocabulary:
     """Prior knowledge about stems.
 
-    `burst`: occurrences in a passage that contains the stem. Words of talk are spread evenly
-    (`leave` 1.2), words of a subject come in bursts (`proxy` 2.6). `everyday`: words of talk and
-    of any coding work. `synonyms`: stem → other stems and how much each counts.
+    `burst`: the average number of occurrences in a passage that contains the stem. Words of talk
+    are spread evenly (`leave` 1.2), words of a subject come in bursts (`proxy` 2.6). `everyday`:
+    words of talk and of any coding work. `synonyms`: stem → other stems and how much each counts.
     """
 
     burst: Mapping[str, float]
