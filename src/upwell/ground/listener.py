@@ -28,8 +28,8 @@ RETRY_SECONDS = 0.5
 """How long to wait after an `accept` that failed, because others took the last descriptors."""
 WARNING_SECONDS = 60.0
 DESCRIPTOR_SHARE = 2
-"""A listener uses at most this fraction (1/2) of the descriptors that are free when it is created.
-The rest is for databases, servers and files.
+"""A listener uses at most one in this many of the descriptors that are free when it is created. The
+rest is for databases, servers and files.
 """
 
 

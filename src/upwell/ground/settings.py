@@ -138,7 +138,8 @@ def _check_address(key: str, address: str, origin: str) -> None:
 
 
 def _check_store(key: str, address: str, origin: str) -> None:
-    """Refuse an address of neither a database nor a gateway, and one that would expose a secret."""
+    """Refuse an address that is neither a database's nor a gateway's, or that would expose a
+    secret."""
     fault, hint = "", "write https://HOST"
     if not _is_address(address, (*_DATABASES, "https", "http")):
         fault = "not the address of a PostgreSQL database or a gateway"

@@ -106,8 +106,8 @@ def _case_of(surfacing: Surfacing, hit: Hit) -> str:
 
 
 def _tokens_of(surfacing: Surfacing) -> int:
-    """The tokens of a surfacing. For the part that was cut off another surfacing, whose text is
-    still the whole one, only the last lines count, one for each hit."""
+    """The tokens of a surfacing. A part that was cut off another surfacing still has the whole
+    text, of which only the last lines count: one for each of its hits."""
     lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
     if len(lines) <= len(surfacing.hits):
         return count(surfacing.text)

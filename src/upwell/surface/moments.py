@@ -310,11 +310,11 @@ _PAPER_NAMES = frozenset(
     "milestones plan plans postmortems pr progress proposals releases reports roadmap session "
     "sessions sprints status stories summaries task tasks todo todos transcripts worklog".split()
 )
-"""Folders and files of this name."""
+"""A folder or file with one of these names holds records of work (`is_paper`)."""
 _PAPER_ENDINGS = frozenset(
     "changelog plan postmortem proposal report retrospective roadmap stories summary todo".split()
 )
-"""Files whose name ends with this word."""
+"""So does a file whose name ends with one of these words."""
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NAME_WORD = re.compile(r"[a-z]+")
 _POINTER = re.compile(

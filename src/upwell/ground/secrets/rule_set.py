@@ -31,8 +31,8 @@ _RULE_FILES = ("gitleaks.toml", "upwell.toml")
 _NARROW_END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 _WIDE_END = r"(?:[^0-9A-Za-z]|$)"
 _VALUE_END = r"""(?:[\x60'"\s;,)\]}<>&|*\\\x1b\x00]|[.:#/!?](?:\s|$)|[^\x00-\x7f]|$)"""
-"""The characters that may follow a value that only its name makes a secret. A character that
-continues an expression is not among them.
+"""The characters that may follow a value which counts as a secret only because of its name. A
+character that continues an expression is not among them.
 """
 _NOT_BASE64 = r"(?:[^a-zA-Z0-9+/]|\z)"
 _WIDE_START = r"(?:^|[^A-Za-z])"
@@ -85,9 +85,8 @@ class Rules:
 
     `triggered`: keywords, each with the ids of the rules to run. `everywhere`: ids of the rules
     that have no keyword, which must be quick, each with the length of its shortest match in bytes.
-    `keywords`: finds the positions in `triggered` of all
-    keywords of a text in one pass. `raw`: the rules as written in the files. `allow`: the
-    exceptions of every rule.
+    `keywords`: finds, in one pass over a text, its keywords as positions in `triggered`. `raw`: the
+    rules as written in the files. `allow`: the exceptions of every rule.
     """
 
     triggered: Sequence[tuple[bytes, tuple[str, ...]]]
