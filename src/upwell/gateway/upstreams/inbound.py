@@ -23,7 +23,7 @@ from upwell.wire.rawjson import NotJson, RawObject, check
 PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 ABANDONED_SECONDS = 300.0
-"""How long a cancelled call counts as in flight if the server never answers it, as most servers
+"""How long a cancelled call counts as in flight if the server never answers it. Most servers never
 do."""
 MAX_ABANDONED = 1_000
 

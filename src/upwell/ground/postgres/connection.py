@@ -140,7 +140,8 @@ class Postgres:
         self.clock_offset = 0.0
         """The seconds by which the server's clock is ahead of this machine's; 0 if they nearly
         agree."""
-        logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # this class reports failures itself
+        # This class reports failures itself.
+        logging.getLogger("psycopg").setLevel(logging.CRITICAL)
         self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
             url,
             min_size=0,

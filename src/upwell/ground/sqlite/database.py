@@ -363,8 +363,8 @@ def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchrono
     """Open or create the file (mode 0600, WAL) and migrate the tables of every owner.
 
     With `synchronous` FULL, a write that has returned survives a power loss; with NORMAL, it
-    survives only a `kill -9`. A damaged file is moved aside and its readable rows are copied. A file that cannot be
-    written is opened for reading; writes fail until it becomes writable.
+    survives only a `kill -9`. A damaged file is moved aside and its readable rows are copied. A
+    file that cannot be written is opened for reading; writes fail until it becomes writable.
 
     Raises:
         StoreTooNew: a later version of upwell wrote the file, which is left unchanged.
