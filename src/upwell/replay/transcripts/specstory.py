@@ -143,9 +143,8 @@ class _Inside:
         self._fence = ""
 
     def call(self, line: str) -> bool:
-        """Take the next marked line. Returns True if the line is part of a call; the line that
-        ends a call is. Fences close as in
-        CommonMark 0.31, section 4.5.
+        """Take the next marked line. Returns True if the line is part of a call, including the line
+        that ends it. Fences close as in CommonMark 0.31, section 4.5.
         """
         if not self.is_open:
             self.is_open = line.startswith("<tool-use") and bool(_TOOL_START.match(line))
