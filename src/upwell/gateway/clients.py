@@ -385,9 +385,9 @@ class Audience:
             await receiver.broadcast(method, params)
 
     async def _relay_log(self, params: RawObject, clients: list[Client]) -> None:
-        """Send a log message to the agents with calls in flight, otherwise to every idle agent of
-        the handshake era. A message that several principals would receive is dropped, because it
-        cannot be attributed to one of them.
+        """Send a log message to `clients` or, if there are none, to every agent of the handshake
+        era. A message that several principals would receive is dropped, because it cannot be
+        attributed to one of them.
         """
         receivers: list[Client] = clients or list(self._handshake_sessions())
         if len({client.principal for client in receivers}) > 1:

@@ -149,8 +149,8 @@ def initialize_params(capabilities: bytes = b"{}") -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """A server's description of itself. `version` is "" until the handshake; `also` is a modern
-    version that the server supports besides `version`.
+    """A server's description of itself. `version` is "" until the server has answered; `also` is a
+    modern version that the server supports besides `version`.
     """
 
     version: str = ""
@@ -174,7 +174,8 @@ class Introduction:
 
 
 def introduction(result: RawObject, version: str = "") -> Introduction:
-    """Read the result of `initialize`, or of `server/discover` in `version`."""
+    """Read the result of `initialize`, which names its version, or the result of `server/discover`
+    in the given `version`."""
     answered_version = version or result.value("protocolVersion")
     is_known = answered_version in HANDSHAKE_VERSIONS + MODERN_VERSIONS
     capabilities = result.value("capabilities", {})
@@ -191,8 +192,8 @@ def introduction(result: RawObject, version: str = "") -> Introduction:
 
 def wants_input(result: bytes) -> bool:
     """True if this result asks the client for input instead of answering."""
-    # Only the ends are searched: the key is a direct member, and results may be megabytes long.
-    if b"input_required" not in result[:4096] and b"input_required" not in result[-4096:]:
+    # Not parsed without this text, because results may be megabytes long.
+    if b'"input_required"' not in result:
         return False
     try:
         return bool(RawObject.parse(result).value("resultType") == "input_required")
@@ -214,7 +215,7 @@ def input_requests(result: RawObject) -> Mapping[str, tuple[str, bytes]]:
 
 
 def with_answers(params: RawObject, result: RawObject, answers: Mapping[str, bytes]) -> RawObject:
-    """The repeated call: the client's answers, and the server's state unchanged."""
+    """The params of the repeated call, with the client's answers and the server's own state."""
     raw = RawObject(tuple((dumps(key), value) for key, value in answers.items()))
     params = params.replaced("inputResponses", raw.encode())
     state = result.get("requestState")

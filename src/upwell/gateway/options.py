@@ -41,7 +41,8 @@ class GatewayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheOptions:
-    """`cache.*`: `tools` are patterns of `server__tool` whose answers may be cached."""
+    """`cache.*`: answers of tools whose `server__tool` matches a pattern in `tools` may be
+    cached."""
 
     tools: tuple[str, ...] = ()
     ttl_seconds: float = 300.0

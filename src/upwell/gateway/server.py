@@ -41,8 +41,8 @@ class OwnServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolListing:
-    """How tools are listed: `may_compress(server, tool)` drops output schemas, `definitions`
-    shortens long lists."""
+    """How tools are listed: without output schema where `may_compress(server, tool)` is true, and
+    shortened by `definitions` if the list is long."""
 
     may_compress: Callable[[str, str], bool]
     definitions: Definitions = field(default_factory=Definitions)
@@ -200,7 +200,7 @@ class Gateway:
         LOG.info("upstream %s: %s, %d tools", upstream.name, upstream.state, len(upstream.tools))
 
     async def _announce_lists(self, kinds: Sequence[str]) -> None:
-        """Announce a change of each of these lists that some client has requested."""
+        """Announce that these lists have changed, except those that no client has requested."""
         for kind in kinds:
             if self._resources.was_listed(kind):
                 await self.audience.announce(f"notifications/{kind}/list_changed")

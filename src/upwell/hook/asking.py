@@ -1,8 +1,9 @@
 """Asks the agent, at the end of a turn, to keep the findings of the turn (`capture.ask_agent`).
 
 A turn is worth the question if something failed in it and then worked, or if the user corrected
-the agent. The agent is not asked while it continues because a hook told it to, within `MIN_TURNS`
-turns after the last question of the session, or if it has stored a note in this turn.
+the agent. The agent is not asked if a hook has already kept it from ending this turn, if the last
+question of the session was fewer than `MIN_TURNS` turns ago, or if it has stored a note in this
+turn. Subagents are never asked.
 """
 
 from collections import OrderedDict
@@ -57,7 +58,7 @@ async def no_commands(event: Event, since: float) -> Sequence[tuple[str, bool]]:
 @dataclass(slots=True)
 class _Turn:
     """The current turn of a session. `number` counts the prompts of the session, and `asked_at` is
-    the `number` of the turn in which the agent was asked last. `failed` are the commands that
+    the `number` of the turn in which a question was last due. `failed` are the commands that
     failed in this turn, and `repaired` is one of them that worked later. `has_run` tells whether
     any command ran.
     """

@@ -92,7 +92,7 @@ OWN_TOOLS = (
 
 
 def main(args: list[str]) -> int:
-    """Answer one event from stdin on stdout. Always 0."""
+    """Answer the event on stdin to stdout. The exit status, which is returned, is always 0."""
     began = time.monotonic()
     try:
         _set_deadline(began + _seconds("TOOL_MS", TOOL_SECONDS))
@@ -308,7 +308,7 @@ def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: floa
     _set_deadline(deadline)
     while deadline - MARGIN_SECONDS - time.monotonic() > LOOK_SECONDS:
         time.sleep(LOOK_SECONDS)
-        # Decided before the question, because a daemon that listens removes its mark of starting.
+        # Decided before the question, because a daemon that listens removes its file `starting`.
         is_coming = bool(daemon) or is_starting(place, STARTING_SECONDS)
         answer = _ask(place, host, name, event, deadline - MARGIN_SECONDS)
         if answer is not None:

@@ -111,7 +111,8 @@ class HookDoor:
         parent: int = 0,
         receipt: Receipt | None = None,
     ) -> bytes:
-        """The JSON that `host` accepts for its event `name` ("" if the payload names it).
+        """The JSON that `host` accepts as the answer to its event `name`. `name` may be "" if the
+        payload names the event.
 
         `left_ms` is how long the caller can wait; `parent` is the process that runs the hook.
         `receipt` tells later whether the answer arrived; without a receipt, the answer counts as
@@ -211,8 +212,8 @@ class HookDoor:
         return None if self._duplicates.is_duplicate(host.name, event) else event
 
     def _is_unannounced(self, event: Event) -> bool:
-        """True if the first event that the daemon gets of this session is that of a tool. The
-        session then began before the daemon did, and its standing rules are still due.
+        """True if the first event that the daemon gets from this session is a tool's. The session
+        then began before the daemon did, and its standing rules are still due.
         """
         is_new = event.session not in self._known_sessions
         self._known_sessions.add(event.session)

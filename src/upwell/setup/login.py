@@ -193,7 +193,8 @@ def with_scope(address: str, scope: str) -> str:
 
 
 class _NoStorage:
-    """Storage for the SDK that stores nothing: the tokens are read from its context at the end."""
+    """The storage that the SDK demands. It stores nothing: the tokens are read from the SDK's
+    context at the end."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -27,7 +27,7 @@ def project_here(folder: str) -> str:
     if project in ("/", str(Path.home()), os.path.realpath(Path.home())):
         raise UsageError(
             f"{project} is not a project",
-            hint="run it in a project's folder; `upwell off` pauses all",
+            hint="run this in a project's folder; `upwell off` pauses upwell everywhere",
         )
     return project
 

@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
 """An event is tried this often, because a daemon may still be starting at the first try."""
 _NOT_INHERITED = frozenset({"UPWELL_HOME", "COPILOT_CLI", "COPILOT_HOOK_DIR"})
-"""Variables that may be set in this terminal but are not set when an agent runs its hooks."""
+"""Variables that may be set in this terminal and would change the hook's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

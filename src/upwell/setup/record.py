@@ -1,5 +1,5 @@
-"""The record of `upwell setup`: everything that setup changed, so that `upwell setup --undo`
-reverts exactly that.
+"""The record of `upwell setup`: everything that setup changed and learned. `upwell setup --undo`
+reverts exactly these changes, and `--forget` also drops what was learned.
 """
 
 from collections.abc import Mapping, Sequence
@@ -99,7 +99,7 @@ def read_record(path: Path) -> SetupRecord | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreUnwritable(
             f"{path} cannot be read: {error}",
-            hint="`upwell hook uninstall` and `upwell eject` undo the rest",
+            hint="`upwell hook uninstall` removes the hooks, `upwell eject` gives the servers back",
         ) from error
 
 

@@ -50,8 +50,8 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class OutdatedRule:
-    """A permission rule of the agent `host` that names tools by their names before the move, and
-    their new names as `PermissionRule.behind_upwell` gives them."""
+    """A permission rule of the agent `host` that names tools by their names before the move.
+    `renamed` is its pattern with their new names, from `PermissionRule.behind_upwell`."""
 
     host: str
     rule: PermissionRule

@@ -212,7 +212,7 @@ def delete_tool(
 
 
 def described(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Notes as JSON, with the keys of the file."""
+    """Notes as JSON, with the keys that they have in `stm.json`."""
     return [
         {
             "id": entry.id,

@@ -70,7 +70,8 @@ def context_tool(
     surface: Surface, cwd: str | None, *, enabled: bool, principal: Principal = OWNER
 ) -> Tool:
     """`memory_context(message, format?)`: the memories that bear on a message. The digest is
-    exactly what seed 003 specifies; stores that could not be searched are named in blocks after it.
+    exactly what seed 003 (docs/names.md) specifies; stores that could not be searched are named in
+    blocks after it.
     """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -116,7 +117,7 @@ def search_tool(
     viewed: Viewed = view_nothing,
 ) -> Tool:
     """`memory_search(query, max_results?, sessions?)`; the answer names the stores that could not
-    be searched. Without `sessions` this principal sees no past sessions.
+    be searched. If the function `sessions` is None, this principal sees no past sessions.
     """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:

@@ -90,7 +90,7 @@ class Resources:
 
         Raises:
             UsageError: there is no resource at this address.
-            UpwellError: the memory failed.
+            UpwellError: the memory cannot be read or searched.
         """
         if uri == TOPICS_URI:
             body = await self._all_topics()

@@ -1,8 +1,8 @@
 """A child process with a protocol on stdin and stdout, which dies with the gateway.
 
-Its environment is an allow-list plus the user's variables. It has a process group of its own, a
-parent-death signal where the system supports one, and a watcher for the processes that it starts.
-The end of its stderr is kept for error messages.
+Its environment has the variables of an allow-list and those that the user configured for it. It has
+a process group of its own, a parent-death signal where the system supports one, and a watcher for
+the processes that it starts. The end of its stderr is kept for error messages.
 """
 
 import asyncio

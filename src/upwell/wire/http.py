@@ -2,7 +2,7 @@
 
 Messages stay raw bytes: bodies and events become lines, like the output of a child. Each message
 is one POST. Its answers, and the messages on the server's own stream, arrive in one queue.
-Redirects are not followed, and only the configured headers are sent along.
+Redirects are not followed, cookies are not kept, and a client's headers are not passed on.
 """
 
 import asyncio

@@ -27,7 +27,8 @@ EARLY_SECONDS = 10.0
 
 
 class LoginNeeded(Exception):
-    """There is no login at a server, or it has expired. The message tells which is the case."""
+    """The user has to log in at a server. The message tells why, for example that the login has
+    expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

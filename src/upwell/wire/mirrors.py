@@ -35,7 +35,7 @@ _NAMED_SCHEMAS = frozenset("patternProperties dependentSchemas $defs definitions
 
 
 class BadMirror(ValueError):
-    """A declaration that the specification forbids: such a tool must not be called over HTTP."""
+    """A declaration that the specification forbids. Its tool must not be called over HTTP."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Authentication of requests by a login: the token is sent with each request, and renewed when it
 expires.
 
-A renewal is one POST (RFC 6749, section 6). The client of the official SDK is not used, because it
-takes a second and 37 MB to load, ignores other processes that renew the same login, and starts an
-interactive login even if there is no user. The code here never asks the user.
+A renewal is one POST (RFC 6749, section 6). The OAuth client in the official Python SDK is not
+used, because it takes a second and 37 MB to load, ignores other processes that renew the same
+login, and starts an interactive login even if there is no user. The code here never asks the user.
 """
 
 import asyncio

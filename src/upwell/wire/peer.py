@@ -160,8 +160,9 @@ class Peer:
     """JSON-RPC over lines.
 
     `run` reads until the other side closes the connection. It passes requests and notifications to
-    `on_message`, and answers to the requests that wait for them. When the connection ends or an
-    answer cannot be read, the waiting requests fail at once. With `answers_malformed`, a malformed
+    `on_message`, and each answer to the request that waits for it. When the connection ends, the
+    waiting requests fail at once. An answer over the size cap fails its request, or all of them if
+    its id is unknown. With `answers_malformed`, a malformed
     line is answered with an error. `pace` limits the rate at which messages other than answers are
     taken.
     """

@@ -36,7 +36,7 @@ class Watcher:
         self._pipe = -1
 
     def watch(self, group: int) -> None:
-        """End this process group with the gateway."""
+        """On Linux, have this process group killed when the gateway ends."""
         self._groups.add(group)
         if self.shell:
             self._tell("+", [group])

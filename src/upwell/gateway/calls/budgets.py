@@ -32,8 +32,8 @@ SHARES = {
         ToolKind.OTHER: 0.5,
     },
 }
-"""For each profile, the part of the agent's usual budget that a kind of tool gets; 1 if the kind is
-not listed.
+"""The budget of each kind of tool as a multiple of the agent's usual budget, by profile; 1 if the
+kind is not listed. `default_tokens` does not apply it to `READ`.
 """
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

@@ -2,8 +2,8 @@
 
 The key of an answer covers everything that the answer depends on: the server and its configuration,
 the tool's declaration, the arguments, the rest of the request, and the principal. Never cached:
-errors, questions to the client, tasks, repaired bytes, and anything that contains a secret. Equal
-calls that run at the same time are sent once.
+errors, questions to the client, tasks, answers with invalid UTF-8, and anything that contains a
+secret. Equal calls that run at the same time are sent once.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """Fits a result to the agent's budget: chooses the blocks to shorten, and describes the omissions.
 
-A result within its budget passes as the same bytes. Otherwise the text blocks share the budget,
-small ones first. The original of a shortened text is kept under a key, and one notice block at the
-end counts the omissions and tells how to read them. Blocks of other types keep their places.
+A result within its budget or little above it passes as the same bytes. Otherwise the text blocks
+share the budget, small ones first. The original of a shortened text is kept under a key, and one
+notice block at the end counts the omissions and tells how to read them. Blocks of other types keep
+their places.
 """
 
 import asyncio

@@ -332,7 +332,8 @@ class Pipeline:
 
     async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
         """Send the call to the upstream, fit the result, and add memories to it. The search for
-        memories is raced: it starts with the call, and the reply waits for it until `race_ms`."""
+        memories is raced: it starts with the call, and the reply waits for it until `race_ms` after
+        its start."""
         names = {"server": call.server, "tool": call.tool}
         with span("upwell.call", trace_id=call.trace_id, **names) as current:
             began = time.monotonic()
@@ -417,7 +418,7 @@ async def _outcome_of(reply: Reply) -> str:
         return "error"
     if wants_input(reply.result):
         return "input required"
-    # Only the ends are searched, as in `wants_input`: results may be megabytes long.
+    # Only the ends are searched, because results may be megabytes long.
     if not any(_MAY_BE_ERROR.search(end) for end in (reply.result[:4096], reply.result[-4096:])):
         return "ok"
     try:
@@ -437,5 +438,5 @@ def _malformed(call: ToolCall, error: NotJson) -> UpstreamProtocolError:
     return UpstreamProtocolError(
         f"upstream {call.server!r} sent a result that is not JSON: {error}",
         server=call.server,
-        hint="the call may have had its effects; report it to the server's authors",
+        hint="the call may have had its effects; report this error to the server's authors",
     )

@@ -31,7 +31,8 @@ from upwell.wire.rawjson import NotJson, RawObject, check, dumps, loads
 
 HEAVY_BYTES = 128 * 1024
 MAX_LOCAL_BYTES = 1_000_000
-"""A larger result is never fitted in the gateway's process: it would block every other call."""
+"""Without a worker, a larger result gets only a `Brief` in the gateway's process: more work would
+block every other call."""
 WORKERS = 2
 MAX_SUMMARIES = 4
 """How many jobs may wait for a language model at once. The results of further jobs are truncated
@@ -46,8 +47,8 @@ _WORKER_ARGS = ("-P", "-m", "upwell.cli.worker")
 
 
 class _Worker:
-    """A child process that takes one job at a time. Only the worker with the lowest `number` keeps
-    running while it is idle."""
+    """A child process that takes one job at a time. Jobs go to the idle worker with the lowest
+    `number`."""
 
     def __init__(self, number: int, environment: Mapping[str, str]) -> None:
         self.number = number
@@ -121,7 +122,7 @@ class WorkerPool:
     `options` gives the options of a tool. `private` takes originals that must not reach the disk,
     for `ttl_seconds`; `brief` fits a result that killed a worker. Results of one server are fitted
     one after the other, those of two servers side by side, so that one server's results do not
-    delay the other's. The second worker ends as soon as it is idle.
+    delay the other's. The second worker ends as soon as both are idle.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 an agent's start waits for this answer more than for anything else.
 
 The upstreams are still unknown at that moment. Each run therefore saves the combined offer of the
-servers, bound to the state of the configuration, and the next run presents it again. If no offer
+servers, bound to the state of the configuration, and the next run presents it. If no offer
 was saved for the current configuration, the gateway answers `initialize` later, after it has waited
 a moment for the servers.
 """
@@ -56,8 +56,9 @@ def save_offer(home: Home, offer: Offer) -> None:
 
 
 def load_offer(home: Home) -> Offer | None:
-    """The offer of the previous run. If none was saved for the current configuration: None, because
-    the servers must be asked. Without a configuration file: an offer of everything."""
+    """The offer that an earlier run saved for the current configuration. If there is none: an offer
+    of everything if there is no configuration file, otherwise None, because the servers must be
+    asked."""
     everything = Offer(united([EVERYTHING]))
     unknown = None if home.config_file.is_file() else everything
     if not home.offer_file.is_file():

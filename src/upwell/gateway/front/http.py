@@ -61,7 +61,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 PATH = "/mcp"
 PRIMED_FROM = "2025-11-25"
-"""From this version on a stream begins with an event that has only an id."""
+"""From this version on, a stream begins with an event that has an id and no data."""
 
 
 class HttpFront:
@@ -253,7 +253,11 @@ class HttpFront:
         return position
 
     async def _session_of(self, headers: Mapping[str, str], principal: Principal) -> HttpSession:
-        """The session that a request names, if it belongs to the principal."""
+        """The session that a request names.
+
+        Raises:
+            BadRequest: it names none, or none of this principal.
+        """
         name = headers.get("mcp-session-id", "")
         if not name:
             raise BadRequest(400, INVALID_REQUEST, "the Mcp-Session-Id header is missing")

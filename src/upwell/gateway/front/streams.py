@@ -1,7 +1,7 @@
 """Answers over HTTP: a JSON body if the answer comes first, otherwise a stream of events.
 
-A stream starts if a message comes before the answer, or after some seconds of silence, so that no
-proxy in between closes the connection.
+A stream starts if the client prefers one, if a message comes before the answer, or after some
+seconds of silence, so that no proxy in between closes the connection.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ PROCESS = secrets.token_hex(4)
 session would use the same names.
 """
 OWN_STREAM = "0"
-"""The stream that a client opens with GET, for messages that belong to no request."""
+"""The name of a session's own stream, which carries the messages that belong to no request."""
 
 
 class Outbox:
@@ -140,7 +140,7 @@ class Streams:
         return bool(separator) and process != self._process
 
     def is_own(self, identity: str) -> bool:
-        """Whether the id of an event belongs to a stream opened with GET, in any process."""
+        """Whether the id of an event belongs to the session's own stream, in any process."""
         return identity.partition(".")[2].startswith(f"{OWN_STREAM}-")
 
     def _name(self, number: str) -> str:
@@ -241,7 +241,7 @@ class Stream:
         events: bool = False,
         status: Callable[[bytes], int] = lambda _: 200,
     ) -> None:
-        """Send the messages until `work` returns the answer ("" for none), then send the answer.
+        """Send the messages until `work` returns the answer (b"" for none), then send the answer.
         The response is a stream of events only if `events` is set, if a message comes before the
         answer, or after some silence.
         """

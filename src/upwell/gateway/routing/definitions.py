@@ -335,7 +335,8 @@ def _options(options: list[Any]) -> str:
 
 
 _ARGUMENT_ERROR = re.compile(r"-32602|validation error", re.IGNORECASE)
-"""The error texts of the two official SDKs for a call with the wrong arguments."""
+"""Finds the error texts of the official Python and TypeScript SDKs for a call with the wrong
+arguments."""
 
 
 def refusal(name: str, schema: bytes, params: RawObject) -> Reply | None:

@@ -181,7 +181,8 @@ class Router:
         return fresh_only(RawObject.parse(dumps(result)))
 
     async def _list_tools(self, _: RawObject, context: RequestContext) -> RawObject:
-        """The tools of every server that is up, after a short wait for those still starting."""
+        """The tools of every server, after a short wait for those that are starting. A server that
+        is not up keeps the tools that it listed last."""
         await self._resources.settled()
         await self._catalog.refresh()
         context.owner.listed = self._catalog.listing

@@ -1,5 +1,6 @@
 """Public tool names and the upstream that owns each: the list that clients see, and the way back
-from a name to its server. A server's tools are listed as `{server}__{tool}`."""
+from a name to its server. A tool is listed as `{server}__{tool}`, or under its own name if its
+server has no prefix."""
 
 import asyncio
 import hashlib
@@ -209,7 +210,8 @@ class Catalog:
         declared = _declared(tool)
         name = self._names.claim(upstream, declared.name)
         if not name or name in targets:
-            LOG.warning("upstream %s: the name of tool %r is taken", upstream.name, declared.name)
+            why = "its name is missing, taken or still undecided"
+            LOG.warning("upstream %s: tool %r is left out: %s", upstream.name, declared.name, why)
             return
         listed[name] = _listed(tool, name, self._may_compress(upstream.name, declared.name))
         targets[name] = Target(

@@ -110,7 +110,7 @@ _MAX_PAGES = 1000
 DISCOVER_SECONDS = 2.0
 PING_SECONDS = 2.0
 MAX_ROUNDS = 10
-"""How often a call may ask for more input; the limit is that of the official SDK."""
+"""How often a call may ask for more input; the limit is that of the official Python SDK."""
 
 Listed = Callable[[Sequence[RawObject]], tuple[RawObject, ...]]
 
@@ -247,7 +247,7 @@ class Connection:
             raise UpstreamUnavailable(
                 f"upstream {self._server.name!r} did not answer: {error}",
                 server=self._server.name,
-                hint="check first whether the call had its effects",
+                hint="check whether the call had its effects before you repeat it",
             ) from error
         except PeerGone as error:
             raise await self.exit_reason("ended before it answered") from error
@@ -304,7 +304,7 @@ class Connection:
         if self._link.locked_out:
             return locked_out(self._server, await self._link.exit_reason())
         hint = (
-            "it is being restarted; check first whether the call had its effects"
+            "it is being restarted; check whether the call had its effects before you repeat it"
             if self.about.version
             else f"try the command or url of [server.{self._server.name}] by hand"
         )
@@ -350,7 +350,7 @@ class Connection:
         return UpstreamProtocolError(
             f"the exchange with upstream {self._server.name!r} failed: {detail}",
             server=self._server.name,
-            hint="the call may have had its effects; report it to the server's authors",
+            hint="the call may have had its effects; report this error to the server's authors",
         )
 
 

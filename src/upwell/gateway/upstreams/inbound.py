@@ -2,7 +2,8 @@
 belongs to one call, by a token that the gateway makes. A request or a log message names no call, so
 it goes to the client that has calls in flight. If several clients have calls in flight, and the
 request cannot be attributed to one of them, it is declined: an answer from the wrong client would
-be worse. A call that its client has cancelled counts as in flight until the server answers it.
+be worse. A call that its client has cancelled counts as in flight until the server answers it, or
+until `ABANDONED_SECONDS` have passed.
 """
 
 import asyncio

@@ -329,7 +329,8 @@ class Upstream:
             await self._tasks.drain()
 
     async def _restore(self, connection: Connection) -> None:
-        """Repeat the clients' subscriptions and log level for a server that was restarted."""
+        """Listen to a server that has just started, and give it the clients' subscriptions and log
+        level."""
         self._stream = ListenStream(connection, self._tools_changed)
         self._stream.open(self.subscribed_uris)
         level = self._audience.log_level()

@@ -100,8 +100,8 @@ class ToolLists:
 
 
 def identity(server: ServerOptions) -> str:
-    """A digest of the server's program or address. Only the names of variables and headers are
-    hashed; their values may be secret."""
+    """A digest of the server's program or address. Of variables and headers it covers only the
+    names, because the values may be secret."""
     program = [server.command, list(server.args), server.cwd, server.url, str(server.transport)]
     names = [sorted(server.env), sorted(server.headers)]
     return hashlib.sha256(dumps([*program, *names])).hexdigest()
