@@ -109,7 +109,8 @@ def _answered(
 
 
 def _failed(output: Any, out: str) -> bool:
-    """Codex writes the exit status of a command in words before or after its output."""
+    """True if a call failed. Codex writes the exit status of a command in words, before or after
+    the output."""
     if table(output).get("success") is False:
         return True
     status = _EXIT.search(out[:_EDGE_CHARS]) or _EXIT.search(out[-_EDGE_CHARS:])
