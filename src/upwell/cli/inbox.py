@@ -28,9 +28,9 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of prop
 All = Annotated[bool, typer.Option("--all", help="All proposals of this project.")]
 Project = Annotated[
     str | None,
-    typer.Option("--project", metavar="PATH", help="Proposals of the project at PATH."),
+    typer.Option("--project", metavar="PATH", help="Only the project at PATH."),
 ]
-Every = Annotated[bool, typer.Option("--every-project", help="Proposals of every project.")]
+Every = Annotated[bool, typer.Option("--every-project", help="Every project.")]
 KindOf = Annotated[
     str | None, typer.Option("--kind", help="Only this kind: commit, rule or command.")
 ]
