@@ -20,7 +20,7 @@ UPDATED = "notifications/resources/updated"
 READY_SECONDS = 5.0
 _ASKABLE = frozenset({"sampling", "elicitation", "roots", "tasks"})
 """The kinds of request that a client allows by declaring the capability of the same name. For any
-other kind, the client must have declared some extension.
+other kind, the client must have declared some extension or experimental capability.
 """
 
 

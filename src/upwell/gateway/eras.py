@@ -2,7 +2,7 @@
 
 Handshake era (to 2025-11-25): `initialize`, then bare requests. Modern era (2026-07-28): no
 handshake; every request carries an envelope in `_meta`, every result a `resultType`. A client and
-an upstream of different eras can talk through the gateway. Only this file knows the key names.
+an upstream of different eras can talk through the gateway.
 
 What differs between the eras, and how the gateway converts it:
 

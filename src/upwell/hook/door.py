@@ -58,9 +58,10 @@ class OptIns:
     """The parts of the door that the user has to turn on.
 
     `shorten` fits tools' answers for the hosts in `hook.compress`; `ask` asks the agent at the end
-    of a turn to keep what it learned; `guards` refuses calls; `is_excluded` tells in which folders
-    events are neither answered nor recorded. `read_command` is the command by which the agent gets
-    the full text of a memory in a shell, since the agent may not have upwell's MCP tools.
+    of a turn to keep what it learned; `guards` refuses calls by the user's rules; `is_excluded`
+    tells in which folders events are neither answered nor recorded. `read_command` is the command
+    by which the agent gets the full text of a memory in a shell, since the agent may not have
+    upwell's MCP tools.
     """
 
     shorten: Shorten = no_shortening

@@ -18,8 +18,8 @@ SET_HERE = "already set in config.toml"
 
 
 class Additions:
-    """Additions to the file at `path`. `mistakes_in` returns the mistakes in a content of that
-    file.
+    """Additions to the file at `path`. `mistakes_in` returns the mistakes in a text that is to
+    become the content of the file.
     """
 
     def __init__(self, path: Path, mistakes_in: Callable[[str], Sequence[ConfigError]]) -> None:

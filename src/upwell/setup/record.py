@@ -20,8 +20,9 @@ SHORTEN = ("hook", "compress")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """A change to `config.toml`: its content `before` (None for no file), the digest of the content
-    `written`, the servers that were added, and whether capture and shortening were switched on."""
+    """A change to `config.toml`: its content `before` (None for no file), the digest `written` of
+    the content that setup wrote, the servers that were added, and whether capture and shortening
+    were switched on."""
 
     before: str | None = None
     written: str = ""

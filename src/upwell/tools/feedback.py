@@ -99,8 +99,9 @@ def noted(ratings: Sequence[Rated]) -> str:
 
 
 def compression_feedback_tool(record: Recording, served: Served) -> Tool:
-    """`compression_feedback(server, tool, kind?, missing?)`: `FEW` reports change the tool's budget
-    from the next session on, within bounds; `upwell tune` shows the remarks in `missing`."""
+    """`compression_feedback(server, tool, kind?, missing?)`: `FEW` reports of a kind in `MOVING`
+    change the tool's budget from the next session on, within bounds; `upwell tune` shows the
+    remarks in `missing`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         tool = served(args["server"], args["tool"])

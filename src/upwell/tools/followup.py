@@ -19,7 +19,8 @@ MAX_KEYS_NAMED = 60
 
 _LOOK_AHEAD = 256
 MAX_LINES_CHARS = 40_000
-"""About the size up to which a file is delivered whole."""
+"""The most that `lines` returns at once: about the size up to which a file is delivered whole
+(`compress.read_tokens`)."""
 
 
 OnFollowUp = Callable[[StoredOriginal, str], None]

@@ -146,8 +146,9 @@ def search_tool(
             "Search the short notes of earlier work, when context is missing to understand the "
             "task or to answer. Pass descriptive keywords, the id of a note, or the day of its "
             f"creation; several conditions combine. Returns the {notes.options.most} best notes "
-            "in full: most occurrences first, then newest. A note that is found stays; one that "
-            f"nobody finds expires after {notes.options.retention_days} days."
+            "in full: those with the whole phrase first, then those with every word, then by "
+            "number of occurrences, then newest first. A note that is found stays; one that nobody "
+            f"finds expires after {notes.options.retention_days} days."
         ),
         properties={
             "query": {"type": "string", "description": "Keywords in the note."},

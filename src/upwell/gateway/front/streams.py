@@ -194,7 +194,7 @@ class Questions:
             self._waiting.pop(identity, None)
 
     def answered(self, message: Message) -> None:
-        """Settle the request that this answer belongs to; ignore unknown ones."""
+        """Settle the request that this message answers; ignore an answer to no open request."""
         future = self._waiting.get(message.id or b"")
         if future is not None and not future.done():
             settle(future, message)
