@@ -92,7 +92,8 @@ OWN_TOOLS = (
 
 
 def main(args: list[str]) -> int:
-    """Answer the event on stdin to stdout. The exit status, which is returned, is always 0."""
+    """Read an event from stdin, and write the answer to stdout. Returns the exit status, always
+    0."""
     began = time.monotonic()
     try:
         _set_deadline(began + _seconds("TOOL_MS", TOOL_SECONDS))

@@ -16,7 +16,7 @@ METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "instance-da
 METADATA_ADDRESSES = frozenset(
     map(ipaddress.ip_address, ("100.100.100.200", "192.0.0.192", "fd00:ec2::254"))
 )
-"""Metadata services of clouds whose address is not link-local."""
+"""The addresses of cloud metadata services that are not link-local."""
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 RESOLVE_SECONDS = 5.0
 LOCAL_ENDS = (".local", ".lan", ".internal", ".intranet", ".corp", ".home", ".home.arpa")
@@ -30,9 +30,8 @@ _HEX_QUAD = re.compile(r"(?<![0-9a-z])[0-9a-f]{8}(?![0-9a-z])")
 
 def check(address: str, url: str) -> None:
     """Check an address that the server at `url` names. Only HTTPS, the server's own origin, and
-    plain HTTP between hosts of this machine are allowed. A public server may not
-    point to a private address, nor a server elsewhere to this machine. A cloud's metadata service
-    is never allowed.
+    plain HTTP between hosts of this machine are allowed. A public server may not point to a private
+    address, nor a server elsewhere to this machine. A cloud's metadata service is never allowed.
 
     Raises:
         PermissionError: the address is not allowed.

@@ -68,7 +68,7 @@ def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
             'lines to read, such as "33-44": the mark […12→45] stands for the twelve lines before '
             "line 45. Or read chunks from an offset, in characters from 0. Each ends with a "
             "footer that states how many characters precede it; add that number to the offset "
-            "for the next chunk. The chunks without their last footers, joined, are the original."
+            "for the next chunk. The chunks, joined without these footers, are the original."
         ),
         properties={
             "key": {"type": "string"},

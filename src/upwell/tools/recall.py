@@ -219,7 +219,7 @@ def get_tool(
             "from": {"type": "integer", "description": "The first line, counted from 1."},
             "lines": {
                 "type": "integer",
-                "description": f"Number of lines; with from, default {DEFAULT_LINES}.",
+                "description": f"Number of lines; default {DEFAULT_LINES} with from, else all.",
             },
             "id": {"type": "string", "description": "A memory instead of a document."},
         },

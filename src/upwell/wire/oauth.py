@@ -45,7 +45,8 @@ class LoginAuth(httpx2.Auth):
         """Send the request with the token, and again with a new token if the server refuses it.
 
         Raises:
-            LoginNeeded: there is no login, or it cannot be renewed without the user.
+            LoginNeeded: there is no login that the server accepts, or it cannot be renewed without
+                the user.
             httpx2.HTTPError: the login cannot be renewed at the moment.
         """
         login = self._known()
@@ -137,7 +138,7 @@ class LoginAuth(httpx2.Auth):
             raise httpx2.RemoteProtocolError(why) from error
 
     def _save(self, login: Login) -> None:
-        """Save the login. A failure is logged: the next process then needs a new login."""
+        """Save the login. A failure is logged: the next process may then need a new login."""
         try:
             self._logins.put(self._server, login)
         except StoreError as error:

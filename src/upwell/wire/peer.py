@@ -161,10 +161,9 @@ class Peer:
 
     `run` reads until the other side closes the connection. It passes requests and notifications to
     `on_message`, and each answer to the request that waits for it. When the connection ends, the
-    waiting requests fail at once. An answer over the size cap fails its request, or all of them if
-    its id is unknown. With `answers_malformed`, a malformed
-    line is answered with an error. `pace` limits the rate at which messages other than answers are
-    taken.
+    waiting requests fail at once. An answer over the size cap fails its request, or all waiting
+    requests if its id is unknown. With `answers_malformed`, a malformed line is answered with an
+    error. `pace` limits the rate at which messages other than answers are taken.
     """
 
     def __init__(

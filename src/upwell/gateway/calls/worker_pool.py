@@ -3,9 +3,9 @@
 Parsing ten megabytes of JSON is one call into C, and nothing else in the process runs meanwhile.
 The gateway therefore sends a large result, as raw bytes, to a child process with the same code and
 the same home, and gets the fitted result back. The first child starts with the first large result,
-takes one job after the other, and ends when its stdin closes. While it is busy, a second child
-works for other servers. A job that waits for a language model gets a child of its own, so that no
-other job waits for the model.
+or before it (`warm`), takes one job after the other, and ends when its stdin closes. While it is
+busy, a second child works for other servers. A job that waits for a language model gets a child of
+its own, so that no other job waits for the model.
 
 A job and its outcome are frames: two lengths in ASCII, a newline, a JSON head, raw bytes. After the
 outcome come the originals that must not reach the disk. They come in parts, as raw bytes, so that

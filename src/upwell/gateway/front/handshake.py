@@ -1,10 +1,10 @@
-"""The first exchange on stdio. `initialize` is answered before anything else is loaded or opened:
-an agent's start waits for this answer more than for anything else.
+"""The first exchange on stdio. `initialize` is answered before anything else is loaded or opened,
+because the agent's start waits for this answer.
 
 The upstreams are still unknown at that moment. Each run therefore saves the combined offer of the
-servers, bound to the state of the configuration, and the next run presents it. If no offer
-was saved for the current configuration, the gateway answers `initialize` later, after it has waited
-a moment for the servers.
+servers, bound to the state of the configuration, and the next run presents it. If no offer was
+saved for the current configuration, the gateway answers `initialize` later, after it has waited a
+moment for the servers.
 """
 
 import os
@@ -24,7 +24,7 @@ from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The agent's era and its client capabilities, as raw JSON."""
+    """The agent's era, and its client capabilities as raw JSON."""
 
     modern: bool = False
     capabilities: bytes = b"{}"
@@ -117,7 +117,7 @@ async def answer_with_error(lines: AsyncIterator[Line], sink: Sink, error: Upwel
 
 
 def _introduced(message: Message) -> Reply | None:
-    """The answer to `initialize` of a gateway that cannot start; None if it is malformed."""
+    """The answer to `initialize` of a gateway that cannot start; None for a malformed request."""
     try:
         offered = Offer(united([EVERYTHING])).initialize_result(RawObject.parse(message.params))
     except NotJson:

@@ -1,9 +1,9 @@
 """Each server's latest tool list, saved for its next start.
 
-A server that is downloaded or compiled first may start later than an agent waits for the list, and
-many agents request it only once. Until the server has listed its tools, the saved ones are listed,
-and a call waits for the server. A list is saved with the command or address that it belongs to,
-within size limits, and only if it contains no secret.
+A server that has to be downloaded or compiled may start later than an agent waits for the list, and
+many agents request the list only once. Until the server has listed its tools, the saved ones are
+listed, and a call waits for the server. A list is saved with the command or address that it belongs
+to, within size limits, and only if it contains no secret.
 """
 
 import asyncio
