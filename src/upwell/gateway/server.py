@@ -167,7 +167,7 @@ class Gateway:
         self._records.save_offer(offer_of(self.upstreams))
 
     def _end(self, serving: "asyncio.Task[None]") -> None:
-        # A host kills the gateway half a second after its signal: the servers get less than that.
+        # An agent may kill the gateway half a second after its signal: the servers get less time.
         for upstream in self.upstreams:
             upstream.grace_seconds = HURRIED_GRACE_SECONDS
         serving.cancel()

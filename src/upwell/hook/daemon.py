@@ -202,7 +202,11 @@ class Daemon:
         if request.host == CONTROL:
             return self._control(request.name)
         if newer(request.version, self.version):
-            LOG.info("upwell %s connected; this daemon is %s", request.version, self.version)
+            LOG.info(
+                "a hook of upwell %s connected; this daemon, of %s, ends",
+                request.version,
+                self.version,
+            )
             self.stop()
         return await self.service.answer(request, body, receipt)
 

@@ -1,6 +1,7 @@
 """Short-term notes: `add_memory`, `search_memory`, `delete_memory`.
 
-Status lines ("STM entry added") appear only if the user asked for them; data and ids always appear.
+Status lines ("STM entry added") appear only if `STM_SHOW_STATUS` is `TRUE`; data and ids always
+appear.
 """
 
 import asyncio

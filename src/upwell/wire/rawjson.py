@@ -5,7 +5,7 @@ key order, escapes and unknown fields have to arrive as they were sent, so nothi
 encoded again. `RawObject` and `RawArray` hold the members of *one* level as bytes; a member is
 opened only when its content is needed.
 
-Nothing here recurses, so depth is harmless, and every scan is linear.
+Splitting does not recurse, so depth is harmless, and every scan is linear.
 """
 
 import asyncio

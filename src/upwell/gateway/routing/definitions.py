@@ -2,8 +2,8 @@
 its own name, with one line of description and a permissive schema. The tool `describe_tools` gives
 the full definitions.
 
-Names, annotations and `_meta` stay, so that a host's rules about a tool keep working. A call whose
-arguments cannot fit the full schema is answered with that schema instead of being sent.
+Names, annotations and `_meta` stay, so that an agent's rules about a tool keep working. A call
+whose arguments cannot fit the full schema is answered with that schema instead of being sent.
 """
 
 import math

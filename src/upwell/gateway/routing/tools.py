@@ -20,9 +20,9 @@ from upwell.wire.mirrors import BadMirror, Mirror, declared_by
 from upwell.wire.rawjson import NotJson, RawObject, check, depth, dumps
 
 SEPARATOR = "__"
-HOST_NAME_CHARS = 64
-MAX_NAME_CHARS = HOST_NAME_CHARS - len(f"mcp__{OWN_SERVER}__")
-"""Hosts accept 64 characters, and some put `mcp__upwell__` before each name."""
+TOOL_NAME_CHARS = 64
+MAX_NAME_CHARS = TOOL_NAME_CHARS - len(f"mcp__{OWN_SERVER}__")
+"""Agents accept tool names of 64 characters, and some put `mcp__upwell__` before each name."""
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST_CHARS = 8
@@ -31,7 +31,7 @@ _ALIAS = re.compile(rf"_[0-9a-f]{{{_DIGEST_CHARS}}}$")
 
 def front_name(server: str, tool: str) -> str:
     """`{server}__{tool}`, or the tool's own name for a server without a prefix (""). A name that
-    hosts would reject gets an alias. The alias depends on the name alone, so it is the same at
+    agents would reject gets an alias. The alias depends on the name alone, so it is the same at
     every start and does not depend on the other tools.
     """
     name = f"{server}{SEPARATOR}{tool}" if server else tool

@@ -318,7 +318,7 @@ class Upstream:
             # whole shutdown as well.
             self._ended.set()
             # Cancelled now but awaited after the server's end: a server that reads nothing would
-            # hold up the cancellations, and a host that sent a signal does not wait for long.
+            # hold up the cancellations, and an agent that sent a signal does not wait for long.
             self._tasks.cancel()
             if stream is not None:
                 stream.cancel()
