@@ -179,7 +179,8 @@ def _follow(turn: _Turn, event: Event) -> None:
 
 
 def _names_in(command: str) -> Iterator[str]:
-    """The programs that a command runs, each with its sub-command."""
+    """The programs that a command runs, each with its sub-command. Left out are `_READERS`, and
+    programs that read the output of another one through a pipe."""
     for step in steps_of(command):
         if not step.piped and step.program not in _READERS:
             yield harmless_line(" ".join((step.program, *_verbs(step))))[:MAX_SHOWN_CHARS]

@@ -200,8 +200,9 @@ class _TooComplex(Exception):
 def argument_fault(schema: RawObject, arguments: object) -> str:
     """The reason why `arguments` cannot fit a tool's schema; "" if they may fit. Types are checked
     leniently, because servers convert: some read `"5"` as 5 and `"[1]"` as a list. A string
-    therefore fits every type, and a number fits `string`. A schema that is too deep, refers to
-    itself without end, or takes more than `MAX_STEPS` to check accepts all arguments.
+    therefore fits every type; a number, a boolean and null fit all except `object` and `array`. A
+    schema that is too deep, refers to itself without end, or takes more than `MAX_STEPS` to check
+    accepts all arguments.
 
     Raises:
         NotJson: the schema is not JSON.
