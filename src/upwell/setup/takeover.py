@@ -51,7 +51,8 @@ class Server:
 @dataclass(frozen=True, slots=True)
 class OutdatedRule:
     """A permission rule of the agent `host` that names tools by their names before the move.
-    `renamed` is its pattern with their new names, from `PermissionRule.behind_upwell`."""
+    `renamed` is its pattern with their new names or, for a rule about all tools of a server, the
+    beginning of their new names (`PermissionRule.behind_upwell`)."""
 
     host: str
     rule: PermissionRule

@@ -203,8 +203,8 @@ class CallSurfacing:
 
     async def refusal(self, call: ToolCall, client: Client) -> Reply | None:
         """The result of a call that a guard refuses; None lets the call pass. A guard is a user's
-        rule that refuses one matching call. If the refusal does not reach the client, the guard
-        refuses the next matching call.
+        rule that refuses one matching call in a session. If the refusal does not reach the client,
+        the guard refuses the next matching call.
         """
         guards = self._guards
         if guards is None:

@@ -8,7 +8,7 @@ busy, a second child works for other servers. A job that waits for a language mo
 its own, so that no other job waits for the model.
 
 A job and its outcome are frames: two lengths in ASCII, a newline, a JSON head, raw bytes. After the
-outcome come the originals that must not reach the disk. They come in parts, as raw bytes, so that
+outcome come the originals that stay off the disk. They come in parts, as raw bytes, so that
 no step of the gateway's event loop handles the whole of a large original.
 """
 
@@ -66,7 +66,7 @@ class _Worker:
         take_private: Callable[[str, bytes], Awaitable[None]],
     ) -> tuple[dict[str, Any], bytes]:
         """The outcome of a job, which may also wait `model_seconds` for a language model.
-        `take_private` receives each original, or part of one, that must not reach the disk.
+        `take_private` receives each original, or part of one, that stays off the disk.
 
         Raises:
             CannotStart: the child cannot be started.
@@ -119,7 +119,7 @@ async def no_brief(call: ToolCall, result: bytes) -> bytes:
 class WorkerPool:
     """The gateway's side: hands large results to the workers.
 
-    `options` gives the options of a tool. `private` takes originals that must not reach the disk,
+    `options` gives the options of a tool. `private` takes the originals that stay off the disk,
     for `ttl_seconds`; `brief` fits a result that killed a worker. Results of one server are fitted
     one after the other, those of two servers side by side, so that one server's results do not
     delay the other's. The second worker ends as soon as both are idle.
