@@ -356,7 +356,8 @@ class Audience:
         return next(iter(self.sessions.values())) if len(self.sessions) == 1 else None
 
     def log_level(self) -> str:
-        """The lowest log level that any agent of the handshake era has requested."""
+        """The lowest log level that any agent of the handshake era has requested; "" if none has
+        requested one."""
         levels = {session.log_level for session in self._handshake_sessions()}
         return min(levels & set(LEVELS), key=LEVELS.index, default="")
 
@@ -380,7 +381,7 @@ class Audience:
             LOG.warning("an upstream's %s is not JSON and is dropped: %s", method, error)
 
     async def announce(self, method: str, params: bytes = b"") -> None:
-        """Notify every agent that may be interested."""
+        """Notify every agent of the handshake era, and the listeners that requested `method`."""
         for receiver in self._receivers():
             await receiver.broadcast(method, params)
 

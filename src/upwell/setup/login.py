@@ -43,8 +43,8 @@ Show = Callable[[str], Awaitable[None]]
 class LoginRequest:
     """A request for a login at `server`, whose address is `url`. For a `client_id` that was
     registered beforehand, `port` is the port of its redirect; without a `client_id`, upwell
-    registers itself. `scope` is added to the scopes that the server asks for. A `client_secret`
-    signs in a machine, only at the authorization server `issuer`.
+    registers itself. `scope` is added to the scopes that the server asks for. With a
+    `client_secret`, upwell signs in without a user, and only at the authorization server `issuer`.
     """
 
     server: str

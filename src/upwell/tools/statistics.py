@@ -18,7 +18,7 @@ def stats_tool(report: Report) -> Tool:
     async def run(args: Mapping[str, Any], session: str) -> Result:
         days = args.get("days", DEFAULT_DAYS)
         if not 1 <= days <= MAX_DAYS:
-            raise UsageError(f"days is {days}", hint=f"1 to {MAX_DAYS}")
+            raise UsageError(f"days is {days}", hint=f"pass 1 to {MAX_DAYS}")
         return text_result("\n".join(await report(days)))
 
     return Tool(

@@ -194,7 +194,7 @@ _REFERENCE = re.compile(
 
 
 class _TooComplex(Exception):
-    """The check took more than `MAX_STEPS`."""
+    """The check took more than `MAX_STEPS` steps."""
 
 
 def argument_fault(schema: RawObject, arguments: object) -> str:
