@@ -82,7 +82,7 @@ def read_record(path: Path) -> SetupRecord | None:
     """The record; None if it does not exist.
 
     Raises:
-        StoreUnwritable: the file is damaged.
+        StoreUnwritable: the file is damaged or cannot be read.
     """
     try:
         content = orjson.loads(read_regular_file(path))
@@ -135,7 +135,7 @@ def config_plan(
 ) -> Plan:
     """The change to `config.toml`. It also switches on capture, and shortening for the agents in
     `shorten`, unless the user has already set these keys. `text` is the planned content without
-    them.
+    these keys.
     """
     document = tomlkit.parse(text or "")
     values = [(CAPTURE, True), *([(SHORTEN, list(shorten))] if shorten else [])]

@@ -79,8 +79,9 @@ class Takeover:
 
 
 class Clients:
-    """The agents of this machine and their servers; with `project`, also that folder's files.
-    `folder` is the working directory: permission rules are read from its settings, too."""
+    """The agents of this machine and their servers; with `project`, also the agents' files in that
+    folder. Permission rules are read from the user's settings and from those in `folder`, the
+    working directory."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class Clients:
         """The plan of `init`. Without `moving`, the agents' files are only read.
 
         Raises:
-            ConfigError: `config.toml` cannot be read.
+            ConfigError: `config.toml` cannot be read, or no name is free for a server.
         """
         document = read_document(self._home.config_file)
         before = tomlkit.dumps(document) if self._home.config_file.exists() else None

@@ -136,8 +136,8 @@ class _Post:
 
 class HttpLink:
     """A connection to a server: `sink` POSTs lines to it, and `lines` are its messages. `lines`
-    ends when the server is unreachable or has dropped our session. A new link, with a new
-    handshake, is needed then."""
+    ends when the server is unreachable, requires a login, or has dropped our session. A new link,
+    with a new handshake, is needed then."""
 
     def __init__(
         self, address: Address, client: "httpx2.AsyncClient", max_bytes: int = MAX_LINE_BYTES
@@ -168,8 +168,8 @@ class HttpLink:
         return self._inbox.lines()
 
     async def write(self, line: bytes) -> None:
-        """Send one message. A request is sent in the background; any other message has been sent
-        when this returns.
+        """Send one message. A request is sent in the background. To cancel a modern request, only
+        its connection is closed. Any other message has been sent when this returns.
 
         Raises:
             ConnectionError: the link has ended.

@@ -143,14 +143,14 @@ def differing(
 
 
 def encoded(value: str) -> str:
-    """A header value; in base64 if HTTP cannot carry it as it is."""
+    """`value` as the value of a header: in base64 if HTTP cannot carry it as it is."""
     if _PLAIN.fullmatch(value) and not value.startswith("=?base64?"):
         return value
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
 
 
 def decoded(value: str | None) -> str | None:
-    """The text that `encoded` encoded; None for malformed base64."""
+    """The text that `encoded` encoded; None for malformed base64 or a missing header."""
     if value is None or not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
     try:
