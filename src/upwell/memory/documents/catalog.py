@@ -97,33 +97,35 @@ class Catalog:
     async def file_cited(
         self, cited: str, project: str | None, namespaces: Sequence[str] = ()
     ) -> tuple[str, str] | None:
-        """Return the path and source path of the file with this citation, if everything in the
-        file belongs to `namespaces`."""
+        """Return the path and source path of the file with this citation. With `namespaces`,
+        everything in the file must be in one of them."""
         if not self.exists:
             return None
         database = await self._open()
         return await database.read(lambda db: tables.file_cited(db, cited, project, namespaces))
 
     async def put(self, readings: Sequence[Reading]) -> None:
-        """Bring these files up to date, in one transaction."""
+        """Update these files in the index, in one transaction."""
         database = await self._open()
         await database.write(partial(tables.put, readings=readings, tenant=self._tenant))
 
     async def drop(self, paths: Sequence[str]) -> None:
-        """Remove these files and their memories."""
+        """Remove these files and their memories from the index."""
         if paths:
             database = await self._open()
             await database.write(partial(tables.drop, paths=paths, tenant=self._tenant))
 
     async def measure(self) -> None:
-        """Measure the null scores of every project that has grown enough."""
+        """Measure the null scores (`memory/ranking/null_scores.py`) of every project that has grown
+        enough."""
         database = await self._open()
         projects = await database.read(self._projects)
         assert self._store is not None
         await self._store.measure([(self._tenant, project) for project in projects])
 
     async def counts(self, source: str = "") -> tuple[int, int]:
-        """Count the files, sections and notes of one source or of all."""
+        """Return the number of files, and of their sections and notes together, of one source or
+        of all."""
         if not self.exists:
             return 0, 0
         return await (await self._open()).read(partial(tables.counts, source=source))

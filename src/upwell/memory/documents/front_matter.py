@@ -44,7 +44,7 @@ def front_of(text: str) -> Front:
 def _mapping(block: str) -> dict[str, object] | None:
     """Return the fields of a YAML mapping by lower-case name, with every scalar as text. An
     empty block gives {}, and anything else gives None."""
-    # Only documents with front matter need it.
+    # Imported here, because only documents with front matter need it.
     import yaml
 
     # Scalars stay text: no other constructor runs, and `2026-04-09` and `no` keep their spelling.

@@ -27,8 +27,8 @@ from upwell.memory.stems import counted, stemmer
 
 MARK = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 WRAP_CHARS = 60
-"""Authors do not wrap prose more narrowly, so each of several consecutive shorter lines is a
-statement.
+"""Authors do not wrap prose more narrowly. If the next word would have fitted within this width,
+the line break may be deliberate, and then ends a statement.
 """
 _RULE = re.compile(r"[ \t|:-]+")
 _HARD_BREAK = ("  ", "\\", "<br>", "<br/>")
@@ -39,8 +39,9 @@ _CONTINUED = (",", ";", "(", "[", "{", "/", "-", "–", "—", "&", "+", "=")
 class Statement:
     """`text[start:end]`, which spans the lines `first` to `last` (counted from 0).
 
-    `until` is the last line of the part that a colon or the head of a table introduces,
-    else `last`. `head` is the head of the table if the statement is a row.
+    `until` is the last line of what the statement introduces, by a colon at its end or as the head
+    of a table; otherwise it equals `last`. `head` is the head of the table if the statement is a
+    row.
     """
 
     start: int
@@ -172,10 +173,10 @@ HEADED = 0.5
 
 
 def lines_for(text: str, queries: Iterable[str]) -> tuple[int, int] | None:
-    """Return the first and last line of `text` (from 0) of the whole statements with most of the
-    queries' words, and of the parts that they introduce. Returns None if no line has any of the
-    words. If the headings have as many as the statements below them, the span runs from the
-    first match to the end."""
+    """Return the first and last line (from 0) of the part of `text` that best matches the queries:
+    consecutive whole statements with many of the queries' words in few lines, and what the last
+    of them introduces. Returns None if no line has any of the words. If the statements have no word
+    that the headings lack, the part runs from the first match to the end."""
     query_stems = {stem for query in queries for stem in stemmer().stems(query_words(query))}
     matched = [
         (statement, _stems(text[statement.start : statement.end], query_stems))
@@ -221,5 +222,5 @@ def quoted(text: str, queries: Iterable[str]) -> str:
     end = start + sum(len(row) + 1 for row in rows[span[0] : span[1] + 1])
     touched = [block for block in blocks(text) if block.start < end and block.end > start]
     part = text[touched[0].start : touched[-1].end].strip("\n")
-    mark = MARK.match(part)
+    mark = MARK.match(part) if len(touched) == 1 else None
     return part[mark.end() :] if mark else part

@@ -101,8 +101,8 @@ class Reader:
         return self._with_memories(reading, front) if front.paths or self.embeds else reading
 
     def _with_memories(self, reading: Reading, front: Front) -> Reading:
-        """Add the sections of `reading` as memories. Searches find these by the paths in the front
-        matter, and by the meaning of the text."""
+        """Add the sections of `reading` as memories, which searches find by their paths (if the
+        front matter lists any) and by their meaning (if there are embeddings)."""
         source = reading.found.source
         cited = source.citation(reading.found.path)
         file = FilePlace(
@@ -133,8 +133,8 @@ class Reader:
 
 
 def _settled(reading: Reading, now_ns: int) -> Reading:
-    """Remove the time stamp of a reading if the file is very young or unreadable, so that the
-    next check reads the file again."""
+    """Remove the time stamp of a reading if the file has only just changed or could not be opened,
+    so that the next check reads the file again."""
     if reading.hash and reading.found.mtime_ns < now_ns - TICK_NS:
         return reading
     return replace(reading, found=replace(reading.found, mtime_ns=0))

@@ -1,8 +1,8 @@
 """Files as memories: searches find imported files and `stm.json` like all other memories.
 
-The files are the truth, and `index.db` is derived from them. Each search first compares size, time
-of change and then content of the files with the index. Changed files are read again, and deleted
-ones are dropped.
+The files are the truth, and `index.db` is derived from them. Before a search, upwell compares size
+and modification time of the files with the index, unless it has only just done so. It reads the
+files that differ, indexes those with new content, and drops deleted ones.
 """
 
 import asyncio
@@ -38,13 +38,14 @@ BATCH_FILES, BATCH_BYTES = 64, 1_000_000
 RACE_SECONDS = 0.1
 """How long automatic doors wait for changed files; indexing continues in the background."""
 LOOK_SECONDS = 5.0
-"""How long a request for a file's lines or for topics waits for changes of the imports."""
+"""How long a request for a file's lines or for topics waits for the check of the imported files."""
 RESERVE_SECONDS = 0.5
 """The part of a search's deadline that is reserved for the search, after waiting for files."""
 PAUSE_SECONDS = 1.0
-"""Without any files, automatic doors check for imports at this interval."""
+"""The interval at which automatic doors check for imported files while there is no index and no
+`stm.json`."""
 QUIET_SECONDS = 60.0
-"""The interval while nothing has ever been imported."""
+"""This interval instead, while the list of imports is empty too."""
 SHARE = 10
 """Automatic doors check again after ten times the duration of the last check."""
 
@@ -53,8 +54,8 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The result of a check that took `seconds`: the files and chunks in the index, and the
-    unreadable files."""
+    """The result of a check that took `seconds`: the numbers of files and chunks in the index, and
+    the paths that were left out."""
 
     files: int
     chunks: int
@@ -65,7 +66,7 @@ class State:
 class Documents:
     """`Recall` over the files of `sources` and over `notes`, indexed in `catalog`.
 
-    Without `watches` only `refresh` looks at files.
+    Without `watches`, only `refresh` and `lines` look at files.
     """
 
     name = "documents"
@@ -104,7 +105,8 @@ class Documents:
         if store is None:
             return Found()
         try:
-            # When a file is opened, only memories about that file count; words find passages.
+            # The opening of a file asks only for memories about that file, not for passages that
+            # share words with it.
             passages = [] if query.file else await self.catalog.search(query, deadline)
             result = await StoreRecall(store).search(query, deadline)
             others = [hit for hit in result.hits if hit.memory.lines is None or _is_joined(hit)]
@@ -142,7 +144,7 @@ class Documents:
         """Bring the index up to date with the files that `project` sees (None: all).
 
         Raises:
-            StoreError: the index cannot be written.
+            StoreError: the index or the list of imports failed.
         """
         began = self._clock.monotonic()
         async with self._checking:
@@ -165,6 +167,7 @@ class Documents:
 
         Raises:
             UsageError: no such file is imported, or it cannot be read.
+            StoreError: the index failed.
         """
         await _finish(self._start(project), LOOK_SECONDS)
         citation = cited.removeprefix("./")
@@ -290,9 +293,9 @@ def _lines_of(path: str, source: str) -> list[str]:
 def _deleted(
     known: Mapping[str, Known], look: Look, within: set[str], every: set[str]
 ) -> list[str]:
-    """Return the indexed files that no longer exist. Files of sources outside the scan may still
-    exist; so may the notes of another project, which are a source only for processes that work
-    there."""
+    """Return the indexed files that no longer exist, or whose source was removed. Files of sources
+    outside the scan may still exist; so may the notes of another project, which are a source only
+    for processes that work there."""
     return [
         path
         for path, state in known.items()

@@ -1,7 +1,8 @@
 """Scan imported files: which exist, which changed, and their contents.
 
-Links are not followed, devices and pipes are never opened, and hidden folders are left out. A
-folder of notes cannot lead anywhere else, and nothing in it can make a search hang.
+Symbolic links are not followed, devices and pipes are never opened, and hidden files and folders
+are left out. A folder of notes therefore cannot lead anywhere else, and nothing in it can make a
+search hang.
 """
 
 import os
@@ -16,7 +17,8 @@ MARKDOWN = (".md", ".markdown")
 SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
 MAX_FILE_BYTES = 10_000_000
 MAX_FILES = 200_000
-"""The most files of one source; a larger folder is unlikely to hold only notes."""
+"""Once a source has this many files, its remaining folders are not scanned: a larger source is
+unlikely to hold only notes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file of a source, with its size in bytes and its time of change."""
+    """A file of a source, with its size in bytes and its modification time in nanoseconds."""
 
     path: str
     size: int
@@ -137,7 +139,8 @@ def read_bytes(path: str, root: str) -> bytes:
     """Read a regular file inside `root`.
 
     Raises:
-        Unreadable: the file cannot be read, is too large, or is no longer a regular file.
+        Unreadable: the file cannot be read, is too large, is no longer a regular file, is outside
+            `root`, or is behind a symbolic link.
     """
     if os.path.realpath(path) != path or not (path == root or path.startswith(root + os.sep)):
         raise Unreadable("links are not followed")

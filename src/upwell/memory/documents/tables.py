@@ -4,7 +4,8 @@
          └──< part ── memory (memory/sqlite/)      a note; a section that is also found by its
                                                    paths or its meaning
 
-Everything here is derived: a damaged file is rebuilt, a deleted one is built at the next search.
+Everything here is derived: a damaged `index.db` is rebuilt, and a deleted one is built again at the
+next search.
 """
 
 import json
@@ -27,9 +28,9 @@ from upwell.memory.sqlite.writing import insert, remove
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A file that was read, with its `sections` and complete `memories`. `around` has the words
-    around each memory, by id; `changed_at` is in epoch seconds. `problem` is the reason why a
-    file has no contents. An `unchanged` file retains its sections and memories."""
+    """A file that was read, with its `sections` and `memories`. `around` maps the id of a memory to
+    the words of its file's path and headings; `changed_at` is in epoch seconds. `problem` is the
+    reason why a file could not be read. An `unchanged` file retains its sections and memories."""
 
     found: FoundFile
     hash: str
@@ -71,7 +72,7 @@ def put(db: sqlite3.Connection, readings: Sequence[Reading], tenant: str) -> Non
 
 
 def drop(db: sqlite3.Connection, paths: Iterable[str], tenant: str) -> None:
-    """Remove these files, their sections and memories."""
+    """Remove these files, their sections and their memories from the index."""
     for path in paths:
         row = db.execute("SELECT no FROM file WHERE path = ?", (path,)).fetchone()
         if row is None:
@@ -107,7 +108,8 @@ def file_cited(
 
 
 def counts(db: sqlite3.Connection, source: str = "") -> tuple[int, int]:
-    """Count the files with contents, and the chunks, of one source or of all."""
+    """Return the number of files that could be read, and of their chunks (sections and notes), of
+    one source or of all."""
     within = "WHERE problem = ''" + (" AND source = ?" if source else "")
     files, chunks = db.execute(
         "SELECT count(*), "
@@ -226,8 +228,8 @@ def _create(db: sqlite3.Connection) -> None:
 
 
 def _add_sections(db: sqlite3.Connection) -> None:
-    """Mark every file for another reading, now by sections. A file's old chunks are removed when
-    it is read."""
+    """Add the tables of sections, and mark every file so that it is read again and cut into
+    sections. A file's old chunks are removed when it is read."""
     for column in (
         "namespace TEXT NOT NULL DEFAULT ''",
         "tags TEXT NOT NULL DEFAULT '[]'",

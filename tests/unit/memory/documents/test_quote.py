@@ -102,3 +102,9 @@ def test_edges_have_lines_that_exist(text: str) -> None:
     for statement in statements(text):
         assert 0 <= statement.first <= statement.last <= statement.until <= text.count("\n")
         assert text[statement.start : statement.end].strip()
+
+
+def test_only_a_single_item_loses_its_mark() -> None:
+    items = "- alpha beta\n- gamma beta\n"
+    assert quoted(items, ["alpha"]) == "alpha beta"
+    assert quoted(items, ["alpha gamma"]) == "- alpha beta\n- gamma beta"

@@ -1,7 +1,7 @@
 """The sections that a question may see, opened for searching.
 
-An outline of all of them is read once; postings, terms of blocks and texts are read when they are
-needed and kept until the file changes. A fresh process can therefore answer without reading
+An outline of all of them is read once. Postings and the terms of blocks are read when they are
+needed and cached; texts are read each time. A fresh process can therefore answer without reading
 everything.
 """
 
@@ -50,7 +50,7 @@ PRIOR_SECTIONS = 10
 NUMBER_TOPICALITY, FLAG_TOPICALITY = 0.6, 1.2
 PREFIX_WEIGHT = 0.5
 SUBJECT_SHARE = 0.25
-"""A name in at least this share of all sections is the subject of the whole documentation."""
+"""A name in more than this share of all sections is the subject of the whole documentation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Index:
         return [pair for pair in weights.items() if self.postings(pair[0]).frequencies]
 
     def is_subject(self, term: str) -> bool:
-        """Return whether the term is a name that a quarter of the sections contain."""
+        """Return whether the term is a name that more than a quarter of the sections contain."""
         sections = len(self.postings(term).frequencies)
         return sections > SUBJECT_SHARE * len(self.places) and term not in self.vocabulary.burst
 

@@ -1,4 +1,4 @@
-"""Links between sections: the words by which other sections refer to one describe it."""
+"""Links between sections. The words in and around a link describe the section that it leads to."""
 
 import posixpath
 import re
@@ -19,8 +19,8 @@ MAX_LINK_COUNT = 3
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link to the section `anchor` of `page` (a path without its ending; "" is the page's
-    beginning), with the terms of its text and those around it."""
+    """A link to the section `anchor` ("" for the beginning) of `page` (a path without its ending),
+    with the terms of the link's text and those around it."""
 
     page: str
     anchor: str
@@ -39,8 +39,8 @@ def anchor_of(heading: str) -> str:
 
 
 def links_in(path: str, section: Section) -> Iterator[Link]:
-    """Return the links of a section of the file `path` to other files of its root, and to
-    itself."""
+    """Return the links in a section of the file `path`, without those that lead out of the
+    documentation."""
     for block in section.blocks:
         if block.kind == CODE or "](" not in block.text:
             continue

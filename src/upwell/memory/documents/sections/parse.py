@@ -42,7 +42,8 @@ class Block:
 @dataclass(frozen=True, slots=True)
 class Section:
     """A heading and its blocks. `trail` holds the headings from the outermost to the section's
-    own; `level` is 0 for text before the first heading."""
+    own, and may begin with the page's title from the front matter; `level` is 0 for text before
+    the first heading."""
 
     trail: tuple[str, ...]
     first: int
@@ -67,7 +68,7 @@ class _Mark:
 
 def parse(text: str, start: int = 0) -> list[Section]:
     """Return the sections of a Markdown file in order, without those that have neither heading
-    nor text. The first `start` lines are front matter, which may name the page."""
+    nor text. The first `start` lines are front matter, which may hold the page's title."""
     lines = rows_of(text)
     page = _title(lines[:start])
     marks = list(_marks(lines, start))
@@ -148,8 +149,8 @@ def _closes(bare: str, fence: str) -> bool:
 
 
 class _Cutter:
-    """The state of the one pass over the lines of a section. `offset` is the line number of the
-    first line given, less one."""
+    """The state of the one pass over the lines of a section. `offset` is the number of lines of the
+    file before `lines`."""
 
     def __init__(self, lines: Sequence[str], offset: int) -> None:
         self.lines = lines

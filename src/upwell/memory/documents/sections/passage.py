@@ -1,8 +1,9 @@
 """Selects the passage of a section that answers a question: whole blocks or sentences, with the
 text that governs them.
 
-No line is split, and no item of a list is quoted without the sentence that leads into the list: "Do
-not:" and "Deprecated" turn what follows into its opposite.
+Text that is too long is cut to whole sentences or rows where possible, and an item of a list is
+quoted with the sentence that introduces the list: "Do not:" and "Deprecated" turn what follows into
+its opposite.
 """
 
 import re
@@ -48,8 +49,9 @@ class Passage:
 
 
 def passage(index: Index, number: int, reading: Reading) -> Passage:
-    """Choose the text to quote from a section: at most `MAX_PASSAGE_CHARS`, plus the text that
-    governs it. A bare heading is replaced by the first section below it that has text."""
+    """Choose the text to quote from a section: the best blocks with the text that governs them, cut
+    to about `MAX_PASSAGE_CHARS`. A bare heading is replaced by the first section below it that has
+    text."""
     number = _with_text(index, number)
     section = index.places[number]
     headings = _headings(section.trail)
@@ -90,7 +92,7 @@ def _with_text(index: Index, number: int) -> int:
 
 def _worths(index: Index, number: int, blocks: Sequence[Block], reading: Reading) -> list[float]:
     """Return how much of the question each block holds; the opening paragraph counts more, code
-    less."""
+    and tables less."""
     terms_by_block = index.block_terms(number)
     worth = [
         _worth(index, present, reading) * KIND_SHARES.get(block.kind, 1.0)
@@ -123,8 +125,8 @@ def _chosen(blocks: Sequence[Block], worth: Sequence[float], best: int) -> set[i
 
 
 def _with_lead(blocks: Sequence[Block], best: int) -> set[int]:
-    """Return a block with its introduction: the items above it, the sentence before its list,
-    fence or table, the opening of its callout."""
+    """Return a block with what introduces it (the items that it is nested in, the text before its
+    list, fence or table, the opening of its callout) and the block that it introduces itself."""
     block_numbers = {best, *_leading(blocks, best)}
     block, following = blocks[best], blocks[best + 1 : best + 3]
     if _announces(block) and following:
@@ -172,7 +174,8 @@ def _size(blocks: Sequence[Block], block_numbers: Collection[int]) -> int:
 def _with_items(
     blocks: Sequence[Block], worth: Sequence[float], best: int, block_numbers: set[int]
 ) -> set[int]:
-    """Add the other items of a list of rules that also hold much of the question."""
+    """Add other items of the section, at the same indent, that also hold much of the question,
+    while there is room."""
     size = _size(blocks, block_numbers)
     for index in sorted(range(len(blocks)), key=lambda position: (-worth[position], position)):
         if worth[index] < NEIGHBOUR_SHARE * worth[best]:
@@ -284,7 +287,7 @@ def _excerpt(
 def _span(
     index: Index, parts: Sequence[str], reading: Reading, max_chars: int, *, is_lead: bool
 ) -> tuple[int, int]:
-    """Return the first and last of the neighbouring sentences to quote."""
+    """Return the first and last of the consecutive sentences or rows to quote."""
     worth = [_worth(index, frozenset(terms(part)), reading) for part in parts]
     best = (
         len(parts) - 1

@@ -10,7 +10,7 @@ from upwell.memory.ranking.terms import sound
 PART_WEIGHT = 0.5
 """A compound is one concept: its joined form counts 1, each of its parts half."""
 FIRST_LINE_WEIGHT = 1.6
-"""The weight of a first line: a pasted issue begins with its title."""
+"""The weight of the first of several lines: a pasted issue begins with its title."""
 FOLDER_WEIGHT, ROOT_FOLDER_WEIGHT = 0.5, 0.3
 MAX_QUERY_CHARS = 4_000
 MAX_FOLDERS = 12
@@ -34,7 +34,7 @@ class Question:
 
 
 def of_text(text: str) -> Question:
-    """Read a text as a question. If more lines follow, the first line counts more."""
+    """Turn a text into a question. The first of several lines counts more."""
     lines = sound(text[:MAX_QUERY_CHARS]).split("\n")
     weights: dict[str, float] = {}
     order: list[str] = []
@@ -62,7 +62,7 @@ def _wholes(parts: tuple[str, ...]) -> frozenset[str]:
 
 
 def of_paths(paths: Iterable[str]) -> Question:
-    """Read files as a question: their names, then their folders."""
+    """Turn the paths of files into a question: the names of files count 1, their folders less."""
     weights: dict[str, float] = {}
     compounds: set[str] = set()
     for path in paths:

@@ -1,6 +1,6 @@
 """Rank sections for a question: BM25F over their fields, then a close look at the best.
 
-A section gains from its two best neighbouring blocks, its page, the section above it and those
+A section gains from its best pair of neighbouring blocks, its page, the section above it and those
 beside it. Sections with the same text under two paths count once.
 """
 

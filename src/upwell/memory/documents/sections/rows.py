@@ -4,8 +4,8 @@
                    └──< link         to other sections; joined when an index is opened, because
                                      the target may be imported later
 
-Counts are kept by field, so that weights and mean lengths, which change with every import, are
-applied when a question is asked.
+Counts are kept by field. Weights and mean lengths are applied when a question is asked, because the
+means change with every import.
 """
 
 import hashlib
@@ -79,8 +79,8 @@ def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[Row]:
 
 
 def section_id(path: str, trail: Sequence[str], number: int) -> str:
-    """Return an id that is stable as long as the file, the headings above the section and its
-    position below them are.
+    """Return an id that stays the same as long as the file's path, the section's headings and its
+    position (`number`) among the sections with these headings stay the same.
     """
     identity = "\n".join((path, *trail, str(number)))
     return "d" + hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:19]
@@ -195,7 +195,7 @@ def _scope(db: sqlite3.Connection, project: str) -> int:
 
 
 def scopes(db: sqlite3.Connection, project: str | None) -> list[int] | None:
-    """Return the scopes that a project sees, or None if it sees all."""
+    """Return the scopes that `project` sees; None (every scope) if no project is given."""
     if project is None:
         return None
     rows = db.execute("SELECT no FROM section_scope WHERE project IN ('', ?)", (project,))

@@ -1,5 +1,5 @@
-"""Estimate how probable it is that the first sections answer: a linear model over a few raw
-signals.
+"""Estimate how probable it is that the first sections answer the question: a linear model over a
+few raw signals.
 
 Fitted on the development questions of `docs/measurements.md` ("Questions to documentation"), which
 also gives the figures for projects that were left out of the fit. With more signals, the model
@@ -121,8 +121,8 @@ def _beyond_talk(index: Index, term: str) -> float:
 
 
 def _phrases(index: Index, reading: Reading, number: int) -> int:
-    """Count pairs of the question's terms that occur within two words of one another in the
-    section."""
+    """Count the pairs of neighbouring terms in the question that occur within two words of one
+    another in the section."""
     topicality = reading.topicality
     pairs = {
         frozenset(pair)

@@ -1,4 +1,5 @@
-"""Search documentation: a query's passages, each with the probability that it answers."""
+"""Search documentation: a query's passages, each with the probability that it answers the
+query."""
 
 import re
 import sqlite3
@@ -34,12 +35,13 @@ PASSAGE = "passage"
 SHARE = "first_share"
 """This signal gives a section's share of the first section's score."""
 UNASKED_PASSAGES = 2
-"""Automatic doors get at most this many, the second only if it scores nearly as well."""
+"""Automatic doors get at most this many, the second only if it scores nearly as well as the first
+or names a file of the call."""
 MAX_OPEN = 4
 """This many scopes stay open: a daemon serves a few projects at a time."""
 NAMED_FILE = 0.6
-"""The least probability of a section that names the very file that a call opens. Set by hand: the
-development questions have one such case."""
+"""The least probability of a section that names the very file that a call opens. Set by hand,
+because the development questions have only one such case."""
 MAX_NAMING = 20
 """This many of the best sections are searched for the names of files."""
 MAX_LIMIT = 100
@@ -108,7 +110,7 @@ class SectionSearch:
 def question_of(query: Query) -> Question:
     """Return the question that a query puts to documentation. A text query gives its first text,
     which has all words of the others; a call on files gives the files; a command gives itself
-    without the folder that it changes to."""
+    without a leading `cd FOLDER &&`."""
     if query.command:
         return question.of_text(_GOES_TO_FOLDER.sub("", query.command))
     if query.source is QuerySource.PATH and query.paths:
@@ -120,9 +122,9 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
     """Return the passages for a query, most probable first.
 
     The first section has the probability that a calibration gives it; documentation, and notes on
-    how to work in the repository, have a calibration each. The probability of each later section is
-    lower, by the square of its share of the first section's score. Automatic doors get a second
-    section only if it scores nearly as well as the first.
+    how to work in the repository, have a calibration each. The probability of a later section is
+    that of the first, times the square of the ratio of their scores. Automatic doors get a second
+    section only if it scores nearly as well as the first or names a file of the call.
     """
     reading = read(index, question_of(query))
     ranked = rank(index, reading)

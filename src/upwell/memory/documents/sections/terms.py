@@ -2,7 +2,7 @@
 
 A compound counts by its parts and as a whole, so that `--root-path`, `root_path` and "root path"
 match one another, and so do `ResourceLimits` and "resource limits". Words are stemmed by the same
-stemmer as every other memory.
+stemmer as those of every other memory.
 """
 
 import re
@@ -34,8 +34,9 @@ FUNCTION_WORDS = frozenset(
     would wouldn't yet you you'd you'll you're you've your yours
     """.split()
 )
-"""English words that say nothing about a subject. The lexicon's stop words are of several
-languages, and `os`, `con` and `sin` are terms of documentation."""
+"""English words that say nothing about a subject. `STOP_WORDS` of `ground/text/words.py` does not
+suit here: it has words of several languages, such as `os`, `con` and `sin`, which are terms in
+documentation."""
 MAX_WORD_CHARS = 64
 """Longer runs (hashes, base64) do not count as words."""
 MAX_CACHED = 200_000
@@ -80,7 +81,8 @@ def learn(compounds: Iterable[str]) -> None:
 
 
 def _parts(compound: str) -> list[str]:
-    """Return the folded words of a compound, or pairs of characters if its script has no spaces."""
+    """Return the folded words of a compound; for Chinese, Japanese and Korean, pairs of
+    characters."""
     bare = compound.lstrip("-").replace("’", "'")
     if "'" in bare:
         if fold(bare) in FUNCTION_WORDS:

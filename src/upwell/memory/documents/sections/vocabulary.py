@@ -24,7 +24,8 @@ SYNONYM_WEIGHT, SIBLING_WEIGHT = 0.3, 0.15
 """The weight of a synonym: between the head of a group and its words, and between words of one
 group."""
 UNKNOWN_BURST = 1.8
-"""The burstiness of a stem that the background lacks: names and terms of a subject."""
+"""The burstiness assumed for a stem that `background.txt` lacks: most such stems are names or terms
+of a subject."""
 
 
 @dataclass(frozen=True, slots=True)
