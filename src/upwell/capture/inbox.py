@@ -1,4 +1,5 @@
-"""The inbox: proposed memories that were not accepted or refused yet. Agents never see them."""
+"""The inbox: proposed memories that were neither accepted nor refused yet. Agents never see
+them."""
 
 import hashlib
 import re

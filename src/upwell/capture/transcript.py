@@ -10,7 +10,8 @@ WRITTEN_BYTES = 500_000
 HISTORY_BYTES = 20_000_000
 _REWRITTEN = b'\n{"$set":{"messages":'
 """The mark of a compaction by Gemini CLI: its transcript then holds the whole history again in one
-line, and continues from there (`chatCompressionService` and recorded chats of 0.61.0).
+line, and continues from there. Source: `chatCompressionService` and recorded chats of Gemini CLI
+0.61.0.
 """
 
 

@@ -161,7 +161,7 @@ class AccessedMemories:
         without claims about other sessions.
 
         Raises:
-            UsageError: this principal may not store it.
+            UsageError: the memory is invalid, or this principal may not store it.
             Malformed: the project or the superseded id is not a name that a database can hold.
         """
         if sent.tenant != DEFAULT_TENANT:

@@ -11,7 +11,7 @@ MAX_CHECKED = 200
 """In batches larger than this, which are imports, only exact duplicates are reported."""
 MAX_REPORTED = 5
 MAX_HOLDING = 2_000
-"""A memory whose rarest word is more common than this is not compared."""
+"""A memory whose rarest word occurs in more memories than this is not compared."""
 COMPARED = 8
 
 

@@ -27,7 +27,7 @@ MAX_CURSORS = 32
 MAX_WRITES = 100
 MAX_REQUEST_BYTES = 4_000_000
 PAGES_BYTES = 2_000_000
-"""The approximate size of an answer with pages. A page with a single memory may be larger."""
+"""The approximate size of an answer with pages. One with a single change may be larger."""
 MAX_REPLY_BYTES = 16_000_000
 MAX_NAME_CHARS = 1_000
 _MAX_VERSION = 2**63 - 1

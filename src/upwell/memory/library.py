@@ -69,8 +69,8 @@ class Library:
         they name a project.
 
         Raises:
-            UsageError: an item is malformed or its text is empty, and the message names its
-                position; or the store would have more than `max_memories`.
+            UsageError: an item is malformed (the message names its position) or its text is empty,
+                or the store would have more than `max_memories`.
             StoreError: nothing was stored.
         """
         memories: list[Memory] = []
@@ -171,7 +171,8 @@ class Library:
         """Replace the memory with the same id.
 
         Raises:
-            UsageError: the id is unknown, the memory comes from a file, or the text is empty.
+            UsageError: the id is unknown, the memory comes from a file or another server, or the
+                text is empty.
         """
         prepared, fired = self._prepare(memory, memory.trust, None)
         await self._refuse_derived(memory.id)
@@ -184,7 +185,7 @@ class Library:
         Returns False for an unknown id.
 
         Raises:
-            UsageError: the memory comes from a file.
+            UsageError: the memory comes from a file or another server.
         """
         delete = self.store.purge if for_good else self.store.delete
         if await delete(memory_id):
@@ -211,7 +212,8 @@ class Library:
         return await self.store.ping()
 
     async def aclose(self) -> None:
-        """Do nothing: additions are durable when they return; the owner closes the database."""
+        """Do nothing: additions are durable when they return, and the code that opened the database
+        closes it."""
 
     async def _refuse_derived(self, memory_id: str) -> None:
         """Refuse to change a memory outside the store.

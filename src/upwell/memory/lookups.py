@@ -25,10 +25,11 @@ nothing about the memories, and every store draws the same ones."""
 ROW_BUDGET = 1_000
 """Rows that a lookup of words may read; with FTS5 each costs 2 to 6 µs of CPU."""
 MAX_PAIRS, MAX_PAIRED = 2, 20_000
-"""How many pairs of common words are looked up, and how common the rarer word may be."""
+"""How many pairs of common words are looked up, and in how many memories the rarer word may
+occur."""
 ONLY_NEWEST_BEYOND = 2_000
-"""A single word that occurs in more memories finds only the newest of them, because ordering them
-by BM25 would read the length of each.
+"""A single word that occurs in more memories than this finds only the newest of them, because
+ordering them by BM25 would read the length of each.
 """
 PER_TEXT = 40
 FEW_CLAUSES = 3

@@ -24,8 +24,8 @@ PLACE = "place"
 TTL_SECONDS = 90 * 86_400.0
 MAX_BYTES = 32_000_000
 MAX_CANDIDATES = 3
-"""The most places stored for one trigger, the latest first. If two of them still exist, the trigger
-is ambiguous and neither one is returned.
+"""The most places stored for one trigger, the latest first. A search returns all of
+them; if more than one still exists, the surfacer shows none.
 """
 BATCH = 200
 _ID = "place:"

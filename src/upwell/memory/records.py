@@ -33,7 +33,8 @@ KNOWN = (
     "help",
     "prompts",
 )
-"""The fourteen namespaces that have weights. Any other name is allowed."""
+"""The usual namespaces; a folder of documents with one of these names decides the namespace of its
+files. Any other name is allowed."""
 
 ALIASES = {
     "decision": "decisions",
@@ -161,8 +162,8 @@ def validated(memory: Memory) -> Memory:
 
 
 def _anchored(memory: Memory) -> Memory:
-    """Extract files and symbols from the text, unless the memory lists its own. A memory with
-    triggers gets none, because it surfaces only while its files exist."""
+    """Extract files and symbols from the text, unless the memory lists its own. None are extracted
+    for a memory with triggers, because it surfaces only while its files exist."""
     if memory.triggers:
         return replace(memory, triggers=memory.triggers[:MAX_TRIGGERS])
     paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)
@@ -393,7 +394,7 @@ NO_PROJECT = "?"
 """The project of a memory whose project cannot be read. No folder has this name, so no project sees
 the memory."""
 MAX_TIME = 200_000_000_000.0
-"""Later times, from about the year 8300 on, count as damaged: Python's calendar ends soon after."""
+"""Later times, from about the year 8300 on, count as damaged: Python's calendar ends in 9999."""
 
 
 def _word(column: object) -> str:

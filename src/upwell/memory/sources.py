@@ -54,7 +54,7 @@ def source_at(path: Path, folder: Path) -> Source:
     """The source at `path`, imported by a command in `folder`.
 
     Raises:
-        UsageError: there is no file or folder at this path.
+        UsageError: there is no file or folder at this path, or its name is not plain text.
     """
     try:
         real = path.resolve(strict=True)

@@ -232,7 +232,8 @@ class Rarity:
         self._stores = stores
 
     async def rare(self, words: Sequence[str]) -> set[str]:
-        """The subset of `words` that few memories of any project have, without everyday words.
+        """The subset of `words` that few of all memories have, whatever their project, without
+        everyday words.
 
         Raises:
             StoreError: a store failed.

@@ -76,8 +76,9 @@ class Imports:
         folders on this machine.
 
         Raises:
-            UsageError: there is nothing to import, `projects` is given for a format without
-                projects, a memory is malformed, or `path` is a home folder or contains one.
+            UsageError: there is nothing to import, the format is unknown, `projects` is given for a
+                format without projects, a memory is malformed, or `path` is the home folder or
+                contains it.
             StoreError: the store failed. Earlier batches of a file of JSON lines stay stored, and
                 the hint reports how many memories they have.
         """
@@ -228,7 +229,7 @@ async def copy_memories(
     Raises:
         UsageError: the file cannot be read, or a memory in it is malformed. The message names file
             and line; the hint reports how many memories were stored before.
-        StoreError: the last batch was not stored.
+        StoreError: a batch was not stored; the batches before it were.
     """
     if not path.is_file():
         raise UsageError(f"cannot import {path}: not a regular file", hint="name another file")

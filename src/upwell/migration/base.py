@@ -1,5 +1,5 @@
-"""The contract of a program from which upwell can import memories. A `Program` reads the stores of
-that program and yields items. `migration/moving.py` decides what to do with them.
+"""The contract for programs from which upwell can import memories. A `Program` reads the stores of
+one program and yields items. `migration/moving.py` decides what to do with them.
 """
 
 import hashlib
@@ -86,8 +86,8 @@ Item = Record | Note | Setting | Server | LeftOut
 
 
 def link_out(file: Path, folder: Path) -> LeftOut | None:
-    """The reason to leave out a file: a link in `folder` leads to it, and it lies elsewhere, so
-    nobody wrote it there as a memory. None for any other file."""
+    """Leave out `file` if it is a link in `folder` that leads elsewhere: nobody wrote its target as
+    a memory. Returns None for any other file."""
     if file.resolve().is_relative_to(folder.resolve()):
         return None
     return LeftOut("a link out of the folder", str(file))

@@ -1,8 +1,8 @@
 """basic-memory: its notes, Markdown files with front matter, observations and relations.
 
 An observation (`- [decision] Text #tag (context)`) becomes a memory of its kind, with the title of
-its note; the rest of the note becomes one memory, with its relations. Tasks are left out. The
-folders of its projects are in `~/.basic-memory/config.json`.
+its note. The rest of the note, with its relations, becomes one memory, or one for each section if
+it is long. Tasks are left out. `~/.basic-memory/config.json` lists the folders of the projects.
 
 Sources: basic-memory 0.24 (`markdown/plugins`, `config`) and its documentation of the format.
 """

@@ -2,8 +2,8 @@
 
 Each file holds one memory, with a description and a type in its front matter. `MEMORY.md` is a list
 of links to them, or holds memories itself; Claude Code loads it into each session. `PROJECT` is the
-path of the folder with `-` for most characters; the transcripts beside it hold the path itself.
-`CLAUDE.md` is left out, because Claude Code loads it by itself.
+path of the project's folder, with `-` for every character but letters and digits; the transcripts
+in `PROJECT` hold the path itself. `CLAUDE.md` is left out, because Claude Code loads it by itself.
 
 Sources: Claude Code 2.1 (its documentation of memory; the layout is not documented).
 """
@@ -74,8 +74,9 @@ def _memories(file: Path, project: str) -> Iterator[Item]:
         return
     fields, body = front_and_body(text)
     description = field(fields, "description")
+    # Where the lines of a memory are joined, the colon keeps the description apart from the body.
     if description and description[-1] not in ".:!?":
-        description += ":"  # a line of its own here, but part of a sentence where lines are joined
+        description += ":"
     parts = [] if description.rstrip(":") in body else [description]
     kind = field(fields, "type", "metadata.type")
     yield _record(
@@ -90,7 +91,8 @@ def _memories(file: Path, project: str) -> Iterator[Item]:
 
 
 def _of_index(file: Path, text: str, project: str) -> Iterator[Item]:
-    """The entries of the index that are memories: each item of a list, without links to files."""
+    """The list items of the index become memories, except those that link to files. Headings give
+    the section, and all other lines are left out."""
     section = ""
     for line in text.splitlines():
         bare = line.strip()

@@ -1,8 +1,9 @@
 """claude-mem: its SQLite database, `~/.claude-mem/claude-mem.db`.
 
 An observation has a type, a title, a narrative, facts (a JSON list) and files; a session has a
-summary. Its project is the name of the repository's folder, without a path. A database of its
-server also has memories that a person added, `memory_items`, whose projects have paths.
+summary. The project of both is the name of the repository's folder, without a path. The database of
+claude-mem's server also has `memory_items`: memories that a person added, whose projects have
+paths.
 
 Sources: the schema of claude-mem 13.25 (`SessionStore`, `storage/sqlite/schema`) and its mode
 `code`.

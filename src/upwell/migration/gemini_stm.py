@@ -2,7 +2,7 @@
 
 Its notes go into the `stm.json` that upwell uses here, where `search_memory` finds them.
 
-Source: the design of the feature, seed 001.
+Source: the design of the feature, seed 001 (docs/names.md).
 """
 
 from collections.abc import Iterator

@@ -19,9 +19,9 @@ NO_PROJECT = ("", "unknown-project", "default")
 
 @dataclass(frozen=True, slots=True)
 class Projects:
-    """The folders of projects by name. `given` comes from the user; `known` are the folders known
-    on this machine, by their last part. With `everywhere`, a name without a folder means every
-    project.
+    """The folders of projects by name. `given` comes from the user; `known` maps the last part of a
+    folder's path, and the name that Claude Code makes from the path, to the folders on this
+    machine. With `everywhere`, a name without a folder means every project.
     """
 
     given: Mapping[str, str] = field(default_factory=dict)

@@ -135,8 +135,8 @@ class _Strangers:
         self._unlisted = 0
 
     def unlisted(self, now: float) -> int:
-        """The number of denials that were not listed in the past hour; 0 until that hour is over.
-        A new hour begins at `now`."""
+        """Once an hour is over, the number of denials in it that were not listed, and a new hour
+        begins at `now`; before that, 0."""
         if now < self._until:
             return 0
         unlisted, self._unlisted = self._unlisted, 0

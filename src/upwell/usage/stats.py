@@ -185,7 +185,7 @@ def _summed(counts: Iterable[Count]) -> Counter[str]:
 
 
 def _beside(decided: Sequence[Count]) -> list[Beside]:
-    """The doors and tools with most decisions first."""
+    """One row for each door and tool, those with the most decisions first."""
     rows: list[Beside] = []
     for door, tool in dict.fromkeys((count.door, count.tool) for count in decided):
         kinds = _summed(c for c in decided if (c.door, c.tool) == (door, tool))
