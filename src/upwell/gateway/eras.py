@@ -167,8 +167,8 @@ class Introduction:
         return self.also if modern and self.also else self.version
 
     def offers(self, kind: str, name: str = "") -> bool:
-        """True if the server declares the capability `kind` (`resources`), and within it the
-        feature `name` (`subscribe`).
+        """True if the server declares the capability `kind`, such as `resources`, and within it the
+        feature `name`, such as `subscribe`.
         """
         return flag(self.capabilities, kind, name) if name else kind in self.capabilities
 

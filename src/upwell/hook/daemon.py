@@ -77,7 +77,8 @@ class AlreadyRunning(Exception):
 
 @dataclass(slots=True)
 class Daemon:
-    """Serves `service` at `place` until it has been idle for `idle_seconds`."""
+    """Serves `service` at `place` until there is a reason to end, such as `idle_seconds` without a
+    request."""
 
     place: Place
     service: Service

@@ -56,7 +56,7 @@ def unrecorded(actor: str, action: str, subject: str, outcome: str) -> None:
 
 
 def _subject(args: Mapping[str, Any]) -> str:
-    """The names in a tool's arguments, without its texts."""
+    """The ids and names in a tool's arguments; texts are left out."""
     named = (args.get(key) for key in ("id", "surfacing_id", "memory_id", "namespace", "tool"))
     return " ".join(value for value in named if isinstance(value, str))
 
