@@ -57,7 +57,7 @@ class LoginAuth(httpx2.Auth):
         if response.status_code == 403 and (scope := _missing_scope(response)):
             self._note_scope(login, scope)
             response.extensions[REQUIREMENT] = (
-                f"it wants a login with more rights ({scope}); "
+                f"server {self._server!r} wants a login with more rights ({scope}); "
                 f"run `upwell login {self._server}` again"
             )
         if response.status_code == 401:

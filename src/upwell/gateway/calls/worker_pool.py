@@ -120,9 +120,10 @@ class WorkerPool:
     """The gateway's side: hands large results to the workers.
 
     `options` gives the options of a tool. `private` takes the originals that stay off the disk,
-    for `ttl_seconds`; `brief` fits a result that killed a worker. Results of one server are fitted
-    one after the other, those of two servers side by side, so that one server's results do not
-    delay the other's. The second worker ends as soon as both are idle.
+    for `ttl_seconds`; `brief` fits a result that killed a worker, or a result over
+    `MAX_LOCAL_BYTES` if no worker can be started. Results of one server are fitted one after the
+    other, those of two servers side by side, so that one server's results do not delay the other's.
+    The second worker ends as soon as both are idle.
     """
 
     def __init__(
