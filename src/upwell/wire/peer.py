@@ -163,7 +163,7 @@ class Peer:
     `on_message`, and each answer to the request that waits for it. When the connection ends, the
     waiting requests fail at once. An answer over the size cap fails its request, or all waiting
     requests if its id is unknown. With `answers_malformed`, a malformed line is answered with an
-    error. `pace` limits the rate at which messages other than answers are taken.
+    error. `pace` limits the rate at which messages other than awaited answers are taken.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ for group in $groups; do kill -9 "-$group"; done
 
 
 class Watcher:
-    """One shell for a process, started with the first group to watch."""
+    """One shell for this process, started with the first group to watch."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
