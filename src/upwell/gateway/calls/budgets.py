@@ -22,7 +22,7 @@ class ToolKind(StrEnum):
     OTHER = "other"
 
 
-SHARES = {
+BUDGET_FACTORS = {
     "light": dict.fromkeys(ToolKind, 2.0),
     "balanced": {ToolKind.SHELL: 0.5, ToolKind.SEARCH: 0.5, ToolKind.PAGE: 0.75},
     "lean": {
@@ -65,4 +65,4 @@ def default_tokens(call: ToolCall, options: Options, usual: int) -> int:
     kind = kind_of(call)
     if kind == ToolKind.READ:
         return max(options.read_tokens, usual)
-    return max(1, round(usual * SHARES[options.profile].get(kind, 1.0)))
+    return max(1, round(usual * BUDGET_FACTORS[options.profile].get(kind, 1.0)))
