@@ -56,8 +56,8 @@ class AuditTrail(Protocol):
 
 
 class AccessedMemories:
-    """The store `shared`, as `principal` may use it. Only admins change the namespaces in
-    `read_only`."""
+    """The store `shared`, as `principal` may use it. In the namespaces of `read_only`, only admins
+    may write."""
 
     def __init__(
         self,

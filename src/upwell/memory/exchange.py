@@ -1,7 +1,7 @@
 """The messages by which a developer's machine reads and changes a team's memories through a gateway
 (`memory/external/gateway.py`, `web/team.py`): JSON over HTTP.
 
-    GET  /team          → Greeting   who serves, and what the token may do
+    GET  /team          → Greeting   the store, and whether the token may write
     POST /team/pages    PagesRequest → PagesReply     the next changes of some projects
     POST /team/writes   WritesRequest → WritesReply   writes of the machine's outbox
 

@@ -136,7 +136,7 @@ class Library:
         namespaces: Sequence[str] = (),
         seconds: float = SEARCH_SECONDS,
     ) -> Found:
-        """Like `search`, and also report the places that failed or were late.
+        """Like `search`, but also reports the places that failed or were late.
 
         Raises:
             RecallError: every place failed.

@@ -116,7 +116,8 @@ def _row(place: Memory) -> list[object]:
 
 
 def _decoded(key: str, value: bytes) -> list[Memory]:
-    return [_memory(f"{_ID}{key}.{number}", row) for number, row in enumerate(orjson.loads(value))]
+    # A position would name another place as soon as a session finds a later one.
+    return [_memory(f"{_ID}{key}.{content_hash(row[0])[:8]}", row) for row in orjson.loads(value)]
 
 
 def _memory(memory_id: str, row: Sequence[Any]) -> Memory:

@@ -26,7 +26,7 @@ def is_teams(namespace: str) -> bool:
 
 
 def shared_namespace(namespace: str) -> str:
-    """The namespace of the team for a memory that would be in this one.
+    """The team's namespace for a memory that would otherwise be in `namespace`.
 
     Raises:
         UsageError: the namespace is private.

@@ -79,3 +79,12 @@ async def test_its_id_resolves(places: Places) -> None:
         assert stored.text == hit.memory.text
     for unknown in ("place:0.0", "place:x", "m1", f"{hit.memory.id}9"):
         assert await places.get(unknown) is None
+
+
+async def test_an_id_still_names_its_place_after_a_later_one_is_found(places: Places) -> None:
+    await places.keep([place("src/oven.py")])
+    (hit,) = await found(places, "file:oven.py")
+    await places.keep([place("lib/oven.py", at=2.0)])
+    known = await places.get(hit.memory.id)
+    assert known is not None
+    assert known.paths == ("src/oven.py",)

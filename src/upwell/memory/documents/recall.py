@@ -1,8 +1,8 @@
 """Files as memories: searches find imported files and `stm.json` like all other memories.
 
 The files are the truth, and `index.db` is derived from them. Before a search, upwell compares size
-and modification time of the files with the index, unless it has only just done so. It reads the
-files that differ, indexes those with new content, and drops deleted ones.
+and modification time of the files with the index; automatic doors do so only at intervals. It reads
+the files that differ, indexes those with new content, and drops deleted ones.
 """
 
 import asyncio

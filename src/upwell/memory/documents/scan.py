@@ -103,7 +103,9 @@ def _scan_folder(source: Source, others: set[str], known: Mapping[str, Known], l
     while folders:
         folder = folders.pop()
         if len(look.present_paths) >= end:
-            look.problems.append(Problem(folder, f"only the first {MAX_FILES} files are read"))
+            look.problems.append(
+                Problem(folder, f"left out, after {MAX_FILES:,} files of this source")
+            )
             return
         try:
             with os.scandir(folder) as entries:
@@ -123,7 +125,7 @@ def _scan_folder(source: Source, others: set[str], known: Mapping[str, Known], l
 def _may_be_read(entry: os.DirEntry[str], path: str, look: Look) -> bool:
     """Return whether the entry is a regular file with a UTF-8 name."""
     if entry.is_symlink():
-        look.problems.append(Problem(path, "links are not followed"))
+        look.problems.append(Problem(path, "symbolic links are not followed"))
         return False
     return entry.is_file(follow_symlinks=False) and (path.isascii() or _is_sound(path, look))
 
@@ -143,7 +145,7 @@ def read_bytes(path: str, root: str) -> bytes:
             `root`, or is behind a symbolic link.
     """
     if os.path.realpath(path) != path or not (path == root or path.startswith(root + os.sep)):
-        raise Unreadable("links are not followed")
+        raise Unreadable("symbolic links are not followed")
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(path, flags), "rb") as file:

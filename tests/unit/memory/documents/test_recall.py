@@ -232,7 +232,7 @@ async def test_an_unreadable_file_is_reported_and_the_rest_is_found(house: House
     assert {Path(problem.path).name: problem.why for problem in state.problems} == {
         "latin.md": "not UTF-8 (byte 3)",
         "big.md": "over 10 MB",
-        "link.md": "links are not followed",
+        "link.md": "symbolic links are not followed",
     }
     assert (state.files, state.chunks) == (1, 1)
     index = (house.home / "index.db-wal").stat()

@@ -51,7 +51,7 @@ _TOOL_SOURCES = frozenset(
     {QuerySource.TEMPLATE, QuerySource.PATH, QuerySource.KEYS, QuerySource.TOOL_NAME}
 )
 
-Judged = tuple[Ranked, float, Mapping[str, float]]
+Scored = tuple[Ranked, float, Mapping[str, float]]
 """A section, its probability and its signals."""
 
 
@@ -137,17 +137,17 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
         probability = max(probability, ASKED_SHARE * signals["covered"])
     most = query.limit if query.awaited else min(query.limit, UNASKED_PASSAGES)
     naming = _naming(index, ranked, query)
-    judged_sections: list[Judged] = []
+    scored: list[Scored] = []
     for section in ranked[:MAX_LIMIT]:
         share = section.score / ranked[0].score
         figures = {**signals, SHARE: share, "bm25": section.score}
         score = probability * share**2
         if section.number in naming:
-            judged_sections.append((section, max(NAMED_FILE, score), {**figures, "path_join": 1.0}))
+            scored.append((section, max(NAMED_FILE, score), {**figures, "path_join": 1.0}))
         elif query.awaited or share >= SECOND_SHARE:
-            judged_sections.append((section, score, figures))
-    judged_sections.sort(key=lambda entry: -entry[1])
-    return _hits(index, reading, judged_sections[:most], query, tenant)
+            scored.append((section, score, figures))
+    scored.sort(key=lambda entry: -entry[1])
+    return _hits(index, reading, scored[:most], query, tenant)
 
 
 def _naming(index: Index, ranked: Sequence[Ranked], query: Query) -> set[int]:
@@ -183,14 +183,14 @@ def _calibration(source: QuerySource, cited: str) -> Calibration:
 def _hits(
     index: Index,
     reading: Reading,
-    judged: Sequence[Judged],
+    scored: Sequence[Scored],
     query: Query,
     tenant: str,
 ) -> list[Hit]:
     """Return one hit for each passage; a heading and the section below it may give the same
     passage."""
     hits_by_section: dict[int, Hit] = {}
-    for ranked, score, signals in judged:
+    for ranked, score, signals in scored:
         quoted = passage(index, ranked.number, reading)
         hits_by_section.setdefault(
             quoted.number,
