@@ -1,7 +1,6 @@
 """The library, `app.memory`: adds, finds and forgets memories.
 
-Every addition goes through the library, which masks secrets and extracts the files and symbols
-before a memory is stored.
+It masks secrets and extracts the files and symbols before it stores a memory.
 """
 
 import builtins

@@ -227,8 +227,8 @@ async def copy_memories(
     `projects`, or of a folder below it, gets the new project.
 
     Raises:
-        UsageError: the file cannot be read, or a memory in it is malformed. The message names file
-            and line; the hint reports how many memories were stored before.
+        UsageError: the file cannot be read, a memory in it is malformed (the message names file and
+            line), or the library is full. The hint reports how many memories were stored before.
         StoreError: a batch was not stored; the batches before it were.
     """
     if not path.is_file():
