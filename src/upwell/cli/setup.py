@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
 def setup(
     yes: Yes = False,
     dry_run: DryRun = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Undo everything that setup did.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Restore what setup changed.")] = False,
     shorten: Annotated[
         bool, typer.Option("--shorten", help="Also shorten long results of the agents' own tools.")
     ] = False,
@@ -54,7 +54,8 @@ def setup(
 ) -> None:
     """Set up upwell for every agent on this machine. Installs hooks, moves MCP servers behind the
     gateway, and learns from past and future sessions. Names every file that it would change, asks
-    once, and tries each agent's hook. --undo reverts all of it.
+    once, and tries each agent's hook. --undo restores the files, and
+    with --forget drops what setup learned, too.
     """
     if forget and not undo:
         raise UsageError("--forget needs --undo", hint="upwell setup --undo --forget")
