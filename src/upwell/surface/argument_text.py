@@ -98,8 +98,8 @@ def speech_of(lexicon: Lexicon | None = None) -> Speech:
 
 
 def _below(path: str, root: str | None) -> str:
-    """`path` without the project's root. A path outside the project loses the home folder and the
-    first folder below it."""
+    """`path` without the project's root. Without a root, a path in a user's home folder loses that
+    folder and, unless it is a file directly in there, the first folder below it."""
     parts = path_parts(relative_to(path, root))
     if root is None and path.startswith("/") and parts and parts[0].lower() in _HOMES:
         in_home = len(parts) == 3 and "." in parts[2]

@@ -122,8 +122,8 @@ class ContextSketch:
         return self._terms.new_among(own_terms) / len(own_terms) if own_terms else 0.0
 
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
-        """True if the context already holds this memory: in a file that was opened or that the host
-        loads, or nearly word for word. An episode counts as held if the context shows its
+        """True if the context already holds this memory: in a file that was opened or that hosts
+        load by themselves, or nearly word for word. An episode counts as held if the context shows its
         conclusion outside the call of `cue`."""
         if memory.triggers and "`" in memory.text:
             return self._has_met(_conclusion(memory.text, cue))
@@ -140,8 +140,8 @@ class ContextSketch:
         return all(hash(name) in self.terms() for name in names)
 
     def _has_met(self, conclusion: Sequence[str]) -> bool:
-        """True if the context contains the command of a conclusion, or all the names in it. A
-        conclusion with neither counts as known.
+        """True if the context contains a command of the conclusion or, if it has no command, all of
+        its names. A conclusion with neither counts as known.
         """
         phrases = self._phrases.hashes()
         commands = [span for span in conclusion if " " in span]

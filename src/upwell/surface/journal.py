@@ -213,7 +213,7 @@ class Journal:
     def _encoded(
         self, pending: Mapping[str, _Decision]
     ) -> tuple[dict[str, bytes], dict[str, bytes], dict[str, bytes]]:
-        """The entries to write by id: the decisions, their query texts, and the agent's steps."""
+        """The entries to write by id: the decisions, their query texts, and the steps and files."""
         entries = {
             key: dumped(_without_defaults(_described(key, decision)) | self._situation(decision))
             for key, decision in pending.items()

@@ -1,8 +1,8 @@
 """A language model that chooses, among the memories found, the one worth mentioning now, if any.
 
 It is asked in threads of its own. A prompt waits for the verdict until the time limit of the
-search; a later verdict is offered at the session's next event. If the model is slow, unavailable or
-wrong, upwell works as it does without a judge.
+search, a call does not wait; a later verdict is offered at the session's next call. Without a
+usable verdict, the choice of the filters counts, as it does without a judge.
 """
 
 import asyncio
