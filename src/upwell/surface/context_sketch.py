@@ -123,8 +123,8 @@ class ContextSketch:
 
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
         """True if the context already holds this memory: in a file that was opened or that hosts
-        load by themselves, or nearly word for word. An episode counts as held if the context shows its
-        conclusion outside the call of `cue`."""
+        load by themselves, or nearly word for word. An episode counts as held if the context shows
+        its conclusion outside the call of `cue`."""
         if memory.triggers and "`" in memory.text:
             return self._has_met(_conclusion(memory.text, cue))
         if memory.lines is not None and self._has_read(memory.source):

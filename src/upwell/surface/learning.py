@@ -169,7 +169,7 @@ class Learning:
         return self.learned.is_demoted(memory_id, cue.principal.name)
 
     async def sightings(self) -> Sequence[Sighting]:
-        """How agents used the memories that surfaced: used, ignored and so on, oldest first."""
+        """Whether agents used or ignored the memories that surfaced, oldest first."""
         return await self._uses.all()
 
     async def was_ignored_twice(self, memory_id: str) -> bool:

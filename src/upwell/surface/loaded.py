@@ -92,5 +92,5 @@ def _content(path: Path) -> str:
 
 
 def _words(text: str) -> str:
-    """The text on one line, without list marks at its ends."""
+    """The text on one line, in lower case and without list marks at its ends."""
     return " ".join(text.split()).strip("-*• .").casefold()

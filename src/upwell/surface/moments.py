@@ -42,7 +42,7 @@ class Moment(StrEnum):
     QUESTION = "question"
     """The user asks, or corrects the agent."""
     FIRST_REQUEST = "first_request"
-    """The first request of a session."""
+    """The first prompt of a session, if it is no question."""
     ASKING_CALL = "asking_call"
     """A tool call that asks in words."""
     NOTHING_FOUND = "nothing_found"
@@ -73,7 +73,8 @@ class Kind(StrEnum):
 
 
 UNASKED = frozenset({Moment.FILE, Moment.NAME, Moment.TRIGGER, Moment.ROUTINE})
-"""Moments of calls that ask nothing in words, unless the user has a template for the tool."""
+"""Moments of calls that ask nothing in words. With a template of the user's for its tool, such a
+call counts as `ASKING_CALL`."""
 
 _ANSWERS = frozenset({Kind.NOTE, Kind.DOCUMENT, Kind.COMMIT, Kind.FOREIGN, Kind.EPISODE})
 _FITTING = frozenset({Kind.NOTE, Kind.EPISODE})

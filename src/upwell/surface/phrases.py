@@ -163,9 +163,9 @@ def _tokens(text: str) -> list[str]:
 
 
 class Slips:
-    """Corrects typing slips towards the words of `vocabulary`: one letter differs, or two adjacent
-    letters are swapped. In short words only a swap is corrected. `known` words are never
-    changed."""
+    """Corrects typing slips towards the words of `vocabulary`: one letter is wrong, missing or one
+    too many, or two adjacent letters are swapped. In the shortest words only a swap is corrected,
+    and a first letter only by a swap. `known` words are never changed."""
 
     def __init__(self, vocabulary: Iterable[str], known: Iterable[str]) -> None:
         self._vocabulary = {word for word in vocabulary if len(word) >= 3 and word.isalpha()}

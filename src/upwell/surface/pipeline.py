@@ -255,7 +255,7 @@ class Surfacer:
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
         """Undo a surfacing that did not reach the agent, so that its memories may surface again.
-        With `late`, it came too late for its call and is offered at the session's next call.
+        With `late`, it came too late for its call and may be offered at a later one (`LateHits`).
         """
         await self._pending.settled(cue.session)
         if self._options.records(cue):
@@ -298,7 +298,7 @@ class Surfacer:
 
     def missed(self, cue: Cue) -> None:
         """Note that no process answered when the session of this cue began. The session gets its
-        standing rules with its next surfacing, unless it has them already."""
+        standing rules at its next event, unless it has them already."""
         if cue.session:
             start = Cue(
                 door=Door.SESSION,
@@ -426,8 +426,8 @@ class Surfacer:
         return self._options.beside(cue).surface.timeout_seconds
 
     async def _take_late_hits(self, question: _Question) -> list[Hit]:
-        """The hits that came too late for the session's last call, if they pass the filters at this
-        one."""
+        """The hits that came too late for an earlier call of the session, if this cue is about the
+        same thing and they pass its filters."""
         hits = await self._late_hits.take(question.cue, question.query)
         if not hits:
             return []
