@@ -1,6 +1,7 @@
 """What a person does on the dashboard, on a desktop and on a phone, with a mouse and without."""
 
 import json
+import secrets
 import subprocess
 import sys
 import time
@@ -67,14 +68,15 @@ def test_a_new_event_appears_by_itself_and_waits_while_paused(
     upwell(dashboard, "daemon", "start")
     page = open_page("now")
     page.get_by_role("button", name="Pause").click()
-    event = {"hook_event_name": "UserPromptSubmit", "session_id": "fresh", "cwd": "/tmp"}
-    for prompt in ("where does the warehouse keep its clock?", "and the staging database?"):
+    room = secrets.token_hex(4)  # a second try meets the events of the first
+    event = {"hook_event_name": "UserPromptSubmit", "session_id": room, "cwd": "/tmp"}
+    for prompt in (f"where does {room} keep its clock?", "and the staging database?"):
         upwell(dashboard, "hook", "claude", stdin=json.dumps({**event, "prompt": prompt}))
-    expect(page.locator("#waiting")).to_have_text("2 new")
-    assert page.locator("#events li.event", has_text="keep its clock").count() == 0
+    expect(page.locator("#waiting")).to_have_text("2 new", timeout=20_000)
+    assert page.locator("#events li.event", has_text=f"{room} keep its clock").count() == 0
     page.get_by_role("button", name="Resume").click()
     expect(page.locator("#events li.event").first).to_contain_text("and the staging database?")
-    expect(page.locator("#events li.event", has_text="keep its clock")).to_have_count(1)
+    expect(page.locator("#events li.event", has_text=f"{room} keep its clock")).to_have_count(1)
     upwell(dashboard, "daemon", "stop")
 
 
