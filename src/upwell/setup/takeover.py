@@ -223,7 +223,7 @@ def _has_successor(rule: PermissionRule, renamed: str, rules: Iterable[Permissio
 
 
 def _taken(client: str, agent: str, entry: Entry, servers: Any) -> Server:
-    """An agent's server; it is added to `servers` unless it is already there."""
+    """An agent's server. It is added to `servers` unless it is already there, or cannot move."""
     table = entry.table
     if not table:
         return Server(client, entry.name, table, left=entry.left)

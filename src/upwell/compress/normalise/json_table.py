@@ -47,7 +47,7 @@ def _bare(node: Node, text: str) -> str:
 
 
 def _rows(array: Node, text: str) -> list[dict[str, str]] | None:
-    """Return the rows as path → raw value, or None when the items differ in their keys."""
+    """Return the rows as path → raw value, or None when the array is short or not uniform."""
     if len(array.items) < MIN_ROWS:
         return None
     rows: list[dict[str, str]] = []
@@ -60,7 +60,7 @@ def _rows(array: Node, text: str) -> list[dict[str, str]] | None:
 
 
 def _flat(item: Node, text: str) -> dict[str, str] | None:
-    """Return an object as dotted path → raw value, or None when a path is not unique."""
+    """Return an object as dotted path → raw value, or None when paths would be ambiguous."""
     row: dict[str, str] = {}
     stack = [("", child) for child in reversed(item.items)]
     while stack:
