@@ -146,10 +146,10 @@ def _all(batches: list[list[int]]) -> set[int]:
 
 
 def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, float], float]:
-    """Score the units that answer `question`.
+    """Score the units that answer `question`, and those beside or under them.
 
-    Returns the score of each such unit (BM25 without length normalisation, times coverage), and
-    the share of the question that the best unit covers, 0..1.
+    Returns the scores (BM25 without length normalisation, times coverage; a part of that for units
+    that answer nothing themselves), and the share of the question that the best unit covers, 0..1.
     """
     hits = _hits(units, text, question)
     weights = {

@@ -20,8 +20,9 @@ from upwell.ground.text.tokens import count
 from upwell.ground.types.compression import Attempt, Budget, Compressed, Kind, Omission, Passage
 
 LADDER = ("progressive", "hybrid", "truncate")
-"""Seed 002: the strategies to try, in this order, when a result is below the retention floor, the
-share of a text that must be delivered if its original is not stored."""
+"""The strategies to try, in this order, when a strategy fails or its result is over budget or below
+the retention floor (the share of a text that must be delivered if its original is not stored). The
+order is that of seed 002 (docs/names.md)."""
 _READ_ON = frozenset({"selective", "progressive"})
 """Strategies whose results are of use only with the key of the original."""
 _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
@@ -29,8 +30,8 @@ _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
 _NUMBERED = frozenset(
     (Kind.CODE, Kind.MARKDOWN, Kind.API_DOCS, Kind.CSV, Kind.LOG, Kind.TEST_OUTPUT, Kind.TEXT)
 )
-"""Kinds of text whose omission marks give the numbers of the missing lines. The other kinds, except
-JSON, show line numbers of their own: those of matches, hunks and frames.
+"""Kinds of text whose omission marks give the numbers of the missing lines. Search results, diffs
+and stack traces show line numbers of their own.
 """
 _ROOM_ABOVE_FLOOR = 1.05
 """The soft budget rises to at least this multiple of the retention floor: whole units leave up to
@@ -109,7 +110,8 @@ class Compressor:
         remaining = RemainingBudget.of(budget)
         tried: list[Attempt] = []
         best: Compressed | None = None
-        # Seed 002: a failed summary falls back to `truncate`, which keeps more of the whole text.
+        # A failed summary falls back to `truncate`, which keeps more of the whole text (as in seed
+        # 002, docs/names.md).
         ladder = ("truncate",) if name == "llm_summary" else LADDER
         for rung in dict.fromkeys((name, *ladder)):
             reason = _skip_reason(passage, rung, asked=rung == name)
@@ -152,7 +154,7 @@ def _with_kind(passage: Passage) -> Passage:
 def _with_line_numbers(passage: Passage, original: str) -> Passage:
     """Let marks give the numbers of missing lines, so that the agent can ask for those lines.
 
-    This applies to texts without other line numbers that have as many lines as the original.
+    This applies to texts of the kinds in `_NUMBERED`, if they have as many lines as the original.
     """
     is_same = passage.text.count("\n") == original.count("\n")
     if passage.first_line is None and is_same and passage.kind in _NUMBERED:

@@ -154,7 +154,7 @@ class Hybrid:
 
 
 class Skeleton:
-    """`skeleton`: each heading with its first line; in OpenAPI, each path and operation."""
+    """`skeleton`: each heading with its first line; in OpenAPI, the values that stand out."""
 
     name = "skeleton"
 
@@ -268,7 +268,7 @@ class Summary:
 
 LARGE_ARRAY = 20
 """An array with this many items counts as large. This threshold and the next one are those of
-memtomem-stm, the project that seed 002 describes."""
+memtomem-stm (seed 002, docs/names.md)."""
 LARGE_MARKDOWN = 5_000
 """Markdown with this many characters is worth an outline."""
 _MANY_HEADINGS, _MANY_FENCES = 5, 6
@@ -283,8 +283,9 @@ _EMPHASIS: dict[str, Emphasis] = {
 def choose(passage: Passage, root: Node | None) -> str:
     """Choose the strategy for a passage over budget by its kind and structure.
 
-    large JSON array, or object with one → schema_pruning · nested JSON object → extract_fields ·
-    API documents → skeleton · large structured Markdown, code → hybrid · anything else → truncate
+    large JSON array, or object with large arrays → schema_pruning · nested JSON object →
+    extract_fields · API documents → skeleton · large structured Markdown, code → hybrid · anything
+    else → truncate
 
     `root` is the tree of a JSON passage, None for other texts. `selective`, `progressive` and
     `llm_summary` are never chosen: the first two need further calls of the agent, the last a model.

@@ -68,7 +68,7 @@ def rank_records(doc: Outline, saliences: MutableSequence[float], tables: Tables
 
 
 def _arrays(doc: Outline, tables: Tables) -> Iterator[Node]:
-    """Yield the arrays of many objects that are not tables, outer ones first."""
+    """Yield the arrays of many objects that are not tables; none inside another."""
     end = -1
     for box in doc.boxes:
         if box.kind != ARRAY or len(box.items) < MANY or box.start < end:

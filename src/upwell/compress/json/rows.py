@@ -277,7 +277,7 @@ def _value(doc: Outline, text: str, unit: int) -> str:
 
 
 def _arrays(doc: Outline) -> Iterator[Node]:
-    """Yield the arrays of objects only, outer ones first."""
+    """Yield the arrays in which all items are filled objects, outer arrays first."""
     for box in doc.boxes:
         if box.kind != ARRAY or len(box.items) < MIN_ROWS:
             continue

@@ -143,8 +143,8 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
     """Score the units that answer `question`.
 
     Returns the score of each such unit, and the share of the question that the best unit covers,
-    0..1. A term counts when it is in the unit's key path, in its value, or in a value of the
-    smallest record around it.
+    0..1. A term counts when it is in the unit's key path or its value, and for less when
+    it is in another value of a container around it.
     """
     hits, holders = _value_hits(doc, text, question)
     credits, precision = _path_credits(doc, question)

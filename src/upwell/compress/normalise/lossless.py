@@ -106,7 +106,7 @@ Choice = Callable[[Passage, Node], str]
 def normalise(
     passage: Passage, remaining: RemainingBudget, strategy: str, choice: Choice
 ) -> Normal:
-    """Find the shortest form with the same content.
+    """Find a shorter form with the same content.
 
     If that form fits `remaining`, the result is complete and names `strategy`, or for JSON the
     strategy of `choice`.

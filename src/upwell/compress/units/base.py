@@ -242,9 +242,8 @@ def split_groups(text: str) -> Units:
 
 
 def lift_edges(units: Units, above: float = -math.inf) -> None:
-    """Raise the first and the last units among those whose salience is `above` a level and that
-    are not raised yet.
-    """
+    """Raise the first and the last units of a text, except those with a salience of at most `above`
+    and those that are raised already."""
     size = len(units)
     for step in range(min(_EDGE, size // 4)):
         for unit in (step, size - 1 - step):
