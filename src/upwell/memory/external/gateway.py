@@ -44,8 +44,8 @@ _HELP = "see `upwell team`; decisions go on with the copy"
 
 
 class GatewayMemories:
-    """`SharedMemories` of the tenant and the namespaces of a token. `token` is asked before every
-    request, so that a new one needs no restart, and may raise StoreError."""
+    """`SharedMemories` of the tenant and the namespaces of a token. `token` is called before every
+    request, so that a new token needs no restart, and may raise StoreError."""
 
     def __init__(self, url: str, token: Callable[[], str]) -> None:
         self._url = url.rstrip("/").removesuffix("/mcp")

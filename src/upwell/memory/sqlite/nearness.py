@@ -2,10 +2,10 @@
 matches are compared exactly.
 
 One bit a dimension, the sign, ranks well enough to find candidates (Charikar 2002). The nearest by
-Hamming distance are read from the file and compared exactly, so a million vectors of 384 numbers
-take 48 MB. A cosine means little by itself: each question is also compared with a sample of the
-store, and cosines count in deviations from the sample's mean, which makes models of different
-ranges comparable.
+Hamming distance are read from the file and compared exactly, so the bits of a million vectors of
+384 numbers take 48 MB. A cosine means little by itself: each question is also compared with a
+sample of the store, and cosines count in deviations from the sample's mean, which makes models of
+different ranges comparable.
 """
 
 import sqlite3
@@ -55,7 +55,7 @@ class Nearness:
         others: Iterable[int],
     ) -> Likeness | None:
         """Return the nearest memories of these scopes and namespaces (by default all
-        namespaces), and the cosines of `others`. Returns None while no memory has a vector."""
+        namespaces), and the cosines of `others`. Returns None if none of them has a vector."""
         self._refresh(db)
         question = np.asarray(vector, dtype=np.float32)
         seen = np.flatnonzero(self._visible(scopes, namespaces))

@@ -31,8 +31,8 @@ def rescored(
     own_scores: Mapping[str, float] | None = None,
 ) -> list[Hit]:
     """Return these memories, whose ids differ, as hits of `query`, most probable first. Memories
-    outside the query's scope are left out. `own_scores` are the source's own scores by id, if it
-    searches by meaning; those outside 0 to 1 do not count.
+    outside the query's scope are left out. `own_scores` are the source's own scores by id, or
+    None if they must not count; those outside 0 to 1 never count.
     """
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:
