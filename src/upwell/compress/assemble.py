@@ -312,8 +312,8 @@ class _Gaps:
         return _omissions(self._passage, self._lines, self._chars)
 
     def mark(self, start: int, end: int) -> str:
-        """Return what replaces `text[start:end]` in the result: a mark, a single line break if the
-        text is blank, or the text itself if the replacement would not be shorter.
+        """Return what replaces `text[start:end]` in the result: a mark, a single line break for a
+        longer blank text, or the text itself if the mark would not be shorter.
         """
         missing = self._text[start:end]
         if not missing.strip():
@@ -368,8 +368,8 @@ def _lines_of(passage: Passage) -> Callable[[str], int]:
 
 
 def _parts(passage: Passage, missing: str) -> str:
-    """Name the commits, files, hunks or folders that begin in a gap. A reader then knows that the
-    lines after the gap belong to another one than the lines before it."""
+    """Count the commits, files, hunks or folders that begin in a gap, such as `2 files`. A reader
+    then knows that the lines after the gap belong to another one than the lines before it."""
     if passage.folded and passage.kind == Kind.GREP:
         return listings.parts(missing)
     if passage.kind not in (Kind.DIFF, Kind.GIT_LOG):

@@ -35,8 +35,7 @@ class Strategy(Protocol):
 
         Raises:
             CompressionError: the strategy cannot shorten this passage, for example because no model
-                is available or a JSON result would not be valid. The ladder then tries the next
-                strategy.
+                is available or the text is not JSON. The ladder then tries the next strategy.
         """
         ...
 

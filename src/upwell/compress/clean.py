@@ -1,8 +1,8 @@
 """Remove noise that is meant for a terminal or a browser: redrawn lines, overstruck letters,
 invisible characters, trailing blanks, embedded images.
 
-The steps depend on the kind of the text. Code, fences, JSON, tables, diffs, git logs and search
-results are left unchanged.
+The steps depend on the kind of the text. Code, fences in Markdown, JSON, tables, diffs, git logs
+and search results are left unchanged.
 """
 
 import re
@@ -90,7 +90,7 @@ _GAP = re.compile(r"(?:\r?\n){4,}")
 
 
 def without_overstrikes(text: str) -> str:
-    """Remove backspaces: overstruck bold and underlined letters (manual pages), and spinners."""
+    """Remove backspaces: those of bold and underlined letters (manual pages) and of spinners."""
     if "\x08" not in text:
         return text
     return _BOLD.sub(r"\1", _UNDERLINED.sub("", _SPINNING.sub("", text)))
@@ -186,7 +186,7 @@ class Cleaned:
 
 
 def clean(passage: Passage) -> Cleaned:
-    """Remove the noise that such texts may have. Returns the same passage when it has none."""
+    """Remove the noise that texts of this kind may have. Without noise, returns the same passage."""
     text, omitted = passage.text, ()  # type: tuple[str, tuple[Omission, ...]]
     for step in STEPS.get(passage.kind, ()):
         text, left_out = step(text)

@@ -1,8 +1,8 @@
 """The entry point of compression.
 
 A `Compressor` detects the kind of a passage, removes noise, tries lossless forms, then the
-strategy, then the fallback ladder. Apart from tables of contents (`selective`) and footers
-(`progressive`), its result is within budget and never larger than the input.
+strategy, then the fallback ladder. Its result is within budget, except for `none`, tables of
+contents (`selective`), and JSON where no shorter document is valid, such as `{}`.
 """
 
 import math
@@ -30,8 +30,8 @@ _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
 _NUMBERED = frozenset(
     (Kind.CODE, Kind.MARKDOWN, Kind.API_DOCS, Kind.CSV, Kind.LOG, Kind.TEST_OUTPUT, Kind.TEXT)
 )
-"""Kinds of text whose omission marks give the numbers of the missing lines. Search results, diffs
-and stack traces show line numbers of their own.
+"""Kinds of text whose omission marks give line numbers. Search results, diffs and stack traces
+show line numbers of their own.
 """
 _ROOM_ABOVE_FLOOR = 1.05
 """The soft budget rises to at least this multiple of the retention floor: whole units leave up to
@@ -210,7 +210,8 @@ def _skip_reason(passage: Passage, rung: str, *, asked: bool) -> str:
 
 
 def _against_input(passage: Passage, result: Compressed) -> Compressed:
-    """Measure `result` against the passage as received, and return the shorter of the two."""
+    """Measure `result` against the passage as received. Returns the passage unchanged if the result
+    has neither fewer characters nor fewer tokens."""
     before = len(passage.text)
     if result.after >= before and result.tokens >= count(passage.text):
         return replace(whole(passage), tried=result.tried)

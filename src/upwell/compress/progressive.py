@@ -64,7 +64,7 @@ def within(text: str, offset: int, remaining: RemainingBudget) -> str:
     it fits.
 
     Raises:
-        CompressionError: not even one character and the footer fit.
+        CompressionError: there is no room for the footer and at least one character.
     """
     limit = min(len(text) - offset, DEFAULT_CHUNK_CHARS * 16)
     if remaining.chars < limit + _FOOTER_ROOM:

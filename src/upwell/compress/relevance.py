@@ -30,7 +30,8 @@ _MAX_HITS = 20_000
 
 _ASKING_WORDS = ("when", "where", "who", "many", "much", "long")
 _ASKING = re.compile(rf"\b(?:{'|'.join(_ASKING_WORDS)})\b", re.I)
-"""Words that are too common to search for. Their synonyms are searched for (`when` → `created`)."""
+"""Question words whose synonyms are searched for (`when` → `created`), even if the word itself is
+too common to be a term."""
 _EXPECTS = (
     (re.compile(r"\bwhen\b|\bwhat (?:date|time|day)\b|\bhow recent", re.I), "time"),
     (
@@ -132,7 +133,8 @@ def places(term: Term, lowercase: str, text: str) -> list[int]:
 
 
 def _stands_alone(term: Term, lowercase: str, text: str, start: int, end: int) -> bool:
-    """Tell whether the match begins a word and is not part of a longer number or short word."""
+    """Tell whether the match begins a word, and is not part of a longer number or, if it is short,
+    of a longer word."""
     first = lowercase[start]
     if start and lowercase[start - 1].isalnum() and first.isalnum():
         camel = text[start].isupper() and text[start - 1].islower()

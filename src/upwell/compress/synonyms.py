@@ -98,7 +98,7 @@ usage use used example
 
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
-    """Remove a common ending, so that `creating`, `created` and `creation` share a stem."""
+    """Remove a common ending, so that `creating` and `created` share a stem."""
     if len(word) <= 3 or not word.isalpha() or not word.isascii():
         return word
     if word.endswith("ies") and len(word) > 4:

@@ -144,3 +144,14 @@ def test_a_summary_without_a_model_falls_back() -> None:
     result = compress("some words\n" * 200, max_chars=200, strategy="llm_summary")
     assert result.strategy == "truncate"
     assert result.tried[0].strategy == "llm_summary"
+
+
+@pytest.mark.parametrize(("max_chars", "least"), [(400, 200), (2, 0)])
+def test_a_cut_json_string_counts_its_missing_characters(max_chars: int, least: int) -> None:
+    text = json.dumps("word " * 300)
+    result = compress(text, max_chars=max_chars)
+    shown = len(json.loads(result.text).removesuffix("…"))
+    (omission,) = result.omitted
+    assert shown >= least
+    assert omission.total == len(text)
+    assert len(text) - shown - 2 <= omission.count <= len(text) - shown

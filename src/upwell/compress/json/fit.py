@@ -33,7 +33,8 @@ _LONGEST = 60
 own salience instead."""
 _LATER, _ENDS, _ODDNESS = 0.25, 1.0, 0.5
 """`_LATER`: the loss of a record with each doubling of its position. `_ENDS`: the gain of the first
-and the last record. `_ODDNESS`: the weight of the amount by which its oddest value stands out.
+and the last record. `_ODDNESS`: the weight of the amount by which a
+record's oddest value stands out.
 """
 _TIE = 1e-6
 
@@ -256,9 +257,10 @@ def fit(
     `question`, or are close to its `meaning`, compete with those that `emphasis` raises.
     """
     if not root.items:
-        return Fitted(
-            _scalar_within(root, text, remaining), (Omission(what="characters", count=1, total=1),)
-        )
+        piece = _scalar_within(root, text, remaining)
+        missing = len(text) - len(piece.removesuffix('…"'))
+        omitted = Omission(what="characters", count=missing, total=len(text))
+        return Fitted(piece, (omitted,) if missing > 0 else ())
     doc = outline(root, text)
     saliences = salience(doc, text)
     tables = Tables()

@@ -168,7 +168,8 @@ def shift(node: Node, by: int) -> None:
 
 
 def parse_lines(text: str, question: Question = NO_QUESTION) -> Node | None:
-    """Parse JSON Lines as one array, without blank lines. Returns None if a line is not JSON.
+    """Parse JSON Lines as one array, without blank lines. Returns None if a line that
+    is read is not JSON, or if there is none.
 
     Of a very large text, only the lines that matter are read.
     """

@@ -110,7 +110,7 @@ class Tables:
         """Find the tables of `doc`, and align the `saliences` of each column.
 
         Aligned columns are bought one after the other. If a string of the document begins with `…`
-        or is `∅`, the document gets no tables: in a result these signs then always come from us.
+        or is `∅`, the document gets no tables, so that these signs in a table are always ours.
         """
         if any(sign in text for sign in _TABLE_SIGNS):
             return
@@ -286,7 +286,8 @@ def _arrays(doc: Outline) -> Iterator[Node]:
 
 
 def _columns(doc: Outline, array: Node) -> dict[int, dict[int, int]]:
-    """Map key path → position of the item → unit, for whole values that most items have once."""
+    """Map key path → position of the item → unit, for whole values that at least half
+    of the items have, each once."""
     columns: dict[int, dict[int, int]] = {}
     unfit: set[int] = set()
     places = {id(item): index for index, item in enumerate(array.items)}
@@ -311,7 +312,8 @@ def _columns(doc: Outline, array: Node) -> dict[int, dict[int, int]]:
 
 
 def _record(node: Node, array: Node) -> Node | None:
-    """Return the item of `array` around a value, or None if an array of several is between them."""
+    """Return the item of `array` around a value, or None if an array of several items is
+    between them."""
     box = node.parent
     while box is not None and box.parent is not array:
         if box.kind == ARRAY and len(box.items) > 1:

@@ -37,9 +37,9 @@ _TYPES = {"time": _TIME, "number": _NUMBER, "place": _PLACE}
 _EMPTY = frozenset({"null", "true", "false", '""', "[]", "{}", "0"})
 _EMPTY_CHARS = max(map(len, _EMPTY))
 _COMMON = 64
-"""Further occurrences of a value do not add to its cost."""
+"""Occurrences of a value beyond this number do not add to its cost."""
 _LONGEST = 400
-"""Further characters of a value do not add to its cost."""
+"""Characters of a value beyond this number do not add to its cost."""
 _WRITTEN_WORTH = 4.0
 _SENTENCE_CHARS = 40
 """A value shorter than this counts like any other, even under a key in `_WRITTEN`."""
@@ -143,8 +143,8 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
     """Score the units that answer `question`.
 
     Returns the score of each such unit, and the share of the question that the best unit covers,
-    0..1. A term counts when it is in the unit's key path or its value, and for less when
-    it is in another value of a container around it.
+    0..1. A term counts when it is in the unit's key path or its value, and for less when it is
+    in another value of a container around it.
     """
     hits, holders = _value_hits(doc, text, question)
     credits, precision = _path_credits(doc, question)
@@ -233,7 +233,8 @@ def _value_hits(
 
 
 def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, float]], list[float]]:
-    """Return the credit of every term in each path, and the share of its words that match."""
+    """Return the credit of every term in each path, and the share of each path's words that
+    match."""
     credits: list[dict[int, float]] = []
     precision: list[float] = []
     finder = Finder(question)
@@ -374,8 +375,9 @@ def _identities(doc: Outline) -> dict[int, int]:
 
 @lru_cache(maxsize=65_536)
 def _naming_rank(key: str) -> int:
-    """Return how well a key identifies a record (0 is best), or -1. A key that only ends in such a
-    word may identify another thing (`gravatar_id`), so it comes after all others.
+    """Return how well a key identifies a record (0 is best), or -1. A key that only ends in a
+    word of `IDENTITIES` may identify another thing (`gravatar_id`), so it ranks below the keys that
+    are such a word, except those in `_CODES`, which rank last.
     """
     words = split_identifier(key[1:-1])
     if not words or words[-1] not in IDENTITIES:

@@ -70,14 +70,14 @@ class Node:
 
 _MOST_DEPTH = 400
 _LEAST_NODES, _MOST_NODES, _CHARS_PER_NODE = 20_000, 120_000, 16
-"""A document may have one node for each `_CHARS_PER_NODE` characters, but never fewer than
-`_LEAST_NODES` or more than `_MOST_NODES`. JSON in tool responses has 25 to 40 characters for each
+"""The limit on the nodes of a document is one for each `_CHARS_PER_NODE` characters, but at least
+`_LEAST_NODES` and at most `_MOST_NODES`. JSON in tool responses has 25 to 40 characters for each
 node.
 """
 
 
 def most_nodes(text: str) -> int:
-    """Return the most nodes that are made for a text."""
+    """Return the limit on the nodes of a text."""
     return max(_LEAST_NODES, min(_MOST_NODES, len(text) // _CHARS_PER_NODE))
 
 

@@ -28,7 +28,7 @@ def is_brief(node: Node) -> bool:
     """Tell whether the mark of this container is only a number.
 
     The root and arrays outside other arrays have full marks. An object in an array has no mark; the
-    mark of the array counts it.
+    mark of the outermost array counts the item around it as shortened.
     """
     return node.nested or (node.kind == OBJECT and node.parent is not None)
 

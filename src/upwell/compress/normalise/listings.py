@@ -62,8 +62,8 @@ def count_lines(text: str) -> int:
 
 
 def parts(text: str) -> str:
-    """Name the whole folders or files of a folded list that begin in a part of it, such as
-    `2 folders`; "" if none begins there."""
+    """Count the folders or files of a folded list that begin in a part of it, such as `2 folders`;
+    "" if none begins there."""
     heads = [row for row in text.split("\n") if row.endswith((FOLDER, FILE))]
     heads = [row for row in heads if not _LIKE_MEMBER.match(row)]
     noun = "folder" if heads and heads[0].endswith(FOLDER) else "file"

@@ -1,7 +1,9 @@
 """Fold runs of equal or similar log lines.
 
-    test a::one ... ok                  [2 lines like: test {} ... ok]
-    test b::two ... ok          →       a::one
+    test a::one ... ok                  [4 lines like: test {} ... ok]
+    test a::two ... ok          →       a::one
+    test b::one ... ok                  a::two
+    test b::two ... ok                  b::one
                                         b::two
 
 Nothing is lost: the head line has the common words and the number of lines, and each following
@@ -78,7 +80,8 @@ def _fold_alike(text: str) -> str:
 
 
 def _run(words: list[list[str]], first: int) -> tuple[int, set[int]]:
-    """Return the end of the run of lines similar to line `first`, and the words they share."""
+    """Return the end of the run of lines similar to line `first`, and the positions of the words
+    that they share."""
     first_words = words[first]
     enough = _ALIKE * sum(map(len, first_words))
     same = set(range(len(first_words)))

@@ -15,7 +15,8 @@ from upwell.compress.relevance import lowered
 from upwell.ground.text.safe import boundary
 
 BLANK = -4.0
-"""The salience of units that are never selected for their own sake."""
+"""The salience of units that matter only because others need them. In an order by names they are
+not selected for their own sake."""
 FIRST = 50.0
 """The salience of units that are selected before all others."""
 SIGNATURE = 5.0

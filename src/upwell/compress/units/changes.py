@@ -136,8 +136,8 @@ def _line_worth(line: str) -> float:
 
 
 def parts(text: str, kind: Kind) -> str:
-    """Name the whole commits, files or hunks that begin in a part of a diff or git log, such as
-    `2 files`; "" if none begins there."""
+    """Count the commits that begin in a part of a git log or diff, or else the files, or else the
+    hunks, such as `2 files`; "" if none begins there."""
     for pattern, noun in ((_COMMITS, "commit"), (_FILES, "file"), (_HUNKS, "hunk")):
         count = 0 if noun == "commit" and kind == Kind.DIFF else len(pattern.findall(text))
         if count:

@@ -56,7 +56,8 @@ _PROTOTYPE = re.compile(
     rf"(?!{_STATEMENT})(?:[\w:<>,*&\[\]]++[ \t]++)++[*&]*+[\w:~]++"
     r"\([^\n;]{0,300}\)[^\n;=(){]{0,80};\s*+$"
 )
-"""A signature without a body: the name follows a type, and a semicolon the parameters."""
+"""A signature without a body: the name follows a type, and a semicolon follows the
+parameters."""
 _ELEMENT = re.compile(
     r"^[ \t]*+(?:- )?(?:\[[\w-]+\][ \t])?(?:link|button|textbox|searchbox|checkbox|radio|combobox"
     r"|menuitem|tab|option|switch|slider|spinbutton|treeitem)\b",
@@ -170,8 +171,8 @@ def _raise_links(units: Units, text: str) -> None:
 
 
 def _raise_elements(units: Units, elements: Container[int]) -> None:
-    """Raise the elements of a page. The line of an element says everything that the groups around
-    it say.
+    """Raise the elements of a page. No unit then needs another: the line of an element says
+    everything that the groups around it say.
     """
     units.needs = [()] * len(units)
     for unit, start in enumerate(units.starts):
@@ -219,8 +220,8 @@ def _raise_trouble(units: Units, text: str) -> None:
 
 
 def _raise_ends(units: Units) -> None:
-    """Raise the first line and the last ones, except long lines: they show which program ran and
-    how it ended.
+    """Raise the first line and the last ones, which show which program ran and how it ended. Blank
+    and long lines do not count.
     """
     sizes = map(sub, units.ends, units.starts)
     filled = [

@@ -106,8 +106,8 @@ class Report:
         return WARNING if _WARNING.match(line) else 0.0
 
     def raise_last(self, units: Units) -> None:
-        """Raise the last counts and the last verdict above everything else: they say how the
-        command ended.
+        """Raise the last verdict and the last counts of failures (if there are neither, the last
+        counts) above everything else: they say how the command ended.
         """
         last = [self._last[kind] for kind in ("bad counts", "verdict") if kind in self._last]
         for unit in last or list(self._last.values()):
