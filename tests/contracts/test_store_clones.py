@@ -1,4 +1,4 @@
-"""Memories of a repository are found in each of its clones, in every store."""
+"""Memories of a repository are found in each of its clones and worktrees, in every store."""
 
 import subprocess
 from collections.abc import AsyncIterator
@@ -63,3 +63,29 @@ async def test_a_file_is_found_in_another_clone(store: Store, tmp_path: Path) ->
     query = Query(texts=(), paths=(f"{one}/src/tide.py",), scope=Scope(project=one))
     hits = (await StoreRecall(store).search(query, Deadline.after(30.0))).hits
     assert [hit.memory.id for hit in hits] == ["m"]
+
+
+async def test_worktrees_share_what_is_stored_in_any_of_them(store: Store, tmp_path: Path) -> None:
+    main, tree, other = (str(tmp_path / name) for name in ("main", "tree", "other"))
+    for folder in (main, other):
+        subprocess.run(["git", "init", "-q", folder], check=True)
+    author = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for args in (["commit", "-q", "--allow-empty", "-m", "x"], ["worktree", "add", "-q", tree]):
+        subprocess.run(["git", *author, *args], cwd=main, check=True, capture_output=True)
+    paths = (f"{tree}/src/tide.py",)
+    await store.add(
+        [
+            Memory(text="The tide turns at noon", id="main", project=main),
+            Memory(text="The tide turns at dusk", id="tree", project=tree, paths=paths),
+            Memory(text="The tide turns at night", id="other", project=other),
+        ]
+    )
+    assert await found(store, main) == await found(store, tree) == {"main", "tree"}
+    assert await found(store, other) == {"other"}
+    (memory,) = await store.get_many(["tree"])
+    assert (memory.project, memory.paths) == (main, ("src/tide.py",))
+    for folder in (main, tree):
+        file = f"{folder}/src/tide.py"
+        query = Query(texts=("tide",), paths=(file,), file=file, scope=Scope(project=folder))
+        hits = (await StoreRecall(store).search(query, Deadline.after(30.0))).hits
+        assert hits[0].memory.id == "tree"

@@ -16,6 +16,7 @@ from threading import Timer
 from upwell.capture.inbox import WHY_COMMIT, Proposal
 from upwell.ground.errors import UsageError
 from upwell.ground.project import repository_of
+from upwell.ground.remote_address import main_worktree_of
 from upwell.ground.secrets.redact import redact
 
 MAX_TEXT_CHARS = 600
@@ -240,7 +241,7 @@ def _proposal(entry: Commit, root: str) -> Proposal | None:
         why=WHY_COMMIT,
         namespace="learnings" if _LABEL.match(subject) else "decisions",
         paths=files[:MAX_PATHS],
-        project=root,
+        project=main_worktree_of(root) or root,
         at=seconds,
     )
 

@@ -13,6 +13,7 @@ import orjson
 
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.files import Locking, exclusively, read_regular_file, write_atomically, writing
+from upwell.ground.project import is_own
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
@@ -132,7 +133,7 @@ class Inbox:
         with self._locking(self._path):
             content = self._read()
             counts = content["displaced"]
-            known = [name for name in counts if project in (None, name)]
+            known = [name for name in counts if project is None or is_own(name, project)]
             number = sum(counts.pop(name) for name in known)
             self._write(content)
         return int(number)
@@ -266,7 +267,7 @@ def of_project(
     return [
         proposal
         for proposal in proposals
-        if (project is None or proposal.project == project) and kind in (None, proposal.kind)
+        if (project is None or is_own(proposal.project, project)) and kind in (None, proposal.kind)
     ]
 
 

@@ -8,6 +8,7 @@ from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal
 from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.events import Event
 from upwell.episodes.miner import EpisodeMiner
+from upwell.ground.remote_address import main_worktree_of
 from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.memory import Memory, Provenance
 
@@ -44,7 +45,7 @@ class Findings:
             paths=paths,
             symbols=episode.identifiers,
             triggers=episode.triggers,
-            project=project,
+            project=main_worktree_of(project) or project,
             session=episode.session,
             at=episode.at,
         )

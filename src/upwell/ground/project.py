@@ -4,7 +4,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from upwell.ground.remote_address import address_of
+from upwell.ground.remote_address import address_of, main_worktree_of
 
 MAX_INDEX_BYTES = 64_000_000
 MAX_ENTRIES = 500_000
@@ -33,8 +33,8 @@ def project_of(folder: str | None) -> str | None:
 def is_seen(owner: str | None, project: str | None) -> bool:
     """Tell whether work in `project` may see something that belongs to `owner`.
 
-    A project sees its own and global things, and those of the remote address that all clones of
-    its repository share; None sees everything.
+    A project sees its own and global things, those of the remote address that all clones of its
+    repository share and, in a linked worktree, those of the main one; None sees everything.
     """
     return project is None or is_here(owner, project)
 
@@ -45,16 +45,18 @@ def is_here(owner: str | None, project: str | None) -> bool:
 
 
 def is_own(owner: str | None, project: str | None) -> bool:
-    """Tell whether `owner` is `project`, or the remote address of its repository."""
-    if owner == project:
+    """Tell whether `owner` is `project`, the remote address of its repository, or the main worktree
+    of the same repository."""
+    if owner is None or owner == project:
         return owner is not None
-    return owner is not None and owner[:1] != "/" and owner == address_of(project)
+    return owner == (main_worktree_of(project) if owner[:1] == "/" else address_of(project))
 
 
-def owners_of(project: str) -> tuple[str, str]:
-    """Return the names under which the things of `project` are stored: its path, and the remote
-    address of its repository, which is the path again if it has none."""
-    return project, address_of(project) or project
+def owners_of(project: str) -> tuple[str, str, str]:
+    """Return the names under which the things of `project` are stored: its path, the remote address
+    of its repository, and the main worktree of a linked one. A name that does not exist is the path
+    again."""
+    return project, address_of(project) or project, main_worktree_of(project) or project
 
 
 def repository_of(folder: str) -> str | None:

@@ -7,24 +7,30 @@ from functools import lru_cache
 from pathlib import Path
 
 from upwell.ground.errors import UsageError
+from upwell.ground.project import project_of
+from upwell.ground.remote_address import main_worktree_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectOptions:
     """`projects.*`. `exclude` are patterns of folders: one with a slash is compared with the whole
     path, where `~` is the user's home folder, and any other with the folder's name. Everything
-    below a folder that matches is excluded too.
+    below a folder that matches is excluded too, and so are the worktrees of a repository there.
     """
 
     exclude: tuple[str, ...] = ()
 
     def excludes(self, folder: str | None) -> bool:
-        """True if the folder, or one above it, matches a pattern. False for an unknown folder."""
+        """True if a pattern excludes the folder. False for an unknown folder."""
         return bool(self.pattern_of(folder))
 
     def pattern_of(self, folder: str | None) -> str:
         """The first pattern that excludes the folder, or ""."""
-        return _match(folder, self.exclude) if self.exclude and folder else ""
+        if not self.exclude or not folder:
+            return ""
+        main_worktree = main_worktree_of(project_of(folder))
+        by_repository = _match(main_worktree, self.exclude) if main_worktree else ""
+        return _match(folder, self.exclude) or by_repository
 
     def check(self, folder: Path) -> None:
         """Refuse an excluded folder.
@@ -32,7 +38,7 @@ class ProjectOptions:
         Raises:
             UsageError: the folder is excluded.
         """
-        if self.exclude and (pattern := _match(str(folder.absolute()), self.exclude)):
+        if pattern := self.pattern_of(str(folder.absolute())):
             raise UsageError(
                 f"{folder} is in an excluded project",
                 hint=f"projects.exclude has {pattern!r}; `upwell config show` names its file",

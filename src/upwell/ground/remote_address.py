@@ -1,4 +1,5 @@
-"""The address of a repository's remote: the name that all clones of it share.
+"""The names that the folders of a repository share: the address of its remote, which all clones
+have in common, and its main worktree, which all its worktrees have in common.
 
 Reads git's configuration (git-config(1), gitrepository-layout(5)) without running git.
 """
@@ -8,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from upwell.ground.files import Stamp, stamp
@@ -35,26 +37,55 @@ def address_of(folder: str | None) -> str | None:
     written = stamp(path)
     if written is None:
         # The `.git` of a worktree or a submodule is a file that names the folder.
-        path = _linked_config(folder, stamp(f"{folder}/.git"))
-        written = stamp(path) if path else None
+        common = _linked(folder, stamp(f"{folder}/.git")).common
+        path = os.path.join(common, "config")
+        written = stamp(path) if common else None
     return _address_in(path, written) if written else None
 
 
+def main_worktree_of(folder: str | None) -> str | None:
+    """Return the root of the repository of which `folder` is a linked worktree (git-worktree(1)),
+    or the folder of the repository if it is bare. None if `folder` is not the root of a linked
+    worktree.
+    """
+    if not folder or folder[0] != "/" or "\0" in folder:
+        return None
+    return _linked(folder, stamp(f"{folder}/.git")).main_worktree or None
+
+
+class _Linked(NamedTuple):
+    """Where a file `.git` leads: the folder that all worktrees of the repository have in `common`,
+    and the `main_worktree` if the file belongs to a linked one."""
+
+    common: str = ""
+    main_worktree: str = ""
+
+
 @lru_cache(maxsize=256)
-def _linked_config(folder: str, written: Stamp | None) -> str:
-    """Return the path of the configuration to which the file `.git` leads, or ""."""
+def _linked(folder: str, written: Stamp | None) -> _Linked:
     if written is None:
-        return ""
+        return _Linked()
     try:
         pointer = _beginning(Path(folder, ".git"))
         if not pointer.startswith("gitdir:") or "\0" in pointer:
-            return ""
+            return _Linked()
         own = Path(folder, pointer.removeprefix("gitdir:").strip())
-        common = own / "commondir"
-        shared = own / _beginning(common).strip() if common.is_file() else own
-        return os.path.abspath(shared / "config")
+        if not (own / "commondir").is_file():
+            return _Linked(os.path.abspath(own))
+        common = os.path.abspath(own / _beginning(own / "commondir").strip())
+        is_known = _is_worktree_of(common, own, folder)
+        return _Linked(common, common.removesuffix("/.git") if is_known else "")
     except (OSError, ValueError):
-        return ""
+        return _Linked()
+
+
+def _is_worktree_of(common: str, own: Path, folder: str) -> bool:
+    """Tell whether a repository lists `folder` among its worktrees. Without this check, a file
+    `.git` in a downloaded folder could claim another repository's memories."""
+    if os.path.realpath(own.parent) != os.path.realpath(os.path.join(common, "worktrees")):
+        return False
+    listed = _beginning(own / "gitdir").strip()
+    return bool(listed) and os.path.realpath(own / listed) == os.path.realpath(f"{folder}/.git")
 
 
 @lru_cache(maxsize=256)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from upwell.ground.errors import UsageError
-from upwell.ground.remote_address import address_of
+from upwell.ground.remote_address import address_of, main_worktree_of
 from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Trust
 from upwell.ground.types.principal import PRIVATE
@@ -47,16 +47,25 @@ def own_name(namespace: str) -> str:
 
 def addressed(memory: Memory) -> Memory:
     """Return `memory` with the remote address of its repository as the project, and its files
-    relative to the repository's root, so that it belongs to every clone. A memory of a folder
-    without a remote address is returned unchanged.
+    relative to the repository's root, so that it belongs to every clone. Without a remote address,
+    it belongs to every worktree.
     """
+    address = address_of(memory.project)
+    return for_worktrees(memory) if address is None else _owned_by(address, memory)
+
+
+def for_worktrees(memory: Memory) -> Memory:
+    """Return a memory of a linked worktree as one of the main worktree, so that it belongs to every
+    worktree of the repository, and outlives its own. Any other memory is returned unchanged."""
+    main_worktree = main_worktree_of(memory.project)
+    return memory if main_worktree is None else _owned_by(main_worktree, memory)
+
+
+def _owned_by(project: str, memory: Memory) -> Memory:
     root = memory.project
-    address = address_of(root)
-    if address is None:
-        return memory
     return replace(
         memory,
-        project=address,
+        project=project,
         paths=tuple(
             relative_to(path, root) if path.startswith(f"{root}/") else path
             for path in memory.paths

@@ -1,5 +1,6 @@
 """Projects in which upwell does nothing by itself."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,23 @@ def test_the_refusal_names_the_pattern() -> None:
     with pytest.raises(UsageError, match="excluded project") as refused:
         ProjectOptions(exclude=("shop",)).check(Path("/srv/shop/notes.md"))
     assert "'shop'" in refused.value.hint
+
+
+def test_a_worktree_is_excluded_with_its_repository(tmp_path: Path) -> None:
+    author = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for args in (
+        ["init", "-q", "shop"],
+        ["-C", "shop", *author, "commit", "-q", "--allow-empty", "-m", "x"],
+        ["-C", "shop", "worktree", "add", "-q", str(tmp_path / "tree")],
+    ):
+        subprocess.run(["git", *args], cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "tree/src").mkdir()
+    for options in (
+        ProjectOptions(exclude=("shop",)),
+        ProjectOptions(exclude=(f"{tmp_path}/shop",)),
+    ):
+        assert options.excludes(str(tmp_path / "tree"))
+        assert options.excludes(str(tmp_path / "tree/src"))
+        with pytest.raises(UsageError, match="excluded project"):
+            options.check(tmp_path / "tree/notes.md")
+    assert not ProjectOptions(exclude=(f"{tmp_path}/tree",)).excludes(str(tmp_path / "shop"))

@@ -1,4 +1,4 @@
-"""The address that all clones of a repository share."""
+"""The address that all clones of a repository share, and the main worktree of linked ones."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.project import is_seen, owners_of
-from upwell.ground.remote_address import address_of, normal_address
+from upwell.ground.remote_address import address_of, main_worktree_of, normal_address
 
 SHOP = "github.com/acme/shop"
 
@@ -137,10 +137,55 @@ def test_a_pipe_in_place_of_the_configuration_is_not_waited_for(tmp_path: Path) 
 
 def test_a_project_sees_what_belongs_to_its_address(repository: Path) -> None:
     root = str(repository)
-    assert owners_of(root) == (root, root)
+    assert owners_of(root) == (root, root, root)
     git(repository, "remote", "add", "origin", "git@github.com:acme/shop.git")
-    assert owners_of(root) == (root, SHOP)
+    assert owners_of(root) == (root, SHOP, root)
     assert is_seen(SHOP, root)
     assert is_seen(root, root)
     assert not is_seen("github.com/acme/other", root)
     assert not is_seen(root, SHOP)
+
+
+def test_a_linked_worktree_sees_what_belongs_to_the_main_one(repository: Path) -> None:
+    git(repository, "commit", "-q", "--allow-empty", "-m", "x")
+    beside, inside = repository.parent / "tree", repository / ".agent/tree"
+    for tree in (beside, inside):
+        git(repository, "worktree", "add", "-q", "--detach", str(tree))
+        assert main_worktree_of(str(tree)) == str(repository)
+        assert owners_of(str(tree)) == (str(tree), str(tree), str(repository))
+        assert is_seen(str(repository), str(tree))
+        assert not is_seen(str(tree), str(repository))
+    assert not is_seen(str(beside), str(inside))
+    git(repository, "worktree", "move", str(beside), str(repository.parent / "moved"))
+    assert main_worktree_of(str(beside)) is None
+    assert main_worktree_of(str(repository.parent / "moved")) == str(repository)
+
+
+def test_worktrees_of_a_bare_repository_share_its_folder(repository: Path) -> None:
+    git(repository, "commit", "-q", "--allow-empty", "-m", "x")
+    bare, tree = repository.parent / "bare.git", repository.parent / "tree"
+    git(repository.parent, "clone", "-q", "--bare", "repo", "bare.git")
+    git(bare, "worktree", "add", "-q", str(tree))
+    assert main_worktree_of(str(tree)) == str(bare)
+
+
+def test_repositories_submodules_and_folders_are_no_linked_worktrees(repository: Path) -> None:
+    git(repository.parent, "clone", "-q", "repo", "part")
+    git(repository.parent / "part", "commit", "-q", "--allow-empty", "-m", "x")
+    git(repository, "submodule", "add", "-q", str(repository.parent / "part"), "part")
+    for folder in (repository, repository / "part", repository.parent):
+        assert main_worktree_of(str(folder)) is None
+    assert main_worktree_of(None) is None
+    assert main_worktree_of("repo") is None
+
+
+def test_a_folder_that_claims_to_be_a_worktree_is_not_believed(repository: Path) -> None:
+    git(repository, "commit", "-q", "--allow-empty", "-m", "x")
+    git(repository, "worktree", "add", "-q", str(repository.parent / "tree"))
+    download = repository.parent / "download"
+    (download / "claim").mkdir(parents=True)
+    (download / "claim/commondir").write_text(f"{repository}/.git\n")
+    (download / "claim/gitdir").write_text(f"{download}/.git\n")
+    for pointer in (f"{repository}/.git/worktrees/tree", "claim"):
+        (download / ".git").write_text(f"gitdir: {pointer}\n")
+        assert main_worktree_of(str(download)) is None

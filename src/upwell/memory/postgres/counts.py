@@ -27,7 +27,7 @@ WHOLE_TENANT = -1
 MAX_OVERVIEWS = 256
 RECENT_SECONDS = 0.5
 """For this time the version that the database reported last counts as current."""
-_VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s))"
+_VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s, %(main)s))"
 SIZES_OF_SCOPES = f"""
     SELECT no, project, memories, words, tokens, last FROM upwell.scope
     WHERE tenant = %(tenant)s AND {_VISIBLE} ORDER BY no"""
@@ -291,9 +291,9 @@ def sizes_of(scope: Scope) -> Statement:
 
 
 def owners(project: str | None) -> dict[str, object]:
-    """Return the values that name the project of a query, in both of its forms."""
-    path, address = owners_of(project) if project else (project, project)
-    return {"project": path, "address": address}
+    """Return the values that name the project of a query, in all of its forms."""
+    path, address, main = owners_of(project) if project else (project, project, project)
+    return {"project": path, "address": address, "main": main}
 
 
 def corpus_of(rows: Rows) -> tuple[Corpus, float]:

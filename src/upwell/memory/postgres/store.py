@@ -46,7 +46,7 @@ TRASH_SECONDS = 30 * 86_400.0
 _LIVING = "(expires_at IS NULL OR expires_at > %(now)s)"
 _BY_ID = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
 _SEEN = """n >> %(bits)s IN (SELECT no FROM upwell.scope WHERE tenant = %(tenant)s
-    AND (%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s)))"""
+    AND (%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s, %(main)s)))"""
 _TRASHED = "SELECT memory FROM upwell.trash WHERE tenant = %(tenant)s"
 _DROP = "DELETE FROM upwell.trash WHERE tenant = %(tenant)s AND id = %(id)s RETURNING id"
 _DROP_OLD = """

@@ -100,7 +100,7 @@ def seen_by(scope: Scope) -> tuple[str, tuple[str, ...]]:
     see, and its values."""
     if scope.project is None:
         return "tenant = ?", (scope.tenant,)
-    return "tenant = ? AND project IN ('', ?, ?)", (scope.tenant, *owners_of(scope.project))
+    return "tenant = ? AND project IN ('', ?, ?, ?)", (scope.tenant, *owners_of(scope.project))
 
 
 CHUNK = 500

@@ -22,6 +22,7 @@ from upwell.memory.ranking.scoring import NOTHING, Pool, Successor
 from upwell.memory.ranking.signals import Candidate, Likeness
 from upwell.memory.records import check, complete, from_json, stamped, to_json
 from upwell.memory.relocation import Discarded
+from upwell.memory.sharing import for_worktrees
 from upwell.memory.sqlite import null_scores, schema
 from upwell.memory.sqlite.duplicates import find_duplicates
 from upwell.memory.sqlite.lookup import (
@@ -109,7 +110,8 @@ class SqliteStore:
         """
         if not memories:
             return []
-        added_memories = complete(memories, self._clock.now())
+        own_memories = [for_worktrees(memory) for memory in memories]
+        added_memories = complete(own_memories, self._clock.now())
 
         def store(db: sqlite3.Connection) -> list[Added]:
             duplicates = find_duplicates(db, added_memories)
