@@ -186,7 +186,7 @@ class Cleaned:
 
 
 def clean(passage: Passage) -> Cleaned:
-    """Remove the noise that texts of this kind may have. Without noise, returns the same passage."""
+    """Remove the noise of texts of this kind. Returns the same passage if there is none."""
     text, omitted = passage.text, ()  # type: tuple[str, tuple[Omission, ...]]
     for step in STEPS.get(passage.kind, ()):
         text, left_out = step(text)

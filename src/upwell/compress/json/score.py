@@ -48,7 +48,7 @@ _STEP_UP = 0.72
 _EXPECTED = 1.3
 _NAMES = 3
 _HOLLOW = 0.5
-"""The factor for an empty value that matches only by its key path."""
+"""The factor for an empty value of which only the key path, or a value near it, matches."""
 IDENTITIES = (
     "name", "id", "key", "title", "subject", "headline", "identifier", "number", "slug", "login",
     "path", "file", "sha", "oid", "email", "type",

@@ -160,8 +160,9 @@ def split_text(text: str, name: str = "") -> Units:
 
 
 def _raise_links(units: Units, text: str) -> None:
-    """Raise the links of search results, because their summary is of little use without addresses.
-    The links get a part of the budget (`_LINKS_SHARE`) first; the rest is for all lines."""
+    """Raise the links of search results, because a summary of them is of little use without
+    addresses. The links get a part of the budget (`_LINKS_SHARE`) first; the rest is for all lines.
+    """
     if " <http" not in text:
         return
     units.raised_share = _LINKS_SHARE

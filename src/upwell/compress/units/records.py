@@ -1,4 +1,4 @@
-"""Split tables and search results: each row needs the table's header, each match is a unit."""
+"""Split tables and search results: each row needs the table's header, and each match is a unit."""
 
 import re
 from bisect import bisect_left, bisect_right
