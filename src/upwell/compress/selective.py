@@ -109,13 +109,16 @@ def _of_lines(text: str) -> list[Section]:
 
 
 def _unique(sections: list[Section]) -> list[Section]:
-    seen: dict[str, int] = {}
+    taken = {section.key for section in sections}
+    counts: dict[str, int] = {}
     result = []
     for section in sections:
-        seen[section.key] = count_so_far = seen.get(section.key, 0) + 1
-        result.append(
-            section if count_so_far == 1 else replace(section, key=f"{section.key}#{count_so_far}")
-        )
+        key, count = section.key, counts.get(section.key, 0) + 1
+        while count > 1 and (key := f"{section.key}#{count}") in taken:
+            count += 1
+        counts[section.key] = count
+        taken.add(key)
+        result.append(replace(section, key=key))
     return result
 
 

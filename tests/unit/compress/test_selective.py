@@ -6,7 +6,7 @@ import pytest
 
 from upwell.compress.base import RemainingBudget
 from upwell.compress.compressor import Compressor
-from upwell.compress.selective import MAX_ENTRIES, select, table
+from upwell.compress.selective import MAX_ENTRIES, sections_of, select, table
 from upwell.ground.types.compression import Budget, Kind, Passage
 
 DOC = "\n".join(f"## Part {n}\n\nBody of part {n} with words. " * 3 for n in range(30))
@@ -91,3 +91,10 @@ def test_the_table_of_a_long_array_is_paged_within_its_budget(chars: int) -> Non
         inner = json.loads(select(passage, [key], RemainingBudget()).text)
         reached += [entry["key"] for entry in inner["entries"]]
     assert reached == [f"[{number}]" for number in range(300)]
+
+
+def test_keys_are_unique_when_a_heading_looks_like_a_suffix() -> None:
+    text = "# a\n\none\n\n# a#2\n\ntwo\n\n# a\n\nthree\n\n# a\n\nfour\n"
+    doc = passage(text)
+    assert [section.key for section in sections_of(doc)] == ["a", "a#2", "a#3", "a#4"]
+    assert select(doc, ["a#2"], RemainingBudget()).text == "# a#2\n\ntwo"
