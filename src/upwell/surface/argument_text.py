@@ -1,5 +1,5 @@
-"""Reduces the arguments of a tool call to words: the parts of a path, a URL, a command line or a
-search that identify its subject.
+"""Reduces paths, URLs, command lines and searches in a tool call to the words that identify their
+subject.
 
 Parts that most paths, URLs and commands share are left out, because they would match everywhere.
 """
@@ -47,8 +47,8 @@ class Speech:
         self._commands = lexicon.commands
 
     def path(self, path: str, root: str | None = None) -> str:
-        """The informative words of a path. Its extension, boilerplate, and the names of files that
-        every project has are left out. With `root`, only the part below `root` is used."""
+        """The informative words of a path, without its extension, boilerplate and the names of
+        files that every project has. With `root`, only the part below `root` is used."""
         parts = path_parts(_below(path, root))
         if parts and file_stem(path).lstrip(".") in PROJECT_FILES | {"gitignore"}:
             parts.pop()
@@ -81,7 +81,7 @@ class Speech:
         return " ".join(filter(None, texts))
 
     def value(self, text: str, root: str | None = None) -> str:
-        """The words of any argument. URLs, paths and search qualifiers in it are reduced."""
+        """The words of any argument, with URLs and paths reduced and search qualifiers removed."""
         text = _PLACE_QUALIFIER.sub("", _QUALIFIER.sub(" ", text[:MAX_COMMAND_CHARS]))
         text = _URL.sub(lambda url: self.address(url.group()), text)
         words = (
@@ -98,8 +98,8 @@ def speech_of(lexicon: Lexicon | None = None) -> Speech:
 
 
 def _below(path: str, root: str | None) -> str:
-    """`path` without the project's root. Without a root, a path in a user's home folder loses that
-    folder and, unless it is a file directly in there, the first folder below it."""
+    """`path` relative to `root`. Without a root, a leading home folder is removed and, unless the
+    path is a file directly in it, so is the next folder."""
     parts = path_parts(relative_to(path, root))
     if root is None and path.startswith("/") and parts and parts[0].lower() in _HOMES:
         in_home = len(parts) == 3 and "." in parts[2]
@@ -108,7 +108,7 @@ def _below(path: str, root: str | None) -> str:
 
 
 def _shell_words(line: str) -> Iterator[str]:
-    """The words of a command line without quotes; split at spaces if it cannot be parsed."""
+    """The words of a command line, unquoted. A line that cannot be parsed is split at spaces."""
     bare = line.replace("\n", " ; ")
     try:
         lexer = shlex.shlex(bare, posix=True, punctuation_chars="|&;<>()`")

@@ -1,5 +1,6 @@
-"""The filters around the search: which cues (prompts and tool calls) may start one, which of the
-memories that it finds may reach the agent, and in what order (seeds 000, 003, 004, docs/names.md).
+"""The filters around the search. They decide which cues (prompts and tool calls) may start one,
+which of the memories found may reach the agent, and in what order (seeds 000, 003, 004,
+docs/names.md).
 """
 
 import json
@@ -36,13 +37,12 @@ class Gate:
         self._options = options
 
     def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
-        """The reason to say nothing at all to this cue, not even the standing rules; None if there
-        is no such reason."""
+        """The reason to show nothing at this cue, not even the standing rules; None if there is
+        none."""
         return self._check_cue(cue, triggers) or self._check_tool(cue)
 
     def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
-        """The reason not to search for this query, or None; `silencing` has already passed the
-        cue."""
+        """The reason not to search for this query, or None. Call `silencing` first."""
         return self._check_query(query) or self._check_intent(cue, intent)
 
     def _check_cue(self, cue: Cue, triggers: Sequence[str]) -> Skip | None:
@@ -96,23 +96,23 @@ class Gate:
 
 PACE = "pace"
 MAX_SAID = 2
-"""The most memories at one moment: in real sessions a third one was never useful."""
+"""The maximum number of memories at one moment: in real sessions, a third was never useful."""
 MIN_SHARE_ASKED = 0.2
-"""Explicit requests get no hit with less than this share of the best score (our own constant)."""
+"""Explicit requests get only hits with at least this share of the best score (our own constant)."""
 RATE_SECONDS = 60.0
 
 
 class Pace:
     """Limits how often a session gets memories: at most `surface.rate_per_minute` times a minute,
     and not twice for similar queries within the cooldown. All tools of the session count together;
-    the limits are those of the tool that is being called."""
+    the limits are those of the tool being called."""
 
     def __init__(self, state: SessionState, options: Options) -> None:
         self._state = state
         self._options = options
 
     async def refusal(self, cue: Cue, query: Query) -> Skip | None:
-        """The reason to say nothing to this cue right now; None if there is none."""
+        """The reason to show nothing at this cue right now, or None."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return None
         surface = self._options.beside(cue).surface
@@ -121,7 +121,7 @@ class Pace:
         for time, words in recent:
             is_recent = now - time <= surface.cooldown_seconds
             if is_recent and jaccard(query_terms, frozenset(words)) > surface.cooldown_similarity:
-                detail = f"the same within {surface.cooldown_seconds:g} s"
+                detail = f"a similar query within {surface.cooldown_seconds:g} s"
                 return Skip(reason=SkipReason.COOLDOWN, detail=detail)
         if sum(now - time < RATE_SECONDS for time, _ in recent) >= surface.rate_per_minute:
             return Skip(reason=SkipReason.RATE, detail=f"{surface.rate_per_minute} a minute")
@@ -149,7 +149,7 @@ def _terms_of(query: Query) -> frozenset[str]:
 
 
 NOVELTY = "new"
-"""The name of a signal: the share of a memory's words that the agent's context lacks."""
+"""The signal for the share of a memory's words that are missing from the agent's context."""
 
 
 class PostFilter:
@@ -174,9 +174,8 @@ class PostFilter:
     async def choose(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit] | Skip:
-        """The hits that pass, in the order in which they surface; if none passes, the reason of
-        the check that removed the last ones. Without a moment, memories of every kind may
-        surface."""
+        """The hits that pass, in the order in which they surface. If none passes, the `Skip` of the
+        check that removed the last ones. Without a moment, memories of every kind may surface."""
         cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
         thresholds = {
             (case, exact): self._learning.min_score(cue, case, exact=exact)
@@ -241,8 +240,8 @@ class PostFilter:
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit]:
         """The hits that a judge may choose from, best first: those that could help at this moment
-        and that the agent does not have, however probable they are. Episodes are left out, because
-        their triggers decide."""
+        and are new to the agent, whatever their score. Episodes are left out, because their
+        triggers decide."""
         related = [hit for hit in hits if not hit.memory.triggers]
         helpful = suited(cue, moment, related) if moment is not None else related
         ordered = ranked(helpful, intent, self._options.beside(cue), self._clock.now())
@@ -250,7 +249,7 @@ class PostFilter:
 
     async def new_to_agent(self, cue: Cue, hits: Sequence[Hit]) -> list[Hit]:
         """The hits that the session has not received, that are not in its context, and that its
-        principal has not rated down.
+        principal has not demoted.
         """
         sketch = self._sketches.of(cue.session)
         unknown = [
@@ -263,7 +262,7 @@ class PostFilter:
 
 
 def _comparable(hits: Sequence[Hit]) -> list[Hit]:
-    """The hits that are not far less probable than the best."""
+    """The hits with at least `MIN_SHARE_ASKED` of the best score."""
     best = max(hit.score for hit in hits)
     return [hit for hit in hits if hit.score >= MIN_SHARE_ASKED * best]
 
@@ -283,7 +282,7 @@ def held_back_as(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
 _DAY_SECONDS = 86_400.0
 _NEAR_IDENTICAL = 0.9
 SHARE_OF_A_SOURCE = 3
-"""While other sources have hits left, one source gets at most every third position (our own
+"""While other sources have hits left, one source gets at most one position in three (our own
 constant).
 """
 _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
@@ -298,8 +297,8 @@ def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) ->
 
 
 def spread(hits: Sequence[Hit]) -> list[Hit]:
-    """Reorder `hits` so that no file dominates: a source that already has a third of the positions
-    waits as long as other sources have hits left. A memory outside any file is its own source.
+    """Reorder `hits` so that no file dominates: while other sources have hits left, a source that
+    already has a third of the positions waits. A memory outside any file is its own source.
     """
     remaining, placed = list(hits), list[Hit]()
     places: Counter[str] = Counter()
@@ -328,7 +327,7 @@ def _source(hit: Hit) -> str:
 
 
 def distinct(hits: Sequence[Hit]) -> list[Hit]:
-    """`hits` in their order, without any that nearly repeats an earlier hit."""
+    """`hits` in the same order, without near-duplicates of earlier ones."""
     retained: list[tuple[Hit, frozenset[str]]] = []
     for hit in hits:
         words = frozenset(terms(hit.memory.text))
@@ -350,9 +349,9 @@ def _weight(hit: Hit, intent: Intent, options: Options, now: float) -> float:
 
 
 def independent(texts: Sequence[str]) -> int:
-    """The number of texts that contain a word which no earlier text contains. It counts independent
-    queries: the keywords of a message add no word to the message, so a hit that matches both has
-    matched one query, not two."""
+    """The number of texts that contain a word not found in any earlier text. This counts
+    independent queries: a message's keywords add no word to the message, so a hit that matches both
+    has matched one query, not two."""
     seen: set[str] = set()
     count = 0
     for text in texts:

@@ -1,9 +1,9 @@
 """Guards: standing rules that refuse a matching call once.
 
-Only a person makes a rule a guard (`upwell rules add --guard`). A guard names a command or a tool
-of a server. The first matching call of a session is refused, with the text of the guard as the
-reason; from then on this guard lets the calls of that session pass. If guards cannot be read in
-time, no call is refused.
+Only a person makes a rule a guard (`upwell rules add --guard`). A guard applies to a command or to
+a server's tool. The first matching call of a session is refused, with the text of the guard as the
+reason; after that, the guard lets the calls of that session pass. If guards cannot be read in time,
+no call is refused.
 """
 
 import asyncio
@@ -27,14 +27,13 @@ GUARD = "guard"
 MAX_GUARDS = 200
 REASON_CHARS = 500
 FRESH_SECONDS = 1.0
-"""How long guards are cached. A guard that another process adds takes effect after this time at the
-latest."""
+"""How long guards are cached. A guard added by another process takes effect within this time."""
 READING_SECONDS = 0.15
 TTL_SECONDS = 30 * 86_400.0
 _EXAMPLES = "--tool 'Bash(git push*--force*)' or --tool 'github__delete_*'"
 _REASON = (
     'Not run. A rule that the user set as a guard applies here: "{text}" [{source}]. If the user '
-    "wants it all the same, repeat the call: this guard refuses once in a session."
+    "wants it anyway, repeat the call: this guard refuses only once per session."
 )
 
 
@@ -49,7 +48,7 @@ class Refusal:
 
 
 class Guards:
-    """Refuses the calls that match a guard. `is_paused` tells whether a session is paused;
+    """Refuses the calls that match a guard. `is_paused` returns whether a session is paused;
     `refused` records a refusal for `explain`."""
 
     def __init__(
@@ -69,8 +68,8 @@ class Guards:
         self._known: dict[str | None, tuple[float, list[Memory]]] = {}
 
     async def refusal(self, cue: Cue) -> Refusal | None:
-        """The refusal of a call that is about to be made; None if the call may pass, also if the
-        guards cannot be read in time.
+        """The refusal of a call that is about to be made; None if the call may pass or the guards
+        cannot be read in time.
         """
         with contained("reading the guards"):
             if self._cached(project_of(cue.cwd)) == []:
@@ -79,7 +78,7 @@ class Guards:
                 async with asyncio.timeout(READING_SECONDS):
                     return await self._refusal(cue)
             except TimeoutError:
-                LOG.warning("the guards were not read in time; the call passes")
+                LOG.warning("the guards were not read in time, so the call passes")
         return None
 
     async def withdraw(self, refusal: Refusal) -> None:
@@ -134,12 +133,12 @@ def check_guard(scope: RuleScope) -> None:
     """Check the scope of a guard.
 
     Raises:
-        UsageError: the scope does not name a command or a tool of a server.
+        UsageError: the scope contains no command and no tool of a server.
     """
     if scope.paths and not scope.tools:
         raise UsageError(
-            "a guard cannot refuse by --path alone: agents ask upwell before commands and tools of "
-            "servers, not before they read or write a file",
+            "a guard cannot refuse by --path alone: agents ask upwell before they run a command or "
+            "a server's tool, not before they read or write a file",
             hint=f"add {_EXAMPLES}, or leave out --guard",
         )
     for pattern in scope.tools or ("",):
@@ -151,8 +150,8 @@ def check_guard(scope: RuleScope) -> None:
 
 
 def refusal_key(session: str, rule: Memory) -> str:
-    """The key of a refusal's record. It does not share the prefix of the session's other records of
-    rules, which a compaction removes.
+    """The key under which a refusal is recorded. It lacks the prefix of the session's other rule
+    records, because a compaction removes those.
     """
     return f"guard:{session}#{rule.id}"
 

@@ -1,4 +1,4 @@
-"""Finds texts that an agent's context already holds, because its host loads instruction files
+"""Finds texts that are already in an agent's context, because its host loads instruction files
 (`CLAUDE.md`, `AGENTS.md` …) into every session."""
 
 import os
@@ -13,14 +13,14 @@ from upwell.hosts.base import AutoLoaded
 
 MAX_FILES = 40
 MAX_LOOKED_FOR = 200
-"""The most paths that are tried, including those of files that do not exist or were read before."""
+"""The maximum number of distinct paths tried, including those of files that do not exist."""
 MAX_BYTES = 200_000
-"""The most bytes read of one file. Hosts warn their users long before that size."""
+"""The maximum number of bytes read from one file. Hosts warn about files long before that size."""
 
 
 def loaded_by(host: str, cwd: str | None, texts: Iterable[str]) -> set[str]:
-    """Those of `texts` that occur, word for word, in the files that `host` loads for a session in
-    `cwd`; none for an unknown host. Reads files, so call it in a thread.
+    """The `texts` that occur word for word in the files that `host` loads for a session in `cwd`;
+    none for an unknown host. Reads files, so call it in a thread.
     """
     if host not in HOSTS:
         return set()
@@ -79,7 +79,7 @@ def _imported(path: Path) -> Iterator[Path]:
     for line in _content(path).splitlines():
         name = line.strip().removeprefix("@")
         if name != line.strip() and name and " " not in name:
-            # Not `Path.expanduser`, which raises for `@~team`: a mention, not a user's home.
+            # `Path.expanduser` would raise for `@~team`, which is a mention, not a home folder.
             yield path.parent / os.path.expanduser(name)
 
 
@@ -92,5 +92,5 @@ def _content(path: Path) -> str:
 
 
 def _words(text: str) -> str:
-    """The text on one line, in lower case and without list marks at its ends."""
+    """The text on one line, in lower case, without list markers at its ends."""
     return " ".join(text.split()).strip("-*• .").casefold()

@@ -1,4 +1,4 @@
-"""Count decisions for the metrics of the process, and name them in spans."""
+"""Counts decisions for the metrics of the process, and labels them in spans."""
 
 from upwell.ground.meters import DECISION_SECONDS, DECISIONS, MEMORIES
 from upwell.ground.types.cue import Cue
@@ -6,7 +6,7 @@ from upwell.ground.types.surfacing import Skip, Surfacing
 
 
 def count_decision(cue: Cue, outcome: Surfacing | Skip, seconds: float) -> None:
-    """Count a decision, and the time that it took."""
+    """Count a decision and the time it took."""
     reason = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
     DECISIONS.add(str(cue.door), reason)
     DECISION_SECONDS.observe(seconds, str(cue.door))
@@ -18,7 +18,7 @@ def count_delivery(surfacing: Surfacing) -> None:
 
 
 def label(outcome: Surfacing | Skip) -> str:
-    """The outcome of a decision as a span has it."""
+    """The label of an outcome in a span."""
     if isinstance(outcome, Skip):
         return f"skip {outcome.reason}"
     return f"surfaced {len(outcome.hits)}"

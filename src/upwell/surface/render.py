@@ -1,5 +1,5 @@
-"""Writes the text that an agent gets: one line for each memory, with its citation, cut around the
-match, inside a frame of two tags.
+"""Writes the text that an agent gets: one line per memory, with its citation and an excerpt around
+the match, inside a frame of two tags.
 
 The text of a memory is data, and the frame says so in one neutral sentence. Text that could imitate
 the frame, move the cursor or reverse the line is escaped.
@@ -24,7 +24,7 @@ from upwell.memory.documents.sections.search import PASSAGE
 from upwell.surface.options import InjectionMode, Options
 
 SURE = 0.8
-"""The confidence from which an intent counts as sure (seed 004, ADR-006)."""
+"""An intent with at least this confidence counts as sure (seed 004, ADR-006)."""
 PASSAGE_CHARS = 700
 """A passage of a document is shown whole up to this length, headings included."""
 TAG = "upwell-memories"
@@ -37,20 +37,19 @@ _OWN_TAG = re.compile(
     r"(?:system|user|assistant|human|instructions?|important|invoke|parameter|result|fnr)\b))",
     re.IGNORECASE,
 )
-"""The beginning of a tag that could imitate the end of our frame or the start of another frame
-(names of two parts, as in `upwell-memories`), or that marks a turn or an instruction.
+"""The beginning of a tag that could imitate the end of our frame or the start of another (a name of
+two parts such as `upwell-memories`), or that marks a turn or an instruction.
 """
 _IMAGE = re.compile(r"!(?=\[[^\]\n]{0,200}\]\()")
-"""A Markdown image, which a client would load from its address."""
+"""A Markdown image, which a client would load from its URL."""
 _TURN = re.compile(r"\[(?=/?INST\])")
 _SPACE = re.compile(r"\s+")
 _WIDE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "＜＞﹤﹥"})
 
 
 def harmless(text: str) -> str:
-    """`text` without anything that acts on a terminal or a reader: invisible characters become
-    spaces or visible escapes, and tags like those of our frame, images and marks of a turn are
-    escaped.
+    """`text` made safe to show: invisible characters become spaces or visible escapes; images, turn
+    markers and tags like those of our frame are escaped.
     """
     shown = _OWN_TAG.sub("\\\\u003c", visible(text).translate(_WIDE))
     return _TURN.sub(r"[\\", _IMAGE.sub(r"!\\", shown))
@@ -69,15 +68,15 @@ ASK_PREVIEW_CHARS = 220
 MIN_PREVIEW_CHARS = 20
 """The shortest excerpt that is still worth showing."""
 _ALIKE_CHARS = 5
-"""Words with the same beginning of this length match."""
+"""Words match if this many of their first characters are equal."""
 _WORDS = re.compile(r"\w+")
 _CITATION_UNSAFE = re.compile(r"[\[\]\s]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How much text one door (the prompt hook, a tool call, a request …) may give at once. The
-    limit that is reached first decides."""
+    """How much text one door (the prompt hook, a tool call, a request …) may show at once. The
+    first limit reached applies."""
 
     chars: int
     tokens: int
@@ -158,8 +157,7 @@ def _best_start(line: str, query_texts: tuple[str, ...], width: int) -> int:
     """The start of the window of `width` characters with the most distinct query words; in a tie,
     the first such window.
     """
-    # The function is cached, because a hit is formatted twice: to see whether it fits, and to show
-    # it.
+    # Cached, because a hit is formatted twice: to check whether it fits, and to show it.
     query_terms = informative(term for text in query_texts for term in terms(text))
     by_beginning = {term[:_ALIKE_CHARS]: term for term in sorted(query_terms, reverse=True)}
     beginnings = (
@@ -199,8 +197,8 @@ def digest(lines: Sequence[str]) -> str:
 
 
 def without_heading(hit: Hit) -> Hit:
-    """The hit without the headings that upwell put in front of its passage, because a digest cites
-    the lines of the file that it shows. Headings that reverse the meaning (`Do not:`) stay."""
+    """The hit without the headings that upwell put in front of its passage, because a digest shows
+    exactly the lines that it cites. Headings that reverse the meaning (`Do not:`) stay."""
     heading, newline, text = hit.memory.text.partition("\n")
     if PASSAGE not in hit.signals or not newline or not heading.endswith(":"):
         return hit
@@ -210,13 +208,13 @@ def without_heading(hit: Hit) -> Hit:
 
 
 def by_command(text: str, command: str) -> str:
-    """The block `text` for an agent that may not have our tools: it names a shell command that
-    prints the full text of a memory."""
+    """The block `text` for an agent that may lack our tools, with a shell command that prints the
+    full text of a memory."""
     return text.replace(REMINDER, reminder_of(command), 1)
 
 
 def reminder_of(command: str) -> str:
-    """The sentence that names the shell command for the full text of a memory."""
+    """The reminder with the shell command for the full text of a memory."""
     return f"{NOTICE}; `{command}` gives the full text of one."
 
 
@@ -234,7 +232,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
-    """One memory as one line: its citation, and its text cut around the match."""
+    """One memory as one line: its citation, and an excerpt of its text around the match."""
     memory = hit.memory
     if PASSAGE in hit.signals or hit.trigger:
         shown = preview(memory.text, query_texts, max(profile.preview_chars, profile.passage_chars))
@@ -252,8 +250,8 @@ def fitting(
     hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile, frame: str
 ) -> list[str]:
     """The lines of the best `hits` that fit the profile together with `frame`. The last line may be
-    cut to the remaining room. A memory of which too little would be shown is omitted, with all
-    memories after it.
+    cut to the remaining room. If too little of a memory would be shown, it and all later ones are
+    omitted.
     """
     lines, room = list[str](), profile.without(frame)
     full_chars = max(profile.preview_chars, profile.passage_chars)
@@ -276,7 +274,7 @@ def _line_within(room: Profile, hit: Hit, query_texts: Sequence[str], least: int
         line = entry(hit, query_texts, room)
         if room.holds(line):
             return line
-        # The shown text may be shorter than its limit, and a line has a citation, too.
+        # The shown text may be shorter than its limit, and the line also has a citation.
         shown_chars = min(preview_chars, len(line))
         excess = max(1, len(line) - room.chars)
         by_tokens = shown_chars * max(0, room.tokens) // max(1, count(line))
@@ -290,7 +288,7 @@ SECTION_HEADING = "## Relevant memories\n\n"
 
 
 def place[Block](blocks: Sequence[Block], memories: Block, mode: InjectionMode) -> list[Block]:
-    """`blocks`, in their order, with the block of memories before or after them."""
+    """`blocks` with the block of memories before or after them."""
     if mode is InjectionMode.PREPEND:
         return [memories, *blocks]
     return [*blocks, memories]
@@ -309,7 +307,7 @@ def marked(text: str, mark: str) -> str:
 
 def frame_of(door: Door | str, command: str = "") -> str:
     """The longest text that can surround the memories at a door. `command`, if given, is the shell
-    command that the block names for reading a memory in full."""
+    command for reading a memory in full."""
     if door == Door.ASK:
         return f"{DIGEST_HEADING}\n"
     empty = beneath([], "s_0123456789ab")

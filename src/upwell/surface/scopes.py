@@ -1,6 +1,6 @@
-"""The scope of a standing rule: the files and commands at which the agent gets the rule. A scope is
-stored in the rule's triggers: `path:GLOB` for files, `tool:NAME` or `tool:NAME(GLOB)` for tools and
-their commands. A rule without a scope opens every session.
+"""The scope of a standing rule: the files and commands for which the agent gets the rule. A scope
+is stored in the rule's triggers: `path:GLOB` for files, `tool:NAME` or `tool:NAME(GLOB)` for tools
+and their commands. A rule without a scope opens every session.
 """
 
 import re
@@ -33,9 +33,9 @@ _SHELLS = frozenset("ash bash dash fish ksh sh zsh".split())
 _SHELL_OPTION = re.compile(r"-[a-z]{0,6}c")
 _RUNNERS = frozenset("chroot doas env ionice nice parallel setsid stdbuf sudo xargs".split())
 MAX_SCRIPTS = 16
-"""The most scripts of one call that are read, including scripts inside scripts."""
+"""The maximum number of scripts read in one call, including nested ones."""
 MAX_OPTIONS = 8
-"""The command that a runner such as `sudo` runs must begin within this many words."""
+"""The command run by a runner such as `sudo` must begin within this many words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class RuleScope:
     tools: tuple[str, ...] = ()
 
     def triggers(self) -> tuple[str, ...]:
-        """The scope in the form in which a rule stores it."""
+        """The scope as stored in a rule's triggers."""
         paths = (f"{_PATH}{pattern}" for pattern in self.paths)
         return (*paths, *(f"{_TOOL}{pattern}" for pattern in self.tools))
 
@@ -75,7 +75,7 @@ def scope_of(rule: Memory) -> RuleScope:
 
 
 def checked_scope(paths: Sequence[str], tools: Sequence[str]) -> RuleScope:
-    """The scope with the patterns that a person typed.
+    """The scope made of the patterns that a person typed.
 
     Raises:
         UsageError: a pattern is not valid.
@@ -123,8 +123,8 @@ def _with(prefix: str, triggers: Sequence[str]) -> tuple[str, ...]:
 
 
 def _runs(pattern: str, cue: Cue) -> bool:
-    """True if the cue calls a tool that the pattern names and, if the pattern has a glob, with a
-    command that the glob matches."""
+    """True if the pattern matches the cue's tool and, if the pattern has a glob, the glob matches
+    one of the cue's commands."""
     match = _NAMED_TOOL.fullmatch(pattern)
     if not cue.tool or match is None or not first_match(cue.tool, (match[1],)):
         return False
@@ -161,8 +161,8 @@ def _lines(cue: Cue) -> Iterator[str]:
 
 def _from_program(step: Step) -> list[str]:
     """The forms of a command that a pattern may match: as written, and without the folder of its
-    program. If the program runs another program (`sudo`), also the command from each later word
-    on, because options of the runner may stand in between."""
+    program. For a runner such as `sudo`, also the command from each later word on, because the
+    runner may have options of its own."""
     program = step.words[0].rpartition("/")[2]
     found = [" ".join(step.words), " ".join((program, *step.words[1:]))]
     written = step.text.split()
@@ -172,7 +172,7 @@ def _from_program(step: Step) -> list[str]:
 
 
 def _scripts_in(words: Sequence[str]) -> list[str]:
-    """The scripts that a command gives to a shell."""
+    """The scripts that a command passes to a shell."""
     if words[0] == "eval":
         return [" ".join(words[1:])]
     for place, word in enumerate(words[:-1]):

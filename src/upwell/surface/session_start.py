@@ -70,7 +70,7 @@ class Compaction:
         await self.rules.withdraw(session)
 
     async def is_pending(self, session: str) -> bool:
-        """True if the session has been compacted and not been opened again since then."""
+        """True if the session was compacted and has not been reopened since."""
         return bool(session) and session in await self.ttl_store.get(Kind.COMPACTION, [session])
 
     async def after(self, cue: Cue) -> Sequence[Memory]:
@@ -92,26 +92,26 @@ class Compaction:
         used = [memory_id for memory_id, use in verdicts.items() if use is Use.USED]
         undecided = [memory_id for memory_id, use in verdicts.items() if use is None]
         memories = [await self.reader.known(memory_id) for memory_id in (*used, *undecided)]
-        # A memory with triggers returns by itself when its situation does.
+        # A memory with triggers comes back by itself when its situation recurs.
         return [memory for memory in memories if memory is not None and not memory.triggers]
 
 
 _WAITING = SILENT | {SkipReason.WRITE_TOOL, SkipReason.EXCLUDED_TOOL}
-"""Reasons for silence at which a pending opening of the session waits for the next event."""
-HEADING = "Of this project, lately:"
+"""Skip reasons that make a pending session opening wait for the next event."""
+HEADING = "Recently in this project:"
 COMMANDS_HEADING = "Commands that worked in this session:"
-HEADING_AFTER_COMPACTION = "Of this session so far, and of this project:"
+HEADING_AFTER_COMPACTION = "From this session and this project:"
 FORGETFUL = frozenset({COMPACTED, "clear"})
-"""Reasons (`Cue.text`, in the hosts' words) of a session start at which the context is lost."""
+"""Reasons for a session start (`Cue.text`, in the hosts' words) that imply a lost context."""
 RESUMED = "resume"
-"""The reason of the start of a resumed session, whose host restores its context."""
+"""The reason for the start of a resumed session, whose host restores its context."""
 MISSED = "missed"
 """Our own reason: no process answered at the start of the session. The session gets the rules,
-unless it has them."""
+unless it already has them."""
 SUBAGENT = "subagent"
 """Our own reason: a subagent started. It already has its task, so it gets only the rules."""
 LOOKED_AT = 200
-"""How many of the newest memories, of the project and global ones, compete for a place."""
+"""How many of the newest memories, from the project or global, compete for a place."""
 MAX_NOTES = 6
 MAX_OWED = 500
 PREVIEW_CHARS = 180
@@ -124,8 +124,8 @@ KINDS = {"decisions": 1.0, "blockers": 1.0, "patterns": 0.9, "learnings": 0.9}
 OTHER_KINDS = 0.7
 TRUSTS = {Trust.USER: 1.0, Trust.IMPORTED: 0.8, Trust.AGENT: 0.7}
 ELSEWHERE = 0.5
-"""A note's score is multiplied by a factor of `KINDS` for its namespace, of `TRUSTS` for its
-author, and by `ELSEWHERE` if it belongs to no project (our own constants).
+"""A note's score is multiplied by the `KINDS` factor of its namespace, by the `TRUSTS` factor of
+its author and, if it belongs to no project, by `ELSEWHERE` (our own constants).
 """
 _DAY_SECONDS = 86_400.0
 _PROFILE = Profile(chars=0, tokens=0, items=MAX_NOTES, preview_chars=PREVIEW_CHARS)
@@ -134,7 +134,8 @@ _PROFILE = Profile(chars=0, tokens=0, items=MAX_NOTES, preview_chars=PREVIEW_CHA
 @dataclass(frozen=True, slots=True)
 class SessionStart:
     """Opens sessions. Notes that the opening shows in full are logged, so that the session does not
-    receive them again. `owed` holds the ids of sessions that did not receive their opening.
+    receive them again. `owed` maps the ids of sessions that still wait for their opening to the
+    cues that started them.
     """
 
     reader: MemoryReader
@@ -149,10 +150,10 @@ class SessionStart:
     async def begin(
         self, cue: Cue, now: float, shown_ids: Collection[str] = ()
     ) -> Surfacing | Skip:
-        """The rules and notes that open the session of this cue, without the memories of
+        """The rules and notes that open the session of this cue, without the memories in
         `shown_ids`; or the reason why there are none. Standing rules open every session, except a
         resumed one that already has them. A session that lost its context gets its memories again.
-        Other notes open a session, once, if `surface.moments` is `all`; otherwise they wait for a
+        If `surface.moments` is `all`, other notes open a session once; if not, they wait for a
         request that they match.
         """
         if not self.options.surface.session_max_bytes:
@@ -242,9 +243,7 @@ class SessionStart:
         return block.add_notes(fresh, HEADING_AFTER_COMPACTION if carried else HEADING)
 
     async def _commands(self, cue: Cue) -> list[str]:
-        """The commands that worked before a compaction. The host's summary keeps hardly any of
-        them.
-        """
+        """The commands that worked before a compaction. The host's summary rarely has them."""
         if cue.text != COMPACTED or not cue.transcript:
             return []
         commands = await asyncio.to_thread(self.options.commands_in, cue.transcript)
@@ -292,8 +291,7 @@ def _joined(outcome: Surfacing | Skip, opening: Surfacing) -> Surfacing:
 
 def standing(memory: Memory, project: str | None, touched: float, now: float) -> Hit:
     """A memory as a hit that no search found. Its score is the probability that it is useful
-    without a question; `touched` (0 to 1) tells how recently a file that the memory is about was
-    changed.
+    without a question; `touched` (0 to 1) is how recently one of its files was changed.
     """
     created = memory.created_at if memory.created_at is not None else now
     used = memory.viewed_at is not None and memory.viewed_at > created + 1.0
@@ -307,8 +305,8 @@ def standing(memory: Memory, project: str | None, touched: float, now: float) ->
 
 
 def touched_lately(memories: Sequence[Memory], project: str | None, now: float) -> dict[str, float]:
-    """By memory id, how recently one of the memory's files was changed: 1 for just now, 0.5 for two
-    days ago. Values below 0.05 are left out. Reads the timestamps of at most `MAX_STATS` files, and
+    """How recently one of each memory's files was changed, by memory id: 1 for just now, 0.5 for
+    two days ago. Values below 0.05 are left out. Reads the timestamps of at most `MAX_STATS` files,
     never their contents."""
     if project is None:
         return {}
@@ -331,7 +329,7 @@ def _age_days(path: str, now: float) -> float:
 
 
 class _Block:
-    """A block of memories that grows line by line. The final block, which names the shell command
+    """A block of memories that grows line by line. The final block, including the shell command
     `command`, has at most `max_bytes`."""
 
     def __init__(self, max_bytes: int, surfacing_id: str, command: str) -> None:

@@ -65,7 +65,7 @@ async def test_a_compacted_session_begins_with_its_rules_and_memories(warned: bo
         await stage.surfacer.compacting("s")
     again = await stage.begin("compact")
     assert ids(again) == ["rule", "old"]
-    assert "this session so far" in again.text
+    assert "From this session" in again.text
     assert await stage.read() is SkipReason.REPEATED
     assert ids(await stage.begin("compact")) == ["rule", "old"], "a second compaction"
 
