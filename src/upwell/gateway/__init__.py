@@ -1,2 +1,2 @@
-"""The MCP gateway: one server in front, any number behind, and no changes on the way except the
-intended ones."""
+"""The MCP gateway: one server in front of any number of others. Messages pass through unchanged,
+except where a change is intended."""

@@ -67,7 +67,7 @@ class Client(Protocol):
 
     @property
     def receipt(self) -> Receipt:
-        """Tells whether the reply to this request was written to the sender."""
+        """Reports whether the reply to this request was written to the sender."""
         ...
 
     @property
@@ -75,8 +75,8 @@ class Client(Protocol):
 
     @property
     def host(self) -> str:
-        """The agent host that the client runs in, or else the name that the client gave itself; ""
-        if it gave none."""
+        """The agent host in which the client runs, or else the client's own name for itself; "" if
+        it gave none."""
         ...
 
     @property
@@ -154,8 +154,8 @@ class Session:
     """One agent's connection and what the agent declared about itself.
 
     `channel` reaches the agent outside of its requests. `principal` is the holder of the token; on
-    stdio, the owner of the home. A `shared` session stands for all requests of a principal that
-    name no session.
+    stdio, the owner of the home. A `shared` session represents all of a principal's requests that
+    do not specify a session.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Session:
         return settled()
 
     async def ask(self, method: str, params: bytes) -> Reply:
-        """Ask the agent outside of any call, as soon as the agent has reported ready."""
+        """Ask the agent outside of any call, as soon as it has reported that it is ready."""
         if self.modern or not offers(self.capabilities, method):
             return declined(method)
         try:
@@ -229,7 +229,7 @@ class Listener:
 
 
 class Question:
-    """An upstream's request to a modern client, which answers it in a later call."""
+    """An upstream's request to a modern client, to be answered in a later call."""
 
     def __init__(self, method: str, params: bytes) -> None:
         self.method = method
@@ -245,8 +245,8 @@ class RequestContext:
     """The client of one request; `identity` is the raw id of the request. `receipt` is settled when
     the reply has been written; without a receipt, the reply counts as delivered.
 
-    A modern client takes no requests. The upstream's questions wait in `questions` until the client
-    repeats its call with the answers.
+    A modern client accepts no requests, so the upstream's questions wait in `questions` until the
+    client repeats its call with the answers.
     """
 
     def __init__(
@@ -378,7 +378,7 @@ class Audience:
             else:
                 await self.announce(method, message.params)
         except NotJson as error:
-            LOG.warning("an upstream's %s is not JSON and is dropped: %s", method, error)
+            LOG.warning("dropping an upstream's %s that is not JSON: %s", method, error)
 
     async def announce(self, method: str, params: bytes = b"") -> None:
         """Notify every agent of the handshake era, and the listeners that requested `method`."""
@@ -400,8 +400,8 @@ class Audience:
                 await client.notify(LOGGED, params.encode())
 
     async def _relay_update(self, params: RawObject) -> None:
-        """Send an update to everyone who subscribed to the resource or to a parent of its address;
-        if nobody did, to every agent of the handshake era."""
+        """Send an update to everyone who subscribed to the resource or to a parent of its URI; if
+        nobody did, to every agent of the handshake era."""
         uri = text_of(params, "uri")
         subscribers = [
             receiver

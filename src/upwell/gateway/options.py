@@ -1,4 +1,4 @@
-"""The options of the gateway, and of an upstream server."""
+"""Options for the gateway and for an upstream server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ class Transport(StrEnum):
 
 
 class Auth(StrEnum):
-    """How to authenticate at a server with an address, in addition to its headers."""
+    """How to authenticate with a server with an address, in addition to its headers."""
 
     NONE = "none"
     OAUTH = "oauth"
@@ -22,10 +22,10 @@ class Auth(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
-    """`gateway.*`. Times in seconds, sizes in bytes. `hosts` are host names under which a proxy
-    forwards to `serve --http`. A list of tools with more than `lazy_tools_tokens` is served in
-    short form; 0 means never. A replica that was told to end reports for `notice_seconds` that it
-    is not ready, and still accepts requests; then open calls have `drain_seconds` to end.
+    """`gateway.*`. Times are in seconds, sizes in bytes. `hosts` are the additional host names that
+    `serve --http` accepts, for use behind a proxy. A tool list of more than `lazy_tools_tokens` is
+    served in short form; 0 means never. A replica told to shut down reports for `notice_seconds`
+    that it is not ready, but still accepts requests; open calls then have `drain_seconds` to end.
     """
 
     connect_timeout_seconds: float = 30.0
@@ -41,8 +41,8 @@ class GatewayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheOptions:
-    """`cache.*`: answers of tools whose `server__tool` matches a pattern in `tools` may be
-    cached."""
+    """`cache.*`: answers may be cached if the tool's `server__tool` name matches a pattern in
+    `tools`."""
 
     tools: tuple[str, ...] = ()
     ttl_seconds: float = 300.0
@@ -52,8 +52,8 @@ class CacheOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """One upstream, `[server.NAME]`: a program with its arguments, or an address with headers for
-    authentication. Without `prefix` its tools and prompts keep their own names; a name that two
-    servers claim belongs to the first of them.
+    authentication. Without `prefix`, its tools and prompts keep their own names. If two servers
+    claim the same name, the first one gets it.
     """
 
     name: str

@@ -28,12 +28,12 @@ from upwell.wire.lines import Line, Sink
 
 LISTED_KINDS = ("prompts", "resources")
 HURRIED_GRACE_SECONDS = 0.2
-"""The time that a server has for each step of its shutdown after the gateway received a signal."""
+"""How long a server has for each step of its shutdown after the gateway has received a signal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnServer:
-    """Our own tools and resources: to the clients, one more server named `upwell`."""
+    """Our own tools and resources. To clients, they are one more server, named `upwell`."""
 
     tools: LocalTools
     resources: LocalResources
@@ -41,7 +41,7 @@ class OwnServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolListing:
-    """How tools are listed: without output schema where `may_compress(server, tool)` is true, and
+    """How tools are listed: without an output schema if `may_compress(server, tool)` is true, and
     shortened by `definitions` if the list is long."""
 
     may_compress: Callable[[str, str], bool]
@@ -50,8 +50,8 @@ class ToolListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """The data that outlives a connection: the combined offer of the servers and the tools of each,
-    for the next start; the state of sessions, for other processes.
+    """The data that outlives a connection: the servers' combined offer and each server's tools, for
+    the next start, and the state of sessions, for other processes.
     """
 
     sessions: SessionState
@@ -60,7 +60,7 @@ class Records:
 
 
 class Gateway:
-    """Start, main loop and shutdown of one gateway."""
+    """Runs one gateway from start to shutdown."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Gateway:
 
     def name_of(self, server: str, tool: str) -> tuple[str, Sequence[str]]:
         """The server's own name for the tool with the public name `server__tool`. For an unknown
-        tool: the name as given, and the names of the tools that the server is known to have."""
+        tool, the name as given and the names of the server's known tools."""
         target = self._catalog.resolve(f"{server}__{tool}")
         if target is not None and target.upstream is not None:
             return target.tool, ()
@@ -115,7 +115,7 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keeps the servers running inside the block, and ends the open calls afterwards."""
+        """Keep the servers running inside the block, and end the open calls afterwards."""
         try:
             async with self._fleet.running():
                 yield
@@ -123,7 +123,7 @@ class Gateway:
             await self.router.aclose()
 
     def apply_options(self, options: GatewayOptions) -> None:
-        """Apply these limits; the limit on line size takes effect at a server's next start."""
+        """Apply these limits. The limit on line size takes effect when a server next starts."""
         self._options = options
         self._resources.wait_seconds = options.list_wait_seconds
         self._definitions.max_tokens = options.lazy_tools_tokens
@@ -131,8 +131,8 @@ class Gateway:
             upstream.options = options
 
     async def replace_servers(self, servers: Sequence[ServerOptions]) -> None:
-        """Replace the servers by these, without losing a call in flight. The list of tools is
-        rebuilt even if the servers stay the same, because the configuration of single tools may
+        """Replace the servers with these, without losing a call in flight. The list of tools is
+        rebuilt even if the servers stay the same, because the configuration of individual tools may
         have changed.
         """
         listing_before, changed = self._catalog.listing, await self._fleet.replace(servers)
@@ -160,28 +160,27 @@ class Gateway:
                 introducing.cancel()
 
     async def _introduce(self) -> None:
-        """Save the combined offer of the servers after waiting for them to start. The next run then
-        answers `initialize` at once, even if one of the servers never comes up.
+        """Wait for the servers to start, then save their combined offer. The next run can then
+        answer `initialize` at once, even if one of the servers never comes up.
         """
         await self._resources.settled()
         self._records.save_offer(offer_of(self.upstreams))
 
     def _end(self, serving: "asyncio.Task[None]") -> None:
-        # An agent may kill the gateway half a second after its signal: the servers get less time.
+        # An agent may kill the gateway half a second after its signal, so servers get less time.
         for upstream in self.upstreams:
             upstream.grace_seconds = HURRIED_GRACE_SECONDS
         serving.cancel()
 
     def http(self) -> HttpFront:
-        """The ASGI application for `/mcp`. The clients are not known beforehand, so every client
-        capability is declared to the servers; a client is asked only for capabilities that it
-        declares.
+        """The ASGI application for `/mcp`. The clients are not known in advance, so every client
+        capability is declared to the servers. A client is asked only for what it has declared.
         """
         self._hello = Hello(capabilities=EVERY_CLIENT)
         return HttpFront(self.router, self.audience, self._records.sessions)
 
     def _launch(self, server: ServerOptions) -> Upstream:
-        """A server, with its saved tools until it lists the current ones."""
+        """An upstream that lists the saved tools until the server has listed its current ones."""
         upstream = Upstream(server, self._options, self._connecting, self._changed, self.audience)
         upstream.tools = self._records.tool_lists.for_server(server)
         return upstream

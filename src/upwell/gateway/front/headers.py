@@ -57,11 +57,11 @@ def message_of(headers: Mapping[str, str], body: bytes) -> Message:
     """The message in the body of a POST.
 
     Raises:
-        BadRequest: the headers do not suit a POST, or the body is not one message.
+        BadRequest: the headers are not valid for a POST, or the body is not one message.
     """
     accept = headers.get("accept", "")
     if (JSON not in accept or EVENTS not in accept) and "*/*" not in accept:
-        why = f"the answer to a POST is {JSON} or {EVENTS}: accept both"
+        why = f"the Accept header of a POST must include {JSON} and {EVENTS}"
         raise BadRequest(406, INVALID_REQUEST, why)
     if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
         raise BadRequest(415, INVALID_REQUEST, f"the body of a POST must be {JSON}")
@@ -84,8 +84,7 @@ def params_of(message: Message) -> RawObject:
 
 
 def check_headers(headers: Mapping[str, str], message: Message, params: RawObject) -> None:
-    """Check the headers that must repeat parts of the body, since a proxy that routes by them must
-    not be deceived.
+    """Check the headers that must repeat parts of the body, because a proxy may route by them.
 
     Raises:
         BadRequest: a header differs from the body, or `_meta` lacks a required key.

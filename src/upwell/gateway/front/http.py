@@ -1,9 +1,9 @@
 """The front on streamable HTTP: any number of agents, in either era, at one address.
 
-Handshake era: sessions by `Mcp-Session-Id`, each bound to the principal that opened it. Modern
-era: every POST stands alone, and its headers must repeat parts of its body. Authentication is the
-task of the application that mounts this route: it puts the principal into the scope, and a request
-without one is not served. No header of a request ever reaches an upstream.
+Handshake era: `Mcp-Session-Id` identifies a session, which is bound to the principal that opened
+it. Modern era: every POST is independent, and its headers must repeat parts of its body.
+Authentication is up to the application that mounts this route: it puts the principal into the
+scope, and a request without a principal is not served. Request headers never reach an upstream.
 """
 
 import asyncio
@@ -101,8 +101,8 @@ class HttpFront:
             await respond_json(send, unreadable.status, unreadable.line)
 
     def end_streams(self) -> None:
-        """End the streams that clients hold open for later messages. The clients then open them
-        again, at another replica if there is one."""
+        """End the streams that clients keep open for later messages. The clients then reconnect, to
+        another replica if there is one."""
         self._sessions.end_streams()
 
     async def aclose(self) -> None:
@@ -217,7 +217,8 @@ class HttpFront:
         self, headers: Mapping[str, str], principal: Principal, receive: Receive, send: Send
     ) -> None:
         if EVENTS not in headers.get("accept", ""):
-            raise BadRequest(406, INVALID_REQUEST, f"the answer to a GET is {EVENTS}: accept it")
+            why = f"the Accept header of a GET must include {EVENTS}"
+            raise BadRequest(406, INVALID_REQUEST, why)
         http_session = await self._session_of(headers, principal)
         outbox, number = self._requested_stream(http_session, headers.get("last-event-id"))
         if previous := http_session.followed.pop(outbox.name, None):
@@ -253,10 +254,10 @@ class HttpFront:
         return position
 
     async def _session_of(self, headers: Mapping[str, str], principal: Principal) -> HttpSession:
-        """The session that a request names.
+        """The session given in a request's headers.
 
         Raises:
-            BadRequest: it names none, or none of this principal.
+            BadRequest: the header is missing, or the principal has no such session.
         """
         name = headers.get("mcp-session-id", "")
         if not name:
@@ -292,7 +293,7 @@ class HttpFront:
 
 
 class _NoStream:
-    """Represents the missing connection to a modern agent outside of its requests."""
+    """Replaces the connection to a modern agent outside of its requests, where there is none."""
 
     async def request(self, method: str, params: bytes) -> Reply:
         return Reply(error=error_body(METHOD_NOT_FOUND, method))

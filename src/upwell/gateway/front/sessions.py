@@ -1,11 +1,11 @@
-"""The sessions of agents of the handshake era on HTTP.
+"""The HTTP sessions of handshake-era agents.
 
-A session's streams and requests live in the process that serves it. A record of the session, with
-its principal and what its agent declared, is kept in `SessionState`, which replicas may share. With
-this record, a process can continue a session of another process, without the streams of that
-process. While the shared state cannot be reached, a process cannot tell which sessions exist. It
-then continues the sessions that it serves, opens any other that a principal names, and records them
-all when the state is back.
+A session's streams and requests belong to the process that serves it. `SessionState`, which
+replicas may share, has a record of the session, with its principal and what its agent declared.
+From this record, another process can continue the session, but without its streams. While the
+shared state is unreachable, a process cannot tell which sessions exist. It then continues the
+sessions that it serves, opens any other that a principal asks for, and records them all once the
+state is reachable again.
 """
 
 import asyncio
@@ -28,12 +28,10 @@ from upwell.wire.peer import INVALID_REQUEST, line_of
 
 MAX_SESSIONS = 1000
 MAX_SESSIONS_EACH = 250
-"""The sessions that one principal other than the owner may have."""
+"""The limit for each principal other than the owner."""
 IDLE_SECONDS = 3600.0
 CHECK_SECONDS = 1.0
-"""A request that comes this long after the last check makes the process check again whether another
-process has ended the session.
-"""
+"""How long a process relies on its last check that no other process has ended the session."""
 KIND = "http_session"
 _NAME_BYTES = 24
 _NAME = re.compile(r"[\w-]{32}", re.ASCII)
@@ -41,7 +39,7 @@ _NAME = re.compile(r"[\w-]{32}", re.ASCII)
 
 @dataclass(slots=True, eq=False)
 class HttpSession:
-    """The session of an agent of the handshake era."""
+    """The session of a handshake-era agent."""
 
     session: Session
     questions: Questions
@@ -61,7 +59,7 @@ class HttpSession:
 
 
 class HttpSessions:
-    """Opens, finds and ends sessions. A session that was idle for `IDLE_SECONDS` is ended when
+    """Opens, finds and ends sessions. A session that has been idle for `IDLE_SECONDS` is ended when
     another one is opened."""
 
     def __init__(
@@ -73,8 +71,8 @@ class HttpSessions:
         self._sessions: dict[str, HttpSession] = {}
 
     async def open(self, principal: Principal) -> HttpSession:
-        """A new session. Sessions that were idle for too long are ended first; at the limit, the
-        principal's own session that has been idle for longest is ended.
+        """Open a session. Sessions that have been idle for too long are ended first; at the limit,
+        the principal's session that has been idle the longest is ended.
 
         Raises:
             BadRequest: there are too many sessions, and none of the principal's is idle.
@@ -99,7 +97,7 @@ class HttpSessions:
             http_session.is_recorded = not self._state.is_cut_off
 
     async def find(self, name: str, principal: Principal) -> HttpSession | None:
-        """The session of this name, if it belongs to the principal."""
+        """The session with this name, if it belongs to the principal."""
         known = self._sessions.get(name) or await self._restored(name, principal)
         if known is None or known.session.principal != principal:
             return None
@@ -161,9 +159,9 @@ class HttpSessions:
         return restored
 
     async def _adopted(self, name: str, principal: Principal) -> HttpSession | None:
-        """A session that another process may have opened; the shared state, which would tell,
-        cannot be reached. The principal has shown a token, so the name only has to look like one
-        that a process of upwell chose."""
+        """A session that another process may have opened, while the shared state is unreachable.
+        The principal has presented a token, so the name only has to look like one that upwell has
+        generated."""
         return await self._continued(name, principal) if _NAME.fullmatch(name) else None
 
     async def _continued(self, name: str, principal: Principal) -> HttpSession:
@@ -193,7 +191,7 @@ class HttpSessions:
         if len(self._sessions) >= MAX_SESSIONS or (principal.name and own >= MAX_SESSIONS_EACH):
             oldest = next((known for known in idle if self._belongs_to(known, principal)), None)
             if oldest is None:
-                raise BadRequest(503, INVALID_REQUEST, "too many sessions are open already")
+                raise BadRequest(503, INVALID_REQUEST, "too many sessions are already open")
             await self.end(oldest)
 
     def _belongs_to(self, known: HttpSession, principal: Principal) -> bool:
@@ -208,7 +206,7 @@ class HttpSessions:
 
 
 class _OwnStream:
-    """Reaches an agent of the handshake era outside of its requests, on the session's stream."""
+    """Reaches a handshake-era agent outside of its requests, on the session's own stream."""
 
     def __init__(self, questions: Questions, outbox: Outbox) -> None:
         self._questions = questions

@@ -16,7 +16,7 @@ from upwell.wire.peer import INTERNAL_ERROR, Message, Peer, PeerGone, error_body
 from upwell.wire.rawjson import NotJson, RawObject
 
 DRAIN_SECONDS = 5.0
-"""The time that running requests have to finish when the gateway is asked to end."""
+"""How long running requests have to finish when the gateway is asked to end."""
 MAX_RUNNING = 4096
 """How many requests of one agent may run at once. Further requests are refused, and nothing more is
 read from an agent that does not read the refusals.
@@ -24,7 +24,7 @@ read from an agent that does not read the refusals.
 
 
 class StdioFront:
-    """One agent's connection. Requests run side by side, and each is answered once, unless it is
+    """One agent's connection. Requests run concurrently, and each is answered once, unless it is
     cancelled."""
 
     def __init__(self, router: Router, audience: Audience, hello: Hello) -> None:
@@ -35,7 +35,7 @@ class StdioFront:
         self._running: dict[asyncio.Task[None], bytes] = {}
 
     async def serve(self, lines: AsyncIterator[Line], sink: Sink) -> None:
-        """Answer requests until the agent disconnects, then cancel those that still run. If `serve`
+        """Answer requests until the agent disconnects, then cancel those still running. If `serve`
         itself is cancelled, they first have `DRAIN_SECONDS` to finish."""
         self._peer = Peer(lines, sink, self._take, answers_malformed=True)
         self._session = Session(self._peer, modern=self._hello.modern)
@@ -52,9 +52,10 @@ class StdioFront:
             await self._requests.aclose()
 
     async def _take(self, message: Message) -> None:
-        """Take a message from the agent, and start a task if it is a request."""
+        """Handle a message from the agent; a request gets a task."""
         if message.id is not None and len(self._running) >= MAX_RUNNING:
-            body = error_body(INTERNAL_ERROR, f"{MAX_RUNNING} requests are running; try later")
+            why = f"{MAX_RUNNING} requests are running; try again later"
+            body = error_body(INTERNAL_ERROR, why)
             await self._peer.answer(message.id, Reply(error=body))
         elif message.id is not None:
             self._start(message.id, message)

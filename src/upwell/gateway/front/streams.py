@@ -1,7 +1,7 @@
-"""Answers over HTTP: a JSON body if the answer comes first, otherwise a stream of events.
+"""Answers over HTTP: a JSON body, or a stream of events.
 
-A stream starts if the client prefers one, if a message comes before the answer, or after some
-seconds of silence, so that no proxy in between closes the connection.
+The answer becomes a stream if the client prefers one, if a message comes before the answer, or
+after some seconds of silence, so that no proxy in between closes the connection.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from upwell.wire.lines import framed
 from upwell.wire.peer import Message, PeerGone, line_of, settle
 
 MAX_LINES = 1000
-"""The messages that one stream retains; the oldest are dropped first."""
+"""How many messages one stream retains; the oldest are dropped first."""
 MAX_SENT_BYTES = 512 * 1024
 """How many bytes of sent messages one stream retains. The ended streams of a session together
 retain no more than this.
@@ -114,7 +114,7 @@ class Streams:
 
     def finish(self, outbox: Outbox, *, used: bool) -> None:
         """End a stream whose answer has been sent. A stream that was never `used` as a stream is
-        forgotten at once, because the client has no id with which to resume it.
+        forgotten at once, because the client has no event id from which to resume it.
         """
         outbox.end()
         if not used:
@@ -127,7 +127,7 @@ class Streams:
             del self._streams[oldest.name]
 
     def find(self, identity: str) -> tuple[Outbox, int] | None:
-        """The stream and the number in the id of an event; None for an unknown stream or number."""
+        """The stream and the number that an event id refers to; None if either is unknown."""
         name, _, number = identity.partition("-")
         outbox = self.own if name == self.own.name else self._streams.get(name)
         if outbox is None or not (number.isascii() and number.isdigit() and len(number) < 16):
@@ -135,12 +135,12 @@ class Streams:
         return (outbox, int(number)) if int(number) <= outbox.count else None
 
     def is_foreign(self, identity: str) -> bool:
-        """Whether the id of an event comes from another process that served the session."""
+        """True if an event id comes from another process that served the session."""
         process, separator, _ = identity.partition(".")
         return bool(separator) and process != self._process
 
     def is_own(self, identity: str) -> bool:
-        """Whether the id of an event belongs to the session's own stream, in any process."""
+        """True if an event id belongs to the session's own stream, in any process."""
         return identity.partition(".")[2].startswith(f"{OWN_STREAM}-")
 
     def _name(self, number: str) -> str:
@@ -152,7 +152,7 @@ Send = Callable[[Sent], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 
 RETRY_MS = 1_000
-"""How long a client should wait before it connects again. Every stream begins with this figure."""
+"""How long a client should wait before it reconnects. Every stream begins with this value."""
 SILENCE_SECONDS = 10.0
 
 _JSON: Headers = ((b"content-type", b"application/json"),)
@@ -194,7 +194,7 @@ class Questions:
             self._waiting.pop(identity, None)
 
     def answered(self, message: Message) -> None:
-        """Settle the request that this message answers; ignore an answer to no open request."""
+        """Settle the open request that this message answers; ignore any other answer."""
         future = self._waiting.get(message.id or b"")
         if future is not None and not future.done():
             settle(future, message)
