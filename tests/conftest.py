@@ -26,6 +26,8 @@ SLOW_DOORS = frozenset(
     real_servers reload replay replay_judge rules same_decision setup slow_start start supervision
     surface tracing upgrade whose_question
     clock_skew slow_model drills full_disk local_copy move_attacks replicas team_by_token
+    ask_agent cli_context dashboard excluded first_start guards hygiene inbox launcher
+    past_sessions principals qmd resources review tenants terminal_escapes
     """.split()
 )
 """Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""

@@ -212,6 +212,7 @@ def test_everything_can_be_reached_with_the_keyboard(open_page: Open) -> None:
     page.get_by_role("button", name="Save").wait_for()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), SCREENS)
 def test_no_page_has_a_serious_fault_of_accessibility_or_is_wider_than_the_screen(
     open_page: Open, size: tuple[int, int], scheme: str

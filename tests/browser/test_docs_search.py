@@ -71,6 +71,7 @@ def _shown(page: Page) -> list[str]:
     return [f"{part.path}#{part.fragment}" for part in parts if part.fragment][:SHOWN]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "answer"),
     [

@@ -1,5 +1,6 @@
 """Hostile memories, prompts and results are only ever text on the dashboard."""
 
+import pytest
 from playwright.sync_api import Browser, Dialog, Page
 
 from tests.browser.conftest import Dashboard, Open
@@ -13,6 +14,7 @@ FOREIGN = """() => [...document.querySelectorAll("*")].flatMap((element) => [
 ])"""
 
 
+@pytest.mark.slow
 def test_nothing_hostile_runs_on_any_page(open_page: Open) -> None:
     page = open_page("now")
     dialogs: list[Dialog] = []

@@ -120,6 +120,7 @@ def test_a_hostile_transcript_is_only_text(open_page: Open) -> None:
     assert dialogs == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), SCREENS)
 def test_past_sessions_are_accessible_and_fit_the_screen(
     open_page: Open, size: tuple[int, int], scheme: str

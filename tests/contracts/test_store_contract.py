@@ -481,6 +481,7 @@ async def test_a_pool_has_the_candidates_and_no_others(store: Store) -> None:
     assert not (await store.candidates(elsewhere, later())).candidates
 
 
+@pytest.mark.slow
 async def test_memories_are_read_while_others_are_deleted(store: Store) -> None:
     """A read sees one snapshot: a deletion in between neither raises nor tears the result."""
     ids = [f"m{n}" for n in range(150)]

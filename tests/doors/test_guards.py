@@ -131,7 +131,7 @@ def test_a_refusal_is_explained_and_the_rule_is_listed_as_a_guard(house: House) 
     assert (row["guard"], row["paused"], row["tools"]) == (True, False, ["Bash(git push*--force*)"])
     assert "\tguard\t" in house.upwell("rules")
     told = house.upwell("explain", "-n", "20")
-    assert f"refused by a guard of yours, once in this session (rule {row['id']})" in told
+    assert f"refused by one of your guards, once in this session (rule {row['id']})" in told
 
 
 def test_nothing_is_refused_while_upwell_is_off_or_no_daemon_runs(tmp_path: Path) -> None:

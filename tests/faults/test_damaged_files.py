@@ -147,6 +147,7 @@ async def test_text_that_is_not_utf_8_is_kept_as_far_as_it_can_be_read(tmp_path:
     assert set(left) == {f"m{i}" for i in range(5)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(16))
 async def test_fifty_flipped_bytes_lose_few_rows_and_never_the_store(
     tmp_path: Path, seed: int

@@ -19,6 +19,7 @@ DELAY = 0.5
 TEXT = "which retry limit does the queue of invoices have when the broker is down?"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("embedder", [None, FakeEmbedder()], ids=["words", "meaning"])
 async def test_a_decision_waits_for_three_round_trips(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: FakeEmbedder | None

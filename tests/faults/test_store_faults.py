@@ -50,6 +50,7 @@ async def test_a_file_that_is_not_a_database_is_moved_aside(tmp_path: Path) -> N
     await database.aclose()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_random_page_overwritten_never_crashes_and_most_rows_survive(
     tmp_path: Path, seed: int

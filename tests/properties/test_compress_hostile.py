@@ -52,7 +52,7 @@ CASES = {
 SMALL, FACTOR = 16_000, 4
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def lean() -> Iterator[None]:
     """Keep the garbage collector from scanning objects of earlier tests while work is measured."""
     gc.collect()
@@ -101,6 +101,7 @@ print(time.process_time() - begun, int(status.partition("VmHWM:")[2].split()[0])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     ["deep arrays", "deep objects", "numbers", "one object", "equal keys", "entities", "settings",

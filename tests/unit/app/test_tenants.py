@@ -89,6 +89,7 @@ async def everything_seen(app: App, principal: Principal, ids: dict[str, str]) -
     return "\n".join(shown)
 
 
+@pytest.mark.slow
 async def test_nothing_crosses_a_tenant(tenants: Tenants, tmp_path: Path) -> None:
     names = ["", *HOSTILE]
     ids = []

@@ -240,6 +240,7 @@ async def test_two_replicas_prune_while_others_write(
     assert (await ada.store.copy_state()).memories == 60 - 45 + 10
 
 
+@pytest.mark.slow
 async def test_pruning_at_every_moment_of_a_pull(team, log: Log, url: str) -> None:
     """Each deletion is forgotten as soon as it is in the log, while a copy reads."""
     ada, _, remote = team

@@ -123,6 +123,7 @@ class Breaking:
         return added
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 async def test_an_interrupted_move_continues(stores, tmp_path: Path, after: bool) -> None:
     source, target = stores

@@ -150,7 +150,7 @@ async def test_a_place_surfaces_if_it_is_the_only_one_that_exists(project: Path)
 @pytest.mark.parametrize(
     ("other", "reason"),
     [
-        ("plugins/settings.toml", "the project has several settings.toml"),
+        ("plugins/settings.toml", "the project has several files named settings.toml"),
         ("node_modules/tool/settings.toml", ""),
         (".cache/settings.toml", ""),
     ],

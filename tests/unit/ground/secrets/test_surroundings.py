@@ -34,6 +34,7 @@ def test_a_secret_is_masked_in(name: str) -> None:
     assert left == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_no_value_of_a_secret_makes_it_pass(seed: int) -> None:
     """A random value may contain a word, lack a digit, or look like a name."""

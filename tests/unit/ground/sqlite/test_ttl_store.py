@@ -14,6 +14,7 @@ from upwell.ground.ttl_store import Options
 CAP = 2_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [300, 1_200, 5_000, 100_000])
 async def test_the_file_stays_within_the_cap(tmp_path: Path, size: int) -> None:
     database = open_database(tmp_path / "ledger.db", [OWNER], synchronous="NORMAL")
