@@ -70,9 +70,9 @@ async def together(*jobs: Job) -> None:
 async def begun[T](
     work: Callable[[], Coroutine[Any, Any, T]], *, now: bool
 ) -> AsyncIterator[Callable[[], Awaitable[T]]]:
-    """Yield a function that returns the result of `work`. With `now`, the work starts at once and
-    runs while the block does other things; otherwise it starts when the function is called. If
-    the work started at once, the end of the block cancels it."""
+    """Yield a function that returns the result of `work`. With `now`, the work starts at once, runs
+    in parallel with the block and is cancelled at its end. Without `now`, it starts when the
+    function is called."""
     if not now:
         yield work
         return
@@ -122,8 +122,8 @@ LATE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """Hits that were found too late for their call, their query, and a token by which later changes
-    of the memory show."""
+    """Hits that were found too late for their call, their query, and a token that later changes to
+    the memory invalidate."""
 
     tool: str | None
     query: Query
@@ -150,7 +150,7 @@ class LateHits:
         the call is about."""
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
-        # `changes` is read before `known`: a memory that is deleted in between changes the token.
+        # `changes` is read before `known`, so that deleting a memory in between changes the token.
         changes = repr(await self._reader.changes())
         existing = [hit for hit in hits if not hit.memory.pinned and await self._exists(hit)]
         offer = _Offer(cue.tool, query, judged, tuple(existing), changes)
@@ -196,7 +196,7 @@ def _is_about_the_same(offer: _Offer, cue: Cue, query: Query) -> bool:
 
 
 def _encoded(offer: _Offer) -> bytes:
-    # `json`, because a cue may hold lone surrogates, which the faster encoders refuse.
+    # `json`, because a cue may contain lone surrogates, which the faster encoders reject.
     return json.dumps(msgspec.to_builtins(offer)).encode()
 
 

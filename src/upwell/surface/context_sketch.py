@@ -1,8 +1,8 @@
-"""A sketch of what a session's context already holds, so that upwell does not repeat it.
+"""A sketch of what a session's context already contains, so that upwell does not repeat it.
 
-The sketch is kept in this process's memory, within bounds, until the context is compacted. It has
-hashes of the terms in prompts, arguments and answers, and the paths of the latest opened files. The
-latest texts are kept whole until their terms are needed.
+The sketch is kept in this process's memory, within bounds, until the context is compacted. It
+stores hashes of the terms in prompts, arguments and answers, and the paths of recently opened
+files. The latest texts are kept whole until their terms are needed.
 """
 
 import re
@@ -18,17 +18,17 @@ from upwell.hosts import HOSTS
 from upwell.surface.moments import file_of
 
 COMPACTED = "compact"
-"""The reason (`Cue.text`) of a session start that follows a compaction, in the hosts' words."""
+"""The reason (`Cue.text`) for a session start that follows a compaction, in the hosts' words."""
 MAX_SESSIONS = 200
 MAX_TERMS = 20_000
 MAX_FILES = 2_000
-"""The most paths of opened files in one sketch; the file opened longest ago is dropped first."""
+"""The maximum number of opened files in one sketch; the one opened longest ago is dropped first."""
 MAX_READ_CHARS = 40_000
 """How many characters of a text are read. Hosts cut longer results anyway."""
 MAX_PENDING_CHARS = 50_000
-"""The most characters of a session's texts that are kept whole, not yet split into terms."""
+"""The maximum number of a session's characters kept whole, not yet split into terms."""
 MIN_NEW_SHARE = 0.35
-"""The context counts as holding a memory if less than this share of its terms is new, and every
+"""A memory counts as known if less than this share of its terms is new to the context and every
 number, path and identifier in it is known."""
 MAX_NAME_CHARS = 200
 MAX_PHRASE_CHARS = 400
@@ -39,8 +39,8 @@ _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
 class _TextHashes:
     """Hashes of what `extract` finds in texts. A text is split only when a hash is looked up,
-    because splitting costs more than the rest of a small call, and most calls find no memory to
-    compare the text with."""
+    because splitting costs more than the rest of a small call, and in most calls there is no memory
+    to compare the text with."""
 
     def __init__(self, extract: Callable[[str], Iterable[str]]) -> None:
         self._extract = extract
@@ -67,8 +67,7 @@ class _TextHashes:
         return self._hashes
 
     def surely_lack(self, name: str) -> bool:
-        """True if no text contains this name. Searches the texts as they are, without splitting
-        them."""
+        """True if no text contains this name. Splits no text."""
         return hash(name) not in self._hashes and not any(name in text for text in self._pending)
 
     def new_among(self, terms: Set[str]) -> int:
@@ -110,27 +109,27 @@ class ContextSketch:
         return self._terms.hashes()
 
     def new_share(self, text: str) -> float:
-        """The share of the terms of `text` that the context does not hold; 0 if `text` has no
+        """The share of the terms of `text` that are new to the context; 0 if `text` has no
         terms."""
         new_terms = set(map(hash, terms(text)))
         return len(new_terms - self.terms()) / len(new_terms) if new_terms else 0.0
 
     def least_new_share(self, text: str) -> float:
-        """A lower bound of `new_share`, found in a tenth of the time. A term also counts as known
+        """A lower bound of `new_share`, ten times as fast to compute. A term also counts as known
         if it occurs only inside a longer word of the context."""
         own_terms = set(terms(text))
         return self._terms.new_among(own_terms) / len(own_terms) if own_terms else 0.0
 
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
-        """True if the context already holds this memory: in a file that was opened or that hosts
-        load by themselves, or nearly word for word. An episode counts as held if the context shows
-        its conclusion outside the call of `cue`."""
+        """True if the context already contains this memory: nearly word for word, or in a file that
+        was opened or that hosts load by themselves. For an episode, its conclusion must be in the
+        context outside the call of `cue`."""
         if memory.triggers and "`" in memory.text:
             return self._has_met(_conclusion(memory.text, cue))
         if memory.lines is not None and self._has_read(memory.source):
             return True
         names = exact_names(memory.text)
-        # The first two checks decide for nearly every memory, and split no text.
+        # The first two checks settle nearly every memory, and split no text.
         if any(map(self._terms.surely_lack, names)):
             return False
         if self.least_new_share(memory.text) >= MIN_NEW_SHARE:
@@ -190,8 +189,8 @@ class ContextSketches:
             self.of(cue.session).add(cue)
 
     def compacted(self, session: str) -> None:
-        """Drop the content of a session's context. The session goes on, so its prompts still
-        count.
+        """Drop the content of a session's context. The session goes on, so its prompt count
+        stays.
         """
         self._forget(session, goes_on=True)
 
@@ -207,7 +206,7 @@ def exact_names(text: str) -> set[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text, which the host may have put between tags."""
+    """The words of a text that the host may have put between tags."""
     return text.replace("<", " ").replace(">", " ").split()
 
 
@@ -229,7 +228,7 @@ def _conclusion(text: str, cue: Cue | None) -> list[str]:
 
 
 def _phrases(text: str) -> Iterator[str]:
-    """The texts by which a conclusion is recognised: lines, the commands in them, and the ends of
+    """The phrases that identify a conclusion: lines, the commands in them, and the ends of
     paths."""
     for line in dict.fromkeys(text.splitlines()):
         if len(line) <= MAX_PHRASE_CHARS:
@@ -239,7 +238,7 @@ def _phrases(text: str) -> Iterator[str]:
 
 
 def _tail(path: str) -> str:
-    """The last two parts of a path, marked so that they cannot be taken for a name in a text."""
+    """The last two parts of a path, marked so that they cannot pass for a name in a text."""
     return "…/" + "/".join(path.rstrip("/").split("/")[-2:])
 
 

@@ -1,8 +1,8 @@
-"""Whether an episode, the conclusion of an earlier session, still holds for a cue.
+"""Checks whether an episode (the conclusion of an earlier session) still holds for a cue.
 
 An episode is a memory with triggers, the exact situations in which it helps, such as a missing file
 or a failing command. Unless the user asks for it, an episode is shown only if one of its triggers
-is met in its own project, and if its files exist and still contain the identifiers that it names.
+is met in its own project, and if its files exist and still contain its identifiers.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ that a slow disk does not hold up the call."""
 MAX_CHECKED_PATHS = 8
 MAX_CHECKED_BYTES = 1_000_000
 MAX_LISTED_ENTRIES = 30_000
-"""The most entries of a project that are searched for another file of the same name. In a larger
-project, the name counts as ambiguous, and the episode is left out.
+"""The maximum number of entries searched in a project for another file of the same name. In a
+larger project, the name counts as ambiguous, and the episode is left out.
 """
 MAX_SHOWN_CHARS = 160
 SITUATIONS: Mapping[str, str] = {
@@ -35,7 +35,7 @@ SITUATIONS: Mapping[str, str] = {
     "symbol": "an unsuccessful search for",
     "ticket": "the ticket",
 }
-"""The kinds of triggers in words."""
+"""The kinds of triggers, in words."""
 _INSTALLED = frozenset({"node_modules", "vendor", "venv", "site-packages", "target", "__pycache__"})
 
 
@@ -52,11 +52,11 @@ def situation_of(cue: Cue, trigger: str) -> str:
 async def applicable(
     hits: Sequence[Hit], triggers: Sequence[str], project: str | None
 ) -> tuple[list[Hit], str]:
-    """`hits` with at most one episode, which comes first; if all episodes are left out, also the
+    """`hits` with at most one episode, placed first, and "" or, if every episode was left out, the
     reason against one of them. The episode is the newest conclusion for a trigger, if it still
-    holds in `project` (older ones are outdated); otherwise the location that sessions found for the
-    trigger, if exactly one location holds. The first of `triggers` with such an episode decides.
-    Episodes that cannot be checked in time are left out."""
+    holds in `project` (older ones are outdated). If it does not, the episode is the location that
+    sessions found for the trigger, if exactly one location holds. The first of `triggers` with such
+    an episode decides. Episodes that cannot be checked in time are left out."""
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:
         return list(hits), ""
@@ -96,20 +96,19 @@ def _lacks(hits: Iterable[Hit], project: str | None) -> dict[str, str]:
 
 
 def _ambiguity_of(memory: Memory, trigger: str, project: str | None) -> str:
-    """The reason not to give a place for a bare file name: the project has several files of that
+    """The reason not to give a location for a bare file name: the project has several files of that
     name. "" if the name is unique.
     """
     if not trigger.startswith("file:") or memory.project is None or not memory.paths:
         return ""
     name = os.path.basename(memory.paths[0])
     root = project or memory.project
-    return f"the project has several {name}" if _has_several(root, name) else ""
+    return f"the project has several files named {name}" if _has_several(root, name) else ""
 
 
 def _has_several(root: str, name: str) -> bool:
-    """Tell whether several files below `root` have this name, not counting files in hidden
-    folders and in folders of installed packages. Also true for a project with too many files to
-    search."""
+    """True if several files below `root` have this name, not counting those in hidden folders and
+    in folders of installed packages. Also True for a project with too many files to search."""
     namesakes = entries = 0
     for _, folders, files in os.walk(root):
         folders[:] = [each for each in folders if each[0] != "." and each not in _INSTALLED]

@@ -21,19 +21,19 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.DISABLED: "surfacing is turned off",
     SkipReason.PAUSED: "paused by `upwell off`; `upwell on` resumes",
     SkipReason.EXCLUDED_PROJECT: "projects.exclude lists this project",
-    SkipReason.NOT_APPLICABLE: "the message asks for nothing that memory could add",
+    SkipReason.NOT_APPLICABLE: "memory cannot help with a message like this",
     SkipReason.NO_QUERY: "the call contains nothing to search for",
     SkipReason.UNSUITABLE_QUERY: "no word of the query is specific enough to search for",
     SkipReason.WRITE_TOOL: "the tool changes something; upwell never comments on writes",
     SkipReason.EXCLUDED_TOOL: "surface.exclude_tools lists this tool",
     SkipReason.RESPONSE_TOO_SHORT: "the response is shorter than surface.min_response_chars",
-    SkipReason.ROUTINE: "nothing in memory helps at such a moment; see surface.moments",
+    SkipReason.ROUTINE: "memory does not help at a moment like this; see surface.moments",
     SkipReason.UNSUITED: "the matches are of a kind that does not help at this moment",
     SkipReason.UNWORTHY: "no match would change the next step",
-    SkipReason.ALREADY_KNOWN: "the agent has every match in its context already",
+    SkipReason.ALREADY_KNOWN: "every match is already in the agent's context",
     SkipReason.STALE: "the finding of an earlier session no longer holds",
     SkipReason.PROGRESSIVE: "a memory placed first would shift the offsets of a progressive read",
-    SkipReason.COOLDOWN: "the same question came moments ago",
+    SkipReason.COOLDOWN: "a nearly identical query came moments ago",
     SkipReason.RATE: "this session has reached surface.rate_per_minute",
     SkipReason.BREAKER_OPEN: "memory failed several times in a row; upwell retries shortly",
     SkipReason.LOW_INTENT: "intent.required is on, and the message shows no clear question",
@@ -46,7 +46,7 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.JUDGED: "the judge found no candidate worth mentioning",
     SkipReason.JUDGING: "the judge's verdict comes later, with the session's next event",
     SkipReason.OVER_BUDGET: "no relevant memory fits the size limit",
-    SkipReason.REFUSED: "a guard of yours refused the call, once in this session",
+    SkipReason.REFUSED: "one of your guards refused the call, once in this session",
     SkipReason.NOT_DELIVERED: "not delivered: the agent did not receive the answer",
 }
 
@@ -59,9 +59,9 @@ def account_of(
     hook_score: float | None = None,
     is_empty: bool = False,
 ) -> list[str]:
-    """An outcome in lines for a person: the decision, its evidence, and the memories that came
-    close. For an explicit question, `hook_score` is the score that a memory would need for a hook
-    to show it unasked."""
+    """An outcome as lines for a person: the decision, its evidence, and the memories that came
+    close. For an explicit question, `hook_score` is the score from which a hook would show a memory
+    unasked."""
     if isinstance(outcome, Skip):
         reason = _reason(outcome.reason, outcome.missing, door, is_empty)
         lines = [f"upwell stayed silent: {reason} ({_code(outcome.reason, outcome.detail)})"]
@@ -92,11 +92,11 @@ def account_of_past(
 
 
 def reason_of(decision: Mapping[str, Any], *, is_empty: bool = False) -> str:
-    """Why upwell stayed silent at this decision of the journal, in words."""
+    """Why upwell stayed silent in this decision of the journal, in words."""
     if decision["late"]:
         return "not delivered: too late for this event; offered at the session's next one"
     if decision["outcome"] == SkipReason.REFUSED:
-        return f"refused by a guard of yours, once in this session ({decision['detail']})"
+        return f"refused by one of your guards, once in this session ({decision['detail']})"
     return _reason(decision["outcome"], decision["missing"], decision["door"], is_empty)
 
 
@@ -135,8 +135,7 @@ def _headline(surfacing: Surfacing, min_score: float, hook_score: float | None) 
 
 
 def _compared(hits: Sequence[Hit], hook_score: float) -> str:
-    """How the answer to an explicit question compares with what a hook would have said without
-    being asked."""
+    """How the answer to an explicit question compares with what a hook would have said unasked."""
     likely = sum(1 for hit in hits if hit.trigger or hit.score >= hook_score)
     if likely:
         return (
@@ -207,7 +206,7 @@ def _reasons(hit: Hit) -> str:
 
 
 def in_words(signals: Mapping[str, float]) -> str:
-    """The raw signals of a hit, as a person would put them."""
+    """The raw signals of a hit, in plain words."""
     return ", ".join(_phrases(signals)) or "no specific match"
 
 
@@ -230,7 +229,7 @@ def _phrases(signals: Mapping[str, float]) -> Iterator[str]:
     if get("cosine", 0.0):
         yield f"similar in meaning ({signals['cosine']:.2f})"
     if get("speaker", 0.0):
-        yield "by the person whom the question names"
+        yield "by the person named in the question"
     if get(NOVELTY, 0.0):
         yield _novelty_in_words(signals[NOVELTY])
 

@@ -1,8 +1,8 @@
-"""A language model that chooses, among the memories found, the one worth mentioning now, if any.
+"""A language model that chooses which of the memories found, if any, is worth mentioning now.
 
 It is asked in threads of its own. A prompt waits for the verdict until the time limit of the
-search, a call does not wait; a later verdict is offered at the session's next call. Without a
-usable verdict, the choice of the filters counts, as it does without a judge.
+search. A call does not wait; its verdict is offered at the session's next call. Without a usable
+verdict, the filters' choice applies, as it does without a judge.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from upwell.surface.verdict import (
 from upwell.usage.counts import Counts, Event
 
 JUDGED = "judged"
-"""The name of the signal that marks a hit which the judge chose."""
+"""The signal that marks a hit chosen by the judge."""
 VERDICT_SECONDS = 10.0
 """The time limit of a question. A later verdict would be out of date even for the next event."""
 MAX_CACHED = 500
@@ -48,7 +48,7 @@ _FAILURES, _RESET_SECONDS = 3, 60.0
 
 
 class JudgeModel:
-    """Asks the model, within the limits, and counts the questions, tokens and money."""
+    """Asks the model, within the limits, and counts questions, tokens and cost."""
 
     def __init__(
         self, chat: Chat, options: JudgeOptions, counts: Counts, clock: Clock = SYSTEM_CLOCK
@@ -69,7 +69,7 @@ class JudgeModel:
         self._threads: ThreadPoolExecutor | None = None
 
     def question(self, cue: Cue, moment: Moment | None, hits: Sequence[Hit]) -> Question | None:
-        """The question which of `hits` to mention at this cue."""
+        """The question of which `hits` to mention at this cue."""
         return question_of(cue, moment, hits, self.steps, self._secret, self._clock.now())
 
     def remembered(self, cue: Cue, question: Question) -> Verdict | None:
@@ -97,7 +97,7 @@ class JudgeModel:
         return self._breaker.allow()
 
     async def verdict(self, cue: Cue, question: Question) -> Verdict | None:
-        """The model's verdict. A failure is counted and logged, and gives None."""
+        """The model's verdict; None after a failure, which is counted and logged."""
         self._calls[cue.session] = self._calls.get(cue.session, 0) + 1
         self._calls.move_to_end(cue.session)
         if len(self._calls) > MAX_SESSIONS:
@@ -199,8 +199,7 @@ Choice = list[Hit] | Skip
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A search whose outcome the judge may change: its cue, its hits, and the choice of the
-    filters."""
+    """A search whose outcome the judge may change: its cue, its hits, and the filters' choice."""
 
     cue: Cue
     query: Query
@@ -276,7 +275,7 @@ class Judge:
         return (query, new) if new else None
 
     async def aclose(self) -> None:
-        """Abandon the questions under way."""
+        """Abandon pending questions."""
         self._model.close()
         await self._tasks.aclose()
 
@@ -286,8 +285,8 @@ class Judge:
         return seconds if cue.door == Door.PROMPT or not cue.session else 0.0
 
     async def _offer_later(self, case: Case, verdict_task: "asyncio.Task[Verdict | None]") -> None:
-        """Wait for a late verdict, and keep its choice for the session's next event. Without a
-        verdict, the choice of the filters is kept."""
+        """Wait for a late verdict, and keep its choice for the session's next event; without a
+        verdict, keep the filters' choice."""
         try:
             with contained("waiting for a verdict"):
                 verdict = await verdict_task

@@ -32,9 +32,9 @@ from upwell.usage.counts import Counts, Event
 def ratings_of(
     feedback: Feedback, decision: Mapping[str, Any] | None, now: float, principal: str = ""
 ) -> list[Rated]:
-    """One rating for each memory that `feedback` concerns: the memory that it names, or all
-    memories of the surfacing. Standing rules are left out, because no search chose them. The owner
-    may rate every surfacing, another principal only its own.
+    """One rating for each memory that `feedback` concerns: its `memory_id`, or all memories of the
+    surfacing. Standing rules are left out, because no search chose them. The owner may rate every
+    surfacing, another principal only its own.
 
     Raises:
         UsageError: the surfacing does not exist, or does not contain the memory.
@@ -106,8 +106,8 @@ def _case_of(surfacing: Surfacing, hit: Hit) -> str:
 
 
 def _tokens_of(surfacing: Surfacing) -> int:
-    """The tokens of a surfacing. A part that was cut off another surfacing still has the whole
-    text, of which only the last lines count: one for each of its hits."""
+    """The tokens of a surfacing. A part that was cut off a surfacing still has the whole text, so
+    only the last lines are counted, one for each hit of the part."""
     lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
     if len(lines) <= len(surfacing.hits):
         return count(surfacing.text)
@@ -159,13 +159,13 @@ class Learning:
 
     def min_score(self, cue: Cue, case: str = "", *, exact: bool = False) -> float:
         """The score that memories of this case need at the cue's tool, or at its door if there is
-        no tool. `exact` is True if the cue is exactly the situation that the memory names."""
+        no tool. `exact` is True if the cue is exactly the situation of the memory's trigger."""
         tool = cue.tool or str(cue.door)
         return self.learned.min_score(tool, cue.principal.name, case, exact=exact)
 
     def is_demoted(self, memory_id: str, cue: Cue) -> bool:
-        """True if the cue's principal has rated the memory down so often that it is not offered
-        unasked."""
+        """True if the cue's principal has rated the memory down so often that it is no longer
+        offered unasked."""
         return self.learned.is_demoted(memory_id, cue.principal.name)
 
     async def sightings(self) -> Sequence[Sighting]:
@@ -225,11 +225,11 @@ class Learning:
             self._watching.undo(surfacing)
 
     def offered_late(self, cue: Cue) -> None:
-        """Count that hits which came too late for an earlier call were offered at this cue."""
+        """Count that hits that were too late for an earlier call were offered at this cue."""
         self.counts.add(Event.LATE, "offered", door=str(cue.door), tool=cue.tool or "")
 
     def shortened(self, place: Place, tokens_before: int, tokens_after: int) -> None:
-        """Count a shortened result of a tool."""
+        """Count a tool's shortened result."""
         tool = place.tool
         self.breakdown.add(place, results=1, before=tokens_before, after=tokens_after)
         for kind, number in (

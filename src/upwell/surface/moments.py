@@ -1,13 +1,13 @@
-"""Moments: whether a memory could help the agent now, and memories of which kind. In real sessions
-a useful memory exists for one event in twenty. It answers the user's words, or it states an exact
-fact at a step that went wrong. A moment therefore names the situation of a cue, and each moment
+"""Moments: whether a memory could help the agent now, and which kinds could. In real sessions, a
+useful memory exists for one event in twenty. It answers the user's words, or it supplies an exact
+fact at a step that went wrong. So a moment classifies the situation of a cue, and each moment
 admits only the kinds of memory that help in it.
 
-Documentation and commits were not written for the agent, and a match of words alone is seldom
+Documentation and commits were not written for the agent, and matching words alone rarely make them
 useful: of 105 such memories that surfaced in replayed sessions, two were useful. A document can
 help with the first prompt of a session, if that prompt is complete and does not refer to anything
-else. A later prompt usually continues the conversation, and shares words with a document by
-coincidence; then only a clear question and a high score let a document pass. `lack_of` names the
+else. A later prompt usually continues the conversation and shares words with a document by
+coincidence, so a document passes only with a clear question and a high score. `lack_of` returns the
 reason against a document or a commit.
 """
 
@@ -42,7 +42,7 @@ class Moment(StrEnum):
     QUESTION = "question"
     """The user asks, or corrects the agent."""
     FIRST_REQUEST = "first_request"
-    """The first prompt of a session, if it is no question."""
+    """The first prompt of a session, if it is not a question."""
     ASKING_CALL = "asking_call"
     """A tool call that asks in words."""
     NOTHING_FOUND = "nothing_found"
@@ -50,9 +50,9 @@ class Moment(StrEnum):
     FAILED = "failed"
     """A command that failed."""
     FILE = "file"
-    """A call on one file, about which a note may exist."""
+    """A call about one file, for which a note may exist."""
     NAME = "name"
-    """A search for a name in the code, about which a note may exist."""
+    """A search for a name in the code, for which a note may exist."""
     TRIGGER = "trigger"
     """Any other event with a trigger that an earlier session may have met."""
     ROUTINE = "routine"
@@ -69,12 +69,12 @@ class Kind(StrEnum):
     FOREIGN = "foreign"
     """From another memory server."""
     EPISODE = "episode"
-    """The conclusion of a session, for the situation that its triggers name."""
+    """The conclusion of a session, for the situation that its triggers describe."""
 
 
 UNASKED = frozenset({Moment.FILE, Moment.NAME, Moment.TRIGGER, Moment.ROUTINE})
-"""Moments of calls that ask nothing in words. With a template of the user's for its tool, such a
-call counts as `ASKING_CALL`."""
+"""Moments of calls that ask nothing in words. If the user has a template for the tool, such a call
+counts as `ASKING_CALL`."""
 
 _ANSWERS = frozenset({Kind.NOTE, Kind.DOCUMENT, Kind.COMMIT, Kind.FOREIGN, Kind.EPISODE})
 _FITTING = frozenset({Kind.NOTE, Kind.EPISODE})
@@ -113,7 +113,7 @@ _USUAL: Mapping[str, str] = {
     **dict.fromkeys(("run_command", "execute_command", "shell", "bash", "run_shell"), "Bash"),
     **dict.fromkeys(("search_code", "grep", "grep_search"), "Grep"),
 }
-"""Common names of MCP tools, each with the agents' own tool that does the same."""
+"""Common names of MCP tools, each with the agents' built-in tool that does the same."""
 _HEAD_CHARS = 400
 _READERS = frozenset({"cat", "head", "tail", "sed", "less", "more", "bat", "nl", "grep", "rg"})
 _SEARCH_KEYS = frozenset({"pattern", "query", "regex", "q", "glob"})
@@ -121,8 +121,8 @@ _QUESTION_KEYS = frozenset({"question", "query", "q", "search", "prompt", "topic
 
 
 def triggers_in(cue: Cue) -> tuple[str, ...]:
-    """The triggers of an automatic cue. A call that has no answer yet has none, because a missing
-    answer looks like that of a search without results."""
+    """The triggers of an automatic cue. A call without an answer has none, because a missing answer
+    looks like an empty search result."""
     is_unanswered = cue.tool is not None and cue.answer is None
     return () if cue.door not in AUTOMATIC_DOORS or is_unanswered else triggers_of(event_of(cue))
 
@@ -174,7 +174,7 @@ def is_question(text: str) -> bool:
 
 
 def is_correction(text: str) -> bool:
-    """True if a prompt begins as if it contradicts the agent."""
+    """True if a prompt begins by contradicting the agent."""
     return bool(_CORRECTION.match(text))
 
 
@@ -194,8 +194,8 @@ def asks_in_words(args: Mapping[str, object]) -> bool:
 
 
 def file_of(cue: Cue) -> str:
-    """The one file that a call is about; "" if there is no such file. A command that reads one file
-    counts, too, because some agents read files that way."""
+    """The one file that a call is about, or "". A command that reads one file also counts, because
+    some agents read files that way."""
     for name in PATH_KEYS:
         value = cue.args.get(name)
         if isinstance(value, str) and value:
@@ -234,13 +234,13 @@ def suited(cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit]:
 
 
 def names_in(cue: Cue) -> Sequence[str]:
-    """The code names in the arguments of a call."""
+    """The identifiers in the arguments of a call."""
     return anchors_of(cue.tool or "", cue.args)[1]
 
 
 def _is_exact(cue: Cue, moment: Moment, memory: Memory) -> bool:
-    """True if the cue is a call on one file or name, and the memory was written about exactly that
-    file or name."""
+    """At the moments `FILE` and `NAME`, True if the memory is about exactly the file or name of the
+    cue; at all other moments, True."""
     if moment is Moment.FILE:
         return _is_about(memory, file_of(cue))
     if moment is Moment.NAME:
@@ -275,7 +275,7 @@ def _command(args: Mapping[str, object]) -> str:
 
 
 def found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
-    """True if an answer says that a search had no results or that a file does not exist."""
+    """True if an answer reports that a search had no results or that a file does not exist."""
     if _searches(args) and len(answer.text) < _HEAD_CHARS and _NOTHING.fullmatch(answer.text):
         return True
     return bool(_ABSENT.search(answer.text[:_HEAD_CHARS])) and not _command(args)
@@ -286,12 +286,12 @@ def _searches(args: Mapping[str, object]) -> bool:
 
 
 MIN_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
-"""The least scores at which documents and commits may surface at a prompt."""
+"""The minimum scores at which documents and commits may surface at a prompt."""
 SURE = 0.8
-"""The least score of a document at a question that is not the first prompt of its session."""
+"""The minimum score of a document at a question that is not the first prompt of its session."""
 MIN_SENTENCE_WORDS = 8
 MIN_REASON_WORDS = 10
-"""A commit message whose body has fewer words is taken to give no reason."""
+"""A commit message whose body has fewer words counts as giving no reason."""
 MAX_WORDS = 60
 """A longer prompt brings its own context."""
 
@@ -304,7 +304,7 @@ MIDDLE = "no question of its own, in the middle of a session"
 HOW_TO_WORK = "a note on how to work answers only a question"
 NO_SENTENCE = "no whole sentence"
 NO_REASON = "the commit gives no reason"
-NO_WHY = "nobody asks for a reason"
+NO_WHY = "the prompt does not ask for a reason"
 
 _PAPER_NAMES = frozenset(
     "archive archived backlog changelog changes drafts history histories issues journal log logs "
@@ -326,7 +326,7 @@ _POINTER = re.compile(
     r"changes?|plan|review|file)\b",
     re.IGNORECASE,
 )
-"""References to something that documentation cannot know: a ticket, a file of this machine, the
+"""References to something that documentation cannot cover: a ticket, a file on this machine, the
 current branch.
 """
 _INSTRUCTION = re.compile(
@@ -399,14 +399,14 @@ def _situation_lack(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
 
 
 def gives_reason(message: str) -> bool:
-    """True if the body of a commit's message gives a reason."""
+    """True if the body of a commit message gives a reason."""
     body = message.partition(". ")[2]
     return len(body.split()) >= MIN_REASON_WORDS and bool(_REASON.search(body))
 
 
 def is_paper(source: str) -> bool:
-    """True if this document records work – a plan, a task, a report, a changelog, a transcript –
-    rather than describes the project.
+    """True if this document records work (a plan, a task, a report, a changelog, a transcript)
+    instead of describing the project.
     """
     *folders, file = source.lower().split("/")
     stem = file.partition(".")[0]

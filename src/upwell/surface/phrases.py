@@ -1,8 +1,8 @@
 """Matches phrases in the small language of `lexicon.toml`, in one pass over the words of a text.
 
 A phrase is tried only at its first word, and a gap never crosses a sentence, so the work is linear
-in the length of the text. A word that is not in the lexicon, but one typing slip away from a word
-of a phrase, counts as that word.
+in the length of the text. A word that is not in the lexicon but is one typo away from a word of a
+phrase counts as that word.
 """
 
 import re
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from upwell.ground.text.words import fold
 
 MAX_GAP = 14
-"""The most words that `...` may match."""
+"""The maximum number of words that `...` may match."""
 MAX_SLIP_CHARS = 14
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[.?!;:\n¿¡]")
 _ENDS = frozenset(".?!;:\n¿¡")
@@ -63,7 +63,7 @@ def _element(word: str) -> Element:
 
 class Phrases:
     """Matches many phrases at once. `openings` are polite words that may precede the start of a
-    sentence. `known` are words that are never taken for a slip of another word."""
+    sentence. `known` words are never corrected to another word."""
 
     def __init__(
         self, phrases: Sequence[str], openings: Iterable[str], known: Iterable[str]
@@ -163,9 +163,9 @@ def _tokens(text: str) -> list[str]:
 
 
 class Slips:
-    """Corrects typing slips towards the words of `vocabulary`: one letter is wrong, missing or one
-    too many, or two adjacent letters are swapped. In the shortest words only a swap is corrected,
-    and a first letter only by a swap. `known` words are never changed."""
+    """Corrects typos in the words of `vocabulary`: one letter that is wrong, missing or extra, or
+    two adjacent letters that are swapped. In the shortest words and at the first letter, only a
+    swap is corrected. `known` words are never changed."""
 
     def __init__(self, vocabulary: Iterable[str], known: Iterable[str]) -> None:
         self._vocabulary = {word for word in vocabulary if len(word) >= 3 and word.isalpha()}
@@ -176,7 +176,7 @@ class Slips:
                 self._by_rest.setdefault(rest, set()).add(word)
 
     def corrected(self, token: str) -> str:
-        """`token`, or the correct word if `token` is a slip."""
+        """`token`, or the correct word if `token` is a typo."""
         if not 3 <= len(token) <= MAX_SLIP_CHARS or token in self._known or not token.isalpha():
             return token
         rests = _one_left_out(token)
@@ -190,7 +190,7 @@ def _one_left_out(word: str) -> set[str]:
 
 
 def _one_slip(token: str, word: str) -> bool:
-    """True if `token` is one slip away from `word`."""
+    """True if `token` is one typo away from `word`."""
     if len(token) == len(word):
         wrong = [position for position in range(len(word)) if token[position] != word[position]]
         if len(wrong) == 2 and wrong[1] == wrong[0] + 1:

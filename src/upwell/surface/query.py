@@ -1,7 +1,7 @@
-"""Turns an event (a `Cue`) into a search (a `Query`). The text of a tool call comes from the first
-of five sources that gives a usable one; a message gives up to three texts.
+"""Turns an event (a `Cue`) into a search (a `Query`). The text for a tool call comes from the first
+of five sources that yields a usable one; a message yields up to three texts.
 
-The query also carries the files and code names that the call mentions, because in coding work they
+The query also carries the files and identifiers mentioned in the call, because in coding work they
 identify the subject better than words do.
 """
 
@@ -47,7 +47,7 @@ _SENTENCE_ENDS = (".", "!", "?", ":", "…", "。", "？", "！")
 _CLOSERS = "\"'”’»)]*_`"
 _EDGES = re.compile(r"^[^\w]+|[^\w]+$")
 _MARK = re.compile(r"\(?[A-Z]\)|\(?(?:[a-z]|[ivx]{1,4})[.)]|\[[xX]\]")
-"""The letters of a list (`a)`, `iv.`) and a ticked box. `A.` is an initial."""
+"""List letters (`a)`, `iv.`) and a ticked box. `A.` is an initial, so it does not match."""
 _BULLETS = frozenset("•·")
 _INITIAL = re.compile(r"[A-Z]\.")
 _SPACELESS = re.compile(
@@ -57,7 +57,7 @@ _SPACELESS = re.compile(
 
 
 class Messages:
-    """Classifies messages and splits them into queries, by the lists of a lexicon."""
+    """Classifies messages and splits them into queries, using the lists of a lexicon."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         self._stop_words = {word.casefold() for word in lexicon.stop_words}
@@ -170,8 +170,7 @@ def word_count(text: str) -> int:
 
 
 def _tokens(message: str) -> Iterator[tuple[str, bool]]:
-    """The words between spaces; each comes with True if it opens a sentence, a line or a list
-    item."""
+    """The space-separated words, each with True if it opens a sentence, a line or a list item."""
     for line in message.splitlines():
         opens = True
         for token in line.split():
@@ -259,8 +258,8 @@ FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", 
 """Tools whose `path` is the folder to search, not the subject."""
 GENERIC_KEYS = frozenset({"description", "output_mode", "repo", "owner", "type", "branch"})
 _MAX_ANCHORS = 12
-"""The most files and the most code names that a query takes from a call; also the most items read
-of a list. Both bound the cost of a call."""
+"""The maximum number of files and of identifiers that a query takes from a call, and of items read
+from a list. This bounds the cost of a call."""
 _MAX_ARGUMENTS = 50
 _MAX_CLEANED = 200
 _MAX_DEPTH = 4
@@ -269,7 +268,7 @@ _PLACEHOLDER = re.compile(r"\{([\w.-]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class CueReader:
-    """Turns cues into queries. `templates` are the user's, and take precedence."""
+    """Turns cues into queries. `templates` are the user's and take precedence."""
 
     templates: Mapping[str, str] = field(default_factory=dict)
     lexicon: Lexicon = field(default_factory=shipped)
@@ -308,7 +307,7 @@ class CueReader:
     def five_levels(
         self, tool: str, args: Mapping[str, Any], root: str | None = None
     ) -> tuple[str, QuerySource]:
-        """The text of a call's query, from the first of the five sources that gives a usable
+        """The text of a call's query, from the first of the five sources that yields a usable
         one."""
         speech = speech_of(self.lexicon)
         levels: tuple[tuple[QuerySource, Callable[[], str]], ...] = (
@@ -325,7 +324,7 @@ class CueReader:
         return "", QuerySource.TOOL_NAME
 
     def asks_by_template(self, cue: Cue) -> bool:
-        """True if one of the user's templates makes a usable query of this call."""
+        """True if one of the user's templates yields a usable query for this call."""
         if cue.tool is None or not first_match(cue.tool, (*self.templates,)):
             return False
         text = self._from_template(cue.tool, cue.args, speech_of(self.lexicon), _project(cue))
@@ -359,7 +358,7 @@ def usable(text: str) -> bool:
 
 
 def _without_secrets(args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with their strings cleaned, down to the depth that queries read."""
+    """The arguments without secrets in their strings, down to the depth that queries read."""
     return {name: _cleaned(value, _MAX_DEPTH) for name, value in islice(args.items(), _MAX_CLEANED)}
 
 
@@ -375,8 +374,8 @@ def _cleaned(value: Any, depth: int) -> Any:
 
 
 def _project(cue: Cue) -> str | None:
-    """The repository of the cue's folder. If the folder is in no repository: the repository of the
-    first file in the call that is in one, else the folder itself.
+    """The repository of the cue's folder. If there is none, the repository of the first absolute
+    path in the call that is inside one, or else the folder itself.
     """
     if cue.cwd is None or repository_of(cue.cwd):
         return project_of(cue.cwd)
@@ -435,7 +434,7 @@ def says_little(query: Query, lexicon: Lexicon) -> bool:
 
 
 def _in_words(key: str, value: Any, speech: Speech, root: str | None) -> str:
-    """An argument as words; command lines lose the words that every command has."""
+    """An argument as words; command lines lose the words that many commands share."""
     text = _string(value)
     if key.rpartition(".")[2] in COMMAND_KEYS:
         return speech.command(text, root)
@@ -443,7 +442,7 @@ def _in_words(key: str, value: Any, speech: Speech, root: str | None) -> str:
 
 
 def anchors_of(tool: str, args: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The files and the code names in the arguments of a call, at most a dozen of each."""
+    """The files and the identifiers in the arguments of a call, at most a dozen of each."""
     is_search = first_match(tool, FOLDER_TOOLS)
     paths: dict[str, None] = {}
     symbols: dict[str, None] = {}
@@ -467,7 +466,7 @@ def _command(args: Mapping[str, Any]) -> str:
 
 
 def _is_file_pattern(value: str) -> bool:
-    """True if this is a pattern of files (`**/*name*.py`), not of text."""
+    """True if this is a pattern for files (`**/*name*.py`), not for text."""
     return "*" in value and "/" in value and " " not in value
 
 

@@ -1,11 +1,11 @@
 """Standing rules: pinned memories that the agent gets when a session begins or, if the beginning
-was missed, with the first prompt. A rule with a scope comes with the first call whose file or
-command matches.
+was missed, with the first prompt. A rule with a scope comes with the first prompt or call that
+matches it.
 
 Paused rules are left out, and so are rules in files that the agent's host loads by itself. The
-user's own rules come first; those of the team and imported ones are labelled. Rules do not compete
-with the memories that a search finds. They have a size limit of their own, and their block states
-how many rules it leaves out.
+user's own rules come first; team rules and imported ones are labelled. Rules do not compete with
+the memories that a search finds. They have a size limit of their own, and their block says how many
+rules were left out.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ HEADING = "Standing rules that the user pinned:"
 TEAM_LABEL = "(shared with the team) "
 IMPORTED_LABEL = "(imported) "
 MAX_READ = 200
-"""How many rules are read, newest first. The limit is high, so that newer rules of the team do not
-hide the user's own."""
+"""How many rules are read, newest first. The limit is high, so that newer team rules do not hide
+the user's own."""
 MAX_RULES = 10
 RULE_CHARS = 300
 EVERYWHERE = RuleScope()
@@ -45,13 +45,13 @@ SILENT = frozenset(
         SkipReason.EXCLUDED_TOOL,
     }
 )
-"""Reasons for silence at which no rules are given either."""
+"""Skip reasons for which no rules are given either."""
 
 
 class Rules:
-    """Gives each session the rules of its project, once. For `ttl_seconds` it keeps a record of the
-    rules that a session has: one entry for the rules that opened the session, and one for each rule
-    with a scope.
+    """Gives each session the rules of its project once. The rules that a session has are recorded
+    for `ttl_seconds`: one entry for those that opened the session, and one for each rule with a
+    scope.
     """
 
     def __init__(self, reader: MemoryReader, ttl_store: TtlStore, ttl_seconds: float) -> None:
@@ -60,8 +60,8 @@ class Rules:
         self._ttl_seconds = ttl_seconds
 
     async def of(self, cue: Cue) -> Sequence[Memory]:
-        """The rules that open a session like the cue's: the user's own first, then newest first;
-        empty if they cannot be read."""
+        """The rules that open the cue's session: the user's own, then the others, each newest
+        first; empty if they cannot be read."""
         with contained("reading the standing rules"):
             rules = [rule for rule in await self._pinned(cue) if not _is_scoped(rule)]
             return await _not_loaded(rules, cue)
@@ -91,8 +91,8 @@ class Rules:
             await self._ttl_store.delete(Kind.RULES, sorted(keys))
 
     async def join(self, cue: Cue, outcome: Surfacing | Skip) -> Surfacing | Skip:
-        """`outcome` with the rules that belong to the cue and that the session lacks; unchanged if
-        the rules cannot be read."""
+        """`outcome` with the rules for this cue that the session lacks; unchanged if the rules
+        cannot be read."""
         with contained("adding the standing rules"):
             if not _takes_rules(cue, outcome):
                 return outcome
@@ -197,7 +197,7 @@ def rule_hit(rule: Memory) -> Hit:
 
 
 def rule_lines(rules: Sequence[Memory], budget_bytes: int) -> tuple[list[Memory], list[str]]:
-    """The first rules that fit into the budget, and the lines that show them."""
+    """The first rules that fit the budget, and the lines that show them."""
     shown, lines = list[Memory](), [HEADING]
     budget_bytes -= _size(HEADING) + _size(_remainder(len(rules)))
     for rule in rules[:MAX_RULES]:
@@ -215,7 +215,7 @@ def rule_lines(rules: Sequence[Memory], budget_bytes: int) -> tuple[list[Memory]
 
 
 def _label(rule: Memory) -> str:
-    """The label of a rule of the team or of an imported rule; "" for the user's own."""
+    """The label of a team rule or an imported rule; "" for the user's own."""
     if is_teams(rule.namespace):
         return TEAM_LABEL
     return IMPORTED_LABEL if rule.trust is Trust.IMPORTED else ""

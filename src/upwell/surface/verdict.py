@@ -1,10 +1,10 @@
 """The question to the judge, a language model that chooses which note to show the agent, and the
-judge's verdict. All functions are pure.
+judge's verdict. This module does no I/O.
 
 The content of the question comes from files, tools and people, so it is passed as data: one JSON
-document with strings of bounded length, without secrets and control characters. Notes have random
-keys, which the author of a note cannot guess. A note that addresses the judge is left out. The
-verdict is a key or nothing, so no word of the model reaches the agent.
+document with strings of bounded length, without secrets or control characters. Notes get keys that
+their authors cannot guess. A note that addresses the judge is left out. The verdict is a key or
+nothing, so no word of the model reaches the agent.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ _ADDRESSES = (
     rb"(?i)\b(you are|act as|pretend)\b.{0,30}\b(judge|assistant|model|colleague|system)\b",
     rb"(?i)<\|[a-z_]+\|>|\[/?(inst|system)\]|</?(system|assistant|user)>|\bsystem prompt\b",
 )
-"""Phrases with which a text addresses a model that chooses between notes."""
+"""Phrases that address a model choosing between notes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The hit to mention, or None; the number of hits to choose from; and the tokens that the
-    question and the reply took.
+    """The hit to mention, or None; the number of hits to choose from; and the tokens of the
+    question and the reply.
     """
 
     hit: Hit | None
@@ -121,7 +121,7 @@ class Steps:
 def question_of(
     cue: Cue, moment: Moment | None, hits: Sequence[Hit], steps: Steps, secret: bytes, now: float
 ) -> Question | None:
-    """The question which of `hits` to mention now; None if none of them may be shown to the
+    """The question of which `hits` to mention now; None if none of them may be shown to the
     judge."""
     shown = [hit for hit in hits if not addresses_judge(hit.memory.text)][:MAX_CANDIDATES]
     if not shown:
@@ -144,10 +144,10 @@ def question_of(
 
 
 def parsed(reply: str, question: Question) -> Hit | None:
-    """The hit that the reply names, or None.
+    """The hit chosen in the reply, or None.
 
     Raises:
-        ValueError: the reply is not an object that names a known key or null.
+        ValueError: the reply is not an object with a known key or null.
     """
     text = reply[:MAX_REPLY_CHARS].rpartition(_THOUGHTS_END)[2].strip()
     if text.startswith(_FENCE) and text.endswith(_FENCE):
@@ -159,7 +159,7 @@ def parsed(reply: str, question: Question) -> Hit | None:
     if key is None:
         return None
     if not isinstance(key, str) or key not in question.hits:
-        raise ValueError("the verdict names no note of the question")
+        raise ValueError("the verdict is not the key of a note in the question")
     return question.hits[key]
 
 
@@ -223,9 +223,9 @@ def _step(cue: Cue) -> str:
 
 
 def _plain(text: str, limit: int) -> str:
-    """At most `limit` characters of a text, without secrets and without odd characters."""
-    # The text is cut with room to spare, redacted, and cut to the limit: a secret that the limit
-    # would halve must still be recognised.
+    """At most `limit` characters of a text, without secrets or odd characters."""
+    # The text is cut with room to spare, redacted, and then cut to the limit, so that a secret
+    # across the limit is still recognised.
     return harmless(redact(text[: 2 * limit + 200])[0])[:limit]
 
 

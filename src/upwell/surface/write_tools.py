@@ -1,11 +1,11 @@
-"""Tells which tools change something: by their annotations or, without annotations, by their names
+"""Detects tools that change something by their annotations or, without annotations, by their names
 (seed 000, docs/names.md).
 
 A name says what the tool does, and to which object: `create_issue`, `container_run`,
-`browser_type`. If a read is wrongly taken for a write, its memories do not surface, and a hook does
-not shorten its result. If a write is wrongly taken for a read, a memory surfaces too late to change
-the write. A verb that is also a common noun, or that can also mean a way of reading, therefore
-counts only next to words that settle its meaning.
+`browser_type`. If a read is mistaken for a write, its memories do not surface, and a hook does not
+shorten its result. If a write is mistaken for a read, a memory surfaces too late to change the
+write. So a verb that is also a common noun, or that can also mean a way of reading, counts only
+next to words that settle its meaning.
 """
 
 import re
@@ -56,7 +56,7 @@ _WRITE_VERBS = _words(
     unzip upgrade upsert vote wipe
     """
 )
-"""Verbs that name a change in many APIs. They count as the first, second or last word of a tool's
+"""Verbs that mean a change in many APIs. They count as the first, second or last word of a tool's
 name; the patterns above count anywhere in the name."""
 _WRITE_OPENINGS = _words("book build buy complete import link new order play star start tag turn")
 """Verbs that are also common nouns or adjectives: they count only as the first word of a tool's
@@ -79,9 +79,9 @@ _SURFACES = _words(
     """
 )
 _INPUT_OBJECTS = _words("dialog key keys option options text")
-"""A verb of `_INPUTS`, such as `type` or `select`, is something done at a keyboard or a screen. It
-counts only if the name also contains a word of `_SURFACES` or `_INPUT_OBJECTS`; otherwise it tells
-what is read.
+"""A verb in `_INPUTS`, such as `type` or `select`, may be an action at a keyboard or a screen. It
+counts only if the name also contains a word in `_SURFACES` or `_INPUT_OBJECTS`; without one, it
+describes what is read.
 """
 
 _RUNS = _words("call exec execute invoke run")
@@ -93,7 +93,7 @@ _RUN_TO_READ = _words(
     snippet sql task tasks terminal test tests typecheck
     """
 )
-"""A tool that runs one of these counts as a reader: it may change something, as a shell may, but a
+"""A tool that runs one of these counts as a reader: like a shell, it may change something, but a
 memory often helps with its result. A tool that runs anything else (`run_workflow`) counts as a
 writer."""
 
@@ -105,8 +105,8 @@ _TRACKED = _words(
     """
 )
 _TRACKERS = _words("request resolve")
-"""Verbs whose object decides: `resolve_incident` and `request_review` change something that is
-tracked, `resolve_symbol` only reads."""
+"""Verbs that depend on their object: `resolve_incident` and `request_review` change something that
+is tracked, `resolve_symbol` only reads."""
 
 _READ_VERBS = _words(
     """
@@ -161,7 +161,7 @@ def _named_as_write(name: str, words: Sequence[str], server: Sequence[str]) -> s
     if verb := next((word for word in words[:2] if word in _WRITE_VERBS), ""):
         return f"its name begins with {verb}"
     if verb := _verb_in_company(words, server):
-        return f"its name says {verb}"
+        return f"its name contains {verb}"
     if len(words) > 2 and ends in _WRITE_VERBS:
         return f"its name ends with {ends}"
     pattern = first_match(name, WRITE_PATTERNS)
