@@ -107,7 +107,7 @@ def test_a_harmless_call_is_made_twice_at_most(mortal: Peer, tmp_path: Path) -> 
 
 def test_a_call_with_effects_is_made_once_over_http(mortal: Peer, tmp_path: Path) -> None:
     message = complaint(mortal.ask("tools/call", {"name": "web__write", "arguments": {}}, 20))
-    assert "check whether the call had its effects before you repeat it" in message
+    assert "check whether the call took effect before you repeat it" in message
     time.sleep(2)
     assert (tmp_path / "calls").read_text() == "write\n"
     assert text_of(mortal.call("web__echo", 20, text="on")) == "on"

@@ -1,8 +1,8 @@
-"""The default budget of a result by the kind of its tool.
+"""The default budget of a result, by the kind of its tool.
 
-Most outputs of commands and searches that agents use are short, and the long ones are repetitive.
-Pages hold more information. A file that is read is usually edited next, so it is delivered whole as
-long as it is not very large.
+Most output from commands and searches is short, and long output is repetitive. Pages contain more
+information. A file that is read is usually edited next, so it is delivered whole unless it is very
+large.
 """
 
 import re
@@ -13,7 +13,7 @@ from upwell.ground.types.rpc import ToolCall
 
 
 class ToolKind(StrEnum):
-    """The kind of a tool, as far as its name and arguments show it."""
+    """The kind of a tool, judging by its name and arguments."""
 
     READ = "read"
     SHELL = "shell"
@@ -45,8 +45,8 @@ _FILE_ARGUMENTS = ("path", "file_path", "file", "filepath", "filename", "absolut
 
 
 def kind_of(call: ToolCall) -> ToolKind:
-    """Tell the kind of a tool by the words of its name and its arguments. A call is of kind `READ`
-    only if it names a file."""
+    """Return the kind of a tool, judging by the words in its name and by its arguments. A call is
+    `READ` only if it has a file argument."""
     words = {word.lower() for word in _WORD.findall(call.tool)}
     names_file = any(name in call.args for name in _FILE_ARGUMENTS)
     if words & _PAGE:
@@ -59,7 +59,7 @@ def kind_of(call: ToolCall) -> ToolKind:
 
 
 def default_tokens(call: ToolCall, options: Options, usual: int) -> int:
-    """Return the budget of a call without a limit of its own; `usual` is the agent's usual
+    """Return the budget of a call that has no limit of its own; `usual` is the agent's usual
     budget.
     """
     kind = kind_of(call)

@@ -1,9 +1,9 @@
-"""A cache of answers, only for tools that the user named and that declare themselves read-only.
+"""A cache of answers from tools that the user has listed and that declare themselves read-only.
 
 The key of an answer covers everything that the answer depends on: the server and its configuration,
 the tool's declaration, the arguments, the rest of the request, and the principal. Never cached:
 errors, questions to the client, tasks, answers with invalid UTF-8, and anything that contains a
-secret. Equal calls that run at the same time are sent once.
+secret. Of identical calls made at the same time, only one is sent.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ Send = Callable[[], Awaitable[Reply]]
 
 @dataclass(slots=True)
 class _Flight:
-    """A call in flight, and the number of callers that wait for it."""
+    """A call in flight, and the number of callers waiting for it."""
 
     task: "asyncio.Task[Reply]"
     waiting: int = 0
@@ -149,8 +149,8 @@ def _lasting_meta(params: RawObject) -> RawObject:
 
 
 def _canonical(arguments: bytes) -> str:
-    """One text for equal arguments. Order and whitespace are ignored; the notation of a number and
-    repeated keys are not.
+    """The same text for equal arguments. The order of keys and whitespace are ignored; the notation
+    of a number and repeated keys are not.
     """
     try:
         value = json.loads(

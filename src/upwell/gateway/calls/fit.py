@@ -1,9 +1,9 @@
 """Fits a result to the agent's budget: chooses the blocks to shorten, and describes the omissions.
 
-A result within its budget or little above it passes as the same bytes. Otherwise the text blocks
-share the budget, small ones first. The original of a shortened text is kept under a key, and one
-notice block at the end counts the omissions and tells how to read them. Blocks of other types keep
-their places.
+A result within its budget, or slightly over it, passes through byte for byte. In a larger result,
+the text blocks share the budget, small ones first. The original of a shortened text is kept under a
+key, and one notice block at the end counts the omissions and explains how to read them. Blocks of
+other types keep their places.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ SHORT_BYTES = 4096
 MAX_TEXTS = 100
 """If a result has more text blocks than this, their texts are joined and shortened as one."""
 TAIL_CHARS = 200
-"""How much of the end of a shortened text is searched for omissions that the strategy itself has
-stated there."""
+"""How much of the end of a shortened text is searched for omissions that the strategy itself
+reports there."""
 READ_MORE = "upwell__read_more"
 SUMMARY = "llm_summary"
 _QUESTION_ARGUMENTS = ("query", "question", "prompt", "q")
@@ -48,13 +48,13 @@ Reading = Callable[[str], str]
 
 
 def by_tool(key: str) -> str:
-    """Instructions to read with our own tool, under the name that clients of the gateway see."""
+    """How to read the original with our own tool, under the name that the gateway's clients see."""
     return f'{READ_MORE} with key="{key}" (a part: lines="12-44")'
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text block: its place among the blocks, the raw block, its text and the text's tokens."""
+    """A text block: its place among the blocks, the raw block, its text and its token count."""
 
     place: int
     block: RawObject
@@ -64,7 +64,7 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Shortened:
-    """A shortened text, and the table of `contents` beside a first chunk.
+    """A shortened text, and the table of `contents` that accompanies a first chunk.
 
     `private` is the reason why its original stays off the disk, or "".
     """
@@ -106,8 +106,8 @@ def ignore_cut(call: ToolCall, cut: Cut) -> None:
 class Fitter:
     """Shortens results and texts, and keeps their originals.
 
-    `options` gives the options of a tool, `result_tokens` is the default budget, `ratios` are the
-    learned factors by `server__tool`. `shortened` is called for every shortened result.
+    `options` returns the options of a tool, `result_tokens` is the default budget, and `ratios` has
+    the learned factors by `server__tool`. `shortened` is called for every shortened result.
     """
 
     def __init__(
@@ -131,8 +131,8 @@ class Fitter:
     def budget_of(
         self, options: Options, ratio: float = 1.0, call: ToolCall | None = None
     ) -> Budget:
-        """The budget of a response, multiplied by the learned ratio. If no limit is configured, it
-        depends on the kind of tool that `call` calls."""
+        """The budget of a response, multiplied by the learned ratio. If no limit is configured, the
+        budget depends on the kind of tool in `call`."""
         tokens = options.max_result_tokens
         if tokens is None and options.max_result_chars is None:
             usual = self.result_tokens
@@ -164,8 +164,8 @@ class Fitter:
     async def _keep(
         self, originals: Originals, texts: Sequence[str], name: str
     ) -> list[StoredOriginal]:
-        """Keep the originals of one result. An original that cannot be kept gets no key; then the
-        retention floor applies, and more of the text is delivered.
+        """Keep the originals of one result. An original that cannot be kept gets no key; the
+        retention floor then applies, so more of the text is delivered.
         """
         kept: list[StoredOriginal] = []
         shown_name = "" if originals.is_secret(name) else name
@@ -184,7 +184,7 @@ class Fitter:
             options, waits_for_model = replace(options, strategy="truncate"), False
 
         def compress() -> Compressed:
-            from upwell.compress.compressor import Compressor  # the first time takes 30 ms
+            from upwell.compress.compressor import Compressor  # the first import takes 30 ms
 
             return Compressor(options, self._tools).compress(passage, budget, options.strategy)
 
@@ -193,8 +193,8 @@ class Fitter:
         )
 
     async def brief(self, call: ToolCall, result: bytes) -> bytes:
-        """A cheap way to bring `result` within the budget of its tool: the beginning of each text,
-        and how to read on. The JSON is not checked in depth."""
+        """A cheap version of `fit`: the beginning of each text, and how to read on. The JSON is not
+        checked in depth."""
         return (await self.fit(call, RawObject.parse(result), strategy="progressive")).encode()
 
     async def fit(
@@ -351,8 +351,8 @@ def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
 
 
 def _with_time_left(options: Options, elapsed_seconds: float) -> Options:
-    """The options for the next text of a result, whose texts together wait for the model for
-    `llm_timeout_seconds` at most."""
+    """The options for the next text of a result. Together, its texts wait for the model for at most
+    `llm_timeout_seconds`."""
     if options.strategy != SUMMARY:
         return options
     seconds = options.llm_timeout_seconds - elapsed_seconds
@@ -366,7 +366,7 @@ def _scaled(limit: int | None, ratio: float) -> int | None:
 
 
 async def blocks_of(result: RawObject) -> list[bytes] | None:
-    """The content blocks of a result; megabytes are split on a thread."""
+    """The content blocks of a result; large results are split on a thread."""
     if len(result.get("content") or b"") > LARGE_BYTES:
         return await asyncio.to_thread(content_of, result)
     return content_of(result)
@@ -374,8 +374,8 @@ async def blocks_of(result: RawObject) -> list[bytes] | None:
 
 def _with_texts(blocks: Sequence[bytes]) -> tuple[list[bytes], list[_Text]]:
     """The blocks and their texts. More than `MAX_TEXTS` texts are joined in the first text block,
-    and the other text blocks are left out. Of the further blocks, only the strings are collected:
-    with so many objects, the garbage collector would hold up the event loop.
+    and the other text blocks are left out. Beyond that number, only the strings are collected: with
+    so many objects, the garbage collector would hold up the event loop.
     """
     texts: list[_Text] = []
     strings: list[str] = []
@@ -402,7 +402,7 @@ def _with_texts(blocks: Sequence[bytes]) -> tuple[list[bytes], list[_Text]]:
 
 
 def _is_worth_shortening(texts: Sequence[_Text], budget: Budget) -> bool:
-    """Tell whether fitting the texts to the budget would save more than a quarter of their size."""
+    """True if fitting the texts to the budget would save more than a quarter of their size."""
     tokens = WORTH_SHORTENING * sum(text.tokens for text in texts)
     chars = WORTH_SHORTENING * sum(len(text.text) for text in texts)
     fits_tokens = budget.max_tokens is None or tokens <= budget.max_tokens
@@ -448,8 +448,8 @@ def _rebuilt(
 
 
 def _contents(text: str, key: str, share: Budget) -> str:
-    """The table of contents beside a first chunk, as a block of its own; "" if it would take
-    too much of the budget."""
+    """The table of contents that accompanies a first chunk; "" if it would take too much of the
+    budget."""
     from upwell.compress.base import RemainingBudget
     from upwell.compress.selective import table
 

@@ -43,7 +43,7 @@ Outcome = Surfacing | Skip
 
 
 class Sessions(Protocol):
-    """Finds the agent session that a client's session is part of. `known` never waits; `session`
+    """Finds the agent session to which a client's session belongs. `known` never waits; `session`
     may look it up."""
 
     def known(self, own: str) -> str: ...
@@ -87,7 +87,7 @@ class Fitting:
             return fitted
         notice = (
             f"[upwell] upstream {call.server!r} sent {reply.repaired} bytes that are not UTF-8; "
-            "each reads U+FFFD here."
+            "each is shown as U+FFFD here."
         )
         return with_content(fitted, [*(content_of(fitted) or []), text_block(notice)])
 
@@ -104,7 +104,7 @@ Search = asyncio.Task[tuple[Outcome, Cue]]
 MAX_ANSWER_CHARS = 8_000
 """How many characters of a failed call's answer are read."""
 MAX_EMPTY_BYTES = 400
-"""Longer answers are not examined: they say more than that nothing was found."""
+"""Longer answers are not examined, because they say more than that nothing was found."""
 _FINAL = frozenset(
     {
         SkipReason.DISABLED,
@@ -143,7 +143,7 @@ class Race:
         self._deadline = self._clock.monotonic() + self._seconds
 
     async def outcome(self) -> Outcome | None:
-        """The outcome of the search if it is ready in time. A late search runs on to its own
+        """The outcome of the search if it is ready in time. A late search continues until its own
         deadline."""
         if not self.search.done():
             remaining = max(0.0, self._deadline - self._clock.monotonic())
@@ -152,8 +152,8 @@ class Race:
         return None if self.is_late or _failed(self.search) else self.search.result()[0]
 
     def may_look_again(self) -> bool:
-        """True if the search has ended without anything to deliver, and if this was not for a
-        reason that the call's answer cannot change."""
+        """True if the search has ended without anything to deliver, unless the call's answer cannot
+        change the reason."""
         if not self.found_nothing():
             return False
         outcome = None if _failed(self.search) else self.search.result()[0]
@@ -171,8 +171,8 @@ class CallSurfacing:
     reply (a `Surfacing`) do not reach the agent, they are taken back, so that a later call may
     deliver them.
 
-    `options` gives the options of a tool; `progressive` tells whether a tool's results come chunk
-    by chunk.
+    `options` returns the options of a tool; `progressive` returns whether a tool's results come
+    chunk by chunk.
     """
 
     def __init__(
@@ -209,8 +209,8 @@ class CallSurfacing:
         guards = self._guards
         if guards is None:
             return None
-        # The lock is fair: calls leave in the order in which they came, even if the lookup for an
-        # earlier call takes longer.
+        # The lock is fair: calls leave in the order in which they arrived, even if the lookup for
+        # an earlier call takes longer.
         async with self._asking_guards:
             refusal = await guards.refusal(await self._cue(call, client))
         if refusal is None:
@@ -224,7 +224,7 @@ class CallSurfacing:
         return refused(refusal.reason)
 
     def with_request(self, call: ToolCall, client: Client) -> ToolCall:
-        """The call, completed with the user's last request in the session if that is known."""
+        """The call, with the user's last request in the session added if it is known."""
         with contained("looking up the last request of a session"):
             session = self.session_of(client)
             request = self._surfacer.last_request(session)
@@ -233,7 +233,7 @@ class CallSurfacing:
 
     @asynccontextmanager
     async def race(self, call: ToolCall, client: Client) -> AsyncIterator[Race]:
-        """Start a search that runs during a call and has `race_ms` from now. Its outcome is taken
+        """Start a search that runs during a call and has `race_ms` to finish. Its outcome is taken
         back if it is not injected, or if the reply does not reach the client.
         """
         race_seconds = self._options(call.server, call.tool).race_ms / 1000
@@ -253,7 +253,7 @@ class CallSurfacing:
     async def injected(
         self, result: RawObject, outcome: Outcome | None, call: ToolCall
     ) -> RawObject:
-        """The result with a block of memories, placed as the tool's options say."""
+        """The result with a block of memories, placed according to the tool's options."""
         blocks = await blocks_of(result) if isinstance(outcome, Surfacing) else None
         if not isinstance(outcome, Surfacing) or blocks is None:
             return result
@@ -372,7 +372,7 @@ class Pipeline:
             return Reply(result=result.encode())
 
     async def aclose(self) -> None:
-        """End the searches that still run."""
+        """End the searches that are still running."""
         await self._surfacing.aclose()
 
     async def _send(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
@@ -438,5 +438,5 @@ def _malformed(call: ToolCall, error: NotJson) -> UpstreamProtocolError:
     return UpstreamProtocolError(
         f"upstream {call.server!r} sent a result that is not JSON: {error}",
         server=call.server,
-        hint="the call may have had its effects; report this error to the server's authors",
+        hint="the call may have taken effect; report this error to the server's authors",
     )

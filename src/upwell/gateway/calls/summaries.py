@@ -1,6 +1,6 @@
-"""Threads of their own for work that waits for a language model.
+"""Dedicated threads for work that waits for a language model.
 
-A model may take a minute to answer, or never answer. The threads of `asyncio.to_thread` are few and
+A model may take a minute to answer, or never answer. `asyncio.to_thread` has few threads, which
 serve every call, so such work must not occupy them.
 """
 
@@ -13,8 +13,8 @@ MAX_SUMMARIES = 8
 
 
 class SummaryThreads:
-    """Runs functions on daemon threads. `is_full` is true while `most` of them run; the caller
-    checks it before `run`."""
+    """Runs functions on daemon threads. `is_full` is true while `most` of them are running; the
+    caller checks it before `run`."""
 
     def __init__(self, most: int = MAX_SUMMARIES) -> None:
         self._most = most

@@ -1,15 +1,15 @@
 """Worker processes that open and fit large results.
 
-Parsing ten megabytes of JSON is one call into C, and nothing else in the process runs meanwhile.
-The gateway therefore sends a large result, as raw bytes, to a child process with the same code and
-the same home, and gets the fitted result back. The first child starts with the first large result,
-or before it (`warm`), takes one job after the other, and ends when its stdin closes. While it is
-busy, a second child works for other servers. A job that waits for a language model gets a child of
-its own, so that no other job waits for the model.
+Parsing ten megabytes of JSON is a single call into C, during which nothing else in the process
+runs. The gateway therefore sends a large result, as raw bytes, to a child process with the same
+code and the same home, and gets the fitted result back. The first child starts with the first large
+result or earlier (`warm`), takes one job at a time, and ends when its stdin closes. While it is
+busy, a second child works for other servers. A job that waits for a language model gets its own
+child, so that no other job waits for the model.
 
 A job and its outcome are frames: two lengths in ASCII, a newline, a JSON head, raw bytes. After the
-outcome come the originals that stay off the disk. They come in parts, as raw bytes, so that
-no step of the gateway's event loop handles the whole of a large original.
+outcome come the originals that stay off the disk, as raw bytes and in parts, so that no step of the
+gateway's event loop handles the whole of a large original.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ MAX_SUMMARIES = 4
 """How many jobs may wait for a language model at once. The results of further jobs are truncated
 instead."""
 JOB_SECONDS, MEGABYTE_SECONDS = 20.0, 10.0
-"""The time limit of a job: a fixed part, and a part for each megabyte of the result. The wait for a
-language model comes on top. The limit is many times longer than any job takes, because a busy
-machine must not change the result. A job that reaches the limit is a bug.
+"""The time limit of a job: a fixed part, and a part for each megabyte of the result. Time spent
+waiting for a language model is extra. The limit is many times longer than any job takes, because a
+busy machine must not change the result. A job that reaches the limit is a bug.
 """
 _WORKER_ARGS = ("-P", "-m", "upwell.cli.worker")
 """`-P` keeps Python from importing modules from the agent's working directory."""
@@ -104,11 +104,11 @@ class _Worker:
 
 
 Brief = Callable[[ToolCall, bytes], Awaitable[bytes]]
-"""A cheap way to fit a result: the beginning of its texts, and how to read on."""
+"""Fits a result cheaply: the beginning of its texts, and how to read on."""
 
 
 async def no_brief(call: ToolCall, result: bytes) -> bytes:
-    """Fail, because this pool was given no cheap way.
+    """Fail, because this pool was given no `brief`.
 
     Raises:
         CompressionError: always.
@@ -119,11 +119,11 @@ async def no_brief(call: ToolCall, result: bytes) -> bytes:
 class WorkerPool:
     """The gateway's side: hands large results to the workers.
 
-    `options` gives the options of a tool. `private` takes the originals that stay off the disk,
+    `options` returns the options of a tool. `private` stores the originals that stay off the disk,
     for `ttl_seconds`; `brief` fits a result that killed a worker, or a result over
-    `MAX_LOCAL_BYTES` if no worker can be started. Results of one server are fitted one after the
-    other, those of two servers side by side, so that one server's results do not delay the other's.
-    The second worker ends as soon as both are idle.
+    `MAX_LOCAL_BYTES` if no worker can be started. Results of one server are fitted one at a time,
+    but those of two servers in parallel, so that one server's results do not delay the other's. The
+    second worker ends as soon as both are idle.
     """
 
     def __init__(
@@ -193,17 +193,17 @@ class WorkerPool:
         await self._private.put(KIND, {key: value}, ttl_seconds=self._ttl_seconds)
 
     async def warm(self) -> None:
-        """Start the first worker now. A failure is logged, and shows up again when a worker is
+        """Start the first worker now. A failure is only logged; it recurs when a worker is
         needed.
         """
         async with self._worker() as worker:
             try:
                 await worker.started()
             except (OSError, CannotStart) as error:
-                LOG.warning("a worker process does not start: %s", error)
+                LOG.warning("a worker process cannot be started: %s", error)
 
     async def aclose(self) -> None:
-        """Finish the jobs in progress, except those that wait for a language model, then end the
+        """Finish the jobs in progress, except those waiting for a language model, then end the
         workers. A later result starts them again."""
         for summary in list(self._summaries):
             await summary.end()

@@ -1,1 +1,1 @@
-"""Routing: the upstream of each request, and the lists that clients see."""
+"""Routing: which upstream gets each request, and the lists that clients see."""

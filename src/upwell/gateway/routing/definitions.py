@@ -1,5 +1,5 @@
-"""Shortens a list of tools that would take too much of the agent's context window: every tool keeps
-its own name, with one line of description and a permissive schema. The tool `describe_tools` gives
+"""Shortens a list of tools that would take too much of the agent's context window. Every tool keeps
+its name, one line of its description, and a permissive schema. The tool `describe_tools` returns
 the full definitions.
 
 Names, annotations and `_meta` stay, so that an agent's rules about a tool keep working. A call
@@ -47,7 +47,7 @@ class Definitions:
 
     def listing(self, upstream: Mapping[str, RawObject], own: Mapping[str, bytes]) -> bytes:
         """The raw list of the upstreams' tools and our own, in their order. Our own tools are never
-        shortened; `describe_tools` is listed only beside shortened tools.
+        shortened; `describe_tools` is listed only if other tools are shortened.
         """
         full = {name: tool.encode() for name, tool in upstream.items()}
         self._full = {**full, **own}
@@ -68,7 +68,7 @@ class Definitions:
         return RawObject.parse(full).get("inputSchema") or b"{}"
 
     def named(self, names: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
-        """The definitions of these tools as JSON, and the names that no tool has."""
+        """The definitions of these tools as JSON, and the unknown names."""
         known = {name: _text(self._full[name]) for name in names if name in self._full}
         return known, [name for name in names if name not in self._full]
 
@@ -91,8 +91,8 @@ class Definitions:
 
 
 def _ranked(full: Mapping[str, bytes], query: str) -> list[str]:
-    """Tools by the words they share with the query, weighted by rarity (inverse document
-    frequency); words of the name count more."""
+    """Tools ranked by the words they share with the query, weighted by rarity (inverse document
+    frequency); words in the name count more."""
     weights = {name: _words(name, raw) for name, raw in full.items()}
     document_counts = Counter(word for words in weights.values() for word in words)
     scores: dict[str, float] = {}
@@ -107,7 +107,7 @@ def _ranked(full: Mapping[str, bytes], query: str) -> list[str]:
 @lru_cache(maxsize=TOOLS_CACHED)
 def shortened(tool: RawObject) -> RawObject:
     """The tool with one line of description, a permissive schema and no output schema. A schema
-    that maps arguments to HTTP headers stays, because clients read the mapping in it.
+    that maps arguments to HTTP headers is kept, because clients read the mapping from it.
     """
     brief = tool.without("outputSchema")
     if "description" in tool:
@@ -118,7 +118,7 @@ def shortened(tool: RawObject) -> RawObject:
 
 
 def one_line(text: object) -> str:
-    """The first line of a description, cut at the end of a sentence when it is long."""
+    """The first line of a description; a long one is cut, at the end of a sentence if possible."""
     lines = (line.strip().lstrip("#").strip() for line in str(text or "").splitlines())
     line = " ".join(next((line for line in lines if line), "").split())
     if len(line) <= LINE_CHARS:
@@ -259,8 +259,8 @@ def _is_checked(keyword: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _validator(schema: Any) -> "Validator":
-    """A JSON Schema validator with lenient types and a limit on its steps. It follows references
-    within the schema only, because its registry cannot fetch another document."""
+    """A JSON Schema validator with lenient types and a limit on its steps. It follows only
+    references within the schema, because its registry cannot fetch another document."""
     # Imported here, because the import takes 150 ms and only calls of shortened tools need it.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import create
@@ -336,8 +336,7 @@ def _options(options: list[Any]) -> str:
 
 
 _ARGUMENT_ERROR = re.compile(r"-32602|validation error", re.IGNORECASE)
-"""Finds the error texts of the official Python and TypeScript SDKs for a call with the wrong
-arguments."""
+"""Matches the errors that the official Python and TypeScript SDKs return for invalid arguments."""
 
 
 def refusal(name: str, schema: bytes, params: RawObject) -> Reply | None:

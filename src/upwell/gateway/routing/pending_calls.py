@@ -2,8 +2,8 @@
 
 An upstream of the handshake era may ask its client a question in the middle of a call. A modern
 client can be asked only in the result of the call. The call therefore stays open here: the client
-gets an `input_required` result with a state that names the open call, and repeats the call with
-that state and its answers.
+gets an `input_required` result with a state that identifies the open call, and repeats the call
+with that state and its answers.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ STATE_PREFIX = "upwell-parked-"
 KIND = "pending_call"
 WAIT_SECONDS = 600.0
 MAX_PENDING = 1000
-"""Beyond this many calls the oldest is abandoned."""
+"""Beyond this many calls, the oldest is abandoned."""
 
 
 @dataclass(slots=True)
@@ -68,8 +68,8 @@ class _PendingCall:
 class PendingCalls:
     """Keeps calls open while their clients are asked, and resumes them.
 
-    A call itself runs in this process. The right to resume the call is stored in `session_state`
-    under its session: only this session finds the right, and only one request can take it.
+    The call itself runs in this process. The right to resume it is stored in `session_state` under
+    its session, so that only this session finds the right and only one request can take it.
     """
 
     def __init__(self, session_state: SessionState) -> None:
@@ -81,8 +81,8 @@ class PendingCalls:
         return await self._next_reply(_PendingCall(context, asyncio.create_task(work)))
 
     async def resume(self, state: str, params: RawObject, context: RequestContext) -> Reply | None:
-        """Continue the call that waits under `state` with the client's answers. None when no call
-        of this session waits there."""
+        """Continue the call that is waiting under `state`, with the client's answers. None if no
+        call of this session is waiting there."""
         # In this order: a process that does not run the call must not take the right to resume it.
         if state not in self._pending:
             return None
@@ -98,8 +98,8 @@ class PendingCalls:
         for key, question in pending.context.questions.items():
             if (answer := answers.get(key)) is not None and question.is_open:
                 question.answer.set_result(Reply(result=answer))
-        # No await since the answers were set: the call runs on only once `_next_reply` listens for
-        # its next question.
+        # There must be no await after the answers are set: the call continues only once
+        # `_next_reply` is listening for its next question.
         return await self._next_reply(pending)
 
     async def aclose(self) -> None:
@@ -129,6 +129,6 @@ class PendingCalls:
         if pending.expiry is not None:
             pending.expiry.cancel()
         pending.task.cancel()
-        # The call may have failed while its client was away; nobody else reads the exception.
+        # The call may have failed while its client was away; nothing else reads the exception.
         if pending.task.done() and not pending.task.cancelled() and pending.task.exception():
             LOG.info("an abandoned call had failed: %s", pending.task.exception())

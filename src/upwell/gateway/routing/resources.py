@@ -1,9 +1,9 @@
 """Prompts, resources and completions: the upstream that owns each, and the requests about them.
 
-Prompts are named like tools (`gateway/routing/tools.py`). Resources keep their URIs. A URI that two
-servers list belongs to the first of them in the order of the configuration, and the other entry is
-dropped. A URI that no server lists belongs to the server whose template it matches, or else to the
-first server that can read it.
+Prompts are named like tools (`gateway/routing/tools.py`). Resources keep their URIs. If two servers
+list a URI, it belongs to the one configured first, and the other entry is dropped. A URI that no
+server lists belongs to the server whose template it matches, or else to the first server that can
+read it.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Relay = Callable[[Upstream, RequestContext, Callable[[], Awaitable[Reply]]], Awa
 
 
 class LocalResources(Protocol):
-    """Our own resources. To the gateway they are one more server."""
+    """Our own resources. To the gateway, they are one more server."""
 
     def listed(self) -> Sequence[Mapping[str, Any]]:
         """MCP resource objects."""
@@ -53,7 +53,7 @@ class LocalResources(Protocol):
 
 class UpstreamResources:
     """Lists the upstreams' prompts and resources, ours last, and finds the owner of each.
-    `upstreams` returns the current upstreams. Requests wait `wait_seconds` for those that are
+    `upstreams` returns the current upstreams. Requests wait up to `wait_seconds` for those that are
     starting.
     """
 
@@ -73,7 +73,7 @@ class UpstreamResources:
         self._names = Names()
 
     async def settled(self, most_seconds: float | None = None) -> None:
-        """Wait at most `wait_seconds`, or `most_seconds`, for servers that are starting."""
+        """Wait for servers that are starting, at most `most_seconds` (default: `wait_seconds`)."""
         starting = [
             candidate for candidate in self.upstreams() if candidate.state is State.STARTING
         ]
@@ -96,13 +96,13 @@ class UpstreamResources:
         try:
             check(params)
         except NotJson as error:
-            LOG.warning("a client's %s is not JSON and is dropped: %s", method, error)
+            LOG.warning("dropping a client's %s that is not JSON: %s", method, error)
             return
         for upstream in self.upstreams():
             upstream.notify(method, params)
 
     async def prompts(self, client: Client) -> bytes:
-        """The raw array of every prompt."""
+        """The raw array of all prompts."""
         items: dict[str, bytes] = {}
         listed = await self._all("prompts", "prompts/list", "prompts", client)
         self._names.look(self.upstreams())
@@ -115,12 +115,12 @@ class UpstreamResources:
         return RawArray(tuple(items.values())).encode()
 
     async def resources(self, client: Client) -> bytes:
-        """The raw array of every resource."""
+        """The raw array of all resources."""
         listed = await self._all("resources", "resources/list", "resources", client)
         return self._unique(listed, "uri", self._owners, self._own.listed())
 
     async def templates(self, client: Client) -> bytes:
-        """The raw array of every resource template."""
+        """The raw array of all resource templates."""
         method = "resources/templates/list"
         listed = await self._all("resources", method, "resourceTemplates", client)
         return self._unique(listed, "uriTemplate", self._templates, self._own.templates())
@@ -139,9 +139,7 @@ class UpstreamResources:
         return None
 
     async def owners(self, uri: str) -> list[Upstream]:
-        """The servers that may have a resource, the likeliest first; only the owner if it is
-        known.
-        """
+        """The servers that may have a resource, likeliest first; only the owner if it is known."""
         await self.settled()
         candidates = [
             candidate for candidate in self.upstreams() if candidate.about.offers("resources")
@@ -155,8 +153,8 @@ class UpstreamResources:
     async def ask_owners(
         self, uri: str, method: str, params: RawObject, client: Client
     ) -> Reply | None:
-        """Ask the possible owners of a resource in turn until one knows it. None when no server
-        offers resources.
+        """Ask the possible owners of a resource in turn, until one answers without an error. If
+        none does, the first error is returned. None if no server offers resources.
 
         Raises:
             UpstreamError: none of them can be reached.
@@ -177,7 +175,7 @@ class UpstreamResources:
         return first_error
 
     def _by_prefix(self, name: str) -> Upstream | None:
-        """The server whose prefix a name begins with. It owns every such name, listed or not."""
+        """The server with whose prefix a name begins. It owns every such name, listed or not."""
         server = server_of(name)
         return next(
             (upstream for upstream in self.upstreams() if server and upstream.prefix == server),
@@ -317,7 +315,7 @@ def uri_of(params: RawObject, method: str) -> str:
     """The URI that a request is about.
 
     Raises:
-        Refused: the request names none.
+        Refused: the request has none.
     """
     uri = text_of(params, "uri")
     if not uri:
@@ -331,7 +329,8 @@ def _not_found(uri: str, message: str, context: RequestContext) -> Refused:
 
 
 def is_own(uri: str) -> bool:
-    """True if a URI has upwell's own scheme, in any notation. No upstream can own such a URI."""
+    """True if a URI has upwell's own scheme, ignoring case and surrounding whitespace. No upstream
+    can own such a URI."""
     return uri.partition(":")[0].strip().lower() == OWN_SCHEME
 
 

@@ -54,7 +54,7 @@ TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
 class Router:
-    """Passes every request to the part of the gateway, or to the upstream, that answers it. Unknown
+    """Passes each request to the part of the gateway or the upstream that answers it. Unknown
     methods are forwarded to the upstreams."""
 
     def __init__(
@@ -144,7 +144,7 @@ class Router:
         return await self._pending_calls.run(context, recorded())
 
     async def aclose(self) -> None:
-        """Abandon the calls that still wait for their clients."""
+        """Abandon the calls that are still waiting for their clients."""
         await self._pending_calls.aclose()
         await self._pipeline.aclose()
 
@@ -156,7 +156,7 @@ class Router:
         if context.modern and (state := _own_state(params)):
             resumed = await self._pending_calls.resume(state, params, context)
             if resumed is None:
-                raise Refused(INVALID_PARAMS, "no call waits under this requestState any more")
+                raise Refused(INVALID_PARAMS, "no call is waiting under this requestState any more")
             return resumed
         if (known := self._methods.get(method)) is not None:
             return await known(params, context)
@@ -174,8 +174,8 @@ class Router:
 
     async def _discover(self, _: RawObject, __: RequestContext) -> RawObject:
         await self._resources.settled()
-        # Only the servers that are known by now: a modern client can discover again later, and may
-        # rely on every capability that is offered.
+        # Only the servers that are known by now: a modern client may rely on every capability that
+        # is offered, and can discover again later.
         offer = offer_of(known for known in self._upstreams() if known.about.version)
         result = {"supportedVersions": list(MODERN_VERSIONS), **offer.members()}
         return fresh_only(RawObject.parse(dumps(result)))
@@ -222,11 +222,11 @@ class Router:
         return await self.relay(upstream, context, work)
 
     async def _target(self, name: str) -> Target:
-        """The tool behind a name. If its server is still starting, waits for it.
+        """The tool behind a name. If its server is still starting, wait for it first.
 
         Raises:
             Refused: no server has such a tool.
-            UpstreamError: the server of this prefix has failed and has never listed a tool.
+            UpstreamError: the server with this prefix has failed and has never listed a tool.
         """
         target = self._catalog.resolve(name)
         if target is not None and target.upstream and target.upstream.state is State.STARTING:
@@ -241,7 +241,7 @@ class Router:
         return target
 
     async def _await_owner(self, name: str) -> None:
-        """Wait for the servers that may own an unlisted name: the server of its prefix, and those
+        """Wait for the servers that may own an unlisted name: the server with its prefix, and those
         without a prefix.
         """
         prefix = server_of(name)
@@ -277,7 +277,7 @@ def _supported(envelope: Envelope | None) -> Envelope | None:
 
 
 def _own_state(params: RawObject) -> str:
-    """The `requestState` of a pending call; "" for an upstream's own state, or none."""
+    """The `requestState` of a pending call; "" for an upstream's own state, or if there is none."""
     raw = params.get("requestState")
     if raw is None or STATE_PREFIX.encode() not in raw:
         return ""
@@ -298,7 +298,7 @@ async def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Re
 
 
 def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) -> ToolCall:
-    """The call for the upstream, with the upstream's own name of the tool. The agent's arguments
+    """The call for the upstream, with the upstream's own name for the tool. The agent's arguments
     stay unchanged, except that `_context_query` is removed if the tool declares no such argument.
     """
     arguments = RawObject.parse(params.get("arguments") or b"{}")
@@ -322,7 +322,7 @@ def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) 
 
 
 def _decoded(arguments: RawObject) -> dict[str, Any]:
-    """The decoded arguments; one that is nested too deeply is left out."""
+    """The decoded arguments, without those nested too deeply."""
     decoded: dict[str, Any] = {}
     for key, value in arguments.members:
         try:

@@ -1,4 +1,4 @@
-"""Subscriptions to resources, to log messages and to changes of lists, in either era."""
+"""Subscriptions to resources, log messages and list changes, in either era."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 
 class Subscriptions:
-    """Records the clients' subscriptions, and subscribes at the upstreams accordingly."""
+    """Records the clients' subscriptions, and subscribes to the upstreams accordingly."""
 
     def __init__(self, upstreams: UpstreamResources, audience: Audience) -> None:
         self._upstreams = upstreams
@@ -52,7 +52,7 @@ class Subscriptions:
         return await self._unsubscribe_upstream(uri, context)
 
     async def _subscribe_upstream(self, uri: str, context: RequestContext) -> Reply:
-        """Subscribe to the upstream that serves this resource."""
+        """Subscribe to this resource at the upstream that serves it."""
         first_error: Reply | None = None
         for upstream in await self._upstreams.owners(uri):
             if upstream.about.offers("resources", "subscribe"):
@@ -61,11 +61,11 @@ class Subscriptions:
                     return reply
                 first_error = first_error or reply
         if first_error is None:
-            raise Refused(METHOD_NOT_FOUND, f"no server reports changes of {uri!r}")
+            raise Refused(METHOD_NOT_FOUND, f"no server reports changes to {uri!r}")
         return first_error
 
     async def _unsubscribe_upstream(self, uri: str, context: RequestContext) -> Reply:
-        """End the upstream's subscription when no client needs it any longer."""
+        """End the subscription at the upstream if no client needs it any longer."""
         reply = Reply(result=b"{}")
         if self._audience.is_subscribed(uri):
             return reply
@@ -113,4 +113,4 @@ class Subscriptions:
         try:
             await self._subscribe_upstream(uri, context)
         except (Refused, UpstreamError) as error:
-            LOG.info("changes of %r will not be reported: %s", uri, error)
+            LOG.info("changes to %r will not be reported: %s", uri, error)

@@ -1,6 +1,6 @@
 """Methods that the gateway does not implement itself, such as `tasks/get`. A request about a known
-task goes to the server that owns the task. Any other is tried on each connected server in turn,
-until one answers without an error."""
+task goes to the server that owns the task. Any other request is tried on each connected server in
+turn, until one answers without an error."""
 
 from collections.abc import Callable, Sequence
 
@@ -62,8 +62,8 @@ class Tasks:
         return refusal
 
     def record(self, upstream: Upstream, reply: Reply, context: RequestContext) -> None:
-        """Remember the owner of a task that this result began."""
-        # Only the head is searched: a result that begins a task is short, others may be megabytes.
+        """Remember the owner of the task that this result starts, if any."""
+        # Only the head is searched: a result that starts a task is short, others may be megabytes.
         if b'"taskId"' not in reply.result[:4096]:
             return
         try:

@@ -1,5 +1,5 @@
-"""Public tool names and the upstream that owns each: the list that clients see, and the way back
-from a name to its server. A tool is listed as `{server}__{tool}`, or under its own name if its
+"""Public tool names and the upstream that owns each: the list that clients see, and the mapping
+from a name back to its server. A tool is listed as `{server}__{tool}`, or under its own name if its
 server has no prefix."""
 
 import asyncio
@@ -56,8 +56,8 @@ class Names:
     """The owner of each public name.
 
     A name with a server's prefix belongs to that server, even while the server is down; `upwell__`
-    is ours. A name without a prefix belongs to the first server that has it, in the order of the
-    configuration and not in the order of their answers. It stays with that server for as long as
+    is ours. A name without a prefix belongs to the first server that has it, in the order in which
+    the servers are configured, not in which they answer. It stays with that server for as long as
     the server is configured.
     """
 
@@ -67,14 +67,14 @@ class Names:
         self._undecided_servers: set[str] = set()
 
     def look(self, upstreams: Sequence[Upstream]) -> None:
-        """Take in the current servers, before their names are claimed."""
+        """Note the current servers. Must be called before their names are claimed."""
         prefixes = (upstream.prefix for upstream in upstreams if upstream.prefix)
         self._prefixes = frozenset({OWN_SERVER, *prefixes})
         bare = [upstream for upstream in upstreams if not upstream.prefix]
         present = {upstream.name for upstream in bare}
         self._owners = {name: owner for name, owner in self._owners.items() if owner in present}
         unknown = [index for index, upstream in enumerate(bare) if _is_unknown(upstream)]
-        # A server that has not answered yet may claim names before those that follow it.
+        # A server that has not answered yet takes precedence over those that follow it.
         later = bare[min(unknown) + 1 :] if unknown else []
         self._undecided_servers = {upstream.name for upstream in later}
 
@@ -103,7 +103,7 @@ CONTEXT_QUERY = "_context_query"
 
 
 class LocalTools(Protocol):
-    """Our own tools. To the gateway they are one more server."""
+    """Our own tools. To the gateway, they are one more server."""
 
     def listed(self) -> Sequence[Mapping[str, Any]]:
         """MCP tool objects under their bare names."""
@@ -116,8 +116,8 @@ class LocalTools(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The tool behind a public name. `upstream` is None for our own tools. `declares_query` tells
-    whether the tool itself has an argument `_context_query`; `declared` is a digest of the tool's
+    """The tool behind a public name. `upstream` is None for our own tools. `declares_query` is true
+    if the tool itself has an argument `_context_query`; `declared` is a digest of the tool's
     definition; `mirrors` are the arguments that HTTP headers repeat."""
 
     tool: str
@@ -131,8 +131,8 @@ class Target:
 class Catalog:
     """The list of tools, and the target of each public name.
 
-    `may_compress(server, tool)` tells whether a tool's results may be shortened. Such a tool is
-    listed without its `outputSchema`, because a shortened result need not have that structure.
+    `may_compress(server, tool)` returns whether a tool's results may be shortened. Such a tool is
+    listed without its `outputSchema`, because a shortened result may not have that structure.
     `definitions` shortens a list that is too long.
     """
 
@@ -237,7 +237,7 @@ class _Declared:
 
 @lru_cache(maxsize=TOOLS_CACHED)
 def _declared(tool: RawObject) -> _Declared:
-    """A tool object, read once: the list is rebuilt often.
+    """A tool object, read only once, because the list is rebuilt often.
 
     Raises:
         NotJson: the tool cannot be listed.

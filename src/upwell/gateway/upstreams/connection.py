@@ -1,6 +1,6 @@
-"""One connection to an upstream server, from the start and the handshake to the end. Every foreign
-failure, such as a child's death or a malformed answer, becomes an `UpstreamError` here, which names
-the server and tells what happened.
+"""One connection to an upstream server, from the start and the handshake to the end. Every external
+failure, such as a child's death or a malformed answer, becomes an `UpstreamError` here, which
+reports the server's name and what happened.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from upwell.wire.oauth import LoginAuth
 
 SEND_SECONDS = 5.0
-"""The time that a server has to read a notification."""
+"""How long a server has to read a notification."""
 MAX_QUEUED = 100
 MAX_QUEUED_BYTES = 1024 * 1024
 """Beyond either limit, notifications for a server that reads nothing are dropped."""
@@ -110,7 +110,7 @@ _MAX_PAGES = 1000
 DISCOVER_SECONDS = 2.0
 PING_SECONDS = 2.0
 MAX_ROUNDS = 10
-"""How often a call may ask for more input; the limit is that of the official Python SDK."""
+"""How many times a call may ask for more input, as in the official Python SDK."""
 
 Listed = Callable[[Sequence[RawObject]], tuple[RawObject, ...]]
 
@@ -143,7 +143,7 @@ class Connection:
         self._reading = self._tasks.start(self._peer.run(), name=f"read {server.name}")
 
     async def handshake(self, timeout_seconds: float) -> tuple[RawObject, ...]:
-        """Shake hands in the server's era. Returns its tools.
+        """Perform the handshake of the server's era, and return the server's tools.
 
         Raises:
             UpstreamError: the server ended, was too slow, or did not speak MCP.
@@ -179,7 +179,7 @@ class Connection:
     async def every(
         self, method: str, member: str, client: Client = NOBODY, limit: int = MAX_ENTRIES
     ) -> tuple[RawObject, ...]:
-        """The entries of every page of a list, at most `limit`; none when the server does not know
+        """The entries of every page of a list, at most `limit`; none if the server does not support
         the method.
 
         Raises:
@@ -224,7 +224,7 @@ class Connection:
             for _ in range(MAX_ROUNDS):
                 reply = await self._exchange(method, call)
                 if method == "tools/call" and error_code(reply.error) == HEADER_MISMATCH:
-                    # The tool now declares other headers than when it was listed.
+                    # The tool's declared headers have changed since it was listed.
                     await self.tools()
                     reply = await self._exchange(method, call)
                 if client.modern or not self.about.modern or not wants_input(reply.result):
@@ -247,7 +247,7 @@ class Connection:
             raise UpstreamUnavailable(
                 f"upstream {self._server.name!r} did not answer: {error}",
                 server=self._server.name,
-                hint="check whether the call had its effects before you repeat it",
+                hint="check whether the call took effect before you repeat it",
             ) from error
         except PeerGone as error:
             raise await self.exit_reason("ended before it answered") from error
@@ -285,7 +285,7 @@ class Connection:
         return with_answers(params, opened, answers)
 
     async def is_alive(self) -> bool:
-        """True if the server answers a ping. Checked after an exchange broke off."""
+        """True if the server answers a ping. Checked after an exchange has broken off."""
         try:
             async with asyncio.timeout(PING_SECONDS):
                 await self._peer.request("ping", b"{}")
@@ -300,11 +300,11 @@ class Connection:
         await asyncio.shield(self._reading)
 
     async def exit_reason(self, how: str) -> UpstreamUnavailable:
-        """The error that tells how the server ended, with the last lines of its stderr."""
+        """The error that reports how the server ended, with the last lines of its stderr."""
         if self._link.locked_out:
             return locked_out(self._server, await self._link.exit_reason())
         hint = (
-            "it is being restarted; check whether the call had its effects before you repeat it"
+            "it is being restarted; check whether the call took effect before you repeat it"
             if self.about.version
             else f"try the command or url of [server.{self._server.name}] by hand"
         )
@@ -350,7 +350,7 @@ class Connection:
         return UpstreamProtocolError(
             f"the exchange with upstream {self._server.name!r} failed: {detail}",
             server=self._server.name,
-            hint="the call may have had its effects; report this error to the server's authors",
+            hint="the call may have taken effect; report this error to the server's authors",
         )
 
 
@@ -362,7 +362,7 @@ async def connect(
     environment: Mapping[str, str],
     logins: Logins | None = None,
 ) -> Connection:
-    """Start the server's program, or open a link to its address. `logins` hold the tokens for
+    """Start the server's program, or open a link to its address. `logins` has the tokens for
     servers that need one.
 
     Raises:
@@ -401,8 +401,8 @@ def _auth(server: ServerOptions, logins: Logins | None) -> "LoginAuth | None":
 
 
 async def _also_speaks(peer: Peer) -> str:
-    """The modern version that a handshake-era server over HTTP supports as well, or "". Over HTTP
-    every request stands alone, so each client can be served in its own era."""
+    """The modern version that a handshake-era server over HTTP supports as well, or "". Requests
+    over HTTP are independent, so each client can be served in its own era."""
     params = enveloped(RawObject(), MODERN_VERSIONS[-1])
     try:
         async with asyncio.timeout(DISCOVER_SECONDS):

@@ -1,5 +1,5 @@
-"""The upstreams of a gateway: they start together, end together, and can be replaced while calls go
-on.
+"""The upstreams of a gateway: they start together, end together, and can be replaced while calls
+are in flight.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _POLL_SECONDS = 0.1
 
 
 class Fleet:
-    """Keeps `upstreams` in the order of the configuration. `launch` makes an upstream from its
+    """Keeps `upstreams` in the order of the configuration. `launch` creates an upstream from its
     options, without starting it."""
 
     def __init__(
@@ -63,19 +63,19 @@ class Fleet:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keeps the servers running inside the block."""
+        """Keep the servers running inside the block."""
         for upstream in self.upstreams:
             self._start(upstream)
         try:
             yield
         finally:
-            # Both are cancelled before either is awaited: the servers end side by side.
+            # Both are cancelled before either is awaited, so that all servers end concurrently.
             self._retiring.cancel()
             await self._supervisors.aclose()
             await self._retiring.aclose()
 
     async def replace(self, servers: Sequence[ServerOptions]) -> bool:
-        """Replace the servers by these. An unchanged server keeps running. A changed server is
+        """Replace the servers with these. An unchanged server keeps running. A changed server is
         replaced once its successor is ready or has failed. A removed server may finish its calls.
         Returns False if nothing changed.
         """
@@ -107,7 +107,7 @@ class Fleet:
                 while upstream.busy:
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
-            LOG.warning("upstream %s is ended with calls in flight", upstream.name)
+            LOG.warning("ending upstream %s with calls in flight", upstream.name)
         run = self._runs.pop(upstream)
         run.cancel()
         await asyncio.wait({run})

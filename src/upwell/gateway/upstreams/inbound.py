@@ -1,6 +1,6 @@
-"""The calls that an upstream is working on, and the addressee of each of its messages. Progress
-belongs to one call, by a token that the gateway makes. A request or a log message names no call, so
-it goes to the client that has calls in flight. If several clients have calls in flight, and the
+"""The calls that an upstream is working on, and the addressee of each of its messages. A token from
+the gateway links progress to its call. A request or a log message does not identify a call, so it
+goes to the client that has calls in flight. If several clients have calls in flight, and the
 request cannot be attributed to one of them, it is declined: an answer from the wrong client would
 be worse. A call that its client has cancelled counts as in flight until the server answers it, or
 until `ABANDONED_SECONDS` have passed.
@@ -56,7 +56,7 @@ class CallTimeout:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A request to the server. `sent` is set once the server may know of it."""
+    """A request to the server. `sent` is set once the server may have received it."""
 
     client: Client
     timeout: CallTimeout | None
@@ -116,7 +116,7 @@ class InFlight:
     def addressee(self, idle_client: Client | None = None) -> Client | None:
         """The client that a server's request is for; None when that is uncertain. It is
         `idle_client` when no call is in flight. Among clients of one principal, those that are
-        already being asked are skipped: a call that waits for an answer seldom asks again.
+        already being asked are skipped: a call that is waiting for an answer rarely asks again.
         """
         client = self._waiting_client() if self.clients() else idle_client
         is_certain = client is not None and self._abandoned_agents() <= {client.agent}
@@ -178,9 +178,9 @@ class InFlight:
 
 
 MAX_QUESTIONS = 100
-"""The number of a server's requests that may wait for clients at once; more are declined."""
+"""How many of a server's requests may wait for clients at once; more are declined."""
 MAX_ANSWERS = 2_000
-"""The number of answers that a server may leave unread; its requests beyond that are dropped."""
+"""How many answers a server may leave unread; its requests beyond that are dropped."""
 Answer = Callable[[bytes, Reply], Awaitable[None]]
 
 
@@ -192,7 +192,7 @@ class Surroundings(Protocol):
         ...
 
     async def notified(self, message: Message, clients: list[Client]) -> None:
-        """Take a notification of the upstream; `clients` have calls in flight there."""
+        """Handle a notification from the upstream; `clients` have calls in flight there."""
         ...
 
     def only_client(self) -> Client | None:
@@ -201,7 +201,7 @@ class Surroundings(Protocol):
 
 
 class Inbound:
-    """Takes the requests and notifications of a server. `answer` sends an answer to the server."""
+    """Handles a server's requests and notifications. `answer` sends an answer to the server."""
 
     def __init__(
         self, name: str, in_flight: InFlight, surroundings: Surroundings, answer: Answer
@@ -224,8 +224,7 @@ class Inbound:
         elif len(self._tasks) >= MAX_ANSWERS:
             LOG.warning("upstream %s sends requests and reads no answers", self._name)
         else:
-            # Not awaited, because the loop that reads must go on even if the server reads no
-            # answers.
+            # Not awaited, because the read loop must go on even if the server reads no answers.
             task = self._tasks.start(self._answer(message.id, message))
             self._answers[message.id] = task
             task.add_done_callback(lambda done: self._forget(message.id or b"", done))
@@ -259,7 +258,7 @@ class Inbound:
             LOG.debug("upstream %s ended before its request was answered: %s", self._name, error)
 
     def _forget(self, identity: bytes, done: "asyncio.Task[None]") -> None:
-        # A server that uses an id twice has a second task under it.
+        # If the server has reused the id, a second task is stored under it.
         if self._answers.get(identity) is done:
             del self._answers[identity]
 
@@ -288,7 +287,7 @@ class Inbound:
 def _unattributed(client_count: int, connected_client: Client | None) -> str:
     """The reason why no client is asked."""
     if client_count > 1:
-        return "several clients have calls in flight, and the request names none of them"
+        return "several clients have calls in flight, and the request identifies none of them"
     if client_count or connected_client:
         return "the request may concern a cancelled call, whose client cannot be asked any more"
     return "no client is connected"

@@ -1,4 +1,5 @@
-"""One upstream server, kept running: started, connected, called, and restarted indefinitely."""
+"""Keeps one upstream server running: starts it, connects to it, calls it, and restarts it
+indefinitely."""
 
 import asyncio
 import logging
@@ -69,13 +70,13 @@ FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 30.0
 HEALTHY_SECONDS = 30.0
 REFRESH_SECONDS = 0.2
-"""The pause between two readings of a list that keeps changing."""
+"""The pause between two reads of a list that keeps changing."""
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
-"""The pauses of an idempotent call that waits until a server over HTTP is back."""
+"""The pauses between attempts of an idempotent call, until a server over HTTP is back."""
 PING_PAUSE_SECONDS = 0.2
 """The pause between two pings of a server that answers neither the call nor the ping."""
 GRACE_SECONDS = 2.0
-"""The time that a server has to end after its stdin closes, and again after SIGTERM."""
+"""How long a server has to end after its stdin closes, and again after SIGTERM."""
 
 
 class State(StrEnum):
@@ -92,7 +93,7 @@ class Backoff:
         self._seconds = FIRST_BACKOFF_SECONDS
 
     def after(self, lived_seconds: float) -> float:
-        """Seconds to wait after a server has lived for `lived_seconds`."""
+        """The seconds to wait after a server has lived for `lived_seconds`."""
         if lived_seconds > HEALTHY_SECONDS:
             self._seconds = FIRST_BACKOFF_SECONDS
         seconds = self._seconds
@@ -104,8 +105,8 @@ class Upstream:
     """Keeps one server running and sends requests to it.
 
     `run` supervises until cancelled: start, handshake, list, serve. When the server ends, it is
-    started again after a wait, which doubles each time from 0.2 s to 30 s and begins anew at 0.2 s
-    after a life of more than 30 s. A call that finds the server down cuts the wait short.
+    restarted after a wait, which doubles each time from 0.2 s to 30 s, and starts again at 0.2 s if
+    the server has lived for more than 30 s. A call that finds the server down cuts the wait short.
     `on_change` is called whenever the tools may have changed; every other notification goes to
     `audience`.
     """
@@ -174,7 +175,7 @@ class Upstream:
 
         Raises:
             UpstreamError: the server is down, died, was too slow, is busy, or did not speak MCP.
-                The message names the server and tells how it ended.
+                The message includes the server's name and how it ended.
         """
         limit = self.server.max_in_flight or self.options.max_in_flight
         if self.busy >= limit:
@@ -195,7 +196,7 @@ class Upstream:
             self.busy -= 1
 
     async def every(self, method: str, member: str, client: Client) -> tuple[RawObject, ...]:
-        """The entries of every page of a list; none when the server does not know the method.
+        """The entries of every page of a list; none if the server does not support the method.
 
         Raises:
             UpstreamError: as `call`.
@@ -255,14 +256,14 @@ class Upstream:
         return await connection.ask(method, params, client, timeout)
 
     async def _reconnected(self, connection: Connection) -> Connection:
-        """A usable connection after an exchange broke off: the same one if the server is still
-        alive, otherwise the next. A server with an address is started by somebody else, so a few
+        """A usable connection after an exchange has broken off: the same one if the server is still
+        alive, otherwise the next one. Somebody else starts a server with an address, so a few
         attempts are made before it counts as down.
         """
         while self._connection is connection:
             if await connection.is_alive():
                 return connection
-            # A ping can fail although the connection has not ended: the server is going down, or is
+            # A ping can fail before the connection has ended, if the server is going down or is
             # busy. It is repeated until the server answers or the connection ends.
             await _rest_until(self._ended, PING_PAUSE_SECONDS)
         for seconds in RETRY_SECONDS if self.server.url else ():
@@ -275,8 +276,8 @@ class Upstream:
         return await self._ready()
 
     async def _ready(self) -> Connection:
-        """The connection to the server. If the server is down, it is started now instead of after
-        its wait."""
+        """The connection to the server. If the server is down, it is started now, without the
+        wait."""
         if self.state is State.FAILED:
             self._settled.clear()
             self._wake.set()
@@ -352,7 +353,7 @@ class Upstream:
         self._settled.set()
 
     async def notified(self, message: Message, clients: list[Client]) -> None:
-        """Take a notification of the server."""
+        """Handle a notification from the server."""
         if message.method != "notifications/tools/list_changed":
             await self._audience.relay(_without_stream(message), clients)
             return
@@ -385,7 +386,7 @@ async def _rest(wake: asyncio.Event, seconds: float, name: str) -> None:
 
 
 async def _rest_until(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for `seconds`, or until `event` is set. Tells whether it is set."""
+    """Wait for `seconds`, or until `event` is set. Returns whether it was set."""
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()

@@ -1,9 +1,9 @@
 """Each server's latest tool list, saved for its next start.
 
-A server that has to be downloaded or compiled may start later than an agent waits for the list, and
-many agents request the list only once. Until the server has listed its tools, the saved ones are
-listed, and a call waits for the server. A list is saved with the command or address that it belongs
-to, within size limits, and only if it contains no secret.
+A server that has to be downloaded or compiled may take longer to start than an agent waits for the
+list, and many agents request the list only once. Until the server has listed its tools, the saved
+ones are listed, and a call waits for the server. A saved list is valid only for one command or
+address. A list that is too large or contains a secret is not saved.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def _opened(raw: bytes, member: str, limit: int) -> tuple[Sequence[RawObject], b
 
 
 def without_oversized(tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
-    """The tools of at most `MAX_TOOL_BYTES`."""
+    """The tools no larger than `MAX_TOOL_BYTES`."""
     return tuple(tool for tool in tools if _size(tool) <= MAX_TOOL_BYTES)
 
 
@@ -100,8 +100,8 @@ class ToolLists:
 
 
 def identity(server: ServerOptions) -> str:
-    """A digest of the server's program or address. Of variables and headers it covers only the
-    names, because the values may be secret."""
+    """A digest of the server's program or address. It covers only the names of variables and
+    headers, because their values may be secret."""
     program = [server.command, list(server.args), server.cwd, server.url, str(server.transport)]
     names = [sorted(server.env), sorted(server.headers)]
     return hashlib.sha256(dumps([*program, *names])).hexdigest()
