@@ -1,8 +1,10 @@
-"""The intent of a prompt: by keywords, and in addition by a language model (ADR-001, ADR-004).
+"""Detects the intent of a prompt by keywords and, if enabled, with a language model (ADR-001,
+ADR-004).
 
-The model runs in parallel with the search, for `intent.llm_timeout_ms` at most. Its answer may
-raise the confidence of the keywords and never lowers it. It receives the prompt as data: a JSON
-string of bounded length. A prompt that holds a secret is not sent.
+The model runs in parallel with the search, or before it if the keywords alone would prevent the
+search, for at most `intent.llm_timeout_ms`. Its answer may raise the confidence of the keywords but
+never lowers it. It receives the prompt as data: a JSON string of bounded length. A prompt that
+contains a secret is not sent.
 """
 
 import asyncio
@@ -42,7 +44,7 @@ _QUESTION_MARKS = "?？؟"
 
 
 class Detector:
-    """Finds intents by the signals of a lexicon."""
+    """Detects intents with the signals of a lexicon."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         self._signals = lexicon.signals
@@ -130,7 +132,7 @@ ALIASES: Mapping[str, IntentKind] = {
 
 
 class Classifier:
-    """Refines intents by a language model, if a model is configured and `intent.use_llm` is on.
+    """Refines intents with a language model, if one is configured and `intent.use_llm` is on.
 
     `chat` blocks, so it runs in threads of its own. `breaker` keeps prompts from waiting for a
     model that has failed several times in a row.
@@ -180,7 +182,7 @@ class Classifier:
         self._breaker.succeed()
         reply = parsed(answer)
         if reply is None:
-            self._count("unusable", "the answer names no type and confidence")
+            self._count("unusable", "the answer has no type and confidence")
             return intent
         self._count("answered", "")
         return merged(intent, reply, self._options.min_confidence)
@@ -202,7 +204,7 @@ class Classifier:
         )
         answer.add_done_callback(self._release)
         # The thread cannot be cancelled; without the shield, `_busy` would be decremented while
-        # the thread still runs.
+        # the thread is still running.
         return await asyncio.shield(answer)
 
     def _release(self, answer: "asyncio.Future[str]") -> None:
@@ -224,7 +226,7 @@ def question(prompt: str) -> str:
 
 def parsed(answer: str) -> Intent | None:
     """The intent in the model's answer, whose JSON may be fenced or inside prose; None if the
-    answer names no intent."""
+    answer contains no intent."""
     for value in _objects(answer[:MAX_ANSWER_CHARS]):
         kind = value.get("type", value.get("intent_type", value.get("intent")))
         confidence = value.get("confidence")

@@ -1,8 +1,8 @@
 """The record of decisions, for `explain`, feedback and the dashboard. It is written after the call.
 
-Query texts, steps (an agent's prompts and commands) and the files of its calls are stored apart
-from decisions, with secrets masked, and only for `query_retention_days`. If `persist_query_text` is
-off, queries are stored as digests, steps and files not at all.
+Query texts, steps (an agent's prompts and commands) and the files of its calls are stored
+separately from decisions, with secrets masked, and only for `query_retention_days`. If
+`persist_query_text` is off, queries are stored as digests, and steps and files are not stored.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from upwell.surface.options import Options
 RETENTION_DAYS = 90
 DIGEST = "sha256:"
 _OWN_TRACE_ID = re.compile(r"[0-9a-f]{32}")
-"""The shape of our trace ids and of those of W3C Trace Context, which cannot hold a secret."""
+"""The format of trace ids, ours and those of W3C Trace Context, which cannot contain a secret."""
 _DAY_SECONDS = 86_400.0
 _MAX_HELD_BACK = 5
 STEP_CHARS = 200
@@ -48,7 +48,7 @@ _MAX_INLINE = 3
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """A decision that is not written yet. `late`: it was made too late for its call."""
+    """A decision that has not been written yet. `late` is True if it came too late for its call."""
 
     cue: Cue
     outcome: Surfacing | Skip
@@ -82,8 +82,8 @@ class Journal:
         self._pending[key] = _Decision(cue, outcome, took_ms, late)
 
     async def flush(self) -> None:
-        """Write pending decisions, after any write that is under way. If the store fails, only
-        those decisions are lost.
+        """Write pending decisions, after any write in progress. If the store fails, only those
+        decisions are lost.
         """
         async with self._writing:
             pending, self._pending = self._pending, {}
@@ -117,8 +117,8 @@ class Journal:
         self, limit: int, *, before: float = math.inf, matching: Mapping[str, str] | None = None
     ) -> list[dict[str, Any]]:
         """The latest decisions written before `before`, newest first, each with the time `written`,
-        and with its `step` and `file` if they are still stored. `matching` are fields and their
-        exact values.
+        and with its `step` and `file` if they are still stored. `matching` maps fields to the exact
+        values that they must have.
 
         Raises:
             StoreError: the store cannot be read.
@@ -134,7 +134,7 @@ class Journal:
     async def latest_without_texts(
         self, limit: int, *, before: float = math.inf, matching: Mapping[str, str] | None = None
     ) -> list[dict[str, Any]]:
-        """The decisions of `latest` without their steps and files, in a third of the time.
+        """The decisions of `latest` without their steps and files, three times as fast.
 
         Raises:
             StoreError: the store cannot be read.
@@ -213,7 +213,8 @@ class Journal:
     def _encoded(
         self, pending: Mapping[str, _Decision]
     ) -> tuple[dict[str, bytes], dict[str, bytes], dict[str, bytes]]:
-        """The entries to write by id: the decisions, their query texts, and the steps and files."""
+        """The entries to write, by id: the decisions, their query texts, and the steps and
+        files."""
         entries = {
             key: dumped(_without_defaults(_described(key, decision)) | self._situation(decision))
             for key, decision in pending.items()
@@ -237,7 +238,8 @@ class Journal:
         return entries, queries, steps
 
     def _situation(self, decision: _Decision) -> dict[str, str]:
-        """The situation that an episode names, which may contain words of the cue."""
+        """The situation of an episode. It may contain words of the cue, so it is stored only if
+        texts may be."""
         outcome = decision.outcome
         if (
             isinstance(outcome, Skip)
@@ -254,13 +256,12 @@ class Journal:
         return [_digest(text) for text in texts]
 
     def may_persist(self, tool: str | None) -> bool:
-        """Tell whether readable texts may be stored: texts of this tool, or of messages if `tool`
-        is None."""
+        """True if readable texts of this tool, or of messages if `tool` is None, may be stored."""
         return self._options.beside(Cue(door="", tool=tool)).surface.persist_query_text
 
 
 def undelivered(surfacing: Surfacing, *, late: bool) -> Skip:
-    """A surfacing that did not reach the agent, as the journal shows it."""
+    """A surfacing that did not reach the agent, as recorded in the journal."""
     return Skip(
         reason=SkipReason.NOT_DELIVERED,
         detail="too late" if late else "",
@@ -373,7 +374,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "took_ms": 0.0,
     "missing": [],
 }
-"""Fields that are not written when they have these values, because most decisions have them."""
+"""Fields with these values are not written, because most decisions have them."""
 
 
 def _without_defaults(decision: Mapping[str, Any]) -> dict[str, Any]:

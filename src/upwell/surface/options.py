@@ -41,10 +41,10 @@ class InjectionMode(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurfaceOptions:
     """`surface.*`. `templates` map a tool pattern to a query with `{argument}` placeholders. An
-    intent missing from `namespace_weights` keeps its table of `NAMESPACE_WEIGHTS`. `moments` are
-    those at which upwell may speak by itself; with "all", every cue starts a search, whatever its
-    moment, and every kind of memory may surface. With `judge`, the model of `llm.*` chooses, at
-    most `judge_calls` times a session.
+    intent missing from `namespace_weights` keeps its defaults from `NAMESPACE_WEIGHTS`. `moments`
+    are those at which upwell may speak by itself; with "all", every cue starts a search, whatever
+    its moment, and every kind of memory may surface. With `judge`, the model of `llm.*` chooses, at
+    most `judge_calls` times per session.
     """
 
     enabled: bool = True
@@ -116,9 +116,8 @@ def scaled_to(size: str) -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """`calls` is the most verdicts that a session may ask for. The prices are those of a million
-    tokens; 0 means that no cost is counted. With `waits`, every event waits for its
-    verdict."""
+    """`calls` is the maximum number of verdicts per session. Prices are per million tokens; 0 means
+    that no cost is counted. With `waits`, every event waits for its verdict."""
 
     calls: int = 40
     input_price: float = 0.0
@@ -172,10 +171,10 @@ def no_commands(transcript: str) -> Sequence[str]:
 class Options:
     """Everything that configures the pipeline. `surface` applies to messages and to whole sessions.
     `of_cue` takes a tool (None: a message) and the size of the context window in tokens (None:
-    unknown), and returns the options for both. `is_paused` tells whether the user has paused a
-    session, `is_excluded` whether upwell does nothing in a folder. `judge` are the limits of the
-    judge that `surface.judge` switches on. `commands_in` reads from a transcript the commands that
-    its session needs again after a compaction.
+    unknown), and returns the options for both. `is_paused` returns whether the user has paused a
+    session, `is_excluded` whether upwell does nothing in a folder. `judge` contains the limits of
+    the judge that `surface.judge` switches on. `commands_in` returns the commands in a transcript
+    that its session needs again after a compaction.
     """
 
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)

@@ -57,16 +57,16 @@ from upwell.surface.session_start import MISSED, Compaction, SessionStart
 Outcome = Surfacing | Skip
 _OVERSAMPLING = 2
 _OPENING = frozenset({"pinned", "kind", "told"})
-"""A hit with one of these signals is a standing rule or opens a session. The deliveries of such
-hits are recorded elsewhere than in the seen log."""
+"""A hit with one of these signals is a standing rule or opens a session. `Rules` and `SessionStart`
+record the deliveries of such hits."""
 MAX_EPISODES = 16
-"""How many memories a search by triggers alone returns at most."""
+"""The maximum number of memories that a search by triggers alone returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A cue that may start a search, and its query. `missing` names the places that could not be
-    searched. `asked` holds the texts that other programs and servers searched for in place of the
+    """A cue that may start a search, and its query. `missing` lists the places that could not be
+    searched. `asked` contains the texts that other programs and servers searched for instead of the
     query's own. `moment` is None if `surface.moments` is `all`."""
 
     cue: Cue
@@ -85,9 +85,9 @@ class _Question:
 class Surfacer:
     """Decides whether to speak and what to say.
 
-    `reader` reads the memory. `ttl_store` holds the home's log of deliveries and its journal,
+    `reader` reads the memory. `ttl_store` contains the home's log of deliveries and its journal,
     `state` the short-lived state of sessions. `chat` is the model behind `intent.use_llm` and
-    `surface.judge`. `learning` holds the thresholds and demotions that ratings have changed.
+    `surface.judge`. `learning` contains the thresholds and demotions that ratings have changed.
     """
 
     def __init__(
@@ -160,8 +160,8 @@ class Surfacer:
         return self._judge.totals if self._judge else {}
 
     async def surface(self, cue: Cue) -> Outcome:
-        """Decide what to say to this cue, and record it as delivered. A fault of the memory side,
-        of whatever kind, is logged and becomes `Skip(FAULT)`: only a cancellation is raised."""
+        """Decide what to say at this cue, and record it as delivered. Any fault in surfacing is
+        logged and becomes `Skip(FAULT)`; only a cancellation is raised."""
         outcome = await self.offer(cue)
         if isinstance(outcome, Surfacing):
             await self.delivered(outcome, cue)
@@ -298,7 +298,7 @@ class Surfacer:
 
     def missed(self, cue: Cue) -> None:
         """Note that no process answered when the session of this cue began. The session gets its
-        standing rules at its next event, unless it has them already."""
+        standing rules at its next event, unless it already has them."""
         if cue.session:
             start = Cue(
                 door=Door.SESSION,
@@ -390,8 +390,8 @@ class Surfacer:
     async def _question(
         self, cue: Cue, moment: Moment | None, triggers: Sequence[str], deadline: Deadline
     ) -> _Question | Skip:
-        """The query and the intent of a cue that may start a search; otherwise the reason why it
-        may not."""
+        """The query and the intent of a cue that may start a search, or the reason why it may
+        not."""
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
         if silence := self._gate.silencing(cue, triggers):
             return replace(silence, intent=intent)
@@ -469,8 +469,8 @@ class Surfacer:
     async def _recall_topics(
         self, question: _Question, topics: str, result: Found, deadline: Deadline
     ) -> tuple[_Question, Found]:
-        """Search again, also for the topics that the model found (ADR-001). If that fails,
-        or no time is left, the first result stands.
+        """Search again, adding the topics that the model found (ADR-001). If that fails or no time
+        is left, return the first result.
         """
         if deadline.passed():
             return question, result
@@ -547,7 +547,7 @@ class Surfacer:
 
     async def _take_back_from(self, cue: Cue, surfacing: Surfacing, *, late: bool) -> None:
         await self._pace.withdraw(cue.session, surfacing.id)
-        # Rules are left out: `Rules` gives them again at the next occasion.
+        # Rules are left out, because `Rules` gives them again at the next opportunity.
         hits = [hit for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
         query = self._query(cue) if late and hits else None
         if query is not None:

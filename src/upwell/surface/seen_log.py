@@ -3,8 +3,9 @@
 A context window gets a memory once: each delivery has an entry for the session, which stays until
 the session's context is compacted. A second entry, for the principal, lasts
 `surface.dedup_ttl_seconds` and makes repeats in other sessions rank lower, except for episodes,
-which answer an exact trigger and rank as if they were new. Keys hold the content hash, so an edited
-memory counts as new. Automatic doors read and write the log; explicit requests only write it.
+which answer an exact trigger and rank as if they were new. Keys contain the content hash, so an
+edited memory counts as new. Automatic doors read and write the log; explicit requests only write
+it.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from upwell.ground.ttl_store import Entries, Item, Kind, TtlStore
 from upwell.ground.types.memory import Hit, Memory
 
 SESSION_SECONDS = 30 * 86_400.0
-"""The lifetime of a session's entries: hosts resume sessions, with their context, after weeks."""
+"""The lifetime of a session's entries: hosts may resume a session with its context weeks later."""
 RESERVED_SECONDS = 60.0
 """The lifetime of an entry whose delivery is pending, so that a process that dies before the
 delivery does not silence a memory.
@@ -29,7 +30,7 @@ Ignored = Callable[[str], Awaitable[bool]]
 
 
 async def never_ignored(memory_id: str) -> bool:
-    """Return False, for a home in which the use of memories is not watched."""
+    """Return False, for a home that does not watch how memories are used."""
     del memory_id
     return False
 
@@ -48,8 +49,8 @@ class SeenLog:
 
     async def fresh(self, hits: Sequence[Hit], session: str = "", principal: str = "") -> list[Hit]:
         """The hits that this session has not received. Hits that another session of the principal
-        received come last; those that the principal knew or ignored are left out. A subagent has a
-        context of its own, and may receive every memory once."""
+        received come last, or are left out if the principal knew or ignored them. A subagent has a
+        context of its own and may receive every memory once."""
         if self._ttl_seconds <= 0:
             return list(hits)
         own_keys = [_session_key(hit.memory, session, principal) for hit in hits]
@@ -103,7 +104,7 @@ class SeenLog:
         keys = [_session_key(memory, session, principal) for memory in memories]
         shared_keys = [_shared_key(memory, principal) for memory in memories]
         entries = await self._ttl_store.get(Kind.SEEN, shared_keys)
-        # A delivery to another session stays, because its entry has that session's name.
+        # A delivery to another session stays, because its value is that session.
         own = [key for key, entry in entries.items() if entry.value == _value(session)]
         await self._ttl_store.delete(Kind.SEEN, [*keys, *own])
 
@@ -122,7 +123,7 @@ class SeenLog:
         """Record that a reader already knew this memory. Until the entry expires, the reader's
         sessions, except subagents, do not receive the memory. If no delivery was recorded, as after
         an explicit request outside of sessions, the entry is stored under the memory's id, so that
-        it also holds for an edited text."""
+        it also applies after the text is edited."""
         if self._ttl_seconds > 0:
             entries = await self._ttl_store.scan(Kind.SEEN, f"{memory_id}:")
             marked = {

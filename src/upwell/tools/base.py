@@ -47,7 +47,7 @@ class Tool:
 
 
 Record = Callable[[str, str, str, str], None]
-"""Records a call of a tool that writes: the caller, the tool, the ids and names in its arguments,
+"""Records a call to a tool that writes: the caller, the tool, the ids and names in its arguments,
 and the outcome."""
 
 
@@ -62,7 +62,7 @@ def _subject(args: Mapping[str, Any]) -> str:
 
 
 class Toolbox:
-    """Tools by name. An error of a tool becomes an error result with its hint."""
+    """Tools by name. A tool's error becomes an error result with its hint."""
 
     def __init__(
         self, tools: Sequence[Tool], principal: Principal = OWNER, record: Record = unrecorded
@@ -95,7 +95,7 @@ class Toolbox:
         if not (tool.is_read_only or self._principal.may_write):
             raise UsageError(
                 f"{tool.name} changes the memory, and you may only read it",
-                hint="ask the owner of this home for the role of a writer",
+                hint="ask the owner of this home for the writer role",
             )
 
     def _tool(self, name: str) -> Tool:

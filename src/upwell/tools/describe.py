@@ -1,4 +1,4 @@
-"""Full definitions of tools, for lists that show only one line of each."""
+"""Full definitions of tools, for lists that show only one line per tool."""
 
 import asyncio
 import difflib
@@ -13,7 +13,7 @@ class Definitions(Protocol):
     """The tools of all servers, by their public names."""
 
     def named(self, names: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
-        """Definitions as JSON by name, and the names that belong to no tool."""
+        """Definitions as JSON by name, and the names without a tool."""
         ...
 
     def search(self, query: str) -> Mapping[str, str]:
@@ -24,7 +24,7 @@ class Definitions(Protocol):
 
 
 def describe_tool(definitions: Definitions) -> Tool:
-    """`describe_tools(names?, query?)`: whole definitions, one JSON object a line."""
+    """`describe_tools(names?, query?)`: full definitions, one JSON object per line."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         names, query = [str(name) for name in args.get("names", [])], args.get("query", "")

@@ -1,4 +1,4 @@
-"""Feedback of agents: `feedback` on memories, `compression_feedback` on shortened results."""
+"""Feedback from agents: `feedback` on memories, `compression_feedback` on shortened results."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -72,7 +72,7 @@ def feedback_tool(rate: Rate) -> Tool:
 
 
 def _single(surfacing_id: str, args: object) -> Feedback:
-    """One rating. If `args` is an entry of a list, it must name its memory."""
+    """One rating. If `args` is an entry of `ratings`, it needs a `memory_id`."""
     if not isinstance(args, Mapping) or args.get("rating") not in RATINGS:
         raise UsageError(f"a rating is one of {', '.join(RATINGS)}")
     memory_id = args.get("memory_id")

@@ -19,12 +19,12 @@ MAX_KEYS_NAMED = 60
 
 _LOOK_AHEAD = 256
 MAX_LINES_CHARS = 40_000
-"""The most that `lines` returns at once: about the size up to which a file is delivered whole
+"""The most text that `lines` returns at once: about the size up to which a file is delivered whole
 (`compress.read_tokens`)."""
 
 
 OnFollowUp = Callable[[StoredOriginal, str], None]
-"""Called when an agent reads more of an original: the shortened result has shown too little.
+"""Called when an agent reads more of an original, because the shortened result showed too little.
 Receives the original, and the text that the agent gets now.
 """
 
@@ -86,7 +86,7 @@ def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
 
 
 async def _lines(originals: Originals, on_follow_up: OnFollowUp, key: str, lines: str) -> Result:
-    """Return a range of lines; of a long range, as many whole lines as one result may hold."""
+    """Return a range of lines; if it is too long, as many whole lines as fit into one result."""
     first, last = line_range(lines)
     original = await originals.find(key)
     text = lines_of(await originals.get(original.key), first, last)

@@ -29,9 +29,9 @@ from upwell.wire.rawjson import dumps
 ADDED = "STM entry added"
 DELETED = "STM entry deleted"
 NOTHING_FOUND = "No matching STM entries found"
-NO_FILE = "the note names no file; notes about files are found again by their `paths`"
+NO_FILE = "the note mentions no file; notes about files are found again by their `paths`"
 ALIKE = 0.6
-"""Two notes that share at least this part of their words (Jaccard index) are near duplicates."""
+"""Two notes that share at least this much of their words (Jaccard index) are near duplicates."""
 MAX_ALIKE = 3
 _MAX_COMPARED = 8
 _COMPARED_CHARS = 4_000
@@ -109,7 +109,7 @@ def add_tool(
         description=(
             "Store a short note for later work: a decision and its reason, a pitfall, a "
             "preference. One subject per note, understandable by itself, naming the files "
-            "concerned. Returns its id, and the notes that say nearly the same. A note that "
+            "concerned. Returns its id, and any notes that say nearly the same. A note that "
             f"nobody reads expires after {notes.options.retention_days} days."
         ),
         properties={
@@ -144,7 +144,7 @@ def search_tool(
     return Tool(
         name="search_memory",
         description=(
-            "Search the short notes of earlier work, when context is missing to understand the "
+            "Search the short notes of earlier work, when you lack context to understand the "
             "task or to answer. Pass descriptive keywords, the id of a note, or the day of its "
             f"creation; several conditions combine. Returns the {notes.options.most} best notes "
             "in full: those with the whole phrase first, then those with every word, then by "
@@ -238,14 +238,14 @@ def moved(notes: ShortTerm) -> str:
 def _duplicates(near: Sequence[Memory]) -> list[str]:
     """The memories that say nearly the same, one per line."""
     return [
-        f"nearly the same is stored already: {memory.id}: {preview(memory.text, (), _SHOWN_CHARS)}"
+        f"a similar memory is already stored: {memory.id}: {preview(memory.text, (), _SHOWN_CHARS)}"
         for memory in near
     ]
 
 
 def _missing(entry: Entry, project: str | None) -> list[str]:
-    """A remark if the note names no file, or a file that does not exist: it is then hard to find
-    and to check again.
+    """A remark if the note mentions no file, or one that does not exist, because such a note is
+    hard to find and to verify later.
     """
     paths = entry.labels.paths or paths_in(entry.content)
     if not paths:
@@ -255,7 +255,7 @@ def _missing(entry: Entry, project: str | None) -> list[str]:
 
 
 def _may_exist(path: str, project: str) -> bool:
-    """True if there is such a file in the project. Paths outside it, and globs, are not checked."""
+    """True if the project has this file. Also True, unchecked, for globs and paths outside it."""
     file = os.path.normpath(os.path.join(project, path))
     if not file.startswith(project + os.sep) or "*" in path or not os.path.isdir(project):
         return True

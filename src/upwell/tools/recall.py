@@ -48,16 +48,16 @@ class Memories(Protocol):
 
 Surface = Callable[[Cue], Awaitable[Surfacing | Skip]]
 Document = Callable[[str, str | None, Sequence[str]], Awaitable[Sequence[str]]]
-"""Returns the lines of an imported document. The arguments are the document's path as in citations,
-and the project and the namespaces of the reader.
+"""Returns the lines of an imported document. The arguments are the document's path as cited, and
+the reader's project and namespaces.
 """
 Viewed = Callable[[Sequence[Memory]], Awaitable[None]]
 """Receives the memories that an explicit search or read returned. The short notes among them count
 as viewed.
 """
 Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns texts of the past sessions that bear on a question, the most relevant first, at most the
-given number.
+"""Returns texts from past sessions that are relevant to a question, the most relevant first, at
+most the given number.
 """
 
 
@@ -69,9 +69,9 @@ async def view_nothing(memories: Sequence[Memory]) -> None:
 def context_tool(
     surface: Surface, cwd: str | None, *, enabled: bool, principal: Principal = OWNER
 ) -> Tool:
-    """`memory_context(message, format?)`: the memories that bear on a message. The digest is
-    exactly what seed 003 (docs/names.md) specifies; stores that could not be searched are named in
-    blocks after it.
+    """`memory_context(message, format?)`: the memories relevant to a message. The digest is exactly
+    what seed 003 (docs/names.md) specifies; blocks after it list the stores that could not be
+    searched.
     """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -96,8 +96,8 @@ def context_tool(
         name="memory_context",
         description=(
             "Context from earlier work for a message. Call it at the start of a turn with the "
-            "user's message, unchanged; it returns at once when there is nothing to tell. For a "
-            "precise query use memory_search."
+            "user's message, unchanged; it returns at once if nothing is relevant. For a precise "
+            "query, use memory_search."
         ),
         properties={
             "message": {"type": "string", "description": "The user's message, unchanged."},
@@ -116,7 +116,7 @@ def search_tool(
     sessions: Sessions | None = None,
     viewed: Viewed = view_nothing,
 ) -> Tool:
-    """`memory_search(query, max_results?, sessions?)`; the answer names the stores that could not
+    """`memory_search(query, max_results?, sessions?)`; the answer lists the stores that could not
     be searched. If the function `sessions` is None, this principal sees no past sessions.
     """
 
@@ -169,9 +169,10 @@ def search_tool(
 
 async def _past(question: str, limit: int, sessions: Sessions | None) -> Result:
     if sessions is None:
-        raise UsageError("past sessions are only for the owner of this home")
+        raise UsageError("only the owner of this home may search past sessions")
     found = await sessions(question, limit)
-    return text_result("\n---\n".join(found) or f"No past session bears on {question!r:.200}.")
+    nothing = f"No past session is relevant to {question!r:.200}."
+    return text_result("\n---\n".join(found) or nothing)
 
 
 def get_tool(
@@ -182,8 +183,8 @@ def get_tool(
     principal: Principal = OWNER,
     viewed: Viewed = view_nothing,
 ) -> Tool:
-    """`memory_get(path, from?, lines?)`: lines of an imported document, or the full
-    text of one memory by its id. `opened` receives the session and the id of that memory."""
+    """`memory_get(path?, from?, lines?, id?)`: lines of an imported document, or the full text of
+    one memory by its id. `opened` receives the session and the id of that memory."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         citation = args.get("path") or args.get("id")

@@ -80,7 +80,7 @@ class Resources:
             }
             for prefix, variable, name, description in (
                 (f"{TOPICS_URI}/", "topic", "topic", "The memories with a topic."),
-                (SEARCH_URI, "query", "search", "The memories that bear on a query."),
+                (SEARCH_URI, "query", "search", "The memories relevant to a query."),
                 (MEMORY_URI, "id", "memory", "One memory in full."),
             )
         ]

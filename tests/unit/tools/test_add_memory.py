@@ -63,7 +63,7 @@ async def test_a_plain_note_keeps_the_four_keys_of_the_file(app: App) -> None:
     note_id, remark = await added(app, content="The harbour opens at six.")
     (raw,) = json.loads(app.notes.path.read_text())
     assert (list(raw), raw["id"]) == (["id", "content", "created_at", "viewed_at"], note_id)
-    assert "the note names no file" in remark
+    assert "the note mentions no file" in remark
 
 
 async def test_a_file_that_does_not_exist_is_reported(app: App) -> None:
@@ -82,10 +82,10 @@ async def test_near_duplicates_are_named_with_their_text(app: App) -> None:
     first, *_ = await added(app, content="The pier tests need redis on port 6380.", tags=["pier"])
     stored = await app.memory.add({"text": "The pier tests need a redis on port 6380 first."})
     _, remarks = await added(app, content="The pier tests need redis on port 6380!")
-    assert f"nearly the same is stored already: {first}: The pier tests need redis" in remarks
+    assert f"a similar memory is already stored: {first}: The pier tests need redis" in remarks
     assert stored.id in remarks
     _, remarks = await added(app, content="The lighthouse has a red door.")
-    assert "nearly the same" not in remarks
+    assert "already stored" not in remarks
 
 
 async def test_secrets_in_labels_are_masked_and_reported(app: App) -> None:
