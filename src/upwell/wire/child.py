@@ -1,7 +1,7 @@
-"""A child process with a protocol on stdin and stdout, which dies with the gateway.
+"""A child process that speaks a protocol on stdin and stdout and dies with the gateway.
 
-Its environment has the variables of an allow-list and those that the user configured for it. It has
-a process group of its own, a parent-death signal where the system supports one, and a watcher for
+Its environment contains the variables on an allow-list and those that the user configured for it.
+It has its own process group, a parent-death signal where the system supports one, and a watcher for
 the processes that it starts. The end of its stderr is kept for error messages.
 """
 
@@ -44,7 +44,7 @@ ALLOWED_ENVIRONMENT = (
     "https_proxy",
     "no_proxy",
 )
-"""The variables that programs need to run, and to reach the network as other programs do."""
+"""The variables that programs need to run and to reach the network."""
 _TAIL_LINES = 20
 _TAIL_CHARS = 2000
 _READ_BYTES = 256 * 1024
@@ -58,7 +58,7 @@ complete.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A program and its arguments, never a shell line. A `tied` child ends with the gateway, and so
-    do the processes that it starts. Tying makes the start of a child slower. A child that starts no
+    do the processes that it starts. A tied child takes longer to start. A child that starts no
     processes and ends when its stdin closes need not be tied.
     """
 
@@ -82,8 +82,8 @@ class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
         self.ended = asyncio.Event()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Does the same as asyncio's method, but tolerates a caller that no longer waits for the
-        pipe to close.
+        """Like asyncio's method, but tolerates a caller that no longer waits for the pipe to
+        close.
         """
         with contextlib.suppress(asyncio.InvalidStateError):
             super().pipe_connection_lost(fd, exc)
@@ -131,7 +131,7 @@ class Child:
             self._idle_since = None
 
     async def exit_reason(self, patience_seconds: float = 0.5) -> str:
-        """The way in which the child ended and the end of its stderr, for an error message."""
+        """How the child ended, and the end of its stderr, for an error message."""
         await _finishes(patience_seconds, self._ended.wait())
         code = self._process.returncode
         if code is None:

@@ -1,4 +1,4 @@
-"""An MCP server that is reached over HTTP: streamable HTTP, or the older HTTP with SSE.
+"""An MCP server reached over HTTP: streamable HTTP, or the older HTTP with SSE.
 
 Messages stay raw bytes: bodies and events become lines, like the output of a child. Each message
 is one POST. Its answers, and the messages on the server's own stream, arrive in one queue.
@@ -74,9 +74,9 @@ def unanswered(identity: bytes, reason: str) -> Line:
 
 
 def says_session_is_unknown(body: bytes) -> bool:
-    """True if the body of a response with HTTP 400 says that our session is unknown. Several
-    servers answer in this way, although the specification asks for HTTP 404. Their error has no
-    request id."""
+    """True if the body of an HTTP 400 response says that our session is unknown. Several servers
+    respond this way, although the specification requires HTTP 404. Their error has no request
+    id."""
     try:
         message = RawObject.parse(body)
     except NotJson:
@@ -86,7 +86,8 @@ def says_session_is_unknown(body: bytes) -> bool:
 
 def refused(identity: bytes, status: int, body: bytes, requirement: str = "") -> bytes:
     """The line that answers a request to which the server responded with an HTTP error. It contains
-    the requirement that the user has to meet, else the server's JSON-RPC error, else the status.
+    the requirement that the user has to meet, or else the server's JSON-RPC error, or else the
+    status.
     """
     if requirement:
         return answer_line(identity, Reply(error=error_body(INTERNAL_ERROR, requirement)))
@@ -136,8 +137,8 @@ class _Post:
 
 class HttpLink:
     """A connection to a server: `sink` POSTs lines to it, and `lines` are its messages. `lines`
-    ends when the server is unreachable, requires a login, or has dropped our session. A new link,
-    with a new handshake, is needed then."""
+    ends when the server is unreachable, requires a login, or has dropped our session. After that, a
+    new link is needed, with a new handshake."""
 
     def __init__(
         self, address: Address, client: "httpx2.AsyncClient", max_bytes: int = MAX_LINE_BYTES
@@ -153,7 +154,7 @@ class HttpLink:
         self._tasks = BackgroundTasks(address.shown)
         self._posts: dict[bytes, _Post] = {}
         self._reason = ""
-        """The reason for the link's end; "" while it is open."""
+        """Why the link ended; "" while it is open."""
         self.locked_out = False
         self.mirrors = Mirrors(address.shown)
         if address.sse:
@@ -168,8 +169,8 @@ class HttpLink:
         return self._inbox.lines()
 
     async def write(self, line: bytes) -> None:
-        """Send one message. A request is sent in the background. To cancel a modern request, only
-        its connection is closed. Any other message has been sent when this returns.
+        """Send one message. A request is sent in the background. A modern request is cancelled by
+        closing its connection. Any other message has been sent when this returns.
 
         Raises:
             ConnectionError: the link has ended.
@@ -203,7 +204,7 @@ class HttpLink:
         await self._client.aclose()
 
     async def exit_reason(self, patience_seconds: float = 0.5) -> str:
-        """The reason for the link's end, for an error message."""
+        """Why the link ended, for an error message."""
         return self._reason or "its stream ended"
 
     async def stop(self, grace_seconds: float = 2.0) -> None:
@@ -248,7 +249,7 @@ class HttpLink:
         self, response: "httpx2.Response", message: RawObject, identity: bytes | None
     ) -> str:
         """Pass on the response to a POST. Returns the reason to report if the response contained no
-        answer; "" when the answer comes on another stream."""
+        answer; "" if the answer comes on another stream."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         status = response.status_code
         opens = message.value("method") == "initialize"
@@ -364,8 +365,8 @@ class HttpLink:
 
 
 def _cancel_post(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
-    """Cancel the POST of a cancelled request. True if that is enough: a modern server takes the
-    closed connection for the cancellation."""
+    """Cancel the POST of a cancelled request. True if that is enough: a modern server treats the
+    closed connection as the cancellation."""
     params = RawObject.parse(message.get("params") or b"{}")
     post = posts.get(params.get("requestId") or b"")
     if post is None:
@@ -416,7 +417,7 @@ def _description(error: Exception) -> str:
 
 
 def _note_session(session: dict[str, str], response: "httpx2.Response", body: bytes) -> None:
-    """Take the headers of our session from the answer to `initialize`."""
+    """Store the headers of our session, given in the answer to `initialize`."""
     if session or not (version := _VERSION.search(body[:65536])):
         return
     session["mcp-protocol-version"] = version.group(1).decode()
@@ -425,12 +426,12 @@ def _note_session(session: dict[str, str], response: "httpx2.Response", body: by
 
 
 def _same_origin(url: str, endpoint: str) -> str:
-    """The URL that the server names for messages.
+    """The URL that the server gives for messages.
 
     Raises:
-        ValueError: the URL has another origin than the server.
+        ValueError: the origin of the URL is not that of the server.
     """
     target = urljoin(url, endpoint.strip())
     if urlsplit(target)[:2] != urlsplit(url)[:2]:
-        raise ValueError(f"it names another host for messages: {target[:200]}")
+        raise ValueError(f"it gives a URL on another host for messages: {target[:200]}")
     return target

@@ -1,7 +1,7 @@
 """The body of a response, decompressed in small pieces.
 
-A kilobyte of a compressed body may hold a megabyte. Decompressing a whole body at once would hold
-up every other call of the process, and could fill the memory before a size limit is checked.
+A kilobyte of a compressed body may expand to a megabyte. Decompressing a whole body at once would
+hold up every other call in the process, and could fill the memory before a size limit is checked.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ async def pieces_of(response: "httpx2.Response") -> AsyncIterator[bytes]:
             yield chunk
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ValueError(f"content-encoding {encoding[:60]!r} was not asked for")
+        raise ValueError(f"content-encoding {encoding[:60]!r} was not requested")
     decoder = zlib.decompressobj(_EITHER_HEADER)
     async for chunk in response.aiter_raw():
         data = chunk

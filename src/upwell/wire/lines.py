@@ -68,7 +68,7 @@ class Link(Protocol):
         ...
 
     async def exit_reason(self, patience_seconds: float = 0.5) -> str:
-        """The way in which the connection ended, for an error message."""
+        """How the connection ended, for an error message."""
         ...
 
     async def stop(self, grace_seconds: float = 2.0) -> None: ...
@@ -125,15 +125,15 @@ class PipeSink:
         await self.send(framed(line))
 
     async def send(self, data: bytes) -> None:
-        """Send raw bytes once the reader has taken the bytes before them.
+        """Send raw bytes once the reader has taken all earlier bytes.
 
         Raises:
             ConnectionError: the reader has closed the connection.
         """
         if self._writer.is_closing():
             raise ConnectionResetError("the other side has closed the connection")
-        # Drained before the write as well, so that a caller that is cancelled while it waits here
-        # has sent nothing instead of half a message.
+        # Drained before the write as well, so that a caller cancelled while waiting here has sent
+        # nothing instead of half a message.
         await self._writer.drain()
         self._writer.write(data)
         await self._writer.drain()
@@ -190,7 +190,7 @@ def _is_pipe(descriptor: int) -> bool:
 async def open_stdio() -> tuple[Source, Sink]:
     """Our own stdin and stdout as a source and a sink, whatever they are connected to.
 
-    From here on file descriptor 1 leads to stderr, so that an accidental print cannot corrupt the
+    From then on, file descriptor 1 points to stderr, so that an accidental print cannot corrupt the
     protocol.
     """
     loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""The user's logins at servers, in one file of the home with mode 0600.
+"""The user's logins to servers, in one file of the home with mode 0600.
 
-A login is bound to the URL that it was made for, and no longer applies if the configuration names
-another URL. The `repr` of a login never contains a secret.
+A login is bound to the URL that it was made for, and no longer applies if the configured URL
+changes. The `repr` of a login never contains a secret.
 """
 
 import dataclasses
@@ -20,22 +20,21 @@ from upwell.ground.files import Stamp, exclusively, stamp, write_atomically, wri
 
 NEEDED = "needed"
 REQUIREMENT = "upwell.requirement"
-"""The key in `extensions` of an HTTP response. The text under it tells the user how to get
-access."""
+"""A key in the `extensions` of an HTTP response. Its value tells the user how to get access."""
 EARLY_SECONDS = 10.0
 """A token is renewed this long before it expires."""
 
 
 class LoginNeeded(Exception):
-    """The user has to log in at a server. The message tells why, for example that the login has
+    """The user has to log in to a server. The message says why, for example that the login has
     expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A user's login at the server at `url`. A login with an empty `access_token` has expired.
-    `expires_at` is in seconds since the epoch, None if the server does not report it. The other
-    fields are needed to renew the login."""
+    """A user's login to the server at `url`. A login with an empty `access_token` has expired.
+    `expires_at` is in seconds since the epoch; it is None if the server does not report it. The
+    other fields are needed to renew the login."""
 
     url: str
     access_token: str = field(repr=False)
@@ -48,8 +47,8 @@ class Login:
     resource: str = ""
     scope: str = ""
     is_machine: bool = False
-    """Made with client credentials and without a user (RFC 6749, section 4.4), and renewed in the
-    same way."""
+    """True if the login was made with client credentials and without a user (RFC 6749, section
+    4.4). It is then renewed in the same way."""
     wanted: str = ""
     """Scopes that the server has demanded since this login; the next login requests them too."""
 
@@ -96,7 +95,7 @@ class Logins:
         self._known: Mapping[str, Login] = {}
 
     def get(self, server: str, url: str) -> Login | None:
-        """The login at a server, if it was made for this URL.
+        """The login to a server, if it was made for this URL.
 
         Raises:
             StoreCorrupt, StoreUnwritable: the file cannot be read.
@@ -106,7 +105,7 @@ class Logins:
         return login if login is not None and login.url == url else None
 
     def described(self, server: str, url: str, clock: Clock = SYSTEM_CLOCK) -> str:
-        """The state of the login at a server in a few words.
+        """The state of the login to a server in a few words.
 
         Raises:
             StoreCorrupt, StoreUnwritable: the file cannot be read.
@@ -134,7 +133,7 @@ class Logins:
         return True
 
     def renewing(self, server: str) -> FileLock:
-        """The lock that one process holds while it renews the login at a server."""
+        """The lock that a process holds while it renews the login to a server."""
         path = self._path.with_name(f".login-{server}.lock")
         return FileLock(path, mode=0o600, thread_local=False)
 

@@ -51,9 +51,9 @@ def mirrors_of(schema: object) -> tuple[Mirror, ...]:
     """The mirrors that an `inputSchema` declares.
 
     Raises:
-        BadMirror: the specification forbids a declaration. Its argument must be reached through
-            `properties` alone, and be a string, an integer or a boolean; its name must be a token
-            of RFC 9110, and occur only once.
+        BadMirror: the specification forbids a declaration. The argument must be reachable through
+            `properties` alone, and be a string, an integer or a boolean. The header name must be an
+            RFC 9110 token, and occur only once.
     """
     mirrors: dict[str, Mirror] = {}
     for path, part in _positions(schema):
@@ -84,14 +84,15 @@ def declared_by(tool: RawObject) -> tuple[Mirror, ...]:
 
 
 class Mirrors:
-    """The mirrors of one server's tools, as last listed. `where` names the server in the log."""
+    """The mirrors of one server's tools, as last listed. `where` identifies the server in the
+    log."""
 
     def __init__(self, where: str) -> None:
         self._where = where
         self._tools: dict[str, tuple[Mirror, ...]] = {}
 
     def listed(self, tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
-        """The tools whose declarations are valid. Calls of these tools get headers from now on."""
+        """The tools whose declarations are valid. Calls to these tools get headers from now on."""
         usable: list[RawObject] = []
         self._tools = {}
         for tool in tools:
@@ -143,7 +144,7 @@ def differing(
 
 
 def encoded(value: str) -> str:
-    """`value` as the value of a header: in base64 if HTTP cannot carry it as it is."""
+    """`value` as the value of a header: in base64 if HTTP cannot carry it as is."""
     if _PLAIN.fullmatch(value) and not value.startswith("=?base64?"):
         return value
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="

@@ -1,9 +1,9 @@
-"""Authentication of requests by a login: the token is sent with each request, and renewed when it
+"""Authenticates requests with a login: sends the token with each request, and renews it when it
 expires.
 
 A renewal is one POST (RFC 6749, section 6). The OAuth client in the official Python SDK is not
 used, because it takes a second and 37 MB to load, ignores other processes that renew the same
-login, and starts an interactive login even if there is no user. The code here never asks the user.
+login, and starts an interactive login even if there is no user. This code never asks the user.
 """
 
 import asyncio
@@ -116,7 +116,7 @@ class LoginAuth(httpx2.Auth):
             raise LoginNeeded("the login has expired")
         fresh = self._read(login, response)
         self._save(fresh)
-        LOG.info("the login at %s was renewed", self._server)
+        LOG.info("the login to %s was renewed", self._server)
         return fresh
 
     def _read(self, login: Login, response: httpx2.Response) -> Login:
@@ -142,7 +142,7 @@ class LoginAuth(httpx2.Auth):
         try:
             self._logins.put(self._server, login)
         except StoreError as error:
-            LOG.error("the login at %s cannot be saved: %s", self._server, error)
+            LOG.error("the login to %s cannot be saved: %s", self._server, error)
 
 
 def _missing_scope(response: httpx2.Response) -> str:

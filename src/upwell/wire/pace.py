@@ -1,7 +1,7 @@
 """Limits the rate at which messages from one server are taken, so that the server does not hold up
-the others. The number of answers is limited by the number of requests. Other messages are not:
-notifications, requests of the server, and answers that nobody asked for. These are taken at a
-bounded rate. Beyond it, the gateway stops reading from the server for a while, and the pipe fills.
+the others. The number of requests limits the number of answers, but not the number of other
+messages: notifications, the server's own requests, and answers that nobody asked for. These are
+taken at a bounded rate. Above it, the gateway stops reading for a while, and the pipe fills.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ BYTES_A_MESSAGE = 4_096
 TURN_SECONDS = 0.002
 """After this much work, the rest of the gateway gets a turn."""
 OFFENCE_SECONDS = 60.0
-"""A server that sends too much for this long is ended and started again."""
+"""A server that sends too much for this long is restarted."""
 
 
 class Flood(ValueError):
@@ -66,7 +66,7 @@ class Pace:
             self._held_since = now
             LOG.warning(
                 "upstream %s sends more than %d messages a second that nobody asked for; "
-                "it is read more slowly",
+                "reading from it more slowly",
                 self._name,
                 UNASKED_PER_SECOND,
             )

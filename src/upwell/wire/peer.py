@@ -27,7 +27,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """A byte order mark, which some runtimes write before their first line."""
 MAX_ID_BYTES = 1024
 MAX_CANCELLED = 1_000
-"""The number of cancelled requests whose late answers are still recognised."""
+"""How many cancelled requests are remembered, to recognise their late answers."""
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _ID = re.compile(rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})')
 
@@ -60,7 +60,7 @@ class Message:
 
 
 def read_message(data: bytes) -> Message:
-    """Read one message and make it one line. Of a large answer, only the head is read. Its `result`
+    """Read one message and make it one line. Only the head of a large answer is read. Its `result`
     is not checked, so the receiver has to check it.
 
     Raises:
@@ -160,8 +160,8 @@ class Peer:
     """JSON-RPC over lines.
 
     `run` reads until the other side closes the connection. It passes requests and notifications to
-    `on_message`, and each answer to the request that waits for it. When the connection ends, the
-    waiting requests fail at once. An answer over the size cap fails its request, or all waiting
+    `on_message`, and each answer to the request that is waiting for it. When the connection ends,
+    the waiting requests fail at once. An answer over the size cap fails its request, or all waiting
     requests if its id is unknown. With `answers_malformed`, a malformed line is answered with an
     error. `pace` limits the rate at which messages other than awaited answers are taken.
     """
@@ -217,7 +217,7 @@ class Peer:
         self, method: str, params: bytes, late: Callable[[], None] | None = None
     ) -> Reply:
         """Send a request and wait for the answer. Cancelling the wait notifies the other side;
-        `late` is called if the answer arrives nevertheless.
+        `late` is called if the answer still arrives.
 
         Raises:
             PeerGone: the connection ended first, or (PeerLost) this exchange did.
@@ -243,7 +243,7 @@ class Peer:
         await self._send(line_of(method, params))
 
     async def answer(self, identity: bytes, reply: Reply) -> None:
-        """Answer a request of the other side with a result or an error."""
+        """Answer a request from the other side with a result or an error."""
         await self._send(answer_line(identity, reply))
 
     async def _send(self, line: bytes) -> None:

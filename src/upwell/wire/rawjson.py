@@ -2,8 +2,8 @@
 
 A gateway must not change JSON by accident: number lexemes (`1.10`, thirty digits), duplicate keys,
 key order, escapes and unknown fields have to arrive as they were sent, so nothing is decoded and
-encoded again. `RawObject` and `RawArray` hold the members of *one* level as bytes; a member is
-opened only when its content is needed.
+re-encoded. `RawObject` and `RawArray` hold the members of *one* level as bytes; a member is opened
+only when its content is needed.
 
 Splitting does not recurse, so depth is harmless, and every scan is linear.
 """
@@ -141,7 +141,7 @@ class RawObject:
         return cls(tuple(_object_members(raw)))
 
     def get(self, name: str) -> bytes | None:
-        """The raw value of the last member of that name, as JSON parsers choose it."""
+        """The raw value of the last member with that name, which is the one that parsers use."""
         quoted = b'"%b"' % name.encode()
         for key, value in reversed(self.members):
             if key == quoted or (b"\\" in key and loads(key) == name):
@@ -149,7 +149,7 @@ class RawObject:
         return None
 
     def value(self, name: str, default: Any = None) -> Any:
-        """The decoded value of a member; `default` without one.
+        """The decoded value of a member; `default` if there is none.
 
         Raises:
             NotJson: the value is malformed, or nested too deeply to be decoded.
@@ -264,7 +264,7 @@ def _enter(raw: bytes, bracket: bytes) -> int:
 
 def _leave(raw: bytes, offset: int) -> None:
     if offset != len(raw) and _space(raw, offset) != len(raw):
-        raise NotJson(f"something follows the end at byte {offset}")
+        raise NotJson(f"extra data after the end, at byte {offset}")
 
 
 def _space(raw: bytes, offset: int) -> int:
@@ -304,8 +304,8 @@ def _skip(raw: bytes, offset: int) -> int:
 
 
 def _string_end(raw: bytes, start: int) -> int:
-    """The position after the string at `start`. A string of megabytes, such as an image, is
-    searched for its end and not matched: a match would keep all other threads waiting.
+    """The position after the string at `start`. A string may be megabytes long, such as an image.
+    Its end is searched for, because a regex match would keep all other threads waiting.
 
     Raises:
         NotJson: the string does not end.

@@ -1,7 +1,7 @@
 """Server-sent events, read as bytes: the data of an event keeps every byte, except that its lines
 are joined with LF.
 
-WHATWG HTML, section 9.2.6. An event over the size cap is given with its size and its beginning.
+WHATWG HTML, section 9.2.6. An event over the size cap is reported as its size and its beginning.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 _HEAD_BYTES = 4096
 _ID = re.compile(rb"[\x21-\x7e]{1,1024}")
-"""Ids that can be sent back in a header; any other is ignored."""
+"""Ids that can be sent back in a header; any other id is ignored."""
 _RETRY = re.compile(rb"[0-9]{1,9}")
 
 
@@ -56,7 +56,7 @@ class _Building:
 
 async def read_events(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[Event]:
     """The events of a body, in linear time. An event that is unfinished when the body ends is
-    dropped, as the specification demands."""
+    dropped, as the specification requires."""
     building = _Building()
     async for line, dropped_bytes in _lines(chunks, max_bytes):
         if line:
@@ -68,8 +68,8 @@ async def read_events(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIter
 
 
 async def _lines(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[tuple[bytes, int]]:
-    """Lines without their ends, LF or CRLF, and the number of bytes dropped from each: a line over
-    the cap is not kept whole."""
+    """Lines without their line endings, LF or CRLF, and the number of bytes dropped from each: a
+    line over the cap is not kept whole."""
     parts: list[bytes] = []
     size = retained_bytes = 0
     async for chunk in chunks:

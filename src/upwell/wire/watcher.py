@@ -1,9 +1,9 @@
-"""Ends the processes that our children started, even after `kill -9` of the gateway.
+"""Ends the processes that our children started, even if the gateway is killed with `kill -9`.
 
 The kernel can end a child with its parent (`wire/child.py`), but not the processes that the child
 started. The gateway therefore starts a shell (1.7 MB resident) and tells it, through a pipe, which
-process groups it has started and ended. The pipe closes when the gateway ends in any way, and the
-shell then kills the groups that are left.
+process groups it has started and ended. However the gateway ends, the pipe closes, and the shell
+then kills the remaining groups.
 """
 
 import os
@@ -32,7 +32,7 @@ class Watcher:
     def __init__(self) -> None:
         self._groups: set[int] = set()
         self.shell = 0
-        """The process id of the shell; 0 while none runs."""
+        """The process id of the shell; 0 while none is running."""
         self._pipe = -1
 
     def watch(self, group: int) -> None:
@@ -50,7 +50,7 @@ class Watcher:
             self._tell("-", [group])
 
     def close(self) -> None:
-        """End the shell, and with it the groups that are left."""
+        """End the shell, and with it the remaining groups."""
         if self.shell:
             os.close(self._pipe)
             os.waitpid(self.shell, 0)
@@ -79,7 +79,7 @@ class Watcher:
         self._tell("+", self._groups)
 
     def _tell(self, verb: str, groups: Iterable[int]) -> None:
-        """Write to the shell. A shell that was killed is replaced, and gets all groups again."""
+        """Write to the shell. If it was killed, start another, and give it all groups again."""
         if not self.shell:
             return
         try:
