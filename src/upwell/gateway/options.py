@@ -13,7 +13,7 @@ class Transport(StrEnum):
 
 
 class Auth(StrEnum):
-    """How to authenticate with a server with an address, in addition to its headers."""
+    """How to authenticate to a server with an address, in addition to its headers."""
 
     NONE = "none"
     OAUTH = "oauth"

@@ -13,7 +13,7 @@ def text_block(text: str) -> bytes:
 
 
 def failure(error: UpwellError) -> Reply:
-    """A tool result that tells the model about the error and the remedy."""
+    """A tool result that tells the model what went wrong and how to fix it."""
     return refused(str(error))
 
 

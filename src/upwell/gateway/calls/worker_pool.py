@@ -207,8 +207,7 @@ class WorkerPool:
         workers. A later result starts them again."""
         for summary in list(self._summaries):
             await summary.end()
-        # Without this lock, two concurrent closings could each hold one worker and wait for the
-        # other worker.
+        # Without this lock, two concurrent calls could each hold one worker and wait for the other.
         async with self._closing:
             workers = [await self._idle.get() for _ in range(WORKERS)]
             for worker in workers:

@@ -1,10 +1,9 @@
 """The first exchange on stdio. `initialize` is answered before anything else is loaded or opened,
 because the agent's start waits for this answer.
 
-The upstreams are still unknown at that moment. Each run therefore saves the combined offer of the
-servers, bound to the state of the configuration, and the next run presents it. If no offer was
-saved for the current configuration, the gateway answers `initialize` later, after it has waited a
-moment for the servers.
+The upstreams are still unknown at that moment. Each run therefore saves the servers' combined offer
+for the current state of the configuration file, and the next run presents it. If the file has
+changed since, the gateway answers `initialize` later, after waiting a moment for the servers.
 """
 
 import os
@@ -57,7 +56,7 @@ def save_offer(home: Home, offer: Offer) -> None:
 
 def load_offer(home: Home) -> Offer | None:
     """The offer that an earlier run saved for the current configuration. If there is none: an offer
-    of everything if there is no configuration file, otherwise None, because the servers must be
+    of everything without a configuration file, or None with one, because the servers must be
     asked."""
     everything = Offer(united([EVERYTHING]))
     unknown = None if home.config_file.is_file() else everything
@@ -73,13 +72,13 @@ def load_offer(home: Home) -> Offer | None:
 
 
 def _configuration_state(home: Home) -> list[int]:
-    """A value that differs whenever the configuration file was changed."""
+    """A value that changes whenever the configuration file does."""
     return list(stamp(home.config_file) or ())
 
 
 async def read_hello(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncIterator[Line], Hello]:
     """Read the agent's first message. An `initialize` is answered here and removed from the lines
-    if `load_offer` has an offer; any other message stays in the lines."""
+    if `load_offer` returns an offer; any other message stays in the lines."""
     first = await anext(lines, None)
     if first is None:
         return lines, Hello()
@@ -102,8 +101,8 @@ async def read_hello(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncItera
 
 
 async def answer_with_error(lines: AsyncIterator[Line], sink: Sink, error: UpwellError) -> None:
-    """Answer every request but `initialize` with `error` until the agent disconnects, so that the
-    agent learns why the gateway cannot start.
+    """Answer every request except `initialize` with `error` until the agent disconnects, so that
+    the agent learns why the gateway cannot start.
     """
     reply = Reply(error=error_body(INTERNAL_ERROR, str(error)))
     async for line in lines:

@@ -293,7 +293,7 @@ class HttpFront:
 
 
 class _NoStream:
-    """Replaces the connection to a modern agent outside of its requests, where there is none."""
+    """Stands in for a connection to a modern agent outside of its requests, which has none."""
 
     async def request(self, method: str, params: bytes) -> Reply:
         return Reply(error=error_body(METHOD_NOT_FOUND, method))

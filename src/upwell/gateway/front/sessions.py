@@ -1,7 +1,7 @@
 """The HTTP sessions of handshake-era agents.
 
 A session's streams and requests belong to the process that serves it. `SessionState`, which
-replicas may share, has a record of the session, with its principal and what its agent declared.
+replicas may share, contains a record of the session: its principal and what its agent declared.
 From this record, another process can continue the session, but without its streams. While the
 shared state is unreachable, a process cannot tell which sessions exist. It then continues the
 sessions that it serves, opens any other that a principal asks for, and records them all once the

@@ -201,7 +201,7 @@ def argument_fault(schema: RawObject, arguments: object) -> str:
     """The reason why `arguments` cannot fit a tool's schema; "" if they may fit. Types are checked
     leniently, because servers convert: some read `"5"` as 5 and `"[1]"` as a list. A string
     therefore fits every type; a number, a boolean and null fit all except `object` and `array`. A
-    schema that is too deep, refers to itself without end, or takes more than `MAX_STEPS` to check
+    schema that is too deep, refers to itself endlessly, or takes more than `MAX_STEPS` to check
     accepts all arguments.
 
     Raises:
@@ -261,7 +261,7 @@ def _is_checked(keyword: str, schema: Mapping[str, Any]) -> bool:
 def _validator(schema: Any) -> "Validator":
     """A JSON Schema validator with lenient types and a limit on its steps. It follows only
     references within the schema, because its registry cannot fetch another document."""
-    # Imported here, because the import takes 150 ms and only calls of shortened tools need it.
+    # Imported here, because the import takes 150 ms and only calls to shortened tools need it.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import create
     from referencing import Registry

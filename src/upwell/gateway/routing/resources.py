@@ -175,7 +175,7 @@ class UpstreamResources:
         return first_error
 
     def _by_prefix(self, name: str) -> Upstream | None:
-        """The server with whose prefix a name begins. It owns every such name, listed or not."""
+        """The server that a name's prefix belongs to. It owns the name, listed or not."""
         server = server_of(name)
         return next(
             (upstream for upstream in self.upstreams() if server and upstream.prefix == server),
