@@ -2,8 +2,8 @@
 because the agent's start waits for this answer.
 
 The upstreams are still unknown at that moment. Each run therefore saves the servers' combined offer
-for the current state of the configuration file, and the next run presents it. If the file has
-changed since, the gateway answers `initialize` later, after waiting a moment for the servers.
+for the current state of the configuration file, and the next run presents it. If there is a file
+but no offer for its current state, the gateway waits a moment for the servers before it answers.
 """
 
 import os
