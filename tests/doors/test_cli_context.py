@@ -25,7 +25,7 @@ def test_context_answers_a_question(upwell: Upwell) -> None:
     digest = upwell("context", question)
     assert "7431" in digest.out
     assert "Bread" not in digest.out
-    assert "an explicit question gets all of these; a hook would say" in digest.err
+    assert "an explicit question gets all of these; a hook would show" in digest.err
     prompted = upwell("context", question, "--door", "prompt").err
     assert "likely enough to be relevant" in prompted
 

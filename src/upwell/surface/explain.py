@@ -135,16 +135,16 @@ def _headline(surfacing: Surfacing, min_score: float, hook_score: float | None) 
 
 
 def _compared(hits: Sequence[Hit], hook_score: float) -> str:
-    """How the answer to an explicit question compares with what a hook would have said unasked."""
+    """How the answer to an explicit question compares with what a hook would show unasked."""
     likely = sum(1 for hit in hits if hit.trigger or hit.score >= hook_score)
     if likely:
         return (
-            f"an explicit question gets all of these; a hook would say at most {likely} by itself "
+            f"an explicit question gets all of these; a hook would show at most {likely} unasked "
             f"(those with a score of {hook_score:.2f} or more)"
         )
     best = max(hit.score for hit in hits)
     return (
-        "an explicit question gets all of these; a hook would say none of them by itself "
+        "an explicit question gets all of these; a hook would show none of them unasked "
         f"({best:.2f} < {hook_score:.2f})"
     )
 

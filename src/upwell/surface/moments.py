@@ -50,9 +50,9 @@ class Moment(StrEnum):
     FAILED = "failed"
     """A command that failed."""
     FILE = "file"
-    """A call about one file, for which a note may exist."""
+    """A call about one file that may have a note."""
     NAME = "name"
-    """A search for a name in the code, for which a note may exist."""
+    """A search for a name in the code that may have a note."""
     TRIGGER = "trigger"
     """Any other event with a trigger that an earlier session may have met."""
     ROUTINE = "routine"
@@ -311,7 +311,7 @@ _PAPER_NAMES = frozenset(
     "milestones plan plans postmortems pr progress proposals releases reports roadmap session "
     "sessions sprints status stories summaries task tasks todo todos transcripts worklog".split()
 )
-"""A folder or file with one of these names holds records of work (`is_paper`)."""
+"""A folder or file with one of these names contains records of work (`is_paper`)."""
 _PAPER_ENDINGS = frozenset(
     "changelog plan postmortem proposal report retrospective roadmap stories summary todo".split()
 )

@@ -1,4 +1,4 @@
-"""Detects tools that change something by their annotations or, without annotations, by their names
+"""Detects tools that change something, by their annotations or, without annotations, by their names
 (seed 000, docs/names.md).
 
 A name says what the tool does, and to which object: `create_issue`, `container_run`,

@@ -148,7 +148,7 @@ def search_tool(
         name="memory_search",
         description=(
             "Search memories and imported documents for a precise query. Returns citations and "
-            "snippets; memory_get reads on from a citation. With sessions: true it searches the "
+            "snippets; memory_get continues from a citation. With sessions: true it searches the "
             "past sessions of every agent in this project instead: questions and conclusions, the "
             "commands that worked, and the current state of changed files. Paste an error to see "
             "whether it has occurred before."

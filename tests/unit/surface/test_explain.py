@@ -69,8 +69,8 @@ def test_a_surfacing_is_explained_by_its_grounds() -> None:
 @pytest.mark.parametrize(
     ("scores", "words"),
     [
-        ((0.23, 0.1), "a hook would say none of them by itself (0.23 < 0.50)"),
-        ((0.7, 0.1), "a hook would say at most 1 by itself (those with a score of 0.50 or more)"),
+        ((0.23, 0.1), "a hook would show none of them unasked (0.23 < 0.50)"),
+        ((0.7, 0.1), "a hook would show at most 1 unasked (those with a score of 0.50 or more)"),
     ],
 )
 def test_the_answer_to_a_question_is_compared_with_a_hook(
