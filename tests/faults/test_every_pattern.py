@@ -13,9 +13,9 @@ from upwell.compress.json.tree import parse
 
 SCREENED = 8_000
 QUICK_SECONDS = 0.003
-CHARS = (100_000, 200_000)
-MOST_SECONDS = 1.5
-LIMIT_SECONDS = 2.0
+CHARS = (40_000, 80_000)
+MOST_SECONDS = 0.6
+LIMIT_SECONDS = 1.0
 ENOUGH = 3.0
 DRIVEN: dict[str, Callable[[Any], object]] = {"upwell.compress.json.read:ITEM": parse}
 """Patterns whose loop ends at the first empty match: they are tested through their callers."""
