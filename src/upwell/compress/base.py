@@ -24,9 +24,9 @@ class Strategy(Protocol):
     def __init__(self, tools: "Tools") -> None: ...
 
     def fits(self, passage: Passage) -> bool:
-        """Tell whether the strategy is suited to this kind of text.
+        """Return whether the strategy suits this kind of text.
 
-        Only the fallback ladder calls this. A strategy that a caller names is used for any text.
+        Only the fallback ladder calls this. A strategy chosen by a caller is used for any text.
         """
         ...
 
@@ -45,8 +45,8 @@ class Tools:
     """Collaborators of a strategy. All are optional; `compress()` provides none.
 
     `embedder` finds answers that are phrased differently, `chat` writes summaries within
-    `llm_timeout_seconds`. `may_send` tells whether a text may leave the machine, that is, contains
-    no secret.
+    `llm_timeout_seconds`. `may_send` returns whether a text contains no secret and so may leave the
+    machine.
     """
 
     embedder: Embedder | None = None
@@ -73,7 +73,7 @@ class RemainingBudget:
         return cls(min(chars, default=math.inf), min(tokens, default=math.inf))
 
     def holds(self, text: str) -> bool:
-        """Tell whether `text` fits."""
+        """Return whether `text` fits."""
         if len(text) > self.chars:
             return False
         if self.tokens == math.inf or 4 * len(text) + 1 <= self.tokens:

@@ -141,7 +141,7 @@ def _last_frames(frames: list[str]) -> tuple[str, int]:
 
 
 def _same_line(frame: str, next_frame: str) -> bool:
-    """Tell whether `next_frame` is a later state of the same line."""
+    """Return whether `next_frame` is a later state of the same line."""
     if frame == next_frame:
         return True
     if not (_PROGRESS.search(frame) and _PROGRESS.search(next_frame)):

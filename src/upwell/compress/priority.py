@@ -15,7 +15,7 @@ def order(
     """Order unit numbers by when to select them.
 
     `relevances` maps units to how well they answer the question; `notable` lists units that
-    matter without a question, best first; `costs` (in characters) holds a number for every unit.
+    matter without a question, best first; `costs` (in characters) has an entry for every unit.
     The relevant units get `share` (0..1) of the budget, the notable ones the rest. Units whose turn
     comes after `limit` characters are left out.
     """

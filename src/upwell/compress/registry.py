@@ -45,7 +45,7 @@ def check(name: str) -> None:
     """Check that a strategy has this name.
 
     Raises:
-        UsageError: none has; the hint suggests the nearest name.
+        UsageError: no strategy has it; the hint suggests the nearest name.
     """
     if name in STRATEGIES:
         return

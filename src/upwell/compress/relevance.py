@@ -133,8 +133,8 @@ def places(term: Term, lowercase: str, text: str) -> list[int]:
 
 
 def _stands_alone(term: Term, lowercase: str, text: str, start: int, end: int) -> bool:
-    """Tell whether the match begins a word, and is not part of a longer number or, if it is short,
-    of a longer word."""
+    """Return whether the match begins a word and is not part of a longer number or, if it is
+    short, of a longer word."""
     first = lowercase[start]
     if start and lowercase[start - 1].isalnum() and first.isalnum():
         camel = text[start].isupper() and text[start - 1].islower()

@@ -25,7 +25,7 @@ class Style:
 
 
 def is_brief(node: Node) -> bool:
-    """Tell whether the mark of this container is only a number.
+    """Return whether the mark of this container is only a number.
 
     The root and arrays outside other arrays have full marks. An object in an array has no mark; the
     mark of the outermost array counts the item around it as shortened.
@@ -41,7 +41,7 @@ def _plain(key: str) -> str:
 class Writer:
     """Writes the selected part of a document, with marks such as `"…": "7 of 12 keys left out"`.
 
-    After `write`, `omitted` holds the sums of the marks: of keys, of items, of items that were
+    After `write`, `omitted` contains the sums of the marks: of keys, of items, of items that were
     shortened, and of characters within strings.
     """
 

@@ -71,7 +71,7 @@ def parts(text: str) -> str:
 
 
 def _is_likely(rows: list[str], pattern: re.Pattern[str]) -> bool:
-    """Tell from a sample of the rows whether most of them may match."""
+    """Return whether most rows may match, judging by a sample."""
     sample = [row for row in rows[:: 1 + len(rows) // _SAMPLE_ROWS] if row.strip()]
     return sum(1 for row in sample if pattern.match(row)) >= _LIKELY * len(sample)
 
@@ -96,9 +96,10 @@ def _matches(rows: list[str], heads: list[re.Match[str] | None]) -> list[str]:
 def _full_names(rows: list[str], heads: list[re.Match[str] | None]) -> dict[str, str]:
     """Map the names of files to their full names.
 
-    A search may name the same file by its absolute path and by its path from the working directory,
-    if all absolute paths are below that directory. No line is found twice in one file: if two names
-    would stand for the same file and share a line number, all names are left as they are.
+    A search may show the same file under its absolute path and under its path from the working
+    directory. This is recognised only if all absolute paths are below that directory. No line is
+    found twice in one file, so if two names of one file would share a line number, all names are
+    left as they are.
     """
     names = {name: name for head in heads if head for name in (head[1] or head[2],)}
     absolute = [name for name in names if name.startswith("/")]

@@ -114,7 +114,7 @@ class _Repeats:
         return count
 
     def is_first(self, line: str, role: float) -> bool:
-        """Tell whether a counted line with a `role` occurs for the first time in its failure."""
+        """Return whether a counted line with a `role` occurs for the first time in its failure."""
         is_new = self._seen[line] == 1
         if role >= ERROR or (role > DETAIL and not is_new):
             self._details, self._is_new_failure = set(), is_new
