@@ -96,7 +96,7 @@ _ASCII = bytes(range(128))
 
 
 def _has_foreign_letters(text: str) -> bool:
-    """Tell whether a text has letters or digits beyond ASCII, and not just dashes and arrows."""
+    """Return whether a text has letters or digits beyond ASCII, and not just dashes and arrows."""
     if text.isascii():
         return False
     rest = text.encode("utf-8", "replace").translate(None, _ASCII)

@@ -93,7 +93,7 @@ class Originals:
         return digest.hexdigest()[:_KEY_HEX]
 
     def is_secret(self, text: str) -> bool:
-        """Tell whether `text` contains a secret and must not be written to disk."""
+        """Return whether `text` contains a secret and must not be written to disk."""
         return self._has_secret(text)
 
     async def keep(

@@ -22,7 +22,7 @@ _MILLISECONDS = 100_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where programs keep their files: the home folder of the user, the environment, and the
+    """Where programs store their files: the home folder of the user, the environment, and the
     working directory."""
 
     user_folder: Path
@@ -30,7 +30,7 @@ class Place:
     folder: Path
 
     def folder_named(self, variable: str, usual: str) -> Path:
-        """The folder that an environment variable names, else `usual` in the home folder."""
+        """The folder given by an environment variable, else `usual` in the home folder."""
         named = self.environment.get(variable, "")
         return Path(os.path.expanduser(named)) if named else self.user_folder / usual
 

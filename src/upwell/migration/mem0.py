@@ -2,8 +2,7 @@
 
 An export is a list of memories, or an object with `results` or `memories`; that of OpenMemory is a
 zip of JSON and JSON lines. `history.db` has every change of every memory; the last change holds its
-current text. A local Qdrant beside it holds pickled Python objects, which could run code; it is not
-read.
+current text. A local Qdrant next to it is not read: its pickled Python objects could run code.
 
 Sources: mem0ai 2.2 (`memory/storage`, `get_all`), OpenMemory (`models`, `routers/backup`), and the
 documentation of exports.

@@ -1,4 +1,4 @@
-"""Imports from another program: first plans everything that its stores hold, then writes the plan.
+"""Imports from another program: plans everything that its stores contain, then writes the plan.
 A memory has the same id at every import, so it is imported once. If the program has changed a text
 since the last import, the new text replaces the earlier one. Texts that the project already has,
 and memories that the user has deleted here, are left out.

@@ -133,5 +133,5 @@ def _inside_escape(text: str, start: int, offset: int) -> bool:
 
 
 def _low_surrogate(text: str, offset: int) -> bool:
-    """Tell whether a cut at `offset` would separate the two escapes of one character."""
+    """Return whether a cut at `offset` would separate the two escapes of one character."""
     return re.match(r"\\u[dD][c-fC-F]", text[offset : offset + 4]) is not None

@@ -139,7 +139,7 @@ class Trouble:
         self._places = _places(lowered(text), _TROUBLE)
 
     def within(self, start: int, end: int) -> bool:
-        """Tell whether `text[start:end]` mentions an error."""
+        """Return whether `text[start:end]` mentions an error."""
         return self._places[bisect_left(self._places, start)] < end
 
 

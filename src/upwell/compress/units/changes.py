@@ -103,7 +103,7 @@ class _Changes:
         self._in_header = False
 
     def begins(self, line: str) -> bool:
-        """Tell whether the diff of a file begins at this line."""
+        """Return whether the diff of a file begins at this line."""
         return _FILE.match(line) is not None
 
     def add(self, start: int, end: int, above: tuple[int, ...]) -> None:
@@ -124,7 +124,7 @@ class _Changes:
             units.add(start, end, _line_worth(line), (*self._file, *self._hunk))
 
     def _is_named(self) -> bool:
-        """Tell whether the line that began the file already names the file."""
+        """Return whether the line that began the file already contains its name."""
         start = self._units.starts[self._file[-1]]
         return self.begins(self._text[start : start + 12])
 

@@ -126,7 +126,7 @@ def _salience(bare: str, definition: re.Match[str] | None) -> float:
 
 
 def _ends_signature(text: str, start: int, end: int) -> bool:
-    """Tell whether a line above an opening brace is the end of a function's signature."""
+    """Return whether a line above an opening brace ends a function's signature."""
     line = text[start:end].rstrip()
     return line.endswith(")") and not _CONTROL.match(line.lstrip())
 

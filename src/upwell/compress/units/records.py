@@ -9,7 +9,7 @@ from upwell.compress.units.base import BLANK, Marks, Trouble, Units, lines, piec
 _MEMBER = re.compile(r"[ \t]|\d+[:-]")
 """The prefix of an entry in a folder or of a match in a file (`normalise/listings.py`)."""
 _CONTEXT = re.compile(r"(?:[^\s:]+?\.[A-Za-z]\w{0,8}-)?\d+-")
-"""The prefix of a line of context, which a search shows beside its matches (`quay.py-12-`)."""
+"""The prefix of a line of context, which a search shows next to its matches (`quay.py-12-`)."""
 _EARLY = 2.0
 """In a search with context the first lines are worth less than in a list of matches alone.
 Otherwise the context of the first matches would take the place of the last matches."""
