@@ -121,3 +121,13 @@ def test_a_scoped_rule_speaks_beside_its_files_through_the_hook(house: House) ->
     assert not heard(house, house.file("api_orders.py"), "s3")
     (house.project / "CLAUDE.md").unlink()
     assert heard(house, house.file("api_orders.py"), "s3")
+
+
+def test_a_rule_that_is_replaced_on_the_command_line_is_replaced_by_a_rule(house: House) -> None:
+    old = house.upwell("rules", "add", TEXT, "--tool", "Read").strip()
+    new = house.upwell("remember", "Answer errors with plain text", "--supersedes", old).strip()
+    by_id = {row["id"]: row for row in rules(house)}
+    assert by_id[old]["replaced"]
+    assert not by_id[new]["replaced"]
+    assert by_id[new]["tools"] == ["Read"]
+    assert not heard(house, "src/api.py", "replaced")

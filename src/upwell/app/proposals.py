@@ -11,7 +11,7 @@ from upwell.ground.errors import StoreError
 from upwell.ground.types.memory import Memory
 from upwell.memory.base import Added
 from upwell.surface.guards import is_guard
-from upwell.surface.scopes import PAUSED, scope_of, standing
+from upwell.surface.scopes import PAUSED, replaced_among, scope_of, standing
 
 
 async def accept(
@@ -70,6 +70,12 @@ def paused(rule: Memory) -> Memory:
 def resumed(rule: Memory) -> Memory:
     """The rule without the mark of `paused`."""
     return replace(rule, tags=tuple(tag for tag in rule.tags if tag != PAUSED))
+
+
+def described_rules(rules: Sequence[Memory]) -> list[dict[str, Any]]:
+    """All rules as `described_rule` shows them, with `replaced` for those that another replaces."""
+    replaced = replaced_among(rules)
+    return [{**described_rule(rule), "replaced": rule.id in replaced} for rule in rules]
 
 
 def described_rule(rule: Memory) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import project_of, repository_of
 from upwell.ground.text.format import counted, iso
 from upwell.ground.types.cue import Cue, Door
-from upwell.ground.types.memory import Hit, Memory, Provenance, Scope
+from upwell.ground.types.memory import Hit, Memory, Provenance, Scope, Trust
 from upwell.ground.types.surfacing import Surfacing
 from upwell.ground.uris import memory_id as id_in
 
@@ -111,6 +111,15 @@ def _absent(memory: Memory) -> list[str]:
     return [path for path in plain if not any((place / path).exists() for place in places)]
 
 
+async def _as_rule(app: "App", memory: Memory) -> Memory:
+    """The memory as a standing rule with the same scope if it replaces one of the user's rules."""
+    old = await app.memory.get(memory.supersedes) if memory.supersedes else None
+    if memory.pinned or old is None or not old.pinned or old.trust is not Trust.USER:
+        return memory
+    note(f"upwell: memory {old.id} is a standing rule, so its replacement is one, too")
+    return replace(memory, pinned=True, triggers=old.triggers)
+
+
 async def _added(app: "App", memory: Memory, *, share: bool) -> "tuple[Added, set[str]]":
     """Store a memory. Returns the outcome and the ids of older memories with the same text."""
     from upwell.app.local_copy import send_now
@@ -126,6 +135,7 @@ async def _added(app: "App", memory: Memory, *, share: bool) -> "tuple[Added, se
             f"{memory.project} has no remote address, so other machines cannot identify it",
             hint="add a git remote named origin, or leave out --share",
         )
+    memory = await _as_rule(app, memory)
     added = await app.memory.add(memory)
     if is_teams(memory.namespace) and (reason := await send_now(app.config, app.memory.store)):
         note(f"upwell: the memory will be sent once the team's store accepts it: {reason}")

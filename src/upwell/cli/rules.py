@@ -56,17 +56,19 @@ def listed(context: typer.Context, as_json: Json = False) -> None:
     if context.invoked_subcommand:
         return
 
+    from upwell.app.proposals import described_rules
+
     async def work(app: "App") -> list[Memory]:
         return list(await app.memory.store.pinned(Scope(), limit=MAX_LISTED))
 
-    rows = [_row(rule) for rule in with_app(work)]
+    rows = described_rules(with_app(work))
     if as_json:
         say_json({"rules": rows})
         return
     for row in rows:
         row["scope"] = " ".join([*row.pop("paths"), *row.pop("tools")]) or "every session"
         row["project"] = row["project"] or "every project"
-        states = [state for state in ("guard", "paused") if row.pop(state)]
+        states = [state for state in ("guard", "paused", "replaced") if row.pop(state)]
         row["state"] = ", ".join(states)
     table(("id", "project", "scope", "state", "text"), rows, "No standing rules.")
 

@@ -20,7 +20,7 @@ from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Scope, Trust
 from upwell.memory.recall import MemoryReader
 from upwell.surface.render import citation, preview
-from upwell.surface.scopes import PAUSED, RuleScope, scope_of
+from upwell.surface.scopes import RuleScope, in_force, scope_of
 
 GUARD = "guard"
 """The tag of a guard."""
@@ -119,7 +119,7 @@ class Guards:
         if guards is not None:
             return guards
         rules = await self._reader.pinned(Scope(project=project), limit=MAX_GUARDS)
-        guards = [rule for rule in rules if is_guard(rule) and PAUSED not in rule.tags]
+        guards = [rule for rule in in_force(rules) if is_guard(rule)]
         self._known = {**self._known, project: (now, guards)} if len(self._known) < 50 else {}
         return guards
 

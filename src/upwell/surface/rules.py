@@ -2,10 +2,10 @@
 was missed, with the first prompt. A rule with a scope comes with the first prompt or call that
 matches it.
 
-Paused rules are left out, and so are rules in files that the agent's host loads by itself. The
-user's own rules come first; team rules and imported ones are labelled. Rules do not compete with
-the memories that a search finds. They have a size limit of their own, and their block says how many
-rules were left out.
+Paused and replaced rules are left out, and so are rules in files that the agent's host loads by
+itself. The user's own rules come first; team rules and imported ones are labelled. Rules do not
+compete with the memories that a search finds. They have a size limit of their own, and their block
+says how many rules were left out.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from upwell.memory.sharing import is_teams
 from upwell.surface.guards import refusal_key
 from upwell.surface.loaded import loaded_by
 from upwell.surface.render import beneath, citation, preview
-from upwell.surface.scopes import PAUSED, RuleScope, scope_of
+from upwell.surface.scopes import RuleScope, in_force, is_own, scope_of
 
 HEADING = "Standing rules that the user pinned:"
 TEAM_LABEL = "(shared with the team) "
@@ -109,9 +109,8 @@ class Rules:
 
     async def _pinned(self, cue: Cue) -> Sequence[Memory]:
         scope = Scope(project=project_of(cue.cwd), namespaces=cue.principal.namespaces)
-        newest = await self._reader.pinned(scope, limit=MAX_READ)
-        rules = [rule for rule in newest if PAUSED not in rule.tags]
-        return sorted(rules, key=lambda rule: bool(_label(rule)))
+        rules = in_force(await self._reader.pinned(scope, limit=MAX_READ))
+        return sorted(rules, key=lambda rule: not is_own(rule))
 
     async def _opening(self, cue: Cue, rules: Sequence[Memory]) -> list[Memory]:
         opening = [rule for rule in rules if not _is_scoped(rule)]

@@ -17,7 +17,8 @@ from upwell.ground.names import first_match
 from upwell.ground.project import project_of
 from upwell.ground.text.anchors import paths_in, relative_to
 from upwell.ground.types.cue import Cue
-from upwell.ground.types.memory import Memory
+from upwell.ground.types.memory import Memory, Trust
+from upwell.memory.sharing import is_teams
 from upwell.surface.query import COMMAND_KEYS, anchors_of
 
 PAUSED = "paused"
@@ -72,6 +73,31 @@ def scope_of(rule: Memory) -> RuleScope:
         paths=_with(_PATH, rule.triggers),
         tools=_with(_TOOL, rule.triggers),
     )
+
+
+def is_own(rule: Memory) -> bool:
+    """True if the user wrote this rule: it is neither imported nor shared with the team."""
+    return rule.trust is Trust.USER and not is_teams(rule.namespace)
+
+
+def replaced_among(rules: Sequence[Memory]) -> set[str]:
+    """The ids of the rules that another of these rules replaces, even if that one is paused. A rule
+    of somebody else replaces none of the user's own."""
+    successors: dict[str, list[Memory]] = {}
+    for rule in rules:
+        if rule.supersedes:
+            successors.setdefault(rule.supersedes, []).append(rule)
+    return {
+        rule.id
+        for rule in rules
+        if any(is_own(newer) or not is_own(rule) for newer in successors.get(rule.id, ()))
+    }
+
+
+def in_force(rules: Sequence[Memory]) -> list[Memory]:
+    """The rules that are neither paused nor replaced, in the given order."""
+    replaced = replaced_among(rules)
+    return [rule for rule in rules if rule.id not in replaced and PAUSED not in rule.tags]
 
 
 def checked_scope(paths: Sequence[str], tools: Sequence[str]) -> RuleScope:

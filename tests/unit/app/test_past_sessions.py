@@ -96,7 +96,7 @@ async def test_a_search_that_could_not_read_everything_says_so(
 
 async def test_a_guest_sees_no_past_session(app: App) -> None:
     guest = Principal(name="guest", namespaces=("context",))
-    assert "only for the owner" in await called(app, "memory_search", QUERY, guest)
+    assert "only the owner" in await called(app, "memory_search", QUERY, guest)
     assert "Why does" not in await called(app, "memory_get", {"path": LOCATOR}, guest)
 
 

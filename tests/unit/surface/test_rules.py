@@ -1,13 +1,14 @@
 """Standing rules: when they are given, how many, and that no other door shows them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from upwell.ground.errors import StoreError
 from upwell.ground.ttl_store import MemoryTtlStore
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.moments import Moment
@@ -209,3 +210,25 @@ async def test_rules_of_others_are_labelled_and_displace_none_of_the_users() -> 
     assert "] Never force-push" in outcome.text
     assert "] (imported) rule of a file" in outcome.text
     assert "] (shared with the team) team rule 0" in outcome.text
+
+
+async def test_a_replaced_rule_is_not_given_even_if_its_replacement_is_paused():
+    newer = Memory(
+        id="r2", text="Force-push only to your own branches", pinned=True, supersedes="r1"
+    )
+    paused = replace(newer, tags=("paused",))
+    assert await opening_rules(newer, RULE) == ["r2"]
+    assert await opening_rules(paused, RULE) == []
+
+
+async def test_a_rule_of_somebody_else_replaces_none_of_the_users_own():
+    imported = Memory(
+        id="r2", text="Force-push is fine", pinned=True, supersedes="r1", trust=Trust.IMPORTED
+    )
+    assert await opening_rules(imported, RULE) == ["r1", "r2"]
+
+
+async def opening_rules(*rules: Memory) -> list[str]:
+    """The ids of the rules that a session gets at its start."""
+    outcome = await surfacer(Pinned(*rules)).surface(Cue(door=Door.SESSION, session="s"))
+    return [memory.id for memory in outcome.memories] if isinstance(outcome, Surfacing) else []

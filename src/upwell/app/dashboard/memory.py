@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from upwell.app.proposals import described_rule
+from upwell.app.proposals import described_rule, described_rules
 from upwell.app.wiring import App
 from upwell.episodes.triggers import in_words
 from upwell.ground.errors import UsageError
@@ -107,7 +107,7 @@ async def inbox(app: App, fields: Fields) -> Mapping[str, Any]:
 
 async def rules(app: App, fields: Fields) -> Mapping[str, Any]:
     pinned = await app.memory.store.pinned(Scope(), limit=MAX_RULES)
-    return {"rows": [described_rule(rule) for rule in pinned]}
+    return {"rows": described_rules(pinned)}
 
 
 async def review(app: App, fields: Fields) -> Mapping[str, Any]:
