@@ -82,13 +82,29 @@ def test_a_new_event_appears_by_itself_and_waits_while_paused(
 
 def test_a_rating_counts(open_page: Open, dashboard: Dashboard) -> None:
     page = open_page("now")
-    page.get_by_role("button", name="Helpful", exact=True).first.click()
+    thumb = page.get_by_role("button", name="Helpful", exact=True).first
+    thumb.click()
     expect(page.get_by_role("status")).not_to_be_empty()
+    expect(thumb).to_have_attribute("aria-pressed", "true")
     end = time.monotonic() + 20
     while not (helpful := recalled(dashboard, "stats")["feedback"]["helpful"]):
         assert time.monotonic() < end
         time.sleep(0.2)
     assert helpful >= 1
+    page.reload()
+    expect(page.locator(".thumbs [aria-pressed=true]")).to_have_count(1)
+
+
+def test_a_standing_rule_has_no_thumbs(open_page: Open, dashboard: Dashboard) -> None:
+    text = f"Rule {secrets.token_hex(4)}: answer in verse"
+    rule = upwell(dashboard, "rules", "add", "--everywhere", text).strip()
+    event = {"hook_event_name": "SessionStart", "source": "startup", "cwd": "/tmp"}
+    upwell(dashboard, "hook", "claude", stdin=json.dumps({**event, "session_id": text}))
+    row = open_page("now").locator(".said li", has_text=text)
+    expect(row).to_contain_text("standing rule", timeout=20_000)
+    expect(row.get_by_role("button")).to_have_count(0)
+    upwell(dashboard, "forget", rule)
+    upwell(dashboard, "daemon", "stop")
 
 
 def test_a_session_is_a_timeline_with_the_original_beside_what_the_agent_saw(

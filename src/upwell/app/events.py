@@ -96,17 +96,24 @@ async def _decisions(
     texts = await texts_of(app, [name for item in found for name, _ in item["memories"]])
     codes = {decision["outcome"] for decision in found}
     is_empty = SkipReason.NO_CANDIDATES in codes and await is_memory_empty(app)
-    return [_described(decision, texts, is_empty) for decision in found]
+    ratings = await app.learning.learned.ratings_given() if texts else {}
+    return [_described(decision, texts, ratings, is_empty) for decision in found]
 
 
 def _described(
-    decision: Mapping[str, Any], texts: Mapping[str, str], is_empty: bool
+    decision: Mapping[str, Any],
+    texts: Mapping[str, str],
+    ratings: Mapping[tuple[str, str], str],
+    is_empty: bool,
 ) -> dict[str, Any]:
+    evidence = decision["evidence"]
     memories = [
         {
             "id": memory_id,
             "score": score,
             "text": preview(texts[memory_id], (), _TEXT_CHARS) if memory_id in texts else "",
+            "is_rule": "pinned" in evidence.get(memory_id, {}),
+            "rating": str(ratings.get((decision["id"], memory_id), "")),
         }
         for memory_id, score in decision["memories"]
     ]

@@ -11,6 +11,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError, StoreUnwritable
 from upwell.ground.trace import LOG
 from upwell.ground.types.cue import Door
+from upwell.ground.types.surfacing import Rating
 from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import (
     WINDOW_SECONDS,
@@ -122,6 +123,15 @@ class Learned:
         except StoreError as error:
             LOG.warning("the memory cannot be read: %s", error)
             return _UNKNOWN
+
+    async def ratings_given(self) -> dict[tuple[str, str], Rating]:
+        """The valid ratings of people, by surfacing and memory; empty without a database.
+
+        Raises:
+            StoreError: the ratings cannot be read.
+        """
+        ratings = await self._ratings.valid() if self._ratings else []
+        return {(rated.surfacing, without_rater(rated.memory)): rated.rating for rated in ratings}
 
     async def load_learned(self) -> None:
         """Refresh thresholds and demotions if the database has changed. If this fails, the old ones

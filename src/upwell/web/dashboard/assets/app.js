@@ -50,8 +50,11 @@ document.addEventListener("htmx:afterSwap", (event) => {
   else dress(event.detail.target)
 })
 document.addEventListener("htmx:afterRequest", (event) => {
-  const form = event.detail.elt
-  if (event.detail.successful && form.matches("form[data-reset]")) form.reset()
+  const element = event.detail.elt
+  if (!event.detail.successful) return
+  if (element.matches("form[data-reset]")) element.reset()
+  if (element.matches(".thumbs button"))
+    for (const thumb of element.parentElement.children) thumb.setAttribute("aria-pressed", String(thumb === element))
 })
 
 // A change may concern the list of memories, whose filters only this script knows.
