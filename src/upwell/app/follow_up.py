@@ -64,7 +64,7 @@ class FollowUp:
         self._ttl_store = ttl_store
         self._reading = BackgroundTasks("counting what is read again")
         self._traces = Traces()
-        self._writes = BackgroundTasks("keeping the trace of a result")
+        self._writes = BackgroundTasks("recording a shortened result")
 
     def delivered(self, call: ToolCall, cut: Cut) -> None:
         """Count a shortened result of a call through the gateway."""
@@ -79,6 +79,8 @@ class FollowUp:
         """
         TOKENS_SAVED.add(call.server, by=cut.tokens_before - cut.tokens_after)
         self._learning.shortened(_place_of(call), cut.tokens_before, cut.tokens_after)
+        # Stored at once: another process may show the savings before this one counts again.
+        self._writes.start(self._learning.breakdown.flush())
         self._cuts.note(call, cut)
         self._traces.note(cut.keys, call.trace_id)
         if cut.keys and is_tracing():
@@ -101,6 +103,7 @@ class FollowUp:
             tokens = await asyncio.to_thread(count, text)
             place = Place(row["host"], row["project"], row["tool"])
             self._learning.breakdown.add(place, read_again=tokens)
+            await self._learning.breakdown.flush()
         return text
 
     def traced(self, tool: Tool) -> Tool:

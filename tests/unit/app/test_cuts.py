@@ -1,5 +1,6 @@
 """The record of shortened results."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,22 @@ async def test_reading_the_original_again_lowers_the_gain(tmp_path: Path) -> Non
         assert after[Metric.READ_AGAIN] > 1_000
         assert after.net == before.net - after[Metric.READ_AGAIN]
     finally:
+        await app.aclose()
+
+
+async def test_another_process_sees_the_savings_at_once(tmp_path: Path) -> None:
+    app = await build(Settings(home=tmp_path, environment={}))
+    other = await build(Settings(home=tmp_path, environment={}))
+    try:
+        await shortened(app, LINES)
+        [cut] = await app.cuts.latest(5)
+        await app.texts.read(cut["keys"][0], "1-200")
+        async with asyncio.timeout(10):
+            while (total := whole(await _totals(other)))[Metric.READ_AGAIN] == 0:
+                await asyncio.sleep(0.01)
+        assert total.saved > 0
+    finally:
+        await other.aclose()
         await app.aclose()
 
 
