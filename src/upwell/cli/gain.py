@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from upwell.cli.output import Json, note, say, say_json
-from upwell.cli.parameters import Session
+from upwell.cli.parameters import Days, Session, Since
 from upwell.cli.session import with_app
+from upwell.cli.times import days_since
 from upwell.ground.text.format import bar
 
 if TYPE_CHECKING:
     from upwell.app import App
 
-Days = Annotated[int, typer.Option(min=1, max=90, help="Number of days, today included.")]
 MAX_ROWS = 5
 SHOWN_EVENTS = 20
 
@@ -24,11 +24,12 @@ def register(app: typer.Typer) -> None:
     app.command()(top)
 
 
-def gain(days: Days = 30, as_json: Json = False) -> None:
+def gain(days: Days = 30, since: Since = None, as_json: Json = False) -> None:
     """Show the tokens and the money that upwell saved, net of what it cost."""
     from upwell.app.gain import gain as figures_of
     from upwell.app.gain import sentence
 
+    days = days if since is None else days_since(since)
     figures = with_app(lambda app: figures_of(app, days))
     if as_json:
         say_json(figures)

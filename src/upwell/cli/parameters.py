@@ -24,6 +24,10 @@ Session = Annotated[
         metavar="ID", help="Only this session; `upwell explain --json` shows the ids of sessions."
     ),
 ]
+Days = Annotated[int, typer.Option(min=1, max=90, help="Number of days, today included.")]
+Since = Annotated[
+    str | None, typer.Option(help="Instead of --days: for example 30d, 2w or a date.")
+]
 WORDS = {str: "TEXT", int: "N", list[str]: "TEXT"}
 
 

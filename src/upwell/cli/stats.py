@@ -1,20 +1,18 @@
 """stats"""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from upwell.cli.output import Json, say, say_json, table
+from upwell.cli.parameters import Days, Since
 from upwell.cli.session import with_app
-from upwell.cli.times import epoch_of
+from upwell.cli.times import days_since
 from upwell.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from upwell.app import App
     from upwell.usage.stats import Stats
-
-MAX_DAYS = 90
 
 
 def register(app: typer.Typer) -> None:
@@ -22,10 +20,8 @@ def register(app: typer.Typer) -> None:
 
 
 def stats(
-    days: Annotated[int, typer.Option(min=1, max=90, help="Number of days, today included.")] = 7,
-    since: Annotated[
-        str | None, typer.Option(help="Instead of --days: for example 30d, 12h or a date.")
-    ] = None,
+    days: Days = 7,
+    since: Since = None,
     by: Annotated[
         str | None, typer.Option(help="A row for each project, tool, host or day.")
     ] = None,
@@ -35,7 +31,7 @@ def stats(
     from upwell.usage.report import report
     from upwell.usage.stats import described
 
-    days = days if since is None else _days_since(since)
+    days = days if since is None else days_since(since)
     if by is not None:
         _by(by, days, as_json=as_json)
         return
@@ -45,15 +41,6 @@ def stats(
         return
     for line in report(stats, demoted, days):
         say(line)
-
-
-def _days_since(since: str) -> int:
-    began = epoch_of(since) or 0.0
-    today = datetime.now(UTC).date()
-    days = (today - datetime.fromtimestamp(began, UTC).date()).days + 1
-    if not 1 <= days <= MAX_DAYS:
-        raise UsageError(f"--since goes back at most {MAX_DAYS} days")
-    return days
 
 
 def _by(dimension: str, days: int, *, as_json: bool) -> None:
