@@ -1,6 +1,7 @@
 """What a person does on the dashboard, on a desktop and on a phone, with a mouse and without."""
 
 import json
+import re
 import secrets
 import subprocess
 import sys
@@ -72,7 +73,8 @@ def test_a_new_event_appears_by_itself_and_waits_while_paused(
     event = {"hook_event_name": "UserPromptSubmit", "session_id": room, "cwd": "/tmp"}
     for prompt in (f"where does {room} keep its clock?", "and the staging database?"):
         upwell(dashboard, "hook", "claude", stdin=json.dumps({**event, "prompt": prompt}))
-    expect(page.locator("#waiting")).to_have_text("2 new", timeout=20_000)
+    # An event of an earlier test may still arrive, too.
+    expect(page.locator("#waiting")).to_have_text(re.compile(r"^[2-9] new$"), timeout=20_000)
     assert page.locator("#events li.event", has_text=f"{room} keep its clock").count() == 0
     page.get_by_role("button", name="Resume").click()
     expect(page.locator("#events li.event").first).to_contain_text("and the staging database?")
@@ -156,12 +158,14 @@ def test_a_memory_is_found_edited_pinned_replaced_forgotten_and_restored(
 
 def test_the_inbox_is_emptied_by_decisions(open_page: Open, dashboard: Dashboard) -> None:
     page = open_page("memory?tab=inbox")
+    expect(page.locator("nav .count")).to_have_text("2")
     rule = page.locator(".memories > li", has_text="api/gen")
     rule.get_by_label("Text").fill("Never edit files under `api/gen`; they are generated.")
     rule.get_by_role("button", name="Keep").click()
     expect(page.locator(".memories > li", has_text="api/gen")).to_have_count(0)
     page.get_by_role("button", name="Drop").click()
     expect(page.get_by_text("The inbox is empty")).to_be_visible()
+    expect(page.locator("nav .count")).to_be_hidden()
     assert recalled(dashboard, "inbox")["proposals"] == []
     texts = [rule["text"] for rule in recalled(dashboard, "rules")["rules"]]
     assert "Never edit files under `api/gen`; they are generated." in texts

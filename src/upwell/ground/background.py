@@ -8,7 +8,7 @@ from upwell.ground.trace import LOG
 
 
 class BackgroundTasks:
-    """Starts tasks, holds them while they run, and ends them with `aclose`.
+    """Starts tasks, keeps a reference to each while it runs, and ends them with `aclose`.
 
     asyncio keeps only a weak reference to a task, and it reports the exception of a task that
     nobody awaits only when the task is garbage-collected. This class solves both problems: a task
@@ -30,7 +30,7 @@ class BackgroundTasks:
         return task
 
     def cancel(self) -> None:
-        """Cancel every task without waiting for its end."""
+        """Cancel every task without waiting for it to end."""
         for task in list(self._tasks):
             task.cancel()
 
@@ -40,7 +40,7 @@ class BackgroundTasks:
             await asyncio.wait(self._tasks)
 
     async def aclose(self) -> None:
-        """Cancel every task and wait for its end."""
+        """Cancel every task and wait until all have ended."""
         self.cancel()
         await self.drain()
 

@@ -35,7 +35,7 @@ SYSTEM_CLOCK = SystemClock()
 class Deadline:
     """A moment `at` on the monotonic `clock`.
 
-    It is made where a request enters and passed down, so that all waits below share one limit.
+    Created where a request enters and passed down, so that all waits share one limit.
     """
 
     at: float
@@ -43,7 +43,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float, clock: Clock = SYSTEM_CLOCK) -> "Deadline":
-        """Make a deadline `seconds` from now."""
+        """Return a deadline `seconds` from now."""
         return cls(clock.monotonic() + seconds, clock)
 
     def remaining(self) -> float:

@@ -1,8 +1,8 @@
 """The context windows of models, and the size of responses for each window.
 
 `WINDOWS` is the only table of windows. It maps prefixes of model names to tokens, as published by
-the providers up to November 2026; the longest prefix applies. Prefixes have dashes for dots.
-Unknown models get the default size.
+the providers up to November 2026; the longest matching prefix applies. Dots in names are written
+as dashes. Unknown models get the default size.
 """
 
 import re
@@ -15,10 +15,10 @@ from msgspec import Meta
 SMALL_WINDOW = 32_768
 LARGE_WINDOW = 200_000
 RESULT_TOKENS = {"small": 1500, "default": 4000, "large": 8000}
-"""The tokens of a response for windows up to 32 K, up to 200 K, and above (seed 000,
+"""The budget of a response in tokens, for windows up to 32 K, up to 200 K, and larger (seed 000,
 docs/names.md)."""
 READ_SHARE = 0.25
-"""The part of a known window that a file may take, unless `compress.read_tokens` is set."""
+"""The share of a known window that a file may take, unless `compress.read_tokens` is set."""
 
 WINDOWS: Mapping[str, int] = {
     # Anthropic
@@ -212,7 +212,7 @@ WINDOWS: Mapping[str, int] = {
     "phi-4-multimodal": 131_072,
 }
 _LONG = re.compile(r"\[1m\]$")
-"""Claude Code's way to ask for a window of a million tokens: `sonnet[1m]`."""
+"""How Claude Code requests a window of a million tokens: `sonnet[1m]`."""
 _VENDOR = re.compile(
     r"^(?:(?:us|eu|apac|au|jp|global)\.)?"
     r"(?:ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|moonshotai"
@@ -220,9 +220,9 @@ _VENDOR = re.compile(
 )
 """The region and provider before a model's name on Amazon Bedrock: `us.anthropic.claude-…`."""
 _POINT = re.compile(r"[._]|(?<=\d)p(?=\d)")
-"""The point of a version: `3.1`, `3_1`, `3p1`."""
+"""The separator in a version: `3.1`, `3_1`, `3p1`."""
 _SHORT = {"sonnet": "claude-sonnet-5", "opus": "claude-opus-5", "haiku": "claude-haiku-4-5"}
-"""The names by which Claude Code's settings call the latest models."""
+"""The short names of models in Claude Code's settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +244,7 @@ def window_in(options: AgentOptions) -> int | None:
 
 
 def unknown_model(options: AgentOptions) -> str:
-    """Return a sentence about a configured model whose window is unknown, "" otherwise."""
+    """Return a warning if the window of the configured model is unknown, or ""."""
     if not options.model or window_in(options) is not None:
         return ""
     return (
@@ -263,8 +263,8 @@ def size_of(window: int | None) -> str:
 def window_of(model: str) -> int | None:
     """Return the window of a model by the longest known prefix of its name; None if unknown.
 
-    The name may have a provider in front (`anthropic/…`, `us.anthropic.…`), and dots or dashes in
-    its version.
+    The name may begin with a provider (`anthropic/…`, `us.anthropic.…`), and its version may
+    contain dots or dashes.
     """
     name = model.strip().lower().rpartition("/")[2]
     if _LONG.search(name):

@@ -24,7 +24,7 @@ _HTTP_SECONDS = 10.0
 class Embedder(Protocol):
     """Turns texts into unit vectors of `dim` numbers. `embed` blocks; any thread may call it.
 
-    `name` identifies the model. Vectors of different names must not be compared.
+    `name` identifies the model. Vectors of different models must not be compared.
     """
 
     @property
@@ -66,7 +66,7 @@ class FastEmbed:
         try:
             from fastembed import TextEmbedding
         except ImportError as error:
-            # The extra does not contain fastembed, which few users need.
+            # Few users need fastembed, so the extra does not include it.
             hint = f"{extra_hint('embed')} --with fastembed"
             raise UsageError("fastembed is not installed", hint=hint) from error
         model = endpoint.model or "BAAI/bge-small-en-v1.5"
@@ -126,7 +126,7 @@ class EmbedOptions:
 
 
 class LateEmbedder:
-    """An embedder that is loaded when it is first used; loading may take seconds."""
+    """An embedder that is loaded on first use, which may take seconds."""
 
     def __init__(self, options: EmbedOptions) -> None:
         self._options = options
@@ -161,7 +161,7 @@ class LateEmbedder:
 
 
 def embedder_of(options: EmbedOptions) -> LateEmbedder | None:
-    """Return the configured embedder, or None when there is none.
+    """Return the configured embedder, or None.
 
     Raises:
         ConfigError: no embedder has this name.

@@ -53,8 +53,8 @@ class Answer:
 def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> Answer:
     """POST `message` as JSON to `path` below the endpoint.
 
-    `deadline` bounds the whole exchange, however slowly the body arrives. Redirects are not
-    followed, and proxies of the environment are not used.
+    `deadline` limits the whole exchange, however slowly the body arrives. Redirects are not
+    followed, and proxies set in the environment are not used.
 
     Raises:
         LlmError: the connection failed, the deadline passed, the status was not 200, or the body
@@ -140,8 +140,8 @@ class _Watchdog:
             self._timer.cancel()
 
     def observe(self, event: str, details: Mapping[str, Any]) -> None:
-        """Remember the socket. The `trace` extension of a request calls this."""
-        # TLS replaces the TCP socket, so both events count.
+        """Remember the socket. Called by the `trace` extension of a request."""
+        # TLS replaces the TCP socket, so both events matter.
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._socket = details["return_value"].get_extra_info("socket")
             if self._has_fired:
@@ -150,6 +150,6 @@ class _Watchdog:
     def _shut_down(self) -> None:
         self._has_fired = True
         if self._socket is not None:
-            # Not `self._socket.shutdown`, which for an SSL socket is not safe across threads.
+            # `self._socket.shutdown` is not thread-safe for an SSL socket.
             with suppress(OSError):
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)

@@ -1,10 +1,10 @@
-"""All errors of upwell. Each one may carry a hint: a remedy for the reader.
+"""All errors of upwell. Each may carry a hint that tells the reader what to do.
 
     UpwellError(message, *, hint)
-    ├─ UsageError                 the request cannot be fulfilled as stated
+    ├─ UsageError                 the request cannot be carried out as stated
     ├─ ConfigError                a setting is wrong
     ├─ UpstreamError              a server behind the gateway failed
-    │   ├─ UpstreamUnavailable    it is not started, gone, or over its in-flight limit
+    │   ├─ UpstreamUnavailable    it is not running, has died, or is over its in-flight limit
     │   │   └─ UpstreamLocked     it requires a login
     │   ├─ UpstreamProtocolError  its answer is not valid MCP
     │   └─ UpstreamTimeout        it did not answer within the deadline
@@ -13,7 +13,7 @@
     ├─ StoreError                 one of upwell's databases or files failed
     │   ├─ StoreCorrupt           it is damaged
     │   ├─ StoreTooNew            it was written by a later version of upwell
-    │   └─ StoreUnwritable        disk full, read-only, foreign owner, locked too long
+    │   └─ StoreUnwritable        disk full, read-only, owned by another user, locked too long
     ├─ CompressionError           a strategy cannot compress a text
     ├─ KeyUnknown                 an original expired, was evicted or never existed
     └─ LlmError                   a model's endpoint failed, was slow or sent a bad answer
@@ -27,8 +27,8 @@ external services.
 class UpwellError(Exception):
     """The base of every error that upwell raises deliberately.
 
-    `message` states the problem in one line. `hint` tells the reader how to solve the problem, and
-    may be empty.
+    `message` states the problem in one line. `hint` tells the reader how to solve it, and may be
+    empty.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -41,7 +41,7 @@ class UpwellError(Exception):
 
 
 class UsageError(UpwellError):
-    """The request cannot be fulfilled as stated."""
+    """The request cannot be carried out as stated."""
 
 
 class ConfigError(UpwellError):
@@ -56,7 +56,7 @@ class ConfigError(UpwellError):
 class UpstreamError(UpwellError):
     """An upstream server failed. `server` is its configured name.
 
-    Models read the message, and it may quote the server, so known secrets in it are masked.
+    Models read the message, and it may quote the server, so secrets in it are masked.
     """
 
     def __init__(self, message: str, *, server: str, hint: str = "") -> None:
@@ -83,7 +83,7 @@ class UpstreamTimeout(UpstreamError):
 
 
 class RecallError(UpwellError):
-    """A source of memories failed. `source` names it."""
+    """A source of memories failed. `source` is its name."""
 
     def __init__(self, message: str, *, source: str, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -93,7 +93,7 @@ class RecallError(UpwellError):
 class RecallUnavailable(RecallError):
     """The source cannot be reached.
 
-    When several sources failed, `missing` lists each of them as `name: reason`.
+    If several sources failed, `missing` lists each of them as `name: reason`.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class StoreTooNew(StoreError):
 
 
 class StoreUnwritable(StoreError):
-    """The disk is full or read-only, the file has another owner, or was locked for too long."""
+    """The disk is full or read-only, or the file has another owner or was locked for too long."""
 
 
 class CompressionError(UpwellError):
-    """A strategy cannot compress a passage. `strategy` names it."""
+    """The strategy named `strategy` cannot compress a passage."""
 
     def __init__(self, message: str, *, strategy: str, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -143,6 +143,6 @@ class LlmError(UpwellError):
 
 
 def extra_hint(extra: str) -> str:
-    """What to do if the libraries of an extra are missing. The command installs from a checkout,
-    because upwell is in no package registry."""
+    """Return the hint for an extra that is not installed. The command installs from a checkout,
+    because upwell is not in a package registry."""
     return f"in upwell's checkout, run: uv tool install '.[{extra}]'"

@@ -1,4 +1,4 @@
-"""upwell's own files: they are locked while they change, and written whole or not at all."""
+"""Lock upwell's own files while they change, and write them completely or not at all."""
 
 import errno
 import os
@@ -12,18 +12,19 @@ from upwell.ground.errors import StoreUnwritable
 LOCK_SECONDS = 8.0
 """How long to wait for a lock. upwell holds its locks for milliseconds."""
 SOON_SECONDS, SOON_POLL_SECONDS, POLL_SECONDS = 0.25, 0.005, 0.1
-"""A waiting process checks often at first, then less and less often: fifty processes that keep
-checking would starve the one that holds the lock.
+"""A waiting process checks often at first and then less often: fifty processes that keep checking
+would starve the one that holds the lock.
 """
 
 Locking = Callable[[Path], AbstractContextManager[None]]
-"""Holds the lock of a file while a block changes it, like `exclusively`."""
+"""A context manager that holds the lock of a file while its block changes the file, like
+`exclusively`."""
 Stamp = tuple[int, int, int]
 """The modification time of a file (ns), its size and its inode."""
 
 
 def file_exists(path: Path) -> bool:
-    """Tell whether a file exists at `path`.
+    """Return whether a file exists at `path`.
 
     Faster than `Path.exists`, which raises and catches an error in the common case of no file.
     """
@@ -31,7 +32,7 @@ def file_exists(path: Path) -> bool:
 
 
 def stamp(path: str | Path) -> Stamp | None:
-    """Return a value that changes when the file is written, or None when there is no file."""
+    """Return a value that changes when the file is written, or None if there is no file."""
     try:
         info = os.stat(path)
     except OSError:
@@ -41,7 +42,7 @@ def stamp(path: str | Path) -> Stamp | None:
 
 @contextmanager
 def exclusively(path: Path, seconds: float | None = None) -> Iterator[None]:
-    """Hold the lock under which a file is changed or replaced. Wait for it at most `seconds`, by
+    """Hold the lock for changing or replacing a file. Wait for it for at most `seconds`, by
     default 8.
 
     Raises:
@@ -74,7 +75,7 @@ def exclusively(path: Path, seconds: float | None = None) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Convert an `OSError` of the block.
+    """Convert an `OSError` raised in the block.
 
     Raises:
         StoreUnwritable: `path` cannot be written.
@@ -91,11 +92,11 @@ def writing(path: Path) -> Iterator[None]:
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace the content of `path` atomically (mode 0600).
 
-    Writes a temporary file beside it, then fsync, rename, and fsync of the folder. When this
-    returns the content is on disk. Lone surrogates are written as escapes.
+    Writes and syncs a temporary file next to it, renames that file and syncs the folder, so the
+    content is on disk when this returns. Lone surrogates are written as escapes.
 
     Raises:
-        OSError: nothing was changed.
+        OSError: the file could not be replaced, or the folder could not be synced.
     """
     raw = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=_partial_file(path))
@@ -119,8 +120,8 @@ def read_regular_file(path: Path) -> bytes:
     """Return the content of a regular file.
 
     Raises:
-        OSError: there is no file, it cannot be read, or it is a pipe or a device, from which
-            reading might never end.
+        OSError: the file is missing or cannot be read, or it is a pipe or a device, which might
+            never end.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -130,7 +131,7 @@ def read_regular_file(path: Path) -> bytes:
 def create_once(path: Path, content: bytes) -> None:
     """Create `path` (mode 0600) with `content`, unless it exists.
 
-    The file is complete from the moment it exists, even if several processes create it at once.
+    The file is complete as soon as it exists, even if several processes create it at once.
 
     Raises:
         OSError: the file cannot be created.

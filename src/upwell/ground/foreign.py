@@ -1,4 +1,4 @@
-"""Reads files that users and other programs wrote; every failure is one line with a remedy."""
+"""Read files written by users and other programs. Every failure is a `UsageError` with a hint."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def read_json(path: Path, max_bytes: int = MAX_FILE_BYTES) -> Any:
 
 
 def parsed_json(text: str, path: Path) -> Any:
-    """The JSON in `text`, which is from `path`.
+    """The JSON in `text`, which was read from `path`.
 
     Raises:
         UsageError: the text is not JSON.

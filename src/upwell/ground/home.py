@@ -1,7 +1,7 @@
-"""The home: the folder with all files of upwell.
+"""The home: the folder that contains all of upwell's files.
 
-Every entry point uses this module to find the home, so that all of them share their data. Uses only
-the standard library, unless platformdirs is needed.
+Every entry point uses this module to find the home, so that all of them share their data. It needs
+only the standard library on Linux, and platformdirs elsewhere.
 """
 
 import hashlib
@@ -16,8 +16,8 @@ from upwell.ground.errors import StoreUnwritable
 LAUNCHER = "upwell-hook"
 """The script in the home that the hooks of agents run."""
 MAX_PATH_BYTES = 400
-"""SQLite opens no file whose path has more than 512 bytes, and the files of a tenant's backups lie
-below the home.
+"""SQLite cannot open a file whose path has more than 512 bytes, and the paths of a tenant's backups
+are longer than that of the home.
 """
 
 
@@ -32,7 +32,7 @@ def default_home() -> Path:
 
 
 def usual_home() -> Path:
-    """Return the home that is used when no environment variable is set. A program with another
+    """Return the home that is used when no environment variable is set. A program with a different
     environment, such as an agent, finds only this home.
     """
     if sys.platform.startswith("linux"):
@@ -54,8 +54,7 @@ class Inside:
 
 class Shared:
     """A file that the machines of a team share, by its name. Each machine has a copy in the folder
-    `team`. A home without a team has the file itself under `root`, except for files that exist
-    `only_in_teams`.
+    `team`. Without a team, the file is directly under `root`, unless it exists `only_in_teams`.
     """
 
     def __init__(self, name: str, *, only_in_teams: bool = False) -> None:
@@ -69,9 +68,8 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The files of one installation under `root` (mode 0700; the files have 0600). With
-    `is_shared`, the memory is in the database of a team, as the data of `tenant` ("" for the
-    default tenant).
+    """The files of one installation under `root` (mode 0700; the files have 0600). If `is_shared`,
+    the memories are in a team's database, as the data of `tenant` ("" for the default tenant).
     """
 
     root: Path
@@ -110,18 +108,18 @@ class Home:
 
     @property
     def team(self) -> Path:
-        """The folder of shared files. Each tenant has its own: a command for one tenant must not
-        replace the files of another, which a gateway in the same home may be serving."""
+        """The folder of shared files. Each tenant has its own, because a command for one tenant
+        must not replace the files of another that a gateway in the same home may be serving."""
         return (self.of_tenant(self.tenant).root if self.tenant else self.root) / "team"
 
     def of_tenant(self, tenant: str) -> "Home":
-        """Return the home of another tenant. Its folder is named by a digest, because the name of a
-        tenant may contain any characters."""
+        """Return the home of another tenant. Its folder is named after a digest, because a tenant's
+        name may contain any characters."""
         digest = hashlib.sha256(tenant.encode()).hexdigest()[:32]
         return Home(self.root / "tenants" / digest, is_shared=self.is_shared)
 
     def _is_ours(self) -> bool:
-        """Tell whether the folder is empty or has upwell's files in it.
+        """Return whether the folder is empty or contains upwell's files.
 
         The permissions of a folder that was made for something else are not changed.
         """
@@ -134,8 +132,8 @@ class Home:
         """Create the folder, private to the user.
 
         Raises:
-            StoreUnwritable: the folder cannot be created, belongs to another user, is a file, or
-            its path is too long for SQLite.
+            StoreUnwritable: the folder cannot be created, belongs to another user or is a file, or
+                its path is too long for SQLite.
         """
         if len(os.fsencode(self.root.absolute())) > MAX_PATH_BYTES:
             raise StoreUnwritable(

@@ -1,8 +1,8 @@
 """Find the host session that a gateway belongs to.
 
-Hooks record their session; the gateway of the same agent looks it up. Both are children of the
-agent's process, so that process identifies the session. If that process cannot be found because a
-wrapper is in between, the working directory identifies the session.
+Hooks record their session, and the gateway of the same agent looks it up. Both are children of the
+agent's process, so that process identifies the session. If a wrapper in between hides that process,
+the working directory identifies the session.
 """
 
 import os
@@ -37,7 +37,7 @@ class HostSessions:
         await self._ttl_store.put(KIND, dict.fromkeys(keys, value), ttl_seconds=TTL_SECONDS)
 
     async def joined(self, parent: int, cwd: str | None) -> str:
-        """Return the session that hooks recorded for the agent's process `parent`, else the one
+        """Return the session that hooks recorded for the agent's process `parent`, or else the one
         recorded for the folder `cwd`; "" if there is none."""
         keys = [_process(agent_of(parent))] + ([_folder(cwd)] if cwd else [])
         items = await self._ttl_store.get(KIND, keys)
@@ -50,13 +50,13 @@ class HostSessions:
 def within(session: str, agent: str) -> str:
     """Return the id of the session of subagent `agent` within `session`.
 
-    Parent and subagent do not see each other's context, so each has a session of its own.
+    Parent and subagent do not see each other's context, so each has its own session.
     """
     return f"{session}{_BELOW}{agent}" if agent else session
 
 
 def is_of_subagent(session: str) -> bool:
-    """Tell whether a session is that of a subagent."""
+    """Return whether a session is that of a subagent."""
     return _BELOW in session
 
 
@@ -68,7 +68,7 @@ def outermost(session: str) -> str:
 class Joined:
     """The agent session of this process.
 
-    The session may change while the process runs, so it is looked up again every few seconds.
+    The session may change while the process is running, so it is looked up again every few seconds.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ def agent_of(pid: int) -> int:
 
 
 def own_parent() -> int:
-    """Return the process that started this one."""
+    """Return the id of the process that started this one."""
     return os.getppid()
 
 

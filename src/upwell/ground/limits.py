@@ -37,7 +37,7 @@ class Breaker:
         return BreakerState.HALF_OPEN
 
     def allow(self) -> bool:
-        """Tell whether a call may be made now. The half-open state admits one call at a time."""
+        """Return whether a call may be made now. The half-open state admits one call at a time."""
         state = self.state
         if state is BreakerState.CLOSED:
             return True

@@ -1,9 +1,9 @@
-"""Accepts the connections of a listening socket, never more than the process has room for.
+"""Accepts connections on a listening socket, never more than the process has room for.
 
-asyncio's own server accepts everything that waits, up to its backlog, before it handles the first
-connection: a burst takes all file descriptors of the process, and every accept that then fails is
-logged with a traceback. A `Listener` leaves further connections in the queue of the system, says so
-in one line, and goes on as soon as a connection ends.
+asyncio's own server accepts every waiting connection, up to its backlog, before it handles the
+first one. A burst then takes all file descriptors of the process, and every failing accept is
+logged with a traceback. A `Listener` leaves further connections in the system's queue, logs one
+line, and continues as soon as a connection ends.
 """
 
 import asyncio
@@ -18,24 +18,24 @@ from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG
 
 Protocol = Callable[[Callable[[], None]], asyncio.BaseProtocol]
-"""Makes the protocol of a new connection. The protocol calls its argument once, when the connection
-is lost.
+"""Creates the protocol of a new connection. The protocol calls the given function once, when the
+connection is lost.
 """
 Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 AT_ONCE = 32
 """How many connections are accepted in one turn of the loop, before other tasks run."""
 RETRY_SECONDS = 0.5
-"""How long to wait after an `accept` that failed, because others took the last descriptors."""
+"""How long to wait after a failed `accept`, usually because no file descriptor is left."""
 WARNING_SECONDS = 60.0
 DESCRIPTOR_SHARE = 2
 """A listener uses at most one in this many of the descriptors that are free when it is created. The
-rest is for databases, servers and files.
+rest are for databases, servers and files.
 """
 
 
 class Listener:
-    """Serves `listening` with `protocol`, at most `max_open` connections at a time, or fewer if the
-    process may open fewer files. `name` says in the log what it listens for.
+    """Serves `listening` with `protocol`: at most `max_open` connections at a time, or fewer if the
+    process may open fewer files. `name` identifies it in the log.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class Listener:
         self._listening.close()
 
     def finish(self) -> None:
-        """Accept the connections that still wait, then stop listening. Closing alone would reset
-        them.
+        """Accept the connections that are still waiting, then stop listening. Closing the socket
+        first would reset them.
         """
-        # No await between the last `accept` and `close`: a connection that arrives there is reset.
+        # No await between the last `accept` and `close`: a connection arriving then would be reset.
         with contextlib.suppress(OSError):
             while len(self._places) < self.max_open:
                 self._take(self._listening.accept()[0])
@@ -137,7 +137,7 @@ class Listener:
 def stream_listener(
     listening: socket.socket, connected: Connected, *, max_open: int, name: str
 ) -> Listener:
-    """A listener that runs `connected` for each connection, and has started."""
+    """Return a started listener that runs `connected` for each connection."""
     listener = Listener(
         listening, lambda ended: _Streams(connected, ended), max_open=max_open, name=name
     )

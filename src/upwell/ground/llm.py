@@ -14,13 +14,13 @@ from upwell.ground.errors import LlmError
 from upwell.ground.text.tokens import count
 
 MAX_TOKENS = 10**9
-"""The most tokens that an answer can take; a higher figure from an endpoint is ignored."""
+"""An endpoint's token count above this is ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmOptions(Endpoint):
-    """`llm.*`. The prices are those of a million tokens, in the user's currency; 0 means that no
-    cost is counted.
+    """`llm.*`. Prices are per million tokens, in the user's currency; 0 means that costs are not
+    counted.
     """
 
     input_price: float = 0.0
@@ -29,7 +29,7 @@ class LlmOptions(Endpoint):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """An answer and the tokens that it took, estimated if the endpoint does not report them."""
+    """An answer and the tokens it took, estimated if the endpoint does not report them."""
 
     text: str
     tokens_in: int
@@ -40,7 +40,7 @@ class Chat(Protocol):
     """A language model."""
 
     def complete(self, system: str, user: str, deadline: Deadline) -> Completion:
-        """Answer the user's message, under a system message.
+        """Return the answer to a user message, given a system message.
 
         Raises:
             LlmError: no usable answer arrived before the deadline.
@@ -59,7 +59,7 @@ class Chat(Protocol):
 class OpenAIChat:
     """An endpoint with `/chat/completions`.
 
-    Requests turn streaming off; an endpoint that streams nevertheless is understood.
+    Requests turn streaming off, but a streamed answer is understood too.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:

@@ -1,18 +1,18 @@
-"""What this process has done since its start, for its metrics.
+"""Counts what this process has done since it started, for its metrics.
 
-Labels are names from the configuration and from fixed lists. Tenants, principals, sessions and
-tools do not become labels, so that metrics show nothing of one tenant to another and stay few.
-Counting costs less than a microsecond and never fails.
+Labels are names from the configuration or from fixed lists. Tenants, principals, sessions and tools
+are never labels, so that metrics reveal nothing about a tenant to others and stay few. Counting
+takes less than a microsecond and never fails.
 """
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 MAX_SERIES = 200
-"""The most combinations of label values in one meter. Further ones are counted under `OTHER`."""
+"""The maximum number of label combinations in one meter. Others are counted under `OTHER`."""
 OTHER = "other"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
-"""The upper bounds of the buckets of a histogram."""
+"""The upper bounds of a histogram's buckets."""
 
 
 class Meter:
@@ -51,7 +51,8 @@ class Histogram:
 
     @property
     def totals(self) -> Mapping[tuple[str, ...], tuple[Sequence[int], float]]:
-        """The durations in each bucket, the last one without a bound, and their sum."""
+        """The number of durations in each bucket (the last has no upper bound), and the sum of all
+        durations."""
         return {key: (tuple(counts), self._sums[key]) for key, counts in self._counts.items()}
 
 
@@ -63,21 +64,21 @@ CALLS = Meter(
     "upwell_calls_total", "Tool calls to servers, by server and outcome", "server", "outcome"
 )
 CALL_SECONDS = Histogram(
-    "upwell_call_seconds", "Time of tool calls, with fitting and memories", "server"
+    "upwell_call_seconds", "Duration of tool calls, including fitting and memories", "server"
 )
 DECISIONS = Meter(
     "upwell_decisions_total",
-    "Decisions, by door and outcome: surfaced, or the reason for silence",
+    "Decisions, by door and outcome: surfaced, or the reason for surfacing nothing",
     "door",
     "outcome",
 )
-DECISION_SECONDS = Histogram("upwell_decision_seconds", "Time of decisions, by door", "door")
+DECISION_SECONDS = Histogram("upwell_decision_seconds", "Duration of decisions, by door", "door")
 MEMORIES = Meter("upwell_memories_delivered_total", "Memories that agents received")
 TOKENS_SAVED = Meter(
-    "upwell_tokens_saved_total", "Tokens that fitting left out, by server", "server"
+    "upwell_tokens_saved_total", "Tokens left out by fitting, by server", "server"
 )
 DENIALS = Meter("upwell_denials_total", "Requests refused at the door, by HTTP status", "status")
-LOSSES = Meter("upwell_database_losses_total", "How often the team's database was lost")
+LOSSES = Meter("upwell_database_losses_total", "How often the connection to the team's database was lost")
 
 METERS = (CALLS, DECISIONS, MEMORIES, TOKENS_SAVED, DENIALS, LOSSES)
 HISTOGRAMS = (CALL_SECONDS, DECISION_SECONDS)

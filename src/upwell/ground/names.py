@@ -12,7 +12,7 @@ _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 
 @lru_cache(maxsize=4_096)
 def first_match(name: str, patterns: tuple[str, ...]) -> str:
-    """Return the first of `patterns` (`fs__*`) that matches `name`, case-sensitive, or "".
+    """Return the first of `patterns` (`fs__*`) that matches `name`, case-sensitively, or "".
 
     Cached, because the same few tool names recur.
     """
@@ -23,14 +23,14 @@ def check_server_name(name: str) -> None:
     """Check a server name, which becomes the prefix of tool names.
 
     Raises:
-        UsageError: the name is empty, too long or reserved, has characters other than letters,
-            digits, _ and -, contains __, or begins or ends with _ or -.
+        UsageError: the name is empty, too long or reserved, contains __ or characters other than
+            letters, digits, _ and -, or begins or ends with _ or -.
     """
     check_name(name, "server name")
 
 
 def check_name(name: str, kind: str) -> None:
-    """Check a name by the rules of `check_server_name`. `kind` is what the error calls it."""
+    """Check a name by the rules of `check_server_name`. `kind` is the word for it in the error."""
     if not name or len(name) > MAX_SERVER_NAME_CHARS:
         fault = f"must have 1 to {MAX_SERVER_NAME_CHARS} characters"
     elif not set(name) <= _ALLOWED or "__" in name or name.strip("_-") != name:

@@ -1,4 +1,4 @@
-"""The pause file of `upwell off`. It is read before every call."""
+"""The pause file written by `upwell off`. It is read before every call."""
 
 from pathlib import Path
 
@@ -11,25 +11,25 @@ EVERYBODY = "*"
 
 
 class Pause:
-    """The paused sessions, one a line in the file at `path`; `*` pauses all. `locking` holds the
-    lock under which the file changes."""
+    """The paused sessions, one per line in the file at `path`; `*` pauses all. `locking` locks the
+    file while it changes."""
 
     def __init__(self, path: Path, locking: Locking = exclusively) -> None:
         self._path = path
         self._locking = locking
 
     def holds(self, session: str) -> bool:
-        """Tell whether this session, or the session of its parent agent, is paused now."""
+        """Return whether this session, or the session of its parent agent, is paused now."""
         paused = self._read()
         named = {session, outermost(session)} - {""}
         return EVERYBODY in paused or not paused.isdisjoint(named)
 
     def anybody(self) -> bool:
-        """Tell whether any session is paused."""
+        """Return whether any session is paused."""
         return bool(self._read())
 
     def begin(self, session: str | None) -> None:
-        """Pause a session, or all sessions for None.
+        """Pause a session, or all sessions if `session` is None.
 
         Raises:
             UsageError: no session can have this name.
@@ -39,7 +39,7 @@ class Pause:
             self._write(self._read() | {name})
 
     def end(self, session: str | None) -> None:
-        """End the pause of a session, or every pause for None.
+        """End the pause of a session, or every pause if `session` is None.
 
         Raises:
             UsageError: no session can have this name.

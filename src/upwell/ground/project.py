@@ -12,12 +12,12 @@ MAX_PATH_BYTES = 4_096
 MAX_PATHS_BYTES = 200_000_000
 MAX_SHARED = 8
 MAX_POINTER_CHARS = 65_536
-"""Limits on git's index. A repository that people work in stays far below them."""
+"""Limits on git's files. An ordinary repository stays far below them."""
 _COMPRESSED = 4
 _HEADER, _FIXED = 12, 62
 _EXTENDED = 0x4000
-"""Layout of git's index: the first version with compressed paths, the size of the header, the size
-of an entry before its path, and the flag for two more bytes."""
+"""The layout of git's index: the first version with compressed paths, the size of the header, the
+size of an entry before its path, and the flag for two more bytes."""
 
 
 def project_of(folder: str | None) -> str | None:
@@ -31,31 +31,32 @@ def project_of(folder: str | None) -> str | None:
 
 
 def is_seen(owner: str | None, project: str | None) -> bool:
-    """Tell whether work in `project` may see something that belongs to `owner`.
+    """Return whether work in `project` may see something that belongs to `owner`.
 
-    A project sees its own and global things, those of the remote address that all clones of its
-    repository share and, in a linked worktree, those of the main one; None sees everything.
+    A project sees what is global, its own, or stored under the remote address that all clones of
+    its repository share. A linked worktree also sees what belongs to the main worktree. If
+    `project` is None, everything is visible.
     """
     return project is None or is_here(owner, project)
 
 
 def is_here(owner: str | None, project: str | None) -> bool:
-    """Tell whether something is global, or belongs to `project`."""
+    """Return whether something is global or belongs to `project`."""
     return owner is None or is_own(owner, project)
 
 
 def is_own(owner: str | None, project: str | None) -> bool:
-    """Tell whether `owner` is `project`, the remote address of its repository, or the main worktree
-    of the same repository."""
+    """Return whether `owner` is `project`, the remote address of its repository, or its main
+    worktree."""
     if owner is None or owner == project:
         return owner is not None
     return owner == (main_worktree_of(project) if owner[:1] == "/" else address_of(project))
 
 
 def owners_of(project: str) -> tuple[str, str, str]:
-    """Return the names under which the things of `project` are stored: its path, the remote address
-    of its repository, and the main worktree of a linked one. A name that does not exist is the path
-    again."""
+    """Return the names under which the data of `project` is stored: its path, the remote address of
+    its repository, and its main worktree. If it has no remote address or is not a linked worktree,
+    the path takes that place."""
     return project, address_of(project) or project, main_worktree_of(project) or project
 
 
@@ -69,7 +70,7 @@ def repository_of(folder: str) -> str | None:
 def _root(folder: str) -> str:
     path = os.path.abspath(folder)
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
-        # No such folder exists, and the time to search grows with the square of the length.
+        # No such folder can exist, and the search takes time quadratic in the length.
         return path
     candidate = path
     while not os.path.exists(os.path.join(candidate, ".git")):
@@ -80,10 +81,10 @@ def _root(folder: str) -> str:
 
 
 def tracks(root: str, path: str) -> bool:
-    """Tell whether the repository at `root` tracks the file at `path` (relative, with `/`).
+    """Return whether the repository at `root` tracks the file at `path` (relative, with `/`).
 
     A tracked file came with the clone. Reads git's index (gitformat-index(5)) without running git.
-    If the index is too large or damaged, the answer is yes.
+    Returns True if the index is too large or damaged.
     """
     git = Path(root) / ".git"
     name = path.encode() + b"\0"
@@ -106,7 +107,7 @@ def _index(path: Path) -> bytes:
     """The content of an index.
 
     Raises:
-        ValueError: the file is not an index that git would write.
+        ValueError: the file is not a valid index, or exceeds the limits.
     """
     if not path.is_file() or path.stat().st_size > MAX_INDEX_BYTES:
         raise ValueError("not an index")
@@ -117,7 +118,7 @@ def _index(path: Path) -> bytes:
 
 
 def _lists(index: bytes, name: bytes) -> bool:
-    """Tell whether the index contains `name`.
+    """Return whether the index contains `name`.
 
     Up to version 3, paths are stored in full; from version 4 on, each path shares a prefix with the
     previous one.

@@ -13,9 +13,10 @@ from upwell.ground.remote_address import main_worktree_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectOptions:
-    """`projects.*`. `exclude` are patterns of folders: one with a slash is compared with the whole
-    path, where `~` is the user's home folder, and any other with the folder's name. Everything
-    below a folder that matches is excluded too, and so are the worktrees of a repository there.
+    """`projects.*`. `exclude` contains patterns for folders. A pattern with a slash is compared
+    with the whole path, and `~` in it is the user's home folder; any other pattern is compared with
+    the folder's name. Everything below a matching folder is excluded too, and so are all worktrees
+    of a repository there.
     """
 
     exclude: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class ProjectOptions:
         if pattern := self.pattern_of(str(folder.absolute())):
             raise UsageError(
                 f"{folder} is in an excluded project",
-                hint=f"projects.exclude has {pattern!r}; `upwell config show` names its file",
+                hint=f"projects.exclude has {pattern!r}; `upwell config show` shows where it is set",
             )
 
 

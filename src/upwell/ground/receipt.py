@@ -1,4 +1,4 @@
-"""Receipts: whether an answer reached its client."""
+"""Receipts report whether an answer reached its client."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,8 @@ Settled = Callable[[bool], None]
 
 
 class Receipt:
-    """Tells whether one answer reached its client. The code that writes the answer creates the
-    receipt, and settles it once. Code that adds something to the answer registers a callback.
+    """Reports whether an answer reached its client. The code that writes the answer creates the
+    receipt and settles it once. Code that adds something to the answer registers a callback.
     """
 
     def __init__(self) -> None:
@@ -17,13 +17,11 @@ class Receipt:
 
     @property
     def is_awaited(self) -> bool:
-        """True if anybody wants to know whether the answer arrives."""
+        """True if a callback is waiting for the outcome."""
         return bool(self._callbacks)
 
     def when_settled(self, callback: Settled) -> None:
-        """Call `callback` when it is known whether the answer arrived; at once if it is known
-        already.
-        """
+        """Call `callback` as soon as it is known whether the answer arrived."""
         if self._delivered is None:
             self._callbacks.append(callback)
         else:
@@ -39,7 +37,7 @@ class Receipt:
 
 
 def settled() -> Receipt:
-    """The receipt of an answer that counts as delivered when it is made."""
+    """Return the receipt of an answer that counts as delivered as soon as it exists."""
     receipt = Receipt()
     receipt.settle(True)
     return receipt

@@ -27,6 +27,12 @@ def _every_day(rows: Sequence[Mapping[str, Any]], days: int) -> list[Mapping[str
     return [known.get(name, {"name": name, **nothing}) for name in names]
 
 
+def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The rows with the largest gain or loss, without those that have neither."""
+    counted = [row for row in rows if row["net"]]
+    return sorted(counted, key=lambda row: -abs(row["net"]))[:MAX_ROWS]
+
+
 async def savings(app: App, fields: Fields) -> Mapping[str, Any]:
     """The gain of some days, with the points of a plot."""
     days = days_in(fields)
@@ -37,7 +43,7 @@ async def savings(app: App, fields: Fields) -> Mapping[str, Any]:
         "spans": SPANS,
         "sentence": sentence(figures),
         "tables": [
-            (title, figures[f"by_{name}"][:MAX_ROWS])
+            (title, _largest(figures[f"by_{name}"]))
             for name, title in (("host", "Agent"), ("project", "Project"), ("tool", "Tool"))
         ],
         "plot": {

@@ -228,7 +228,7 @@ def _found(match: Match, recent: Mapping[str, Mapping[str, Any]]) -> dict[str, A
         "id": session.name,
         "host": session.host,
         "project": session.project,
-        "ended": turn.at,
+        "ended": session.ended,
         "turns": session.turns,
         "turn": turn.number,
         "first": turn.question,
