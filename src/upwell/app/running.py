@@ -176,7 +176,7 @@ def resume(session: str | None, home: Path | None = None) -> bool:
 
 
 def is_paused(home: Path | None = None) -> bool:
-    """Tell whether `upwell off` pauses any session."""
+    """Return whether `upwell off` pauses any session."""
     return _pause_of(home)[0].anybody()
 
 

@@ -67,7 +67,7 @@ class Proposal:
 
     @property
     def is_habit(self) -> bool:
-        """Tell whether several sessions made the same mistake with a command. Its correction then
+        """Return whether several sessions made the same mistake with a command. Its correction then
         becomes a standing rule, which an agent gets before it can repeat the mistake."""
         return self.why == WHY_COMMAND and self.occurrences >= HABIT_SESSIONS
 

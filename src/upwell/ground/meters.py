@@ -74,11 +74,11 @@ DECISIONS = Meter(
 )
 DECISION_SECONDS = Histogram("upwell_decision_seconds", "Duration of decisions, by door", "door")
 MEMORIES = Meter("upwell_memories_delivered_total", "Memories that agents received")
-TOKENS_SAVED = Meter(
-    "upwell_tokens_saved_total", "Tokens left out by fitting, by server", "server"
-)
+TOKENS_SAVED = Meter("upwell_tokens_saved_total", "Tokens left out by fitting, by server", "server")
 DENIALS = Meter("upwell_denials_total", "Requests refused at the door, by HTTP status", "status")
-LOSSES = Meter("upwell_database_losses_total", "How often the connection to the team's database was lost")
+LOSSES = Meter(
+    "upwell_database_losses_total", "How often the connection to the team's database was lost"
+)
 
 METERS = (CALLS, DECISIONS, MEMORIES, TOKENS_SAVED, DENIALS, LOSSES)
 HISTOGRAMS = (CALL_SECONDS, DECISION_SECONDS)

@@ -42,7 +42,7 @@ class ProjectOptions:
         if pattern := self.pattern_of(str(folder.absolute())):
             raise UsageError(
                 f"{folder} is in an excluded project",
-                hint=f"projects.exclude has {pattern!r}; `upwell config show` shows where it is set",
+                hint=f"projects.exclude has {pattern!r}; `upwell config show` shows its file",
             )
 
 

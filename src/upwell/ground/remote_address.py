@@ -80,7 +80,7 @@ def _linked(folder: str, written: Stamp | None) -> _Linked:
 
 
 def _is_worktree_of(common: str, own: Path, folder: str) -> bool:
-    """Tell whether a repository lists `folder` among its worktrees. Without this check, a file
+    """Return whether a repository lists `folder` among its worktrees. Without this check, a file
     `.git` in a downloaded folder could claim another repository's memories."""
     if os.path.realpath(own.parent) != os.path.realpath(os.path.join(common, "worktrees")):
         return False

@@ -89,7 +89,7 @@ def line_of(text: str, key: str) -> int | None:
 
 
 def _sets_soon(lines: Sequence[str], number: int, key: str) -> bool:
-    """Tell whether the lines up to `number`, with the rest of its value, set the key."""
+    """Return whether the lines up to `number`, with the rest of its value, set the key."""
     for end in range(number, len(lines) + 1):
         sets = _sets(lines[:end], key)
         if sets is not None:
@@ -98,7 +98,7 @@ def _sets_soon(lines: Sequence[str], number: int, key: str) -> bool:
 
 
 def _sets(lines: Sequence[str], key: str) -> bool | None:
-    """Tell whether these lines set `key`; None if they end within a value."""
+    """Return whether these lines set `key`; None if they end within a value."""
     try:
         return _holds(tomllib.loads("".join(lines)), key)
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -106,7 +106,7 @@ def _sets(lines: Sequence[str], key: str) -> bool | None:
 
 
 def _holds(table: Any, key: str) -> bool:
-    """Tell whether a table contains `key`. A name in it may contain dots, like a tool pattern."""
+    """Return whether a table contains `key`. A name in it may contain dots, like a tool pattern."""
     if not isinstance(table, Mapping):
         return False
     return key in table or any(

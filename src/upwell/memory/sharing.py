@@ -15,13 +15,13 @@ _OF_THIS_MACHINE = ("/", "~")
 
 
 def is_for_team(memory: Memory) -> bool:
-    """Tell whether a new memory is shared with the team, because a person has put it in a namespace
+    """True if a new memory is shared with the team, because a person has put it in a namespace
     of the team. Memories that an agent or a tool writes there stay on this machine."""
     return is_teams(memory.namespace) and memory.trust in (Trust.USER, Trust.IMPORTED)
 
 
 def is_teams(namespace: str) -> bool:
-    """Tell whether a namespace is one of the team."""
+    """Return whether a namespace is one of the team."""
     return namespace == TEAM or namespace.startswith(f"{TEAM}/")
 
 

@@ -31,7 +31,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def names_secret(name: str) -> bool:
-    """Tell whether a name denotes a secret: `api-key`, `apiKey`, `API_KEY`, `PGPASSWORD`."""
+    """Return whether a name denotes a secret: `api-key`, `apiKey`, `API_KEY`, `PGPASSWORD`."""
     words = [word.lower() for word in _WORDS.findall(name)]
     if not words or name in FOLDERS:
         return False

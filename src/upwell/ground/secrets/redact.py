@@ -96,7 +96,7 @@ def without_secrets(text: str, max_chars: int) -> str:
 
 
 def has_secret(text: str) -> bool:
-    """Tell whether `redact` would mask anything in `text`."""
+    """Return whether `redact` would mask anything in `text`."""
     try:
         return next(_find(text.encode("utf-8", "surrogatepass")), None) is not None
     except Exception:
@@ -233,7 +233,7 @@ def _span(pair: Sequence[int]) -> tuple[int, int]:
 
 
 def _is_secret(rule: Rule, secret: bytes) -> bool:
-    """Tell whether a match is random enough.
+    """Return whether a match is random enough.
 
     A generic match must also contain a digit, which words in a sentence do not.
     """

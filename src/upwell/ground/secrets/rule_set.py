@@ -52,7 +52,7 @@ class Allowlist:
     stopwords: tuple[bytes, ...]
 
     def passes(self, secret: bytes, match: bytes, line: bytes) -> bool:
-        """Tell whether a finding is an exception."""
+        """Return whether a finding is an exception."""
         subject = {"match": match, "line": line}.get(self.target, secret)
         if any(regex.search(subject) for regex in self.regexes):
             return True
@@ -160,7 +160,7 @@ def _grouped(pattern: str) -> str:
 
 
 def _applies_to_text(allow: Mapping[str, Any]) -> bool:
-    """Tell whether an exception applies to a text without a path."""
+    """Return whether an exception applies to a text without a path."""
     needs_path = bool(allow.get("paths")) and allow.get("condition", "OR") == "AND"
     return not needs_path and bool(allow.get("regexes") or allow.get("stopwords"))
 

@@ -79,11 +79,11 @@ class Follower:
         self.generation += 1
 
     def is_current(self) -> bool:
-        """Tell whether there is a connection to the file that is at the path now."""
+        """Return whether there is a connection to the file that is at the path now."""
         return self._connection is not None and _inode(self.plan.path) == self._inode
 
     def owns(self, connection: sqlite3.Connection) -> bool:
-        """Tell whether this is the current connection."""
+        """Return whether this is the current connection."""
         return connection is self._connection
 
     def reopen(self, plan: Plan) -> None:

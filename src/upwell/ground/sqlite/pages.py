@@ -46,7 +46,7 @@ class Table:
     has_rowid: bool
 
     def fits(self, row: Row) -> bool:
-        """Tell whether a stored row could belong to this table."""
+        """Return whether a stored row could belong to this table."""
         if not self.min_columns <= len(row) <= len(self.columns):
             return False
         return all(

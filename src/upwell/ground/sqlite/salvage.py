@@ -92,7 +92,7 @@ def _write_record(path: Path, moved_path: Path, rows: int) -> None:
 
 
 def is_sound(db: sqlite3.Connection, plan: Plan) -> bool:
-    """Tell whether SQLite's checks find no damage, all text can be decoded, the values have the
+    """Return whether SQLite's checks find no damage, all text can be decoded, the values have the
     types of their columns, and the tables are those of the plan.
 
     Raises:
@@ -110,7 +110,7 @@ def is_sound(db: sqlite3.Connection, plan: Plan) -> bool:
 
 
 def _is_readable(db: sqlite3.Connection) -> bool:
-    """Tell whether every row can be read: SQLite's checks accept text that is not valid UTF-8."""
+    """Return whether every row can be read: SQLite's checks accept text that is not valid UTF-8."""
     try:
         for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             for _ in db.execute(f'SELECT * FROM "{name}"'):
@@ -121,7 +121,7 @@ def _is_readable(db: sqlite3.Connection) -> bool:
 
 
 def _has_tables(db: sqlite3.Connection, plan: Plan) -> bool:
-    """Tell whether the schema has everything that the migrations up to the file's version create,
+    """Return whether the schema has everything that the migrations up to the file's version create,
     and none of the tables that the remaining migrations will create.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as expected:
@@ -144,7 +144,7 @@ writes to the type of its column, so a value of any other type is damage."""
 
 
 def _has_types(db: sqlite3.Connection) -> bool:
-    """Tell whether the columns of numbers hold numbers."""
+    """Return whether the columns of numbers hold numbers."""
     return not any(db.execute(f"{query} LIMIT 1").fetchone() for _, query in _mistyped(db))
 
 

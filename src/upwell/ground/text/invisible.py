@@ -19,7 +19,7 @@ _KEPT = "\n\t"
 
 
 def is_invisible(char: str) -> bool:
-    """Tell whether a reader would not see the character."""
+    """Return whether a reader would not see the character."""
     if char in _KEPT:
         return False
     return unicodedata.category(char) in _HIDDEN_CATEGORIES or bool(_IGNORABLE.match(char))

@@ -193,7 +193,7 @@ def _by_shape(sample: str, lines: list[str], end: str) -> Kind:
 
 
 def _is_search_of_one_file(lines: list[str]) -> bool:
-    """Tell whether lines are matches (`216:`) and context (`215-`) of a search in one file. Their
+    """Return whether lines are matches (`216:`) and context (`215-`) of a search in one file. Their
     numbers rise, with gaps. In a file with line numbers there would be no gaps."""
     found = [match for match in map(_MATCH.match, lines) if match]
     if len(found) < _MIN_MATCHES or len(found) <= _MAX_MATCHES * len(lines):
@@ -221,7 +221,7 @@ def _is_like_code(sample: str, per_line: float = 0.0) -> bool:
 
 
 def _describes_calls(sample: str) -> bool:
-    """Tell whether a text has at least three HTTP requests.
+    """Return whether a text has at least three HTTP requests.
 
     Counting the verbs first saves the search for most texts.
     """

@@ -40,7 +40,7 @@ def language_of(name: str) -> str:
 
 
 def is_like_code(sample: str, per_line: float = 0.0) -> bool:
-    """Tell whether `sample` has at least three literals of one language, and more than `per_line`
+    """Return whether `sample` has at least three literals of one language, and more than `per_line`
     of them per line.
     """
     enough = max(_MIN_LITERALS, int(per_line * (1 + sample.count("\n"))) + 1)

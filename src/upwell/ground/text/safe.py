@@ -24,7 +24,7 @@ def safe_cut(text: str, limit: int) -> int:
 
 
 def _glued(text: str, index: int) -> bool:
-    """Tell whether the characters on both sides of `index` belong together."""
+    """Return whether the characters on both sides of `index` belong together."""
     before, after = text[index - 1], text[index]
     if before == "\r" and after == "\n":
         return True

@@ -37,7 +37,7 @@ the beginning of a line, so that a search through a long line is linear, too."""
 
 
 def _is_row(line: str) -> bool:
-    """Tell whether a stripped line is a row of a table. The line is searched for bars once, from
+    """Return whether a stripped line is a row of a table. The line is searched for bars once, from
     left to right, because lines may be long.
     """
     if len(line) > 1 and line[0] == line[-1] == "|":

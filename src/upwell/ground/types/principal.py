@@ -36,7 +36,7 @@ class Principal:
     role: Role = Role.WRITER
 
     def sees(self, namespace: str) -> bool:
-        """Tell whether this principal may see a namespace."""
+        """Return whether this principal may see a namespace."""
         return is_visible(namespace, self.namespaces)
 
     @property
@@ -44,7 +44,7 @@ class Principal:
         return self.role is not Role.READER
 
     def may_write_to(self, namespace: str, read_only: Sequence[str] = ()) -> bool:
-        """Tell whether this principal may add to a namespace and delete from it, given the patterns
+        """True if this principal may add to a namespace and delete from it, given the patterns
         of the read-only ones."""
         if not self.may_write or not self.sees(namespace):
             return False
