@@ -1,5 +1,5 @@
-"""The names that the folders of a repository share: the address of its remote, which all clones
-have in common, and its main worktree, which all its worktrees have in common.
+"""The names that the folders of a repository share: the address of its remote, shared by all
+clones, and its main worktree, shared by all worktrees.
 
 Reads git's configuration (git-config(1), gitrepository-layout(5)) without running git.
 """
@@ -17,7 +17,7 @@ from upwell.ground.files import Stamp, stamp
 MAX_CONFIG_BYTES = 1_000_000
 MAX_ADDRESS_CHARS = 500
 _PORTS = {"ssh": 22, "git+ssh": 22, "ssh+git": 22, "https": 443, "http": 80, "git": 9418}
-"""The schemes of addresses that name the same repository on every machine, with their ports."""
+"""The schemes of addresses that mean the same repository on every machine, with their ports."""
 _SCP = re.compile(r"(?:[^@/:]*+@)?(?P<host>\[[^\]/]++\]|[^:/\[]++):(?P<path>[^:].*+)", re.DOTALL)
 """`user@host:path`, as git-clone(1) describes it: no slash before the first colon."""
 _REMOTE = re.compile(r'\[remote "((?:[^"\\]|\\.)*+)"\]', re.IGNORECASE)
@@ -36,7 +36,7 @@ def address_of(folder: str | None) -> str | None:
     path = f"{folder}/.git/config"
     written = stamp(path)
     if written is None:
-        # The `.git` of a worktree or a submodule is a file that names the folder.
+        # In a worktree or submodule, `.git` is a file that contains the path of the folder.
         common = _linked(folder, stamp(f"{folder}/.git")).common
         path = os.path.join(common, "config")
         written = stamp(path) if common else None
@@ -44,9 +44,8 @@ def address_of(folder: str | None) -> str | None:
 
 
 def main_worktree_of(folder: str | None) -> str | None:
-    """Return the root of the repository of which `folder` is a linked worktree (git-worktree(1)),
-    or the folder of the repository if it is bare. None if `folder` is not the root of a linked
-    worktree.
+    """If `folder` is the root of a linked worktree (git-worktree(1)), return the root of its
+    repository, or the repository's own folder if it is bare. Otherwise, return None.
     """
     if not folder or folder[0] != "/" or "\0" in folder:
         return None
@@ -54,8 +53,8 @@ def main_worktree_of(folder: str | None) -> str | None:
 
 
 class _Linked(NamedTuple):
-    """Where a file `.git` leads: the folder that all worktrees of the repository have in `common`,
-    and the `main_worktree` if the file belongs to a linked one."""
+    """What a file `.git` points to: the folder that all worktrees of the repository have in
+    `common`, and the `main_worktree` if the file belongs to a linked worktree."""
 
     common: str = ""
     main_worktree: str = ""
@@ -90,13 +89,13 @@ def _is_worktree_of(common: str, own: Path, folder: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _address_in(path: str, written: Stamp) -> str | None:
-    """Return the address in a configuration file. `written` is its stamp, so that a changed file is
-    read again instead of answered from the cache."""
+    """Return the address in a configuration file. `written` is the file's stamp, so that a changed
+    file is read again and not taken from the cache."""
     try:
         remotes = list(_remotes(_beginning(Path(path))))
     except (OSError, ValueError):
         return None
-    # Reversed, so that the first address of a remote wins, as in git.
+    # Reversed, so that the first address of each remote wins, as in git.
     return _chosen(dict(reversed(remotes)))
 
 
@@ -108,7 +107,7 @@ def _beginning(path: Path) -> str:
 
 
 def _remotes(config: str) -> Iterator[tuple[str, str]]:
-    """The remotes of a configuration with their addresses."""
+    """Yield the remotes in a configuration, each with an address."""
     remote = None
     for line in map(str.strip, config.splitlines()):
         if line.startswith("["):
@@ -127,11 +126,11 @@ def _chosen(addresses: Mapping[str, str]) -> str | None:
 
 
 def normal_address(url: str) -> str | None:
-    """Return `host/path` for the address of a repository in any of git's forms; None for a path of
-    this machine.
+    """Return `host/path` for a repository's address in any of git's forms; None for a local path.
 
-    The host is in lower case. Credentials, the port of the scheme, the query and a trailing `.git`
-    are left out, so that no secret is kept and `git@host:a/b.git` equals `https://host/a/b`.
+    The host is in lower case. Credentials, the scheme's default port, the query and a trailing
+    `.git` are left out, so that no secret is stored and `git@host:a/b.git` equals
+    `https://host/a/b`.
     """
     try:
         host, path = _parts(url)
@@ -148,7 +147,7 @@ def normal_address(url: str) -> str | None:
 
 
 def _parts(url: str) -> tuple[str, str]:
-    """Return host and path of an address; the host is "" for a path of this machine.
+    """Return the host and the path of an address; the host is "" for a local path.
 
     Raises:
         ValueError: the address is malformed.
@@ -162,7 +161,7 @@ def _parts(url: str) -> tuple[str, str]:
             host = f"{host}:{split.port}"
         return host, unquote(split.path)
     form = _SCP.fullmatch(url)
-    # One letter before the colon is a drive of Windows.
+    # A single letter before the colon is a Windows drive.
     if form is None or len(form["host"]) == 1:
         return "", ""
     return form["host"].strip("[]"), form["path"]

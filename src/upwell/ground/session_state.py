@@ -1,7 +1,7 @@
-"""Short-lived state of sessions: the rate of surfacings, late answers, calls that wait for their
+"""Short-lived state of sessions: the rate of surfacings, late answers, calls waiting for their
 client. All of it is stored through `SessionState`, so that replicas of a gateway can share it:
-values are bytes, no value outlives its time to live, and `compare_and_set` decides between two
-writers. Losing a value costs its session a convenience (a repeat, a retry) but breaks no promise.
+values are bytes, no value outlives its time to live, and `compare_and_set` decides between
+concurrent writers. Losing a value costs its session a repeat or a retry, but breaks no promise.
 """
 
 from collections import OrderedDict
@@ -20,18 +20,19 @@ first.
 
 
 class SessionState(Protocol):
-    """Small values by session, kind and key. Kinds are the callers' own names and do not collide;
-    `key` may be empty if a session has one value of a kind. `is_shared` is True if other processes
-    see the values, so that each access takes a round trip. `is_cut_off` is True while the shared
-    storage fails: the others do not see the values then, and a missing value means nothing.
+    """Small values by session, kind and key. Callers choose the kinds, which must not collide;
+    `key` may be empty if a session has only one value of a kind. `is_shared` is True if other
+    processes see the values, so that each access takes a round trip. `is_cut_off` is True while the
+    shared storage fails: other processes do not see the values then, and a value that is missing
+    here may exist there.
     """
 
     is_shared: bool
     is_cut_off: bool
 
     def now(self) -> float:
-        """The time in epoch seconds, on the clock of the storage. All processes that share the
-        values agree on this time, even if the clock of one machine is wrong."""
+        """The time in epoch seconds by the storage's clock. All processes that share the values
+        agree on this time, even if the clock of one machine is wrong."""
         ...
 
     async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
@@ -65,7 +66,7 @@ class SessionState(Protocol):
         ttl_seconds: float,
     ) -> bool:
         """Set the value if the current one equals `expected` (None: there is none), in one step.
-        Returns False, and changes nothing, if it differs.
+        If it differs, change nothing and return False.
         """
         ...
 
@@ -132,8 +133,8 @@ class LocalSessionState:
         self._evict(sessions, now)
 
     def _evict(self, sessions: OrderedDict[str, dict[str, _Value]], now: float) -> None:
-        """Drop the least recently written sessions whose values have all expired, and as many
-        others as exceed the limit."""
+        """Drop the least recently written sessions while their values have all expired or there are
+        too many sessions."""
         while sessions:
             name, values = next(iter(sessions.items()))
             is_dead = all(value.expires_at <= now for value in values.values())
@@ -150,8 +151,8 @@ class LocalSessionState:
 
 class StoredSessionState:
     """The sessions of several processes, in a TTL store that they share. While the store fails, the
-    process goes on with values of its own, which the others do not see. `ahead` returns the number
-    of seconds by which the clock of the store is ahead of `clock`.
+    process uses values of its own, which the others do not see. `ahead` returns the number of
+    seconds by which the store's clock is ahead of `clock`.
     """
 
     is_shared = True

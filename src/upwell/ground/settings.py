@@ -1,6 +1,6 @@
 """Check settings when the configuration is read: types, ranges, choices and addresses.
 
-A mistake is then reported at once, not by the first call that needs the setting.
+This way a mistake is reported at once, not by the first call that needs the setting.
 """
 
 import dataclasses
@@ -17,10 +17,10 @@ from upwell.ground.type_hints import CHOICES, choices_of, listed_choices_of, sho
 
 SHARES = frozenset({"min_score", "cooldown_similarity", "min_confidence", "min_result_retention"})
 MAX_NUMBER = 10**12
-"""The largest number of any setting, in bytes or seconds. Infinity is not a valid size or wait."""
+"""The largest number that a setting accepts, so that infinity is not a valid size or wait."""
 ADDRESSES = frozenset({"url", "base_url"})
 DATABASE = "store.url"
-"""The only address that may be a database's."""
+"""The only setting whose address may be that of a database."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _DATABASES = ("postgresql", "postgres")
 _DATABASE_FORM = (
@@ -33,7 +33,7 @@ _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False
 def checked(kind: type, key: str, name: str, value: Any, origin: str, known: Sequence[str]) -> Any:
     """Return `value` converted for the option `name` of the dataclass `kind`.
 
-    `key` and `origin` tell the user which setting it is; `known` are the names of all options.
+    `key` and `origin` identify the setting in errors; `known` are the names of all options.
 
     Raises:
         ConfigError: the option does not exist, or does not accept this value.
@@ -73,16 +73,16 @@ def checked(kind: type, key: str, name: str, value: Any, origin: str, known: Seq
 
 
 def unknown(key: str, name: str, known: Sequence[str], origin: str) -> ConfigError:
-    """Return the error for an unknown key. Its hint suggests the nearest key."""
+    """Return the error for an unknown key. Its hint suggests the most similar key."""
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}?" if nearest else f"known here: {', '.join(known)}"
     return ConfigError(f"unknown key {key!r} in {origin}", key=key, origin=origin, hint=hint)
 
 
 def masked(key: str, value: Any) -> Any:
-    """Replace secrets by `***`.
+    """Return `value` with secrets replaced by `***`.
 
-    Masks values whose name denotes a secret, everything in `env` and `headers`, and the credentials
+    These are values whose name denotes a secret, everything in `env` and `headers`, and credentials
     in addresses and arguments.
     """
     parts = key.lower().replace("-", "_").split(".")
@@ -138,14 +138,14 @@ def _check_address(key: str, address: str, origin: str) -> None:
 
 
 def _check_store(key: str, address: str, origin: str) -> None:
-    """Refuse an address that is neither a database's nor a gateway's, or that would expose a
-    secret."""
+    """Refuse an address that is neither that of a database nor that of a gateway, or that would
+    expose a secret."""
     fault, hint = "", "write https://HOST"
     if not _is_address(address, (*_DATABASES, "https", "http")):
         fault = "not the address of a PostgreSQL database or a gateway"
         hint = f"write {_DATABASE_FORM}, or https://HOST for a gateway"
     elif urlsplit(address).scheme in _DATABASES:
-        # libpq ends the password at the first `@`, and would show the rest of it as the host.
+        # libpq ends the password at the first `@`, and would show the rest as part of the host.
         if urlsplit(address).netloc.count("@") > 1:
             fault = "not the address of a PostgreSQL database"
             hint = f"write {_DATABASE_FORM}"
@@ -164,7 +164,7 @@ def _check_store(key: str, address: str, origin: str) -> None:
 
 
 def _check_names(key: str, value: Any, hint: Any, origin: str) -> None:
-    """Check the names in a table whose type allows only some."""
+    """Check the names in a table whose type allows only certain names."""
     names = choices_of(get_args(hint)[0]) if get_origin(hint) is Mapping else ()
     if names and isinstance(value, Mapping):
         for name in value:

@@ -1,4 +1,4 @@
-"""Runs work that may hang, such as a question to a model, on a separate thread."""
+"""Runs work that may hang, such as a request to a model, on a separate thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import cast
 
 
 def on_daemon_thread[T](work: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Run `work()` on a daemon thread, so that it never delays the end of the process. Cancelling
+    """Run `work()` on a daemon thread, so that it never delays the exit of the process. Cancelling
     the future does not stop the thread."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

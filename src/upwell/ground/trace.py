@@ -40,14 +40,14 @@ def new_trace_id() -> str:
 
 
 def contained(action: str) -> AbstractContextManager[None, bool]:
-    """Log an exception of the block instead of raising it: upwell's own errors as one line, any
-    other with its traceback. A cancellation is not caught."""
+    """Log an exception raised in the block instead of propagating it: one line for upwell's own
+    errors, a traceback for any other. A cancellation is not caught."""
     return _Contained(action)
 
 
 class _Contained:
-    # A class, because every event enters several of these and a generator takes three times as
-    # long.
+    # A class, because every event enters several of these, and it is three times as fast as a
+    # generator.
 
     def __init__(self, action: str) -> None:
         self._action = action
@@ -64,8 +64,8 @@ class _Contained:
 
 
 class Spans:
-    """Remembers the last span of each trace, so that work that follows a call joins the call's
-    trace. `close` ends the exporter."""
+    """Remembers the last span of each trace, so that work after a call joins the call's trace.
+    `close` shuts down the exporter."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[int, int] = OrderedDict()
@@ -83,7 +83,7 @@ class Spans:
 
 _SPANS = Spans()
 _REQUEST: ContextVar[str] = ContextVar("traceparent", default="")
-"""The W3C `traceparent` of the client's current request; "" if it sent none."""
+"""The W3C `traceparent` of the client's current request; "" if the client sent none."""
 _REQUESTED_ID: ContextVar[int] = ContextVar("trace_id", default=0)
 """The trace id of the next span without a parent."""
 
@@ -95,8 +95,8 @@ def trace_id_in(traceparent: str) -> str:
 
 
 def requested(traceparent: str) -> AbstractContextManager[None]:
-    """Let the spans of this block join the trace of a client's request; a span that belongs to
-    another trace gets a link to the request. An invalid `traceparent` changes nothing."""
+    """Make the spans of this block join the trace of a client's request; a span that belongs to
+    another trace gets a link to the request. An invalid `traceparent` has no effect."""
     return _requested(traceparent) if trace_id_in(traceparent) else nullcontext()
 
 
@@ -110,8 +110,8 @@ def _requested(traceparent: str) -> Iterator[None]:
 
 
 def present_trace_id() -> str:
-    """Return the id of the current trace: that of the current span, else of the client's request,
-    else a new one."""
+    """Return the trace id of the current span, or else of the client's request, or else a new
+    one."""
     from opentelemetry import trace
 
     present = trace.get_current_span().get_span_context()
@@ -131,9 +131,9 @@ def span(
     name: str, *, trace_id: str = "", **attributes: str | int | float | bool
 ) -> AbstractContextManager[Any]:
     """Open a span called `name`. It is a child of the current span if that belongs to the trace
-    `trace_id`, or if no trace is given. Otherwise it is a child of the client's request or of the
-    last span of its trace, or it starts a trace. Attributes hold sizes and outcomes, never content.
-    An exception gives the span an error with the exception's class only.
+    `trace_id`, or if no trace is given. If not, it is a child of the client's request or of the
+    last span of its trace, or it starts a trace. Attributes contain sizes and outcomes, never
+    content. After an exception, the span's outcome is the name of the exception's class.
     """
     from opentelemetry import trace
 
@@ -145,7 +145,7 @@ def span(
 
 
 def conclude(current: Any, outcome: str, *, failed: bool = False) -> None:
-    """Give a span its outcome and its status."""
+    """Set the outcome and the status of a span."""
     from opentelemetry.trace import StatusCode
 
     current.set_attribute("outcome", outcome)
@@ -179,8 +179,8 @@ def _recording(
 
 
 def _place(trace_id: str) -> tuple[Any, int]:
-    """The context of a new span, None for the current one, and the trace id that a span without a
-    parent should have."""
+    """Return the context of a new span (None for the current one), and the trace id that a span
+    without a parent should have."""
     from opentelemetry import context, trace
 
     present = trace.get_current_span().get_span_context()
@@ -199,7 +199,7 @@ def _place(trace_id: str) -> tuple[Any, int]:
 
 
 def _links(context: Any) -> list[Any]:
-    """A link to the client's request, if the span belongs to another trace."""
+    """Return a link to the client's request if the span belongs to another trace."""
     from opentelemetry import trace
 
     request = _remote(_REQUEST.get())
@@ -210,7 +210,7 @@ def _links(context: Any) -> list[Any]:
 
 
 def _remote(traceparent: str) -> Any:
-    """The span of a client that a `traceparent` names; None if it is not valid."""
+    """Return the client's span in a `traceparent`; None if it is not valid."""
     match = _TRACEPARENT.fullmatch(traceparent)
     if match is None:
         return None
@@ -244,8 +244,7 @@ def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
         def generate_trace_id(self) -> int:
             return _REQUESTED_ID.get() or super().generate_trace_id()
 
-    # The SDK's warnings about an endpoint that does not answer belong in upwell's log, not on
-    # stderr.
+    # The SDK's warnings about an unreachable endpoint belong in upwell's log, not on stderr.
     sdk = logging.getLogger("opentelemetry")
     sdk.parent = LOG
     resource = Resource({"service.name": "upwell", "service.version": version})
@@ -269,7 +268,7 @@ def _names_service(environment: Mapping[str, str]) -> bool:
 
 
 def send_last_spans() -> None:
-    """Send the pending spans. Gives up after half a second without an answer."""
+    """Send the pending spans, for half a second at most."""
     close, _SPANS.close = _SPANS.close, None
     if close is not None:
         sending = threading.Thread(target=close, daemon=True)
@@ -278,21 +277,21 @@ def send_last_spans() -> None:
 
 
 def _masked(record: logging.LogRecord) -> bool:
-    """Mask the secrets in a log record."""
+    """Mask the secrets in a log record. Returns True: as a filter, it keeps the record."""
     record.msg, record.args = redact(record.getMessage())[0], None
     return True
 
 
 class _Quiet(logging.handlers.RotatingFileHandler):
-    """Drops a line that cannot be written, as on a full disk, instead of printing a traceback."""
+    """Drops a line that cannot be written (the disk is full) instead of printing a traceback."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         del record
 
 
 def log_to(folder: Path) -> None:
-    """Write the log under `folder`, private to the user, in three files of 2 MB. asyncio's reports
-    go there, too, because they may contain secrets, and nothing masks them on stderr.
+    """Write the log to three files of 2 MB in `folder`, readable only by the user. asyncio's
+    reports also go there, because they may contain secrets, which are not masked on stderr.
 
     If the folder cannot be written to, nothing is logged.
     """

@@ -1,9 +1,9 @@
-"""The TTL store holds entries that expire: originals of shortened results, the seen log (which
+"""The TTL store contains entries that expire: originals of shortened results, the seen log (which
 memories each session was given), cached responses, usage counters, rates.
 
-Losing an entry at any time must do no harm; durable data belongs in `memory.db`. Every entry has
-a tenant, a kind and a time to live. A kind may have a cap in bytes; beyond it the store evicts the
-oldest entries first. The durable stores are `sqlite/ttl_store.py` and `postgres/ttl_store.py`.
+Losing an entry must never do harm; durable data belongs in `memory.db`. Every entry has a tenant, a
+kind and a time to live. A kind may have a cap in bytes; beyond it, the oldest entries are evicted.
+The durable implementations are `sqlite/ttl_store.py` and `postgres/ttl_store.py`.
 """
 
 import math
@@ -19,7 +19,7 @@ from upwell.ground.types.rpc import Ping
 
 
 class Kind(StrEnum):
-    """The kinds of entries, with one owner each. The values are keys on disk: never change one."""
+    """The kinds of entries, each with one owner. The values are keys on disk: never change one."""
 
     CHORE = "chore"
     COMPACTION = "compacted"
@@ -49,7 +49,7 @@ class Kind(StrEnum):
 
 
 LOCAL_KINDS = frozenset({Kind.HOST_SESSION})
-"""Kinds whose entries concern the processes of one machine."""
+"""Kinds whose entries are about the processes of one machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,16 +106,16 @@ class TtlStore(Protocol):
     async def compare_and_set(
         self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
     ) -> bool:
-        """Set `key` to `value` if it holds `expected` now; `expected` None means that the key must
-        be absent.
+        """Set `key` to `value` if its value is now `expected`; None means that the key must be
+        absent.
 
-        Returns whether the value was set. Among processes that race with the same `expected`,
+        Returns whether the value was set. Of several processes that race with the same `expected`,
         exactly one succeeds, provided that no `value` equals `expected`.
         """
         ...
 
     async def touch(self, kind: str, key: str, *, ttl_seconds: float) -> bool:
-        """Restart the time to live of `key`. Returns False when the key is absent."""
+        """Restart the time to live of `key`. Returns False if the key is absent."""
         ...
 
     async def incr(self, kind: str, by: Mapping[str, int], *, ttl_seconds: float) -> None:
@@ -138,7 +138,7 @@ class TtlStore(Protocol):
         ...
 
     async def drop(self, kind: str, prefix: str = "") -> int:
-        """Remove every entry whose key begins with `prefix`, expired ones too. Returns their
+        """Remove every entry whose key begins with `prefix`, including expired ones. Returns their
         number.
         """
         ...
@@ -153,8 +153,8 @@ class TtlStore(Protocol):
 
 
 _CHECKS_PER_CAP = 50
-"""How often the size of a kind is measured while the bytes of one whole cap are written to it. One
-process therefore overshoots the cap by at most a fiftieth.
+"""How many times the size of a kind is measured while a whole cap of bytes is written to it. One
+process therefore exceeds the cap by about a fiftieth at most.
 """
 
 
@@ -166,8 +166,8 @@ _ROW_BYTES = 90
 def file_bytes(size: int) -> int:
     """Estimate the file space of an entry whose key and value take `size` bytes.
 
-    Keys are random, so B-tree pages are about two thirds full; a payload that does not fit in its
-    page takes whole overflow pages (sqlite.org/fileformat2.html, section 1.6).
+    Keys are random, so B-tree pages are about two thirds full; a payload too large for its page
+    takes whole overflow pages (sqlite.org/fileformat2.html, section 1.6).
     """
     if size <= _LOCAL_BYTES:
         return (size + _ROW_BYTES) * 3 // 2
@@ -175,8 +175,8 @@ def file_bytes(size: int) -> int:
 
 
 def is_due(unchecked: dict[str, int], kind: str, values: Mapping[str, bytes], cap: int) -> bool:
-    """Decide whether to measure a kind after `values` were written; measuring reads the sizes of
-    all of its entries. `unchecked` counts the bytes of each kind since it was measured.
+    """Return whether to measure a kind after writing `values`. Measuring reads the sizes of all its
+    entries. `unchecked` counts the bytes written to each kind since it was last measured.
     """
     bytes_written = unchecked.get(kind, 0) + sum(map(len, values.values()))
     due = kind not in unchecked or bytes_written * _CHECKS_PER_CAP >= cap

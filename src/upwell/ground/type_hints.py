@@ -1,7 +1,7 @@
 """Describe settings to the person who writes them.
 
-A description reads "a whole number of milliseconds, like 300" and never names a Python type. Also
-finds the line of a file that sets a key.
+A description such as "a whole number of milliseconds, like 300" never mentions a Python type. This
+module also finds the line of a file that sets a key.
 """
 
 import json
@@ -12,8 +12,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 CHOICES = "choices"
-"""The key in an option's metadata that lists the names it accepts, if its type does not list them.
-"""
+"""The key in an option's metadata for the names it accepts, if its type does not list them."""
 UNITS: Mapping[str, str] = {
     "seconds": "seconds",
     "minutes": "minutes",
@@ -78,7 +77,7 @@ def shown(value: Any) -> str:
 def line_of(text: str, key: str) -> int | None:
     """Return the 1-based line on which a TOML document sets the dotted `key`, or None if unknown.
 
-    It is the line after the longest prefix of the document that does not set the key.
+    This is the line after the longest prefix of the document that does not set the key.
     """
     lines = text.splitlines(keepends=True)
     last = key.rpartition(".")[2]

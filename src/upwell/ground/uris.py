@@ -8,7 +8,7 @@ MEMORY_URI = "upwell://memory/"
 LTM_ID = "ltm:"
 """The prefix of the ids of memories in an external memory server."""
 QMD_SCHEME = "qmd://"
-"""The beginning of the addresses of documents that the program qmd has indexed."""
+"""The beginning of the addresses of documents indexed by the program qmd."""
 STM_ID = "stm:"
 """The prefix of citations of short notes."""
 TOPICS_URI = "upwell://topics"
@@ -22,15 +22,14 @@ def memory_uri(memory_id: str) -> str:
 
 
 def named_uri(memory_id: str, source: str) -> str:
-    """Return the URI of a memory of another server, with the name of the memory's file as the
-    fragment."""
+    """Return the URI of a memory on another server, with the name of its file as the fragment."""
     name = PurePosixPath(source).name[:_NAME_CHARS]
     fragment = quote(name.encode("utf-8", "replace"), safe=":@.~-_")
     return f"{memory_uri(memory_id)}#{fragment}" if fragment else memory_uri(memory_id)
 
 
 def memory_id(name: str) -> str:
-    """Return the memory id in a URI or a citation `stm:id`. A plain id is returned as it is."""
+    """Return the memory id in a URI or in a citation `stm:id`. A plain id is returned as is."""
     if name.startswith(MEMORY_URI):
         name = unquote(name.removeprefix(MEMORY_URI).partition("#")[0])
     return name.removeprefix(STM_ID)
