@@ -1,7 +1,7 @@
-"""upwell reminds a coding agent of what was learned earlier, and keeps its context free of what
-it does not need.
+"""upwell reminds a coding agent of what was learned earlier, and keeps out of its context what it
+does not need.
 
-Names are loaded when first used, so that `import upwell` imports nothing, not even `typing`, which
+Names are loaded on first use, so that `import upwell` imports nothing, not even `typing`, which
 would take most of a hook's run time.
 """
 

@@ -1,17 +1,17 @@
 """The entry point of the command `upwell`. It imports only the standard library, so that `hook …`
-is answered before anything else is loaded. `serve`, and the daemon that a hook starts, do not load
-the command line, because an agent is waiting.
+is answered before anything else is loaded. `serve` and a daemon started by a hook do not load the
+command line, because an agent is waiting.
 """
 
 import sys
 
 HELP = frozenset({"-h", "--help"})
 SETTING_UP = frozenset({"install", "uninstall", "export", "hosts", "capture"}) | HELP
-"""Subcommands of `hook` that belong to the command line; any other word is a host."""
+"""Subcommands of `hook` handled by the CLI; any other word is a host."""
 
 
 def main() -> int:
-    """Send `hook …` to the hook client, everything else to the CLI. Returns the exit status."""
+    """Run the hook client, the server, the daemon or the CLI. Returns the exit status."""
     args = sys.argv[1:]
     if args[:1] == ["hook"] and args[1:] and args[1] not in SETTING_UP:
         from upwell.hook.client import main as hook

@@ -1,8 +1,8 @@
-"""Configuration: composed from each package's options, read once, and constant afterwards.
+"""Configuration: composed of each package's options, read once, and constant afterwards.
 
-`config.toml` in upwell's home, then `UPWELL_SECTION__KEY` from the environment, then flags: later
-sources win, and every value has its origin recorded. No other module reads the environment, and no
-file of a working directory is read: a cloned repository configures nothing.
+The sources are `config.toml` in upwell's home, then `UPWELL_SECTION__KEY` in the environment, then
+flags. Later sources win, and the origin of every value is recorded. No file of a working directory
+is read, so a cloned repository cannot configure anything.
 """
 
 import dataclasses
@@ -81,7 +81,7 @@ _PREFIX = "UPWELL_"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A setting and its origin: `default`, a file, a variable, or `flag`."""
+    """A setting and its origin: `default`, a file, an environment variable, or `flag`."""
 
     value: Any
     origin: str
@@ -89,8 +89,8 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The whole configuration. `values` are the settings that a file, a variable or a flag sets, by
-    key. `overrides` are the tables of settings for single tools, by tool pattern, and for single
+    """The whole configuration. `values` are the settings from a file, a variable or a flag, by key.
+    `overrides` are the tables of settings for individual tools, by tool pattern, and for individual
     servers, under `server:NAME`.
     """
 
@@ -136,15 +136,15 @@ class Config:
         )
 
     def shows_status(self) -> bool:
-        """True if the tools of `stm.json` report their actions, which they do only if the variable
+        """True if the tools of `stm.json` report their actions: only if the variable
         `STM_SHOW_STATUS` is exactly `TRUE` (seed 001, docs/names.md).
         """
         return self.environment.get("STM_SHOW_STATUS") == "TRUE"
 
     def compress_for(self, server: str, tool: str) -> CompressOptions:
-        """`compress.*` for one tool: the general settings, overridden by the table of its server,
-        then by the tables of all matching tool patterns. Unless `compress.read_tokens` is set, a
-        file read gets at most `READ_SHARE` of the context window, if its size is known.
+        """`compress.*` for one tool: the general settings, overridden by the tables of its server
+        and of all matching tool patterns. Unless `compress.read_tokens` is set, reading a file may
+        take at most `READ_SHARE` of the context window, if its size is known.
         """
         return self._compress_options(server, tool)
 
@@ -162,13 +162,13 @@ class Config:
         return dataclasses.replace(self.compress, **overriding) if overriding else self.compress
 
     def result_tokens(self) -> int:
-        """The default budget of a response in tokens, by the agent's context window."""
+        """The default budget of a response in tokens, depending on the agent's context window."""
         return RESULT_TOKENS[size_of(window_in(self.agent))]
 
     def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
         """`surface.*` for one tool (`server__tool`, or the agent's own name for it), or for a
         message if `tool` is None. `window` is the agent's context window in tokens, if the event
-        states it.
+        contains it.
         """
         return self._surface_options(tool, window)
 
@@ -187,7 +187,7 @@ class Config:
         return dataclasses.replace(surface, **{**overriding, "namespace_weights": weights})
 
     def shown(self) -> dict[str, Value]:
-        """Every setting with its origin, secrets masked."""
+        """Every setting with its origin. Secrets are masked."""
         settings = {
             f"{section}.{name}": getattr(getattr(self, section), name)
             for section, kind in SECTIONS.items()
@@ -200,7 +200,7 @@ class Config:
 
     @cached_property
     def _scaled(self) -> SurfaceOptions:
-        """`surface.*` with the sizes that suit the agent's window, unless the user set them."""
+        """`surface.*` with sizes that suit the agent's window, unless the user set them."""
         return self._scaled_to(window_in(self.agent))
 
     def _scaled_to(self, window: int | None) -> SurfaceOptions:
@@ -227,7 +227,7 @@ def load(
     """Read the configuration of a home, and its lexicon. `flags` are dotted keys.
 
     Raises:
-        ConfigError: the first mistake: the key, its place, and the nearest known key.
+        ConfigError: the first mistake, with the key, its location and a hint.
     """
     config, mistakes = read(home, flags, environment)
     if mistakes:
@@ -240,7 +240,7 @@ def read(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Config, list[ConfigError]]:
-    """Like `load`, but returns all mistakes; the configuration leaves out the invalid settings."""
+    """Like `load`, but returns all mistakes. The configuration omits invalid settings."""
     environment = dict(os.environ if environment is None else environment)
     files = Home((home or default_home()).absolute())
     reader = _Reading(files.config_file)
@@ -260,10 +260,10 @@ def read_valid(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Config, list[ConfigError]]:
-    """Like `read`, for a process that must start in spite of mistakes.
+    """Like `read`, for a process that must start despite mistakes.
 
     Raises:
-        ConfigError: the file cannot be read at all, so none of its settings is known.
+        ConfigError: the file cannot be read at all, so none of its settings are known.
     """
     config, mistakes = read(home, flags, environment)
     for mistake in mistakes:
@@ -273,7 +273,7 @@ def read_valid(
 
 
 class _Reading:
-    """Settings as they are read from their sources, and the mistakes met on the way."""
+    """The settings read so far, and the mistakes found in them."""
 
     def __init__(self, config_file: Path) -> None:
         self.mistakes: list[ConfigError] = []
@@ -285,7 +285,7 @@ class _Reading:
 
     @contextmanager
     def mistakes_noted(self) -> Iterator[None]:
-        """Record a mistake that the block raises, and continue after the block."""
+        """Record a mistake raised in the block, and continue after the block."""
         try:
             yield
         except ConfigError as mistake:
@@ -356,8 +356,8 @@ class _Reading:
                 )
                 mistakes = len(self.mistakes)
                 server = self._server(key, name, entry)
-                # The whole server is left out. Without the invalid setting, the entry could mean
-                # another server, or run one that the user disabled.
+                # A server with a mistake is left out completely. Without the invalid setting, the
+                # entry could mean another server, or start one that the user disabled.
                 if len(self.mistakes) == mistakes:
                     self._servers.append(server)
                 self._flat.update(_flat(key, entry, self._origin))
@@ -414,7 +414,7 @@ class _Reading:
         hint = ""
         if section == "surface" and key.startswith(f"tool.{OWN_SERVER}__"):
             fault = "has no effect: no memory is added to the results of upwell's own tools"
-            hint = f"[surface] {name} = … holds for memory_context, too"
+            hint = f"[surface] {name} = … also applies to memory_context"
         elif section == "surface" and name in NOT_PER_TOOL:
             fault = "cannot differ by tool"
             hint = f"move it to [surface]: {name} = …"
@@ -425,8 +425,8 @@ class _Reading:
 
 
 def _with_line(error: ConfigError, path: Path) -> ConfigError:
-    """The error with a line number: of the line that sets its key or, without such a line, of the
-    heading of the table around it."""
+    """Return the error with the number of the line that sets its key. If there is none, it is the
+    line of the heading of the table around the key."""
     if not error.key or error.origin != str(path):
         return error
     text = read_regular_file(path).decode("utf-8")
@@ -448,7 +448,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         ) from error
     except RecursionError as error:
         raise ConfigError(
-            f"{path} is nested too deeply to be read",
+            f"{path} cannot be read: it is nested too deeply",
             origin=str(path),
             hint="use fewer levels of tables and lists",
         ) from error
@@ -469,8 +469,8 @@ def _table(key: str, value: Any, origin: str) -> Mapping[str, Any]:
 
 
 def _misplaced(section: str, name: str, table: Mapping[str, Any], origin: str) -> ConfigError:
-    """The error for a dotted key that names a table but stands below a table's heading, so that
-    TOML reads it as part of that table. An example is `hook.port = 1` below `[surface]`, or below
+    """Return the error for a dotted key that begins with a section's name but is below a table's
+    heading, so that TOML reads it as part of that table: `hook.port = 1` below `[surface]` or
     `[hook]`."""
     key = f"{section}.{name}"
     line = f"`{next(iter(table), 'KEY')} = …`"
@@ -484,7 +484,7 @@ def _misplaced(section: str, name: str, table: Mapping[str, Any], origin: str) -
 
 
 def _from_text(text: str) -> Any:
-    """The value of a variable: JSON for lists and tables, otherwise its text."""
+    """Return the value of a variable: lists and tables are JSON, anything else is text."""
     if text[:1] in "[{":
         try:
             return json.loads(text)

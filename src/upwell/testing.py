@@ -1,4 +1,4 @@
-"""Fakes for tests of code built on upwell: a manual clock, an embedder, a place to recall from."""
+"""Fakes for testing code built on upwell: a manual clock, an embedder, a source of memories."""
 
 import random
 import re
@@ -12,8 +12,7 @@ from upwell.ground.types.rpc import Ping
 
 
 class ManualClock:
-    """A clock that moves only on `advance`. Both kinds of time start at `start` and move
-    together."""
+    """A clock that moves only on `advance`. Wall and monotonic time both start at `start`."""
 
     def __init__(self, start: float = 1_000_000.0) -> None:
         self._at = start
@@ -29,9 +28,9 @@ class ManualClock:
 
 
 class FakeEmbedder:
-    """An embedder for tests. The similarity of two texts depends on the words that they share;
-    `same` maps words to synonyms. If `error` is given, every call raises an `LlmError` with that
-    message. Embedders with different names give different vectors.
+    """An embedder for tests. The similarity of two texts depends on the words they share; `same`
+    maps words to synonyms. If `error` is given, every call raises an `LlmError` with that message.
+    Embedders with different names return different vectors.
     """
 
     dim = 128
@@ -59,9 +58,9 @@ class FakeEmbedder:
 
 
 class FakeRecall:
-    """A `Recall` and a `MemoryReader` over the given hits and rules. `asked` lists the queries so
-    far. If `error` is given, every search raises it. `latest` returns `memories` for every
-    scope; `changes` returns `version`.
+    """A `Recall` and a `MemoryReader` over the given hits, rules and memories. `asked` contains the
+    queries so far. If `error` is given, every search raises it. `latest` returns `memories` for
+    every scope; `changes` returns `version`.
     """
 
     name = "fake"

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """The kind of a text. It decides how the text is split, shortened and written again."""
+    """The kind of a text. It decides how the text is split, shortened and reassembled."""
 
     JSON_ARRAY = "json_array"
     JSON_OBJECT = "json_object"
@@ -30,10 +30,10 @@ class Kind(StrEnum):
 class Budget:
     """The space that a text may take. The smallest limit that is set applies.
 
-    `max_chars`, `max_tokens`: the soft limits, which the retention floor may raise.
-    `hard_chars`, `hard_tokens`: the limits that are never exceeded.
-    `floor`: the share of the characters to deliver when the original cannot be fetched later
-    (seed 002's `min_result_retention`), 0..1; 0 switches the floor off.
+    `max_chars`, `max_tokens`: soft limits, which the retention floor may raise.
+    `hard_chars`, `hard_tokens`: limits that are never exceeded.
+    `floor`: the share of the characters to deliver if the original cannot be fetched later
+    (seed 002's `min_result_retention`), 0..1; 0 disables the floor.
     """
 
     max_chars: int | None = None
@@ -49,11 +49,11 @@ class Passage:
 
     `text`: the text itself. `kind`: its kind; TEXT lets the compressor detect it. `query`: the
     agent's question, "" for none. `name`: a path or URL that helps to detect the kind.
-    `key`: the key under which the original can be read, "" when it is not stored. `first_line`: the
-    number of the first line, if omission marks should give line numbers, else None.
-    `request`: the user's last request of the session, "" if unknown; a hint, not a question.
-    `folded`: whether repeated parts of a list of paths, of search results or of a log are written
-    once, so that the lines of `text` do not correspond to those of the original.
+    `key`: the key under which the original can be read, "" if it is not stored. `first_line`: the
+    number of the first line, if omission marks should contain line numbers, else None.
+    `request`: the user's last request in the session, "" if unknown; a hint, not a question.
+    `folded`: whether repeated parts of a list of paths, of search results or of a log have been
+    merged, so that the lines of `text` do not correspond to those of the original.
     """
 
     text: str
@@ -70,7 +70,7 @@ class Passage:
 class Omission:
     """Content that was left out: `count` of `total` units.
 
-    `what` names the units (items, lines, sections …), `where` the place, such as a JSON key.
+    `what`: the units (items, lines, sections …). `where`: the place, such as a JSON key.
     """
 
     what: str
@@ -89,12 +89,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compressed:
-    """A compressed text and how it came about.
+    """A compressed text and how it was produced.
 
-    `text`: the result. `strategy`: the strategy that made it. `before`, `after`: the characters of
-    the original and of `text`. `tokens`: the estimated tokens of `text`. `lossless`: whether `text`
-    has all the content of the original. `omitted`: what is missing. `key`: the key of the original,
-    "" when it is not stored. `tried`: the attempts of the fallback ladder, in order.
+    `text`: the result. `strategy`: the strategy that produced it. `before`, `after`: the number of
+    characters in the original and in `text`. `tokens`: the estimated tokens of `text`. `lossless`:
+    whether `text` has all the content of the original. `omitted`: what is missing. `key`: the key
+    of the original, "" if it is not stored. `tried`: the attempts of the fallback ladder, in order.
     """
 
     text: str

@@ -22,14 +22,13 @@ class Door(StrEnum):
 
 
 AUTOMATIC_DOORS = frozenset({Door.PROMPT, Door.TOOL, Door.SESSION})
-"""The doors without an explicit request. Only here do repeats, rate and cooldown limit what is
-given."""
+"""The doors without an explicit request. Repeats, rate and cooldown are limited only here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnswer:
-    """The result of the tool in a cue, if the door knows it. upwell reads `text` to see whether the
-    call found something and what the agent has in its context now, and never stores it. `failed` is
+    """The result of the tool call in a cue, if it is known. upwell reads `text` to see whether the
+    call found something and what the agent now has in its context, and never stores it. `failed` is
     None if the host does not report it.
     """
 
@@ -39,20 +38,20 @@ class ToolAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cue:
-    """The agent's present step. It is the only input of surfacing, for every door.
+    """The agent's current step. It is the only input of surfacing, for every door.
 
-    `door`: how the cue came in. `text`: the message; at the session door, the reason why the
-    session starts: a word of the host (`startup`, `resume`, `clear`, `compact`), or `subagent`.
-    `tool`, `args`: the tool call and its decoded arguments. `session`: the session for which the
-    deliveries are recorded; "" records none. `cwd`: the absolute working directory, which decides
-    the project; None sees every project. `window`: the agent's context window in tokens, if known;
-    it scales the budget. `annotations`: the MCP hints of the tool as its server declared them.
-    `reply_chars`: the size of the response, if known. `progressive`: whether the response is a
-    chunk of a progressive delivery. `answer`: the tool's result, if the cue comes after the call.
-    `trace_id`: the trace that the cue belongs to. `at`: epoch seconds; None means now. `principal`:
-    who is asking. `host`: the agent, by its name in `HOSTS`; "" if that is unknown. `transcript`:
-    the file in which the host records the session, if it names one at a start. `read_command`: the
-    command by which the agent reads a memory in a shell, if it may not have upwell's tools.
+    `door`: how the cue arrived. `text`: the message; at the session door, why the session starts,
+    in the host's word (`startup`, `resume`, `clear`, `compact`), or `subagent`. `tool`, `args`: the
+    tool call and its decoded arguments. `session`: the session for which deliveries are recorded;
+    "" records none. `cwd`: the absolute working directory, which determines the project; None sees
+    every project. `window`: the agent's context window in tokens, if known; it scales the budget.
+    `annotations`: the tool's MCP hints as declared by its server. `reply_chars`: the size of the
+    response, if known. `progressive`: whether the response is a chunk of a progressive delivery.
+    `answer`: the tool's result, if the cue comes after the call. `trace_id`: the trace that the cue
+    belongs to. `at`: epoch seconds; None means now. `principal`: who is asking. `host`: the agent,
+    by its name in `HOSTS`; "" if unknown. `transcript`: the file in which the host records the
+    session, if it reports one when the session starts. `read_command`: the shell command with which
+    the agent reads a memory, if it may not have upwell's tools.
     """
 
     door: Door | str

@@ -13,7 +13,7 @@ class Scope:
     """The memories that a query may see.
 
     `tenant`: the tenant of the memories. `project`: an absolute repository root, which sees its own
-    and global memories; None sees all. `namespaces`: the patterns of the namespaces to search
+    and global memories; None sees all. `namespaces`: patterns for the namespaces to search
     (`ground/types/principal.py: is_visible`), empty for all.
     """
 
@@ -38,18 +38,18 @@ class QuerySource(StrEnum):
 class Query:
     """A query to memory.
 
-    - `texts`: up to three search texts. `paths`, `symbols`: files and code names that memories must
-      name exactly.
+    - `texts`: up to three search texts. `paths`, `symbols`: files and identifiers that are matched
+      exactly.
     - `triggers`: the keys of the situation; a memory with one of them is found even if it shares no
       word with the query.
     - `scope`: the memories to search. `limit`: the number of hits. `source`: where the query came
       from.
-    - `awaited`: whether a user or agent waits for the answer. For an awaited query, a store first
-      reads files that have changed; otherwise the index is used as it is.
-    - `command`: the command of a tool call as it was written, flags included; documents are
-      searched for it.
-    - `file`: if set, only memories about exactly this file are of use, and a place that has none
-      may return nothing at once.
+    - `awaited`: whether a user or agent is waiting for the answer. For an awaited query, a store
+      first reads files that have changed; for any other, it uses the index as is.
+    - `command`: the command of a tool call as written, including flags; documents are searched for
+      it.
+    - `file`: if set, only memories about exactly this file are useful, and a store without any may
+      return nothing at once.
     """
 
     texts: tuple[str, ...]
@@ -88,13 +88,13 @@ class Memory:
     """A piece of knowledge.
 
     `text`: its content. `id`: its id; the store assigns one if it is "". `namespace`, `tags`: its
-    classification. `paths`, `symbols`: the files and code names that it is about. `triggers`: keys
-    of situations (`error:1f0c…`). A memory with triggers surfaces unasked only in one of these
+    classification. `paths`, `symbols`: the files and identifiers it is about. `triggers`: keys of
+    situations (`error:1f0c…`). A memory with triggers surfaces unasked only in one of these
     situations. `occurrences`: the number of sessions that have found it. `project`: the absolute
-    repository root that it belongs to; None makes it global. `tenant`: the tenant that owns it.
+    repository root it belongs to; None makes it global. `tenant`: the tenant that owns it.
     `source`: where the text comes from (`memory/2026-04-09.md`, `git:3f2a1c0`); `lines`: the
-    inclusive 1-based span there. `provenance`: how it was created. `trust`: who vouches for it.
-    `pinned`: whether it is a standing rule. `supersedes`: the id of the memory that it replaces.
+    inclusive 1-based range there. `provenance`: how it was created. `trust`: who vouches for it.
+    `pinned`: whether it is a standing rule. `supersedes`: the id of the memory it replaces.
     `content_hash`: a digest of the content. `expires_at`, `created_at`, `updated_at`, `viewed_at`:
     epoch seconds, None when not set.
     """
@@ -126,8 +126,8 @@ class Memory:
 class Hit:
     """A `memory` found by a search.
 
-    `score`: the calibrated probability that it is relevant, 0..1. `signals`: the raw figures that
-    the score is computed from. `matched`: the query texts that found it. `trigger`: the key of the
+    `score`: the calibrated probability that it is relevant, 0..1. `signals`: the raw figures from
+    which the score is computed. `matched`: the query texts that found it. `trigger`: the key of the
     situation that found it, "" for a hit by relevance.
     """
 
@@ -141,8 +141,8 @@ class Hit:
 @dataclass(frozen=True, slots=True)
 class Found:
     """The result of one search: its hits, most probable first, and the stores that could not be
-    searched, each as `name: reason`. `asked` are the texts that were sent to other programs and
-    servers in place of the query's own, each as `name: text`.
+    searched, each as `name: reason`. `asked` are the texts sent to other programs and servers in
+    place of those of the query, each as `name: text`.
     """
 
     hits: tuple[Hit, ...] = ()

@@ -13,8 +13,8 @@ KEY is a hash of the name."""
 
 
 class Role(StrEnum):
-    """What a principal may change. A reader changes nothing; a writer rates, and adds and deletes
-    notes; an admin does so in read-only namespaces, too."""
+    """What a principal may change. A reader may change nothing; a writer may rate memories, and add
+    and delete notes; an admin may also do so in read-only namespaces."""
 
     READER = "reader"
     WRITER = "writer"
@@ -23,11 +23,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The owner of the home, or a client to whom the owner or an issuer gave a token.
+    """The owner of the home, or a client with a token from the owner or an issuer.
 
-    `name`: the name of the token, "" for the owner (also on stdio). `namespaces`: the patterns of
+    `name`: the name of the token, "" for the owner (including on stdio). `namespaces`: patterns for
     the namespaces that the client may see, empty for all (`is_visible`). `tenant`: "" for the
-    tenant of the home. `role`: what it may change.
+    tenant of the home. `role`: what the client may change.
     """
 
     name: str = ""
@@ -51,7 +51,8 @@ class Principal:
         return self.role is Role.ADMIN or not read_only or not is_visible(namespace, read_only)
 
     def stored(self, namespace: str) -> str:
-        """The name under which a namespace is stored: private ones contain the principal's key."""
+        """The name under which a namespace is stored. In a private one, it contains the principal's
+        key."""
         own = private_of(self.name)
         if not self.name or not namespace.startswith(PRIVATE) or namespace.startswith(own):
             return namespace
@@ -60,14 +61,14 @@ class Principal:
 
 OWNER = Principal(role=Role.ADMIN)
 IN_SCOPE = "upwell.principal"
-"""The key of the ASGI scope under which the check of HTTP requests stores the principal."""
+"""The key of the ASGI scope under which the principal of an HTTP request is stored."""
 
 
 def granted(
     name: str, namespaces: Sequence[str] = (), tenant: str = "", role: Role = Role.WRITER
 ) -> Principal:
-    """A principal that sees these namespaces (by default every shared one) and its own private
-    ones. The private namespaces of others cannot be granted."""
+    """Return a principal that sees these namespaces (by default all shared ones) and its own
+    private ones. Private namespaces of others cannot be granted."""
     shared = [pattern for pattern in namespaces if not f"{pattern}/".startswith(PRIVATE)]
     patterns = shared if namespaces else [EVERY]
     own = f"{private_of(name)}*"
@@ -75,13 +76,14 @@ def granted(
 
 
 def private_of(name: str) -> str:
-    """The start of the private namespaces of a principal."""
+    """The prefix of a principal's private namespaces."""
     return f"{PRIVATE}{hashlib.sha256(name.encode()).hexdigest()[:12]}/"
 
 
 def is_visible(namespace: str, patterns: Sequence[str]) -> bool:
-    """Whether a namespace is among the patterns: exact names; `team/*` for everything below
-    `team/`; `*` for everything that is not private. Without patterns, every namespace is."""
+    """Return whether a namespace matches one of the patterns: an exact name; `team/*` for
+    everything below `team/`; `*` for everything that is not private. Without patterns, every
+    namespace matches."""
     if not patterns or namespace in patterns:
         return True
     if any(pattern.endswith("/*") and namespace.startswith(pattern[:-1]) for pattern in patterns):
@@ -90,7 +92,7 @@ def is_visible(namespace: str, patterns: Sequence[str]) -> bool:
 
 
 def shared_only(patterns: Sequence[str]) -> tuple[str, ...]:
-    """The patterns without those of private namespaces; all of them if there are no others, because
-    no pattern at all would mean every namespace."""
+    """The patterns without those for private namespaces. If there are no others, all are returned,
+    because an empty result would mean every namespace."""
     shared = tuple(pattern for pattern in patterns if not pattern.startswith(PRIVATE))
     return shared or tuple(patterns)

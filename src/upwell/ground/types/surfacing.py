@@ -8,7 +8,7 @@ from upwell.ground.types.memory import Hit, Memory
 
 
 class IntentKind(StrEnum):
-    """The six intents of seed 004, and one for no intent."""
+    """The six intents of seed 004, and one for none."""
 
     HOWTO = "howto"
     TROUBLESHOOT = "troubleshoot"
@@ -23,8 +23,8 @@ class IntentKind(StrEnum):
 class Intent:
     """The intent of a prompt.
 
-    `kind`: the intent. `confidence`: 0..1. `topics`: the subjects named in the prompt. `source`:
-    what classified it: keyword, llm or hybrid.
+    `kind`: the intent. `confidence`: 0..1. `topics`: the subjects mentioned in the prompt.
+    `source`: how it was classified: keyword, llm or hybrid.
     """
 
     kind: IntentKind = IntentKind.NONE
@@ -76,10 +76,10 @@ class Skip:
     """The decision to surface nothing. It is a value: counted and shown, never raised.
 
     `reason`: the gate that decided; `detail`: more about it. `confidence`, `signals`: those of the
-    best hit, if there was a search. `intent`: the intent of the prompt. `queries`: the texts that
-    were searched. `held_back`: hits that were found but withheld. `missing`: the places that could
-    not be searched, each as `name: reason`. `moment`: the kind of situation of the cue, such as a
-    failed call; "" for an explicit request, or with `surface.moments = "all"`.
+    best hit, if there was a search. `intent`: the intent of the prompt. `queries`: the search
+    texts. `held_back`: hits that were found but withheld. `missing`: the stores that could not be
+    searched, each as `name: reason`. `moment`: the kind of situation of the cue, such as a failed
+    call; "" for an explicit request, or with `surface.moments = "all"`.
     """
 
     reason: SkipReason
@@ -99,10 +99,10 @@ class Surfacing:
 
     `id`: the handle for feedback. `hits`: the hits, best first. `text`: the text to deliver, a
     fenced block at automatic doors and a digest at `ask`. `confidence`, `signals`: those of the
-    best hit. `intent`: the intent of the prompt. `queries`: the texts that were searched.
-    `held_back`: hits that were found but withheld. `missing`: the places that could not be
-    searched, each as `name: reason`. `situation`: the situation to which an episode belongs, in
-    words. `moment`: as in `Skip`. `took_ms`: the time of the decision in milliseconds.
+    best hit. `intent`: the intent of the prompt. `queries`: the search texts. `held_back`: hits
+    that were found but withheld. `missing`: the stores that could not be searched, each as
+    `name: reason`. `situation`: the situation that an episode belongs to, in words. `moment`: as in
+    `Skip`. `took_ms`: how long the decision took, in milliseconds.
     """
 
     id: str
@@ -125,7 +125,7 @@ class Surfacing:
 
 
 class Rating(StrEnum):
-    """The opinion of an agent or a user about a surfacing (seed 000, docs/names.md)."""
+    """An agent's or user's opinion of a surfacing (seed 000, docs/names.md)."""
 
     HELPFUL = "helpful"
     PARTIALLY_HELPFUL = "partially_helpful"
