@@ -1,14 +1,14 @@
-"""Find the files and code names that a text mentions.
+"""Find the files and identifiers that a text mentions.
 
-In coding work, a file that a memory and an event both name says more about their relation than
-words that they share. Precision comes first: doubtful candidates are left to the word index.
+In coding, a file mentioned by both a memory and an event links them more strongly than shared words
+do. Precision comes first: doubtful candidates are left to the word index.
 """
 
 import re
 from collections.abc import Iterable
 
 MAX_FOUND = 40
-"""At most this many files or names of a text count; a text with more is a listing."""
+"""At most this many files or names in a text are returned; a text with more is a listing."""
 
 EXTENSIONS = frozenset(
     """
@@ -40,7 +40,7 @@ PROJECT_FILES = frozenset(
     requirements security setup todo tox tsconfig uv version yarn
     """.split()
 )
-"""Files that every project has; a match on one of them means little."""
+"""Files found in nearly every project; a match on one of them means little."""
 
 COMMON_STEMS = frozenset(
     """
@@ -48,7 +48,7 @@ COMMON_STEMS = frozenset(
     init interfaces lib main mod models package settings test tests types util utils views
     """.split()
 )
-"""File names that occur in many folders; they match only together with their folder."""
+"""Common file names; they match only together with their folder."""
 
 PRODUCTS = frozenset(
     """
@@ -59,7 +59,7 @@ PRODUCTS = frozenset(
     ubuntu vscode wasm webassembly websocket whatsapp wordpress xcode youtube
     """.split()
 )
-"""Names of products, in lower case here. They are often written in mixed case, but are not code."""
+"""Names of products, in lower case here. They are often written in mixed case but are not code."""
 
 MAX_READ_CHARS = 20_000
 """Only this many characters of a text are searched for files and names."""
@@ -79,10 +79,10 @@ _TEST = re.compile(r"^(?:tests?_|spec_)|(?:_tests?|_spec|\.tests?|\.spec|-tests?
 
 
 def paths_in(text: str) -> tuple[str, ...]:
-    """Return the files named in `text`, as written and in order.
+    """Return the files mentioned in `text`, as written and in order.
 
-    A file has a known extension or is written as a path (`./x`, `/etc/x`, `a/b/c.x`). URLs and
-    versions do not count.
+    A file has a known extension or name, or is written as a path (`./a/x`, `/etc/x`, `a/b/c.x`).
+    URLs and versions do not count.
     """
     paths: dict[str, None] = {}
     for match in _PATH.finditer(_URL.sub(" ", text[:MAX_READ_CHARS])):
@@ -93,7 +93,7 @@ def paths_in(text: str) -> tuple[str, ...]:
 
 
 def symbols_in(text: str) -> tuple[str, ...]:
-    """Return the code names in `text`, as written and in order.
+    """Return the identifiers in `text`, as written and in order.
 
     These are `snake_case`, `mixedCase`, `a.dotted.name`, calls, and names in backticks. File names
     do not count.
@@ -178,7 +178,7 @@ def file_stem(path: str) -> str:
 
 
 def symbol_keys(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the keys under which names match: the whole name and its last part, in lower case."""
+    """Return the keys by which names match: the whole name and its last part, in lower case."""
     keys: dict[str, None] = {}
     for name in names:
         parts = [part for part in re.split(r"\.|::|#|->", name.strip("`()")) if part]

@@ -21,6 +21,6 @@ def iso(at: float | None) -> str | None:
 
 
 def bar(number: int, largest: int) -> str:
-    """A bar for `number` in a chart whose longest bar, for `largest`, has `BAR_CHARS` characters;
-    "" for 0."""
+    """Return the bar for `number` in a chart in which the bar for `largest` has `BAR_CHARS`
+    characters; "" for 0."""
     return "▇" * max(1, round(BAR_CHARS * number / largest)) if number > 0 else ""

@@ -1,6 +1,6 @@
-"""Makes invisible characters visible, and those that act on a terminal. Several kinds of characters
-can hide text from a person while a model reads it: control and format characters, those that
-reverse a line, private and unassigned ones, and letters that show nothing.
+"""Makes visible the characters that are invisible or control a terminal. Several kinds of
+characters can hide text from a person but not from a model: control and format characters, those
+that reverse a line, private-use ones, and letters that show nothing.
 """
 
 import re
@@ -11,9 +11,9 @@ _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Unicode's default-ignorable characters outside those categories, and two that show as blanks."""
+"""Unicode's default-ignorable characters outside those categories, and two that look blank."""
 _PRESENTATION = "\ufe0e\ufe0f"
-"""Characters that choose the form of an emoji. `visible` drops them."""
+"""Characters that select the form of an emoji. `visible` drops them."""
 _SPACES = "\r\x0b\x0c\x85\u2028\u2029"
 _KEPT = "\n\t"
 
@@ -26,7 +26,7 @@ def is_invisible(char: str) -> bool:
 
 
 def visible(text: str) -> str:
-    """Return `text` with its invisible characters as escapes, such as `\\u200b`, or as spaces."""
+    """Return `text` with invisible characters as escapes, such as `\\u200b`, or as spaces."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(char) if is_invisible(char) else char for char in text)
@@ -39,7 +39,7 @@ def _shown(char: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """Return a JSON document whose invisible characters are JSON escapes."""
+    """Return the JSON document `text` with invisible characters as JSON escapes."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escaped(char) if is_invisible(char) else char for char in text)

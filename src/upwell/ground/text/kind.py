@@ -11,16 +11,16 @@ _SAMPLE_CHARS = 24_576
 _SAMPLE_LINES = 96
 _TABLE_LINES = 60
 _LINE_CHARS = 400
-"""How many characters of a line are matched: the beginning shows the shape of the line, and the
-patterns take quadratic time.
+"""How many characters of a line are matched: the beginning shows the line's shape, and the patterns
+take quadratic time.
 """
 _LANGUAGE_CHARS, _LITERALS_PER_LINE = 12_000, 0.05
 _SOME_CODE = 0.15
-"""A text with a smaller share of code-like lines is not code, so its language is not detected."""
+"""The share of code-like lines below which a text is not checked for code."""
 
 
 def _lines(pattern: str) -> re.Pattern[str]:
-    """Match lines that begin with `pattern`, in a text with a line break before each line."""
+    """Match lines that begin with `pattern`. The text must have a line break before each line."""
     return re.compile(rf"\n(?:{pattern})", re.M)
 
 
@@ -101,7 +101,7 @@ _SOME_BUILD = 0.06
 def detect(text: str, name: str = "") -> Kind:
     """Detect the kind of `text`. `name`, a path or URL, is a hint.
 
-    JSON is recognised by its first and last characters. If parsing fails, use `detect_plain`.
+    JSON is recognised by its first and last characters. If it cannot be parsed, use `detect_plain`.
     """
     head = text[:_SAMPLE_CHARS].lstrip("\ufeff \t\r\n")
     if head[:1] in ("{", "[", '"'):

@@ -1,4 +1,4 @@
-"""Detect the programming language of a file by its name or content."""
+"""Detect the programming language of a file by its name, and code by its content."""
 
 EXTENSIONS = {
     "python": (".py", ".pyi"),

@@ -1,8 +1,8 @@
-"""The lexicon: word lists from `lexicon.toml` beside this file.
+"""The lexicon: word lists from `lexicon.toml` in this folder.
 
-It has stop words, greetings, acknowledgements, words that are not names, signals of intent, and
-parts of paths and commands. A user's file of the same shape can add words and languages, and remove
-words.
+It contains stop words, greetings, acknowledgements, words that are not names, signals of intent,
+and parts of paths and commands. A user's file in the same format can add words and languages, and
+remove words.
 """
 
 import difflib
@@ -19,7 +19,7 @@ from upwell.ground.files import read_regular_file
 FILE_NAME = "lexicon.toml"
 SHIPPED = Path(__file__).with_name(FILE_NAME)
 KINDS = ("comparison", "troubleshoot", "howto", "location", "explanation", "general")
-"""The kinds of intent, the most specific first (seed 004, docs/names.md)."""
+"""The kinds of intent, most specific first (seed 004, docs/names.md)."""
 WEIGHTS: Mapping[str, int] = {"strong": 3, "usual": 2, "weak": 1}
 CODE, WITHOUT, INTENT = "code", "without", "intent"
 _LANGUAGE_LISTS = (
@@ -48,12 +48,13 @@ class Signal:
 class Lexicon:
     """The words and phrases of all languages, as written in the files.
 
-    `stop_words`: words without information. `greetings`, `acknowledgements`: messages that ask for
-    nothing. `not_names`: capitalised words that are not names. `openings`, `requests`: phrases that
-    begin a message or ask for something. `boilerplate`, `commands`, `tool_words`: parts of paths,
-    commands and tool names without information. `signals`: phrases that indicate an intent.
+    `stop_words`: words that carry no information. `greetings`, `acknowledgements`: messages that
+    ask for nothing. `not_names`: capitalised words that are not names. `openings`, `requests`:
+    phrases that begin a message or ask for something. `boilerplate`, `commands`, `tool_words`:
+    parts of paths, commands and tool names that carry no information. `signals`: phrases that
+    indicate an intent.
 
-    Compared by identity, so that data derived from a lexicon can be cached.
+    Lexicons are compared by identity, so that data derived from one can be cached.
     """
 
     stop_words: frozenset[str] = frozenset()
@@ -75,10 +76,10 @@ def shipped() -> Lexicon:
 
 
 def extended(path: Path) -> Lexicon:
-    """Return the shipped lexicon changed by the file at `path`, if there is one.
+    """Return the shipped lexicon with the changes in the file at `path`, if there is one.
 
     Raises:
-        ConfigError: the file cannot be read, or contains something unknown.
+        ConfigError: the file cannot be read, or is not a valid lexicon.
     """
     if not path.exists():
         return shipped()
@@ -173,7 +174,7 @@ def _table(path: Path, key_path: str, value: Any, known: Sequence[str]) -> Mappi
 
 
 def _listed(path: Path, key_path: str, value: Any) -> list[str]:
-    """Return the words of an array of strings, or of a string of single words."""
+    """Return the items of an array of strings, or the words of a string."""
     if isinstance(value, str):
         return value.split()
     if isinstance(value, list) and all(isinstance(item, str) for item in value):

@@ -5,7 +5,7 @@ import unicodedata
 _ZWJ = "\u200d"
 _LOOK_BACK = 64
 _BOUNDARIES = ("\n\n", "\n", ". ", "。", "; ", ", ", " ")
-"""The places to cut, best first: after a paragraph, line, sentence, clause, word."""
+"""Where to cut, best first: after a paragraph, line, sentence, clause, word."""
 
 
 def safe_cut(text: str, limit: int) -> int:
@@ -51,9 +51,9 @@ def _flags_before(text: str, index: int) -> int:
 
 
 def boundary(text: str, start: int, end: int) -> int:
-    """Return a natural end for a piece of `text` from `start`, between half-way and `end`.
+    """Return a natural end for a piece of `text` from `start`, between halfway and `end`.
 
-    Prefers the end of a paragraph, then of a line, a sentence, a word, a grapheme.
+    Prefers the end of a paragraph, then of a line, a sentence, a clause, a word, a grapheme.
     """
     if end >= len(text):
         return len(text)

@@ -1,8 +1,8 @@
 """Split a Markdown document into blocks, each with the heading above it.
 
-One pass over the lines finds headings (both kinds), fenced code, tables, list items and paragraphs,
-so the time is linear. It follows the rules of CommonMark that matter for cutting; tests compare it
-with a complete CommonMark parser.
+A single pass over the lines finds headings (both kinds), fenced code, tables, list items and
+paragraphs, so the time is linear. It follows the CommonMark rules that matter for cutting; tests
+compare it with a complete CommonMark parser.
 """
 
 import re
@@ -26,14 +26,14 @@ HEADING, PARAGRAPH, FENCE, ITEM, TABLE, BLANK = (
     "heading", "paragraph", "fence", "item", "table", "blank",
 )  # fmt: skip
 _SIGNS = frozenset("#`~=-*+>|_0123456789")
-"""First characters of lines that may not be prose."""
+"""First characters of lines that may be something other than prose."""
 _ENDED_BY_PROSE = (BLANK, TABLE)
 _PLAIN = re.compile(
     r"(?<![^\n])(?:"
     r"(?:[ \t]*+[^\s#`~=\-*+>|_0-9][^\n|]*+(?:\n|\Z))++|(?P<blank>(?:[ \t\r]*+\n)++))"
 )
 """Consecutive lines of plain prose, or consecutive blank lines. Like `_RULE`, this matches only at
-the beginning of a line, so that a search through a long line is linear, too."""
+the beginning of a line, so that searching a long line also takes linear time."""
 
 
 def _is_row(line: str) -> bool:
@@ -48,8 +48,8 @@ def _is_row(line: str) -> bool:
 class Block(NamedTuple):
     """A block of a document: `text[start:end]`.
 
-    `what`: its type. `level`: 1–6 for a heading, otherwise 0. `heading`: the number of the heading
-    block above it, -1 if there is none.
+    `what`: its type. `level`: 1–6 for a heading, 0 for any other block. `heading`: the index of the
+    heading block above it, -1 if there is none.
     """
 
     what: str
@@ -60,7 +60,7 @@ class Block(NamedTuple):
 
 
 class _Scan:
-    """The state of the pass over the lines."""
+    """The state of a pass over the lines."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -144,7 +144,7 @@ def _plain_lines(scan: _Scan, offset: int, *, blank: bool) -> None:
 
 
 def _line(scan: _Scan, line: str, offset: int, end: int) -> str:
-    """Process a line outside fences. Returns the fence that it opens, or ""."""
+    """Process a line outside fences. Returns the fence it opens, or ""."""
     bare = line.strip()
     if not bare or (bare[0] not in _SIGNS and "|" not in bare):
         _plain_lines(scan, offset, blank=not bare)

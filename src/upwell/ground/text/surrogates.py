@@ -1,6 +1,6 @@
-"""Lone surrogates: halves of characters, from escapes in JSON or from file names that are not
-UTF-8. No encoder accepts them, so one in the name of a session or folder would make every entry of
-the same batch fail.
+"""Replaces lone surrogates: halves of characters, from escapes in JSON or from file names that are
+not UTF-8. No encoder accepts them, so one of them in the name of a session or folder would make
+every entry of the same batch fail.
 """
 
 import json
@@ -10,7 +10,7 @@ import orjson
 
 
 def dumped(value: Any) -> bytes:
-    """`value` as JSON, with a question mark in place of each lone surrogate."""
+    """Return `value` as JSON, with a question mark in place of each lone surrogate."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -18,8 +18,8 @@ def dumped(value: Any) -> bytes:
 
 
 def loaded(document: bytes) -> Any:
-    """The value of a JSON document that another program wrote, with a question mark in place of
-    each lone surrogate.
+    """Return the value of a JSON document written by another program, with a question mark in place
+    of each lone surrogate.
 
     Raises:
         ValueError, RecursionError: the document is not JSON, or is nested too deeply.
@@ -27,7 +27,7 @@ def loaded(document: bytes) -> Any:
     try:
         return orjson.loads(document)
     except orjson.JSONDecodeError:
-        # Without an escape there are no surrogates, and the document is broken in another way.
+        # Without an escape there are no surrogates, so the document has another defect.
         if b"\\u" not in document:
             raise
     text = json.dumps(json.loads(document), ensure_ascii=False)
