@@ -122,13 +122,35 @@ def _with_login(config: Config, server: ServerOptions, state: Ping) -> Ping:
     return replace(state, detail=f"{state.detail}; login: {login}")
 
 
+def lost_hooks(config: Config) -> set[str]:
+    """The agents whose settings no longer contain the hooks that upwell installed there."""
+    installer, _, hosts = _installed(config)
+
+    def is_lost(host: str) -> bool:
+        try:
+            return "upwell" not in installer.text_of(host)
+        except UpwellError:
+            return True
+
+    return set(filter(is_lost, hosts))
+
+
+def _installed(config: Config) -> "tuple[Installer, Installation, list[str]]":
+    """The installer, the user's files, and the agents in which upwell has installed hooks."""
+    from upwell.hosts import HOSTS
+    from upwell.hosts.install import Installer, installed_entries
+    from upwell.hosts.installation import Installation
+
+    hosts = [host for host in installed_entries(config.home.hooks_file) if host in HOSTS]
+    own = Installation(user_folder=Path.home(), environment=config.environment, command=())
+    hooks = {name: HOSTS[name].hooks for name in hosts}
+    return Installer(own, config.home.hooks_file, hooks), own, hosts
+
+
 def _hooks(config: Config) -> list[tuple[str, Ping]]:
     """The health of the daemon, and of each agent's hook, which is run once."""
     from upwell.hook.launcher import refresh_installed
     from upwell.hook.place import folder_of_user, is_private
-    from upwell.hosts import HOSTS
-    from upwell.hosts.install import Installer, installed_entries
-    from upwell.hosts.installation import Installation
 
     home, folder = config.home, folder_of_user()
     if os.path.lexists(folder) and not is_private(folder):
@@ -136,9 +158,7 @@ def _hooks(config: Config) -> list[tuple[str, Ping]]:
         hint = "remove it, or run `chmod 700` on it: the daemon's socket is there"
         return [("hooks", Ping(ok=False, detail=detail, hint=hint))]
     refresh_installed(home)
-    hosts = [host for host in installed_entries(home.hooks_file) if host in HOSTS]
-    own = Installation(user_folder=Path.home(), environment=config.environment, command=())
-    installer = Installer(own, home.hooks_file, {name: HOSTS[name].hooks for name in hosts})
+    installer, own, hosts = _installed(config)
     with ThreadPoolExecutor(max_workers=2) as pool:
         proofs = pool.map(lambda host: _hook(installer, own, host), hosts)
         rows = [(f"hook {host}", ping) for host, ping in zip(hosts, proofs, strict=True)]

@@ -1,5 +1,6 @@
 """Health: the findings of doctor, the servers, and the plan of setup."""
 
+import asyncio
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +8,7 @@ from typing import Any
 
 from upwell import __version__
 from upwell.app.dashboard.commands import run_command
-from upwell.app.doctor import examine
+from upwell.app.doctor import examine, lost_hooks
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
 from upwell.ground.types.rpc import Ping
@@ -26,6 +27,7 @@ async def health(app: App, fields: Fields, *, servers: Servers = list) -> Mappin
     """The state of this home: on or off, servers and hooks. `doctor` is a separate view, because it
     takes a while."""
     installed = installed_entries(app.config.home.hooks_file)
+    lost = await asyncio.to_thread(lost_hooks, app.config)
     return {
         "version": __version__,
         "home": str(app.config.home.root),
@@ -33,7 +35,12 @@ async def health(app: App, fields: Fields, *, servers: Servers = list) -> Mappin
         "excluded": app.config.projects.exclude,
         "servers": servers(),
         "hosts": [
-            {"name": name, "title": host.title, "installed": name in installed}
+            {
+                "name": name,
+                "title": host.title,
+                "installed": name in installed and name not in lost,
+                "lost": name in lost,
+            }
             for name, host in HOSTS.items()
         ],
         "ltm": app.config.ltm.transport is not None or bool(app.config.ltm.url),
@@ -46,9 +53,10 @@ async def doctor(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def setup(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The changes that `upwell setup` would make on this machine."""
+    """The changes that `upwell setup` would make on this machine: a summary, and every line."""
     plan = await run_command(app, "setup", "--dry-run", seconds=SETUP_SECONDS)
-    return {"plan": plan}
+    changes, _, summary = plan.rpartition("upwell would\n")
+    return {"summary": summary, "changes": changes}
 
 
 async def set_up(app: App, fields: Fields) -> str:
