@@ -1,7 +1,8 @@
-"""Mask secrets in addresses and commands that are shown to a model, in a log, or on a screen.
+"""Mask secrets in addresses and commands before they are shown to a model or user, or logged.
 
-A key often appears in a server's address (`?key=…`, `user:password@`, a long random part of the
-path) or in its arguments (`--token …`). `ground/secrets/redact.py` finds secrets by their format.
+A server's address often contains a key (`?key=…`, `user:password@`, a long random part of the
+path), and so do its arguments (`--token …`). `ground/secrets/redact.py` finds secrets by their
+format.
 """
 
 import re
@@ -21,9 +22,9 @@ SHORT_NAMES = frozenset({"pass", "pwd", "pw"})
 """Last words that denote a secret in names such as `--pass`, `DB_PASS` and `MYSQL_PWD`."""
 FOLDERS = frozenset({"PWD", "OLDPWD", "INIT_CWD"})
 SHORT_FLAG = "-p"
-"""The flag that may introduce a password, a port, a path or, after one of `RUNNERS`, a package."""
+"""A flag that is followed by a password, a port, a path or, after one of `RUNNERS`, a package."""
 RANDOM_CHARS = 20
-"""A part of a path with letters and digits that is at least this long counts as a key."""
+"""A part of a path that contains letters and digits and is at least this long counts as a key."""
 RUNNERS = frozenset({"npx", "npm", "pnpm", "bunx", "uvx", "-y", "--yes"})
 """Words after which `-p` names a package."""
 _PASSWORD = re.compile(r"(?!\d+$)[^\s/.:@-][^\s/:]*")
@@ -45,7 +46,8 @@ def names_secret(name: str) -> bool:
 def masked_address(url: str) -> str:
     """Mask the credentials in `url`.
 
-    Masks user and password, the values of the query, the fragment, and random-looking path parts.
+    These are the user and password, the values in the query, the fragment, and random-looking parts
+    of the path.
     """
     try:
         parts = urlsplit(url)
@@ -64,7 +66,7 @@ def masked_address(url: str) -> str:
 
 
 def masked_words(words: Sequence[str]) -> list[str]:
-    """Mask the words of a command that are named like a secret or look like one."""
+    """Mask the words of a command that look like a secret, or whose flag denotes one."""
     return list(_masked(words))
 
 

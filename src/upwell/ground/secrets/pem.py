@@ -1,6 +1,4 @@
-"""Finds private keys in PEM: from their first line to their last, or the rest of a key that was
-cut.
-"""
+"""Finds private keys in PEM format, including those whose beginning or end was cut off."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -15,12 +13,12 @@ _BEGINNING = (
 )
 _ENDING = rb"(?:[A-Za-z0-9+/=]{16,}" + _GAP + rb"+)+(?:[A-Za-z0-9+/=]{1,15}" + _GAP + rb"+)?$"
 MIN_BODY = 64
-"""The least number of bytes between the two lines. With fewer, the text only mentions keys."""
+"""The least number of bytes between the two lines. With fewer, the text only mentions a key."""
 MAX_TAIL = 16_384
 
 
 def private_keys(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the beginning and the end of each private key."""
+    """Yield the start and the end of each private key."""
     if b"private key" not in data.lower():
         return
     opened: tuple[int, int] | None = None
@@ -41,14 +39,14 @@ def private_keys(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _open(data: bytes, start: int, body: int) -> Iterator[tuple[int, int]]:
-    """A key whose end was cut off."""
+    """Yield a key whose end was cut off."""
     match = _regex(rb"\A" + _BEGINNING).search(data[body:])
     if match:
         yield start, body + match.end()
 
 
 def _tail(data: bytes, mark: int, end: int) -> Iterator[tuple[int, int]]:
-    """A key whose beginning was cut off."""
+    """Yield a key whose beginning was cut off."""
     start = max(0, mark - MAX_TAIL)
     match = _regex(_ENDING).search(data[start:mark])
     if match and mark - start - match.start() >= MIN_BODY:

@@ -1,12 +1,12 @@
-"""Find secrets by the gitleaks rules, and mask them before a text is stored (docs/decisions.md,
+"""Find secrets with the gitleaks rules, and mask them before a text is stored (docs/decisions.md,
 15).
 
 The rules are data: `rules/gitleaks.toml` (MIT, see `rules/LICENSE-gitleaks`) and
 `rules/upwell.toml`. They run on RE2, whose time is linear in the text; Python's `re` needs 20 s for
 200 KB of base64 with the same rules. A rule is matched only near its keywords, and compiled when it
-is first needed. A text is searched as it is, without its escapes and colours, with wrapped lines
-joined, and decoded from Base64. Cut a text only after it has been masked, because no rule
-recognises half a key.
+is first needed. A text is searched as is, without its escapes and colours, with wrapped lines
+joined, and decoded from Base64. Mask a text before you cut it, because no rule recognises half a
+key.
 """
 
 import math
@@ -34,12 +34,12 @@ from upwell.ground.secrets.rule_set import (
 
 PRIVATE_KEY = "private-key"
 FAILED = "[REDACTED:unreadable]"
-"""Stands for a text that could not be searched."""
+"""Replaces a text that could not be searched."""
 _MASK = re.compile(r"\[REDACTED:[\w-]*\]")
 _MAX_REJECTED = 32
 """The search continues inside a rejected match, so overlapping matches could take quadratic time.
-Once the rejected matches of a window are together this many times as long as the window, every
-further match counts as a secret.
+Once the rejected matches in a window add up to this many times its length, every further match
+counts as a secret.
 """
 SLACK_CHARS = 20_000
 """How far beyond its limit `redacted_start` reads, for a secret that begins before the limit."""
@@ -55,9 +55,9 @@ class Finding:
 
 
 def redact(text: str, *, keep_lines: bool = False) -> tuple[str, tuple[str, ...]]:
-    """Replace every secret in `text` by `[REDACTED:rule]`. Returns the text and the sorted rules.
+    """Replace every secret in `text` with `[REDACTED:rule]`. Returns the text and the sorted rules.
 
-    `keep_lines` preserves the line numbers after a secret that spans lines (a key file). If the
+    `keep_lines` preserves the line numbers after a secret of several lines (a key file). If the
     search fails, the whole text counts as a secret.
     """
     if not text:
@@ -82,15 +82,15 @@ def redact(text: str, *, keep_lines: bool = False) -> tuple[str, tuple[str, ...]
 
 
 def redacted_start(text: str | bytes, max_chars: int) -> str:
-    """Return at most the first `max_chars` of `text`, masked before they are cut."""
+    """Return at most the first `max_chars` of `text`, masked before it is cut."""
     if isinstance(text, bytes):
         text = text[: (max_chars + SLACK_CHARS) * 4].decode(errors="replace")
     return redact(text[: max_chars + SLACK_CHARS])[0][:max_chars]
 
 
 def without_secrets(text: str, max_chars: int) -> str:
-    """Return at most the first `max_chars` of `text` without its secrets. For texts that are split
-    into words afterwards: no rule recognises a key that was split."""
+    """Return at most the first `max_chars` of `text` without its secrets. For texts that are later
+    split into words: no rule recognises a key that has been split."""
     masked, rules = redact(text[: max_chars + SLACK_CHARS])
     return (_MASK.sub("…", masked) if rules else masked)[:max_chars]
 
@@ -116,7 +116,7 @@ def _find(data: bytes) -> Iterator[Finding]:
 
 
 def _folded(data: bytes, plain: views.View | None) -> Iterator[Finding]:
-    """Find the secrets that a terminal broke at its width."""
+    """Find secrets that a terminal wrapped."""
     view = views.unfolded(plain.data if plain else data)
     if view is None:
         return
@@ -128,7 +128,7 @@ def _folded(data: bytes, plain: views.View | None) -> Iterator[Finding]:
 
 
 def _encoded(data: bytes, view: views.View | None) -> Iterator[Finding]:
-    """Find the runs of Base64 that contain a secret."""
+    """Find runs of Base64 that contain a secret."""
     for start, end, text in views.decoded(data):
         finding = next(_found_in(text), None)
         if finding and view:
@@ -148,7 +148,8 @@ def _found_in(data: bytes) -> Iterator[Finding]:
 
 
 def _triggered(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
-    """Map the rules with a keyword in `data` to the ranges around the keywords."""
+    """Map the rules with a keyword in `data` to the ranges around their keywords, and those without
+    keywords to the whole of `data`."""
     triggered = {
         rule_id: [(0, len(data))]
         for rule_id, least_bytes in rules.everywhere.items()
@@ -200,7 +201,7 @@ def _match(
         rejected += right - left
         is_bounded = rejected <= _MAX_REJECTED * len(window)
         if not secret or (is_bounded and not _is_secret(rule, secret)):
-            # The apparent value may be the name of the next value.
+            # What looks like a value may be the name of the next value.
             at = max(left, at + 1)
             continue
         # The character after a secret may also be the one before the next secret.
@@ -215,7 +216,7 @@ def _match(
 
 
 def _token_end(data: bytes, at: int) -> int:
-    """The end of a token that continues beyond the window in which it was found."""
+    """Return the end of a token that continues beyond the window in which it was found."""
     return int(_token().match(data[at:]).end()) + at
 
 
@@ -257,7 +258,7 @@ def _line(window: bytes, start: int, end: int) -> bytes:
 
 
 def _without_overlaps(matches: Iterator[Finding]) -> list[Finding]:
-    """Sort findings and merge overlapping ones. Named rules override the generic one."""
+    """Sort findings and merge overlapping ones. Specific rules override the generic one."""
     findings: list[Finding] = []
     for finding in sorted(matches, key=lambda f: (f.start, f.rule == GENERIC, -f.end)):
         if findings and finding.start < findings[-1].end:

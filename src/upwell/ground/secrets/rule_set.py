@@ -1,8 +1,8 @@
-"""The rules by which secrets are found: the files in `rules/`, compiled when first needed.
+"""The rules for finding secrets: the files in `rules/`, compiled when first needed.
 
-A rule of gitleaks expects certain characters after a secret (a quote, a space, `;`). In real text
-there are others: a comma, a bracket, a tag, a colour. Here a secret ends at any character that
-cannot be part of it.
+The rules of gitleaks expect certain characters after a secret (a quote, a space, `;`). Real text
+has others: a comma, a bracket, a tag, a colour. Here, a secret ends at any character that cannot be
+part of it.
 """
 
 import re
@@ -17,26 +17,26 @@ BEFORE_BYTES = 400
 AFTER_BYTES = 700
 LONG_AFTER_BYTES = 16_384
 LONG_RULES = frozenset({"jwt", "jwt-base64", "curl-auth-header", "curl-auth-user"})
-"""Rules whose match may extend far beyond the keyword: a token of any length, a command over many
+"""Rules whose match may extend far beyond the keyword: a token of any length, a command of many
 lines."""
 GENERIC = "generic-api-key"
 REPLACED = frozenset({"private-key"})
-"""Rules of the files that are replaced by code (`pem.py`), which masks a key to its end, or to the
-point where it was cut.
+"""Rules in the files that are replaced by code (`pem.py`), which masks a key up to its end, or to
+the point where it was cut.
 """
 MAX_STOPWORD_RATIO = 6
-"""A value that contains a stopword is not a secret, if it is at most this many times as long as the
-word. Longer random values often contain one of the 600 stopwords of four letters by chance."""
+"""A value that contains a stopword is not a secret if it is at most this many times as long as the
+word. Longer random values often contain one of the 600 four-letter stopwords by chance."""
 _RULE_FILES = ("gitleaks.toml", "upwell.toml")
 _NARROW_END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 _WIDE_END = r"(?:[^0-9A-Za-z]|$)"
 _VALUE_END = r"""(?:[\x60'"\s;,)\]}<>&|*\\\x1b\x00]|[.:#/!?](?:\s|$)|[^\x00-\x7f]|$)"""
-"""The characters that may follow a value which counts as a secret only because of its name. A
-character that continues an expression is not among them.
+"""The characters that may follow a value that counts as a secret only because of its name.
+Characters that continue an expression are not among them.
 """
 _NOT_BASE64 = r"(?:[^a-zA-Z0-9+/]|\z)"
 _WIDE_START = r"(?:^|[^A-Za-z])"
-"""Digits may come before a secret, because the previous line often ends with one."""
+"""A secret may follow a digit, because the previous line often ends with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class Rule:
     """One kind of secret.
 
     `id`: its name. `regex`: the pattern over bytes. `entropy`: the least Shannon entropy in bits
-    per byte, 0 for any. `group`: the group that holds the secret; 0 means the first group that
-    matched, or the whole match. `allow`: exceptions. `after`: how many bytes after a keyword to
-    search.
+    per byte, 0 for any. `group`: the group that contains the secret; 0 means the first group that
+    matched, or the whole match. `allow`: exceptions. `after`: how many bytes to search after a
+    keyword.
     """
 
     id: str
@@ -83,10 +83,10 @@ class Rule:
 class Rules:
     """All rules.
 
-    `triggered`: keywords, each with the ids of the rules to run. `everywhere`: ids of the rules
-    that have no keyword, which must be quick, each with the length of its shortest match in bytes.
-    `keywords`: finds, in one pass over a text, its keywords as positions in `triggered`. `raw`: the
-    rules as written in the files. `allow`: the exceptions of every rule.
+    `triggered`: keywords, each with the ids of the rules to run. `everywhere`: the ids of the rules
+    without a keyword, which must be fast, each with the length of its shortest match in bytes.
+    `keywords`: finds the keywords of a text in one pass, as positions in `triggered`. `raw`: the
+    rules as written in the files. `allow`: the exceptions to every rule.
     """
 
     triggered: Sequence[tuple[bytes, tuple[str, ...]]]
@@ -137,8 +137,8 @@ def compiled(rule_id: str) -> Rule:
 
 
 def with_any_edge(rule_id: str, pattern: str) -> str:
-    """`pattern` with wider edges: before and after the secret there may be any character that
-    cannot be part of it."""
+    """Return `pattern` with wider edges: any character that cannot be part of the secret may
+    precede or follow it."""
     if pattern.endswith(_NARROW_END):
         end = _VALUE_END if rule_id == GENERIC else _WIDE_END
         pattern = pattern.removesuffix(_NARROW_END) + end
@@ -155,7 +155,7 @@ def with_any_edge(rule_id: str, pattern: str) -> str:
 
 
 def _grouped(pattern: str) -> str:
-    """`pattern` with a group around the secret, without the edges."""
+    """Return `pattern` with a group around the secret."""
     return pattern if regex(pattern).groups else f"({pattern})"
 
 

@@ -1,6 +1,6 @@
-"""Views of a text without escapes, with a mapping back to the positions in the original. A secret
-in a JSON string, a URL, a page or a coloured log has escapes around and inside it, and the rules
-find it only without them. Encoded secrets are found in the decoded text of a run of Base64.
+"""Views of a text without escapes, with a mapping back to positions in the original. A secret in a
+JSON string, a URL, a web page or a coloured log may have escapes around and inside it, and the
+rules find it only without them. This module also decodes runs of Base64, which may contain secrets.
 """
 
 import base64
@@ -29,7 +29,7 @@ _SIGNS = (*_ASCII_SIGNS, b"\xe2", b"\xef\xbb\xbf", b"\xc2\xad", b"\xcd\x8f")
 _WRAPPED = rb"(?m)^[ \t>+-]{0,8}[A-Za-z0-9+/=_.:-]{16,200}(\r?\n[ \t>+-]{0,8})[A-Za-z0-9+/=_-]"
 MAX_PASSES = 5
 MIN_WIDTH, MAX_WIDTH = 16, 400
-"""The narrowest and the widest terminal, in bytes."""
+"""The narrowest and the widest terminal that is recognised, in bytes."""
 MIN_BASE64 = 24
 _BASE64 = rb"[A-Za-z0-9+/_-]{%d,}={0,2}" % MIN_BASE64
 MAX_BASE64 = 262_144
@@ -37,8 +37,8 @@ MAX_BASE64 = 262_144
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`data`, and the origin of its pieces: the piece that begins at `at[i]` of the view begins at
-    `origin[i]` of the original.
+    """`data`, and the origin of its pieces: the piece that begins at `at[i]` in the view begins at
+    `origin[i]` in the original.
     """
 
     data: bytes
@@ -56,8 +56,8 @@ class View:
 
 
 def plain(data: bytes) -> View | None:
-    """`data` without escapes, or None if it has none. Escapes inside escapes are undone, too: the
-    colour of a log in JSON in the JSON of a result takes three passes."""
+    """Return `data` without escapes, or None if it has none. Nested escapes are also removed: a
+    colour in a log inside JSON inside the JSON of a result takes three passes."""
     view: View | None = None
     for _ in range(MAX_PASSES):
         inner = _unescaped(view.data if view else data)
@@ -69,7 +69,7 @@ def plain(data: bytes) -> View | None:
 
 
 def unwrapped(data: bytes) -> View | None:
-    """`data` with the lines of a wrapped token joined, or None if nothing is wrapped."""
+    """Return `data` with the lines of wrapped tokens joined, or None if nothing is wrapped."""
     if b"\n" not in data:
         return None
     line_breaks = []
@@ -81,9 +81,9 @@ def unwrapped(data: bytes) -> View | None:
 
 
 def unfolded(data: bytes) -> View | None:
-    """The lines of `data` that a terminal of a fixed width seems to have wrapped, joined; None if
-    there are none. A line seems wrapped if it is as long as a neighbour, or if it is one of the
-    longest lines of the text. It is joined with the next line. Other lines are left out.
+    """Join the lines of `data` that a terminal seems to have wrapped; None if there are none. A
+    line seems wrapped if it is as long as a neighbour, or is one of the longest lines of the text.
+    It is joined with the next line. Other lines are left out.
     """
     if b"\n" not in data:
         return None
@@ -104,7 +104,7 @@ def unfolded(data: bytes) -> View | None:
 
 
 def _full_lines(sizes: list[int]) -> set[int]:
-    """The numbers of the lines that end at the width of a terminal."""
+    """The numbers of the lines that seem to end at the width of a terminal."""
     longest = max(sizes)
     found: set[int] = set()
     for number, is_equal in enumerate(map(eq, sizes, sizes[1:])):
@@ -122,7 +122,7 @@ def _full_lines(sizes: list[int]) -> set[int]:
 
 
 def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the runs of Base64 that decode to text: start, end and the text."""
+    """Yield the start, the end and the text of each run of Base64 that decodes to text."""
     if len(data) < MIN_BASE64:
         return
     for match in _regex(_BASE64).finditer(data):
@@ -172,15 +172,15 @@ def _unescaped(data: bytes) -> View | None:
 
 
 def _replacement(escape: bytes) -> bytes:
-    """The text that an escape stands for; empty for colours, other terminal codes and invisible
-    characters.
+    """Return the text that an escape represents; empty for colours, other terminal codes and
+    invisible characters.
     """
     kind, rest = escape[:1], escape[1:]
     if kind == b"%":
         return _byte(rest.removeprefix(b"25") if len(rest) == 4 else rest)
     if kind == b"&":
         return _entity((rest.removeprefix(b"amp;") or rest).rstrip(b";"))
-    # `\033`, `\33` and `\e` are spellings of ESC, and a `[` begins the colour after it.
+    # `\033`, `\33` and `\e` are ways to write ESC, and `[` begins the colour after it.
     if kind != b"\\" or rest[:1] in (b"0", b"3", b"e") or b"[" in rest:
         return b""
     if rest[:1] == b"u":
@@ -201,8 +201,8 @@ def _byte(digits: bytes) -> bytes:
 
 
 def _substituted(data: bytes, substitutions: list[tuple[int, int, bytes]]) -> View:
-    """A view of `data` with `replacement` for each `data[start:end]`. `substitutions` are (start,
-    end, replacement), in order and without overlaps.
+    """Return a view of `data` after `substitutions`, which are (start, end, replacement), in order
+    and without overlaps.
     """
     pieces, origins = [], []
     position = 0

@@ -1,6 +1,6 @@
-"""Daily backups of a database: `backups/NAME-2026-04-09.db`, of which the newest seven are kept.
+"""Daily backups of a database: `backups/NAME-2026-04-09.db`. The newest seven are kept.
 
-The first process of the day makes the copy with `VACUUM INTO` on a connection of its own, without
+The first process of the day makes the copy with `VACUUM INTO` on its own connection, without
 blocking others.
 """
 
@@ -38,10 +38,10 @@ class Backups:
         return tuple(sorted(backups, reverse=True))
 
     async def make_if_due(self) -> Path | None:
-        """Make today's backup. Returns None if it exists already.
+        """Make today's backup. Returns None if it already exists.
 
         Raises:
-            StoreError: the backup cannot be written; existing ones stay.
+            StoreError: the backup cannot be written; existing ones are kept.
         """
         return await asyncio.to_thread(self._make, self._today(), replace=False)
 

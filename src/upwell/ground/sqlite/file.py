@@ -1,4 +1,4 @@
-"""Open one SQLite file: create it, set its pragmas, migrate it, and map its errors.
+"""Open one SQLite file: create it, set its pragmas, migrate it, and convert its errors.
 
 `ground/sqlite/database.py` adds threads; `ground/sqlite/salvage.py` replaces a damaged file.
 """
@@ -22,7 +22,7 @@ Synchronous = Literal["FULL", "NORMAL"]
 
 BUSY_TIMEOUT_SECONDS = 8.0
 MAX_VERSION = 1000
-"""A schema version above this is a sign of damage, not of a later upwell."""
+"""A schema version above this indicates damage, not a later version of upwell."""
 CORRUPT = frozenset({"SQLITE_CORRUPT", "SQLITE_NOTADB"})
 _SIGNS_OF_DAMAGE = (
     "Could not decode to UTF-8",
@@ -32,7 +32,7 @@ _SIGNS_OF_DAMAGE = (
     "unsupported file format",
 )
 """Messages of errors without an error code of their own. They are signs of damage, because upwell's
-statements name only tables and columns that the migrations created.
+statements use only tables and columns created by the migrations.
 """
 _CHECK_OWNER = "check its owner and permissions"
 _LOCKED = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
@@ -45,10 +45,10 @@ class Owner:
     """A component that owns tables in a file.
 
     `name`: its name in the table of versions. `migrations`: functions of the connection, oldest
-    first; the 1-based position of one is the version that it creates. Released migrations are never
-    edited. `salvage(damaged, fresh)`: copies readable rows and returns their number; without one,
-    tables are copied row by row. `expendable`: the rows may be lost, so nothing is copied before a
-    migration.
+    first; the 1-based position of each is the version it creates. Released migrations are never
+    edited. `salvage(damaged, fresh)`: copies readable rows and returns their number; without it,
+    tables are copied row by row. `expendable`: the rows may be lost, so there is no copy of the
+    file before a migration.
     """
 
     name: str
@@ -61,8 +61,7 @@ class Owner:
 class Plan:
     """How to open a file: its `path`, the `owners` of its tables, and the `synchronous` level.
 
-    `is_read_only`: for a file that cannot be written now; it is only read, and nothing is created
-    beside it.
+    `is_read_only`: for a file that currently cannot be written; it is only read, and never created.
     """
 
     path: Path
@@ -72,15 +71,15 @@ class Plan:
 
 
 def recreate(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
-    """A salvage that copies nothing, for tables that are rebuilt from other data."""
+    """Salvage nothing: for tables that are rebuilt from other data."""
     return 0
 
 
 def from_failure(error: Exception, path: Path) -> StoreError:
-    """Convert any exception that occurred when a file was opened or its tables prepared. The
-    `sqlite3` module does not only raise `sqlite3.Error`: a schema or message of SQLite that is not
-    valid UTF-8 causes a `UnicodeDecodeError`, an absurd length a `MemoryError`. Any other failure
-    here is damage.
+    """Convert any exception raised while opening a file or preparing its tables. The `sqlite3`
+    module raises more than `sqlite3.Error`: a schema or SQLite message that is not valid UTF-8
+    causes a `UnicodeDecodeError`, an absurd length a `MemoryError`. Any other failure here means
+    damage.
     """
     if isinstance(error, StoreError):
         return error
@@ -93,7 +92,7 @@ def from_failure(error: Exception, path: Path) -> StoreError:
 
 
 def from_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
-    """Convert an SQLite error to a `StoreError` with a hint for the user."""
+    """Convert an SQLite error to a `StoreError`, with a hint if the cause is known."""
     text = str(error)
     name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
     if name in CORRUPT or text.startswith(_SIGNS_OF_DAMAGE):
@@ -158,13 +157,13 @@ def prepare(plan: Plan) -> sqlite3.Connection:
 
 
 def prepare_read_only(plan: Plan) -> sqlite3.Connection:
-    """Open a connection that only reads.
+    """Open a read-only connection.
 
-    SQLite reads a file with a write-ahead log only if it may create the index of the log beside it.
+    SQLite can read a file with a write-ahead log only if it may create the log's index next to it.
     Without a log, the file itself is complete.
 
     Raises:
-        StoreUnwritable: the file has unmerged changes, older tables, or cannot be read.
+        StoreUnwritable: the file cannot be read, or its tables have another version.
     """
     log = Path(f"{plan.path}-wal")
     suffix = "" if log.exists() and log.stat().st_size else "&immutable=1"
@@ -190,7 +189,8 @@ def prepare_read_only(plan: Plan) -> sqlite3.Connection:
 def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
     """Run the migrations of `owner` that this file lacks, in one transaction.
 
-    A file with older tables is first copied to `backups/` beside it.
+    A file with older tables is first copied to `backups/` next to it, unless its rows are
+    expendable.
 
     Raises:
         StoreTooNew: a later version of upwell wrote these tables.
@@ -200,7 +200,7 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
         raise StoreTooNew(
             f"{path} was written by a later upwell ({owner.name} schema {current}, "
             f"this one knows {len(owner.migrations)})",
-            hint="upgrade upwell, or point UPWELL_HOME at another folder",
+            hint="upgrade upwell, or set UPWELL_HOME to another folder",
         )
     if current == len(owner.migrations):
         return
@@ -265,9 +265,9 @@ def version(db: sqlite3.Connection, owner: str) -> int:
 def _make_private(path: Path) -> None:
     """Create the file if there is none.
 
-    An existing file is never opened and closed here: that would drop the locks that other
-    connections of this process hold on it, because POSIX locks belong to the process
-    (sqlite.org/howtocorrupt.html, section 2.2).
+    An existing file is never opened and closed here: that would release the locks of this process's
+    other connections, because POSIX locks belong to the process (sqlite.org/howtocorrupt.html,
+    section 2.2).
     """
     try:
         with suppress(FileExistsError):
@@ -286,7 +286,7 @@ def _make_private(path: Path) -> None:
 
 
 def delete_database(path: Path) -> None:
-    """Delete a database with its log. Processes that have it open make a new one at the next
+    """Delete a database with its log. Processes that have it open create a new one at their next
     use."""
     with exclusively(path):
         for suffix in ("", "-wal", "-shm"):
@@ -294,7 +294,7 @@ def delete_database(path: Path) -> None:
 
 
 def connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
-    """Open a connection with the pragmas that all of upwell's files use."""
+    """Open a connection with the pragmas used for all of upwell's files."""
     db = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
     )

@@ -1,4 +1,4 @@
-"""Another program's SQLite database, opened for reading only."""
+"""Another program's SQLite database, opened read-only."""
 
 import sqlite3
 import time
@@ -13,13 +13,13 @@ from upwell.ground.errors import UsageError
 BUSY_TIMEOUT_SECONDS = 8.0
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 QUERY_SECONDS = 60.0
-"""The time limit until the first row, and from each row to the next."""
+"""The time limit for the first row, and from each row to the next."""
 STEPS = 100_000
 MAX_VALUE_BYTES = 64_000_000
 _MIN_ROW_BYTES = 4
 MAX_COPIES = 4
 """Several rows of a query may contain the same stored text, so all rows together may be this many
-times as large as the file. More rows come only from a forged file, whose rows share pages."""
+times as large as the file. Only a forged file, whose rows share pages, has more."""
 SLACK_BYTES = 1_000_000
 _COMPUTED = """
 SELECT name FROM sqlite_schema WHERE type = 'view'
@@ -28,7 +28,7 @@ FROM (SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE '%AS%(%')
      pragma_table_xinfo(tables.name) AS columns
 WHERE columns.hidden IN (2, 3)
 """
-"""Views, and tables with a column that is computed from others."""
+"""Finds views, and tables with a computed column."""
 _HEADER = b"SQLite format 3\0"
 
 
@@ -46,9 +46,9 @@ def refuse_computed(connection: sqlite3.Connection) -> None:
 
 
 class ForeignDatabase:
-    """The tables of a database that another program owns. Text that is not UTF-8 is read with
-    replacement characters. Views and computed columns are refused, because their content could be
-    endless. `file_bytes` limits the number and the size of the rows of all queries."""
+    """The tables of another program's database. Text that is not UTF-8 is read with replacement
+    characters. Views and computed columns are refused, because their content could be endless.
+    `file_bytes` limits the number of rows of each query, and the total size of all rows."""
 
     def __init__(self, connection: sqlite3.Connection, file_bytes: int) -> None:
         self._connection = connection
@@ -64,7 +64,7 @@ class ForeignDatabase:
         return {name for (name,) in rows}
 
     def rows(self, statement: str, values: tuple[object, ...] = ()) -> Iterator[dict[str, Any]]:
-        """The rows of a query, each by the names of its columns."""
+        """Yield the rows of a query, each as a mapping from column names to values."""
         cursor = self._connection.execute(statement, values)
         names = [column[0] for column in cursor.description]
         for number, row in enumerate(cursor):
@@ -89,9 +89,9 @@ def is_database(path: Path) -> bool:
 
 
 def _mode(path: Path) -> str:
-    """The mode in which to open the file. Reading a database in WAL mode creates two files beside
-    it, unless SQLite is told that nobody writes. That is certain if there is no log beside the
-    database.
+    """Return the mode in which to open the file. Reading a database in WAL mode creates two files
+    next to it, unless SQLite is told that nobody writes. If there is no log next to the database,
+    nobody does.
     """
     has_log = any(Path(f"{path}{ending}").exists() for ending in ("-wal", "-journal"))
     return "mode=ro" if has_log else "mode=ro&immutable=1"
@@ -99,7 +99,7 @@ def _mode(path: Path) -> str:
 
 @contextmanager
 def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
-    """Open a database of another program. Errors while reading it are converted, too.
+    """Open another program's database. Errors while reading it are also converted.
 
     Raises:
         UsageError: the file is missing, locked, damaged, or lacks an expected column.
