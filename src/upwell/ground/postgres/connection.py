@@ -2,8 +2,8 @@
 round trip.
 
 Works behind pgbouncer in transaction mode: nothing outlives a transaction on the server, and
-statements are prepared only without a pooler. A database that does not answer is not
-asked again until a task in the background has reached it, so its loss delays one call at most.
+statements are prepared only without a pooler. A database that does not answer is not used again
+until a background task has reached it, so calls wait for a lost database only once.
 """
 
 import asyncio
@@ -30,32 +30,33 @@ from upwell.ground.trace import LOG
 
 MAX_CONNECTIONS = 8
 PREPARE_THRESHOLD = 3
-"""A connection prepares a statement after running it this often; until then, each run is planned
-anew."""
+"""A connection prepares a statement after running it this often; until then, the statement is
+planned again for each run."""
 CONNECT_SECONDS = 5.0
 PROMPT_SECONDS = 0.25
-"""How long a tool call waits for an answer of the database."""
+"""How long a tool call waits for an answer from the database."""
 BUSY_SECONDS = 2.0
-"""How long a tool call waits if the database answers other callers meanwhile, so that a burst of
-calls is not taken for a loss."""
+"""How long a tool call waits if the database is answering other callers, so that a burst of calls
+is not mistaken for a loss."""
 LATE_LOOP_SECONDS = 0.05
 SUSPICIOUS_SECONDS = 0.1
 """After this time without an answer, a second connection shows whether the server is lost."""
 PROBE_PAUSE_SECONDS = 1.0
 PROMPT_STATEMENT_MS = 5_000
-"""The server's time limit for statements of tool calls. It ends those whose caller has given up."""
+"""The server's time limit for statements of tool calls, for those whose caller has given up."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
 CLOSING_SECONDS = 1.0
 _LOST_STATES = ("08", "57P", "53300")
-"""SQLSTATEs of a server that shuts down, starts, or accepts no connection."""
+"""The SQLSTATEs of a lost connection, and of a server that is shutting down or starting, or that
+accepts no more connections."""
 _DISK_FULL = "53100"
 _BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"), "off")
-"""Settings for lookups, so that they use the indexes even if the planner has no statistics yet."""
+"""Settings that make lookups use the indexes even if the planner has no statistics yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement with `%(name)s` marks, and their values. The value of `tenant` is added later."""
+    """A statement with `%(name)s` placeholders, and their values. The `tenant` is added later."""
 
     sql: str
     values: Mapping[str, object]
@@ -67,7 +68,7 @@ Cursor = AsyncCursor[TupleRow]
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The statements of a caller who waits for their rows."""
+    """The statements of a caller who is waiting for their rows."""
 
     statements: Sequence[Statement]
     answer: asyncio.Future[list[Rows]]
@@ -91,8 +92,8 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The state of the connections: how many are open (`most` at most), how many of them are busy,
-    and how many requests wait for one."""
+    """The state of the connections: how many are open (`most` is the limit) and busy, and how many
+    requests are waiting for one."""
 
     is_lost: bool
     connections: int
@@ -123,8 +124,8 @@ class Transaction:
 
 
 async def send(connection: AsyncConnection, tenant: int, statement: Statement) -> Cursor:
-    """Send a statement in a pipeline, with the tenant among its values. Every statement of a tenant
-    is sent by this function."""
+    """Send a statement in a pipeline, with the tenant among its values. All statements of tenants
+    are sent with this function."""
     return await connection.execute(statement.sql, {**statement.values, "tenant": tenant})
 
 
@@ -133,12 +134,12 @@ async def _rows_of(cursors: Sequence[Cursor]) -> list[Rows]:
 
 
 class Postgres:
-    """The connections of this process to one database, opened at the first use."""
+    """The connections of this process to one database, opened on first use."""
 
     def __init__(self, url: str, *, size: int = MAX_CONNECTIONS) -> None:
         self.url = url
         self.clock_offset = 0.0
-        """The seconds by which the server's clock is ahead of this machine's; 0 if they nearly
+        """How many seconds the server's clock is ahead of this machine's; 0 if they nearly
         agree."""
         # This class reports failures itself.
         logging.getLogger("psycopg").setLevel(logging.CRITICAL)
@@ -166,13 +167,13 @@ class Postgres:
 
     @property
     def is_lost(self) -> bool:
-        """True from the time the database fails to answer until it answers again. Meanwhile, every
-        use fails at once."""
+        """True from when the database fails to answer until it answers again. Meanwhile, every use
+        fails at once."""
         return bool(self._lost)
 
     @property
     def use(self) -> Use:
-        """The state of the connections now."""
+        """The current state of the connections."""
         pool = self._pool.get_stats()
         open_, idle = pool.get("pool_size", 0), pool.get("pool_available", 0)
         return Use(
@@ -209,9 +210,9 @@ class Postgres:
     async def ask(
         self, tenant: str, *statements: Statement, seconds: float | None = None
     ) -> list[Rows]:
-        """Run statements of a tenant in one round trip and one transaction. Their plans use the
-        indexes. With `seconds`, wait this long for the answer, or longer while the database answers
-        other callers.
+        """Run a tenant's statements in one round trip and one transaction. Their plans use the
+        indexes. With `seconds`, wait this long for the answer, or longer while the database is
+        answering other callers.
 
         Raises:
             StoreError: the database failed, or did not answer in time; a write may still take
@@ -227,10 +228,10 @@ class Postgres:
         return await asked.answer
 
     async def _answer_batch(self, tenant: str, seconds: float) -> None:
-        """Run the statements that several callers asked for at the same moment in one transaction.
-        If it fails quickly, run each caller's statements in a transaction of their own."""
+        """Run the statements of callers who asked at the same moment in one transaction. If it
+        fails quickly, run each caller's statements in their own transaction."""
         batch = self._batches.pop((tenant, seconds))
-        # All processes lock rows in the same order, so that they cannot deadlock.
+        # So that all processes lock rows in the same order and cannot deadlock.
         batch.sort(key=lambda asked: asked.kind)
         statements = [statement for asked in batch for statement in asked.statements]
         began = time.monotonic()
@@ -276,15 +277,15 @@ class Postgres:
         return rows
 
     def _is_busy(self, began: float, waited_since: float, seconds: float) -> bool:
-        """True if an answer may be late only because of load: other callers have received answers
-        meanwhile, or the event loop is behind."""
+        """True if an answer may be late only because of load: other callers have since received
+        answers, or the event loop is behind."""
         now = time.monotonic()
         if now - began > BUSY_SECONDS:
             return False
         return self._answered_at >= began or now - waited_since > seconds + LATE_LOOP_SECONDS
 
     async def _wait_for[T](self, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
-        """Await `work`, for `seconds` if they are given, and longer if this process is busy. A
+        """Await `work`, for `seconds` if given, and longer if this process or the server is busy. A
         caller who gives up does not wait for the cancellation, which a lost server never
         confirms."""
         began = time.monotonic()
@@ -325,7 +326,7 @@ class Postgres:
             raise store_error(error) from error
 
     async def aclose(self) -> None:
-        """Close all connections. A server that does not answer is not waited for."""
+        """Close all connections, without waiting for a server that does not answer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_SECONDS):
                 await self._tasks.aclose()
@@ -346,7 +347,7 @@ class Postgres:
             connection.prepare_threshold = PREPARE_THRESHOLD
 
     def _lose(self, reason: str) -> None:
-        """Fail every use from now on, until a background task has reached the database again."""
+        """Make every use fail until a background task has reached the database again."""
         if not self._lost:
             LOG.warning("PostgreSQL is lost: %s", reason)
             self._lost, self._lost_at = reason, time.monotonic()
@@ -355,7 +356,7 @@ class Postgres:
             self._tasks.start(self._reach_again())
 
     def _suspect(self, since: float) -> None:
-        """Find out whether the server answers at all, because a statement takes long."""
+        """Find out whether the server answers at all, because a statement is taking long."""
         if self._suspicion is None or self._suspicion.done():
             self._suspicion = self._tasks.start(self._probe(since))
 
@@ -366,7 +367,7 @@ class Postgres:
             await connection.close()
             await asyncio.sleep(PROBE_PAUSE_SECONDS)
         except (psycopg.Error, TimeoutError):
-            # A server that has answered anything meanwhile is busy, not lost.
+            # A server that has answered anything since then is busy, not lost.
             if self._answered_at < since:
                 self._lose("no answer")
 
@@ -385,7 +386,7 @@ class Postgres:
     def _say_lost(self) -> None:
         if self._say:
             self._say(
-                f"upwell: PostgreSQL is lost: {self._lost}; calls go on without memory until it "
+                f"upwell: PostgreSQL is lost: {self._lost}; calls continue without memory until it "
                 "answers; check the server, its disk and store.url"
             )
 
@@ -429,7 +430,7 @@ def _is_loss(error: Exception) -> bool:
 def _unreachable(reason: str) -> StoreError:
     return StoreError(
         f"PostgreSQL failed: {reason}",
-        hint="upwell tries again by itself; `upwell doctor` shows the state",
+        hint="upwell will keep trying; `upwell doctor` shows the state",
     )
 
 
@@ -439,11 +440,11 @@ def _first_line(error: Exception) -> str:
 
 
 def store_error(error: Exception) -> StoreError:
-    """The StoreError for an error of the driver."""
+    """Return the StoreError for an error of the driver."""
     is_full = getattr(error, "sqlstate", None) == _DISK_FULL
     return StoreError(
         f"PostgreSQL failed: {_first_line(error)}",
         hint="nothing was stored; free space on the database's disk, and try again"
         if is_full
-        else "check store.url and whether the server runs; `upwell doctor` tries it",
+        else "check store.url and that the server is running; `upwell doctor` tries to connect",
     )

@@ -1,8 +1,8 @@
 """Files of a home that the machines of a team share: tokens, the pause, the inbox, the list of
 sources, short notes, the secret.
 
-The database holds the content, and each machine a copy as a file, so that reading takes no round
-trip and goes on while the database is lost. A file without content does not exist.
+The content is in the database, and each machine has a copy as a file, so that reading takes no
+round trip and works even while the database is lost. An empty file is deleted.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ _WRITE = """
 
 
 class HomeFiles:
-    """The shared files at these paths. `secret` is the one that the first machine fills with random
-    bytes; `lost` tells whether the database has lately failed to answer. The methods block: they
-    run in a thread, or in a command."""
+    """The shared files at these paths. The first machine fills `secret` with random bytes. `lost`
+    returns whether the database has recently failed to answer. The methods block: call them in a
+    thread or in a command."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class HomeFiles:
         self._secret = secret
 
     def pull(self) -> None:
-        """Bring the copies up to date, and the tables, too, if the database is new.
+        """Bring the copies up to date. If the database is new, create its tables.
 
         Raises:
             StoreError: the database or the disk failed.
@@ -101,7 +101,7 @@ class HomeFiles:
     @contextmanager
     def exclusively(self, path: Path) -> Iterator[None]:
         """Hold the lock of a shared file on all machines. The copy is up to date within the block,
-        and what the block writes is shared when it ends.
+        and changes made in the block are shared when it ends.
 
         Raises:
             StoreError: the database or the disk failed; nothing was changed.

@@ -1,5 +1,5 @@
-"""Notices the changes that other machines make, with LISTEN or by polling. Polling is for a pooler
-in transaction mode, which does not pass notifications on."""
+"""Detects changes made by other machines, with LISTEN or by polling. Polling is for poolers in
+transaction mode, which do not pass on notifications."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ Changed = Callable[[frozenset[str]], Awaitable[None]]
 MEMORIES, LEARNED, FILES = "memories", "learned", "files"
 EVERYTHING = frozenset({MEMORIES, LEARNED, FILES})
 GATHER_SECONDS = 0.05
-"""Notifications that arrive within this time are reported as one change."""
+"""Notifications that arrive within this time are reported together."""
 POLL_SECONDS = 0.5
 RETRY_SECONDS = 1.0
 _VERSIONS = """
@@ -28,8 +28,8 @@ _VERSIONS = """
 
 
 async def listen(postgres: Postgres, tenant: str, changed: Changed) -> None:
-    """Report the changes of a tenant until cancelled. After every connection `changed` is called
-    with everything, because changes may have been missed.
+    """Report the changes of a tenant until cancelled. After each connect, `changed` is called with
+    `EVERYTHING`, because changes may have been missed.
     """
     while True:
         try:
@@ -56,7 +56,7 @@ async def _follow(postgres: Postgres, tenant: str, changed: Changed) -> None:
 
 
 class Versions:
-    """Notices changes without LISTEN, by the version numbers of the data that a tenant shares."""
+    """Detects changes without LISTEN, by the version numbers of a tenant's shared data."""
 
     def __init__(self, postgres: Postgres, tenant: str, changed: Changed) -> None:
         self._postgres = postgres

@@ -17,7 +17,7 @@ CONNECTION: Mapping[str, Any] = {
     "autocommit": True,
     "prepare_threshold": None,
     "connect_timeout": 5,
-    # A network that drops packets is noticed within these times.
+    # These times determine how soon a network that drops packets is detected.
     "keepalives_idle": 10,
     "keepalives_interval": 3,
     "keepalives_count": 3,
@@ -28,7 +28,7 @@ MIN_OFFSET_SECONDS = 2.0
 
 
 async def connect(url: str) -> AsyncConnection:
-    """Open a connection outside of the pool.
+    """Open a connection outside the pool.
 
     Raises:
         psycopg.Error: the database cannot be reached.
@@ -70,7 +70,7 @@ async def migrate(url: str) -> Server:
 
 
 async def is_pooled(connection: AsyncConnection) -> bool:
-    """True if a pooler is in front of the server. A pooler reports process ids of its own."""
+    """True if a pooler is in front of the server. A pooler reports its own process ids."""
     answer = await connection.execute("SELECT pg_backend_pid()")
     return bool(cast(TupleRow, await answer.fetchone())[0] != connection.info.backend_pid)
 
@@ -89,7 +89,7 @@ async def _update(connection: AsyncConnection) -> None:
 
 
 async def _version(connection: AsyncConnection) -> int:
-    """Return the number of the last migration of a database."""
+    """Return the number of the database's last migration, or 0."""
     exists = await connection.execute("SELECT to_regclass('upwell.migration') IS NOT NULL")
     if not cast(TupleRow, await exists.fetchone())[0]:
         return 0

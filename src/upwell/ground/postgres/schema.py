@@ -3,30 +3,30 @@
     tenant ──< scope ──< memory >── posting      words of a memory, by stem
                             ├──< about           exact joins with files and symbols
                             └──< memory_trigger  the situations at which a memory surfaces
-    term, anchor            number of memories of a scope that have a stem, or a key of `about`
+    term, anchor            how many memories of a scope have a stem, or a key of `about`
     null_score              the best scores of random queries, by scope and number of words
     trash                   deleted memories, kept for 30 days
     embedding               the vector of a memory by a model, if an embedder is configured
-    embedding_model         the models, and the replica that embeds at the moment
+    embedding_model         the models, and the replica that is currently embedding
 
 Everything else that the machines of a team share:
 
-    entry                   what expires: originals, the seen log, cached responses, sessions
-    feedback, threshold     ratings, and the thresholds that follow from them
+    entry                   data that expires: originals, the seen log, cached responses, sessions
+    feedback, threshold     ratings, and the thresholds derived from them
     home_file               files of the home: notes, tokens, the pause, the inbox, the secret, …
-    audit                   who stored and removed memories, and who was denied something
-    change                  the version of the tenant at which each memory of a project changed last
+    audit                   who stored or removed memories, and whose requests were denied
+    change                  the version of the tenant at which each memory of a project last changed
                             or was removed, for the copies on developers' machines; rows of removed
                             memories are pruned (`memory/postgres/pruning.py`)
 
 A scope is the memories of one project. Every key begins with the tenant, so the tables can be
 partitioned or distributed by tenant. No table has a sequence: a tenant's number is the hash of its
-name, and memories are counted within their scope. A memory's number has the number of its scope in
+name, and memories are numbered within their scope. A memory's number has the number of its scope in
 its high bits (`memory/lookups.py: SEQUENCE_BITS`), so that the memories of a project are a range.
 
-Besides the conditions in the statements, row-level security separates the tenants: a statement sees
-only the rows of the tenant that its transaction has named. Triggers notify the channel of a tenant
-when its memories, its ratings or its files change.
+In addition to the conditions in the statements, row-level security separates the tenants: a
+statement sees only the rows of the tenant set in its transaction. Triggers notify a tenant's
+channel when its memories, ratings or files change.
 """
 
 import hashlib
@@ -34,9 +34,9 @@ from collections.abc import Iterator, Sequence
 
 TENANT_SETTING = "upwell.tenant"
 CHANNEL = "upwell_"
-"""The prefix of the channels on which triggers announce changes; the tenant's number follows."""
+"""The prefix of the channels on which triggers announce changes, before the tenant's number."""
 LOCK = 0x75_70_77_65_6C_6C
-"""The advisory lock under which tables are changed, so that processes that start at the same time
+"""The advisory lock held while tables are changed, so that processes that start at the same time
 take turns.
 """
 
@@ -58,10 +58,10 @@ TABLES_OF_A_TENANT = (*_OF_MEMORIES, *_SHARED, *_EMBEDDED, "change", "audit")
 
 
 def _walls(tables: Sequence[str]) -> Iterator[str]:
-    """The statements that keep the tenants of these tables apart."""
+    """Yield the statements that separate the tenants in these tables."""
     for table in tables:
         yield f"ALTER TABLE upwell.{table} ENABLE ROW LEVEL SECURITY"
-        # The owner of the tables is held to the policy too.
+        # The policy also applies to the owner of the tables.
         yield f"ALTER TABLE upwell.{table} FORCE ROW LEVEL SECURITY"
         # As a subquery, the setting is read once per statement, not once per row.
         yield (
@@ -123,7 +123,7 @@ _CREATE = (
 )
 
 _SHARE = (
-    # A key may hold any bytes, which `text` does not allow.
+    # A key may contain any bytes, which `text` does not allow.
     """CREATE TABLE upwell.entry (
         tenant bigint, kind text COLLATE "C", key bytea, value bytea NOT NULL DEFAULT '',
         number bigint NOT NULL DEFAULT 0, created_at double precision NOT NULL,
@@ -186,7 +186,7 @@ _CHANGES = (
         gone boolean NOT NULL, at double precision NOT NULL, PRIMARY KEY (tenant, project, id))""",
     "CREATE INDEX change_version ON upwell.change (tenant, project, version, id)",
     *_walls(["change"]),
-    # Writers hold the lock of the tenant's row, and raise its version when they have written.
+    # Writers hold the lock of the tenant's row, and increase its version after writing.
     """CREATE FUNCTION upwell.note_changes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         INSERT INTO upwell.change (tenant, project, id, version, gone, at)
         SELECT m.tenant, m.project, m.id, t.version + 1, TG_ARGV[0] = 'gone',
@@ -213,7 +213,7 @@ _EMBED = (
     """CREATE TABLE upwell.embedding (
         tenant bigint, model bigint, n bigint, numbers bytea NOT NULL,
         PRIMARY KEY (tenant, model, n))""",
-    # Compression gains nothing on such numbers.
+    # Compression does not help with such numbers.
     "ALTER TABLE upwell.embedding ALTER COLUMN numbers SET STORAGE EXTERNAL",
     "CREATE INDEX embedding_memory ON upwell.embedding (tenant, n)",
     """CREATE TABLE upwell.embedding_model (
@@ -221,7 +221,7 @@ _EMBED = (
         used_at double precision NOT NULL, complete bigint NOT NULL, holder text NOT NULL,
         leased_until double precision NOT NULL, PRIMARY KEY (tenant, model))""",
     *_walls(_EMBEDDED),
-    # A trigger, because replicas of an earlier version delete memories without this table.
+    # A trigger, because replicas of an earlier version do not delete from this table.
     """CREATE FUNCTION upwell.forget_embeddings() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         DELETE FROM upwell.embedding e USING changed c WHERE e.tenant = c.tenant AND e.n = c.n;
         RETURN NULL; END $$""",
@@ -236,7 +236,7 @@ _PRUNE = (
         ADD COLUMN pruned_id text COLLATE "C" NOT NULL DEFAULT ''""",
     "CREATE INDEX change_gone ON upwell.change (tenant, at) WHERE gone",
     # Replicas of the earlier version cannot tell a copy that it has missed pruned deletions. With
-    # the time set anew, no deletion is old enough to be pruned while such replicas still run.
+    # the time reset, no deletion is old enough to be pruned while such replicas are still running.
     "ALTER TABLE upwell.change NO FORCE ROW LEVEL SECURITY",
     "UPDATE upwell.change SET at = extract(epoch FROM clock_timestamp())::float8 WHERE gone",
     "ALTER TABLE upwell.change FORCE ROW LEVEL SECURITY",
@@ -253,7 +253,7 @@ _CODE = (
 )
 
 MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED, _PRUNE, _CODE)
-"""The migrations of the tables, oldest first; each is a list of statements."""
+"""The migrations, oldest first; each is a sequence of statements."""
 
 
 def tenant_number(name: str) -> int:

@@ -1,4 +1,4 @@
-"""The TTL store that a team's machines share: rows of `upwell.entry`."""
+"""The TTL store shared by a team's machines: rows of `upwell.entry`."""
 
 import hashlib
 import math
@@ -25,7 +25,7 @@ MAX_KEY_BYTES = 1_000
 """A longer key is cut, and its hash is appended: PostgreSQL limits an index entry to 2 700 bytes.
 `scan` returns the cut key."""
 READ_SECONDS = 3.0
-"""How long to wait for an original, which an agent has asked for. Other entries are not worth so
+"""How long to wait for an original, which an agent has asked for. Other entries are not worth that
 long a wait."""
 _AT = "tenant = %(tenant)s AND kind = %(kind)s"
 _ALIVE = f"{_AT} AND expires_at > %(now)s"
@@ -57,9 +57,10 @@ _SIZES = f"""
 
 
 class PostgresTtlStore:
-    """`TtlStore` of one tenant. All machines use the clock of the database, so that a machine whose
-    clock is wrong loses no entry. A method raises StoreError if the database fails, or takes longer
-    than `seconds`. Reading originals has a longer limit; `expire` and `ping` have none."""
+    """The `TtlStore` of one tenant. All machines use the database's clock, so that a machine with a
+    wrong clock loses no entries. Methods raise StoreError if the database fails or takes longer
+    than `seconds`. The limit for reading originals is longer; `expire` and `ping` have none, and
+    `ping` does not raise."""
 
     def __init__(
         self,
@@ -206,7 +207,7 @@ class PostgresTtlStore:
         )
 
     async def _enforce_cap(self, kind: str, values: Mapping[str, bytes]) -> None:
-        """If the kind is due to be measured, remove its oldest entries beyond its cap."""
+        """If a check of the kind is due, remove its oldest entries beyond its cap."""
         cap = self._options.max_bytes.get(kind)
         if cap is None or not is_due(self._unchecked, kind, values, cap):
             return
@@ -221,7 +222,7 @@ class PostgresTtlStore:
 
 
 class TeamTtlStore:
-    """Keeps entries of `LOCAL_KINDS` in `own`, on this machine, and all others in `shared`, the
+    """Stores entries of `LOCAL_KINDS` in `own`, on this machine, and all others in `shared`, the
     team's store."""
 
     def __init__(self, own: TtlStore, shared: TtlStore) -> None:
@@ -285,14 +286,14 @@ def encoded(key: str) -> bytes:
 
 
 def _sorted(values: Mapping[str, bytes]) -> dict[str, object]:
-    """Keys and values as two arrays. Their order is the same in all processes, so that processes
-    cannot deadlock."""
+    """Return keys and values as two arrays. They have the same order in all processes, so that
+    processes cannot deadlock."""
     pairs = sorted((encoded(key), value) for key, value in values.items())
     return {"keys": [key for key, _ in pairs], "values": [value for _, value in pairs]}
 
 
 def _having(prefix: str) -> tuple[str, dict[str, object]]:
-    """The condition on keys that begin with `prefix`, and its values."""
+    """Return the condition for keys that begin with `prefix`, and its values."""
     # No byte of UTF-8 is 0xff, so every longer key sorts below this one.
     name = prefix.encode("utf-8", "surrogatepass")
     return (_PREFIX, {"prefix": name, "after": name + b"\xff"}) if prefix else ("", {})

@@ -1,12 +1,12 @@
 """A SQLite database with threads: one for reading, one for writing.
 
-Slow writes therefore never delay searches. Reads of a few rows, which take less time than a switch
-to another thread, run on the event loop, over a third connection that waits for no lock. Several
+Slow writes therefore never delay searches. Reads of a few rows, which take less time than switching
+to another thread, run on the event loop, on a third connection that never waits for a lock. Several
 owners may share a file; the tables of each owner have their own version.
 
-Processes share files too. Before each use a connection checks that its file is still the one at the
-path. A process that finds damage moves the file aside (`ground/sqlite/salvage.py`), and all others
-switch to the new file before they write another row.
+Processes also share files. Before each use, a connection checks that its file is still the one at
+the path. A process that finds damage moves the file aside (`ground/sqlite/salvage.py`), and all
+others switch to the new file before they write another row.
 """
 
 import asyncio
@@ -43,16 +43,16 @@ __all__ = ["Database", "Owner", "Plan", "open_database", "repair"]
 
 
 MISREAD = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
-"""Errors of code that reads a row whose values have other types than the statement expects."""
+"""Errors in code that reads a row whose values have unexpected types."""
 
 CHECK_SECONDS = 1.0
 """How long a check of the whole file may take; the rest of a larger file is not checked."""
 _STEPS_PER_LOOK = 10_000
-"""Instructions of SQLite between two looks at the clock."""
+"""SQLite instructions between two looks at the clock."""
 
 
 class Follower:
-    """A connection that reopens the file when it has been replaced."""
+    """A connection that is reopened when its file has been replaced."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -68,12 +68,12 @@ class Follower:
         return self._connection
 
     def connect(self) -> None:
-        """Open the file that is at the path now, and close the former connection."""
+        """Open the file that is at the path now, and close the previous connection."""
         self.drop()
         self.use(prepare(self.plan), _inode(self.plan.path))
 
     def use(self, connection: sqlite3.Connection, inode: int) -> None:
-        """Use this connection to the file `inode` from now on, and close the former one."""
+        """Use this connection to the file `inode` from now on, and close the previous one."""
         self.drop()
         self._connection, self._inode = connection, inode
         self.generation += 1
@@ -117,13 +117,13 @@ class Follower:
 
 
 class Lane(Follower):
-    """A connection on a thread of its own."""
+    """A connection on its own thread."""
 
     def __init__(self, plan: Plan, name: str) -> None:
         super().__init__(plan)
         self._checked = 0
-        """The generation of the connection for which the file was last checked. A programming error
-        raises the same exceptions as damage, and must not cause a check at every call."""
+        """The generation of the connection for which the file was last checked. Programming errors
+        raise the same exceptions as damage, and must not cause a check on every call."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{plan.path.stem}-{name}")
 
     async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -152,8 +152,8 @@ class Lane(Follower):
 
 
 class InlineRead(Follower):
-    """A connection for reads of a few rows on the event loop. It waits for no lock. A thread opens
-    it, but only the event loop replaces it: a thread could close it during a read.
+    """A connection for reading a few rows on the event loop. It never waits for a lock. A thread
+    opens it, but only the event loop replaces it, because a thread could close it during a read.
     """
 
     def connection(self) -> sqlite3.Connection:
@@ -164,7 +164,7 @@ class InlineRead(Follower):
         return self._connection
 
     def opened(self) -> tuple[sqlite3.Connection, int]:
-        """A new connection to the file that is at the path now, and the file's inode."""
+        """Return a new connection to the file that is at the path now, and the file's inode."""
         db = prepare(self.plan)
         db.execute("PRAGMA busy_timeout = 0")
         return db, _inode(self.plan.path)
@@ -172,7 +172,7 @@ class InlineRead(Follower):
 
 @dataclass(frozen=True, slots=True)
 class _Pending[T]:
-    """A write that waits for its group, and the future of its caller."""
+    """A write that is waiting for its group, and the future of its caller."""
 
     work: Callable[[sqlite3.Connection], T]
     result: asyncio.Future[T]
@@ -199,7 +199,7 @@ class Database:
         self._committing: asyncio.Task[None] | None = None
 
     async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` on the reading thread; repeat it if the file had to be salvaged first.
+        """Run `work` on the reading thread. If the file has to be salvaged, `work` runs again.
 
         Raises:
             StoreError: SQLite failed.
@@ -207,10 +207,10 @@ class Database:
         return await self._reading.run(work)
 
     async def inline_read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work`, a read that takes less time than a switch to the reading thread, on the event
-        loop.
+        """Run `work`, a read that takes less time than switching to the reading thread, on the
+        event loop.
 
-        Uses the reading thread when the file must be opened first, is locked, or fails.
+        Uses the reading thread if the file must be opened first, is locked, or fails.
 
         Raises:
             StoreError: as `read`.
@@ -223,8 +223,8 @@ class Database:
             return await self.read(work)
 
     async def look_for_damage(self) -> None:
-        """Check the structure of the whole file, for `CHECK_SECONDS` at most. Damage that no read
-        has met yet is repaired like any other.
+        """Check the structure of the whole file, for `CHECK_SECONDS` at most. Damage not yet found
+        by a read is repaired like any other.
 
         Raises:
             StoreError: SQLite failed, or the repair did.
@@ -237,8 +237,7 @@ class Database:
         """Run `work` in one `BEGIN IMMEDIATE` transaction on the writing thread.
 
         When this returns, the change is as durable as the file's `synchronous` level promises. A
-        file that could only be read when it was opened is opened for writing as soon as that is
-        possible.
+        file that was opened read-only is opened for writing as soon as possible.
 
         Raises:
             StoreError: SQLite failed; nothing was changed.
@@ -249,7 +248,7 @@ class Database:
 
     async def write_grouped[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Like `write`, but in one transaction with all other writes that arrive while an earlier
-        one is under way, because a switch to the writing thread costs more than a small write.
+        one is under way, because switching to the writing thread costs more than a small write.
         `work` may run twice.
 
         Raises:
@@ -268,15 +267,15 @@ class Database:
                 group, self._pending = self._pending, []
                 await self._commit(group)
         finally:
-            # There is no await between the last check of `_pending` and this line: otherwise a
-            # write could wait there forever.
+            # There is no await between the last check of `_pending` and this line, because a write
+            # that arrived in between would wait forever.
             self._committing = None
 
     async def _commit(self, group: Sequence[_Pending[Any]]) -> None:
         try:
             values = await self.write(lambda db: [pending.work(db) for pending in group])
         except Exception:
-            # One write may be at fault, so each now gets a transaction of its own.
+            # One write may be the cause, so each now gets its own transaction.
             await self._commit_each(group)
             return
         for pending, value in zip(group, values, strict=True):
@@ -300,7 +299,7 @@ class Database:
         """Return a value that changes when another connection or process changes the file."""
 
         def look(db: sqlite3.Connection) -> tuple[int, int]:
-            # Versions of two connections cannot be compared: the sign keeps them apart.
+            # Versions of different connections cannot be compared: the sign keeps them apart.
             generation = self._inline_read.generation
             if not self._inline_read.owns(db):
                 generation = -self._reading.generation
@@ -328,7 +327,7 @@ class Database:
         """Run `work` in a transaction on the current file."""
         while True:
             db.execute("BEGIN IMMEDIATE")
-            # Nobody can replace the file from here on, so this check is final.
+            # From here on, nobody can replace the file, so this check is final.
             if self._writing.is_current():
                 return finish(db, work)
             db.execute("ROLLBACK")
@@ -336,7 +335,7 @@ class Database:
 
 
 def _flaw_of_file(path: Path) -> str:
-    """Like `_flaw`, over a connection of its own."""
+    """Like `_flaw`, on its own connection."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             return _flaw(db)
@@ -345,7 +344,7 @@ def _flaw_of_file(path: Path) -> str:
 
 
 def _flaw(db: sqlite3.Connection) -> str:
-    """The first flaw in the structure of a file; "" if it has none, or none was found in time."""
+    """Return the first flaw in the structure of a file, or "" if none was found in time."""
     deadline = time.monotonic() + CHECK_SECONDS
     db.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_PER_LOOK)
     try:
@@ -364,7 +363,7 @@ def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchrono
 
     With `synchronous` FULL, a write that has returned survives a power loss; with NORMAL, it
     survives only a `kill -9`. A damaged file is moved aside and its readable rows are copied. A
-    file that cannot be written is opened for reading; writes fail until it becomes writable.
+    file that cannot be written is opened read-only; writes fail until it becomes writable.
 
     Raises:
         StoreTooNew: a later version of upwell wrote the file, which is left unchanged.
@@ -382,7 +381,7 @@ def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchrono
 
 
 def _open_read_only(plan: Plan, obstacle: StoreUnwritable) -> Database:
-    """A database that answers reads although it cannot be written: the disk is full or read-only.
+    """Return a database that can be read but not written: the disk is full or read-only.
 
     Raises:
         StoreUnwritable: the file cannot be read either.
@@ -402,7 +401,7 @@ def repair(plan: Plan) -> None:
     """Replace the file if it is damaged, keeping the rows that can be read.
 
     Raises:
-        StoreError: the new file cannot be written, or the lock of the file cannot be held.
+        StoreError: the new file cannot be written, or the file cannot be locked.
     """
     from upwell.ground.sqlite.salvage import replace_damaged
 

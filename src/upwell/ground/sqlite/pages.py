@@ -1,9 +1,9 @@
 """Read the rows of a damaged SQLite file page by page, without SQLite.
 
-SQLite reads nothing from a file whose header or schema is damaged, although most pages are intact.
+SQLite reads nothing from a file whose header or schema is damaged, even if most pages are intact.
 This reader needs neither: it collects the leaf pages of every b-tree, decodes their records, and
-recognises a table by its page in the schema or by the shape of its rows. Pages in the write-ahead
-log replace those of the file. Format: https://www.sqlite.org/fileformat2.html.
+recognises a table by its root page in the schema or by the shape of its rows. Pages in the
+write-ahead log replace those of the file. Format: https://www.sqlite.org/fileformat2.html.
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ Row = tuple[Value, ...]
 TABLE_LEAF, TABLE_INTERIOR = 0x0D, 0x05
 INDEX_LEAF, INDEX_INTERIOR = 0x0A, 0x02
 PAGE_SIZES = (4096, 1024, 2048, 8192, 16384, 32768, 512)
-"""The sizes to try if the header is lost, SQLite's default first."""
+"""The sizes to try if the header is damaged, SQLite's default first."""
 NEARLY = 0.6
 MAX_PAYLOAD = 64_000_000
 _MAGIC = b"SQLite format 3\0"
@@ -31,10 +31,10 @@ _MAX_DEPTH = 64
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the schema that the file should have.
+    """A table in the schema that the file should have.
 
-    `columns`: name, declared type and NOT NULL of each. `min_columns`: the number of columns that
-    every row has; rows from before a migration lack the columns that it added. `alias`: the
+    `columns`: the name, declared type and NOT NULL of each. `min_columns`: the number of columns
+    that every row has; rows written before a migration lack the columns it added. `alias`: the
     position of the column that is the row number, -1 if there is none. `has_rowid`: False for a
     WITHOUT ROWID table.
     """
@@ -86,9 +86,7 @@ def tables_of(db: sqlite3.Connection) -> list[Table]:
 
 
 def rows_by_table(path: Path, tables: Sequence[Table]) -> Iterator[tuple[Table, Row]]:
-    """Yield the readable rows of the tables that can be recognised, with the row numbers filled
-    in.
-    """
+    """Yield the readable rows of all recognised tables, with the row numbers filled in."""
     with path.open("rb") as file:
         pages = _Pages(file, Path(f"{path}-wal"))
         named = pages.named_roots()
@@ -108,8 +106,8 @@ def _numbered(row: Row, number: int, alias: int) -> Row:
 def _recognised(
     pages: "_Pages", leaves: Sequence[int], tables: Sequence[Table], name: str
 ) -> Table | None:
-    """The table that a tree belongs to: among those that fit the most rows, the one that the schema
-    names, or the only one. None if that is not certain."""
+    """Return the table that a tree belongs to: of the tables that fit the most rows, the one in the
+    schema or the only one. None if that is not certain."""
     is_table = pages.kind(leaves[0]) == TABLE_LEAF
     votes = dict.fromkeys((table.name for table in tables if table.has_rowid == is_table), 0)
     by_name = {table.name: table for table in tables}
@@ -124,7 +122,7 @@ def _recognised(
 
 
 class _Pages:
-    """The pages of a file, the last committed version of each."""
+    """The pages of a file, each in its last committed version."""
 
     def __init__(self, file: BinaryIO, wal: Path) -> None:
         self._file = file
@@ -148,8 +146,8 @@ class _Pages:
 
     def _likely_size(self) -> int:
         """The smallest size whose pages begin like b-tree pages nearly as often as those of the
-        best size. Pages of a multiple of the true size begin so, too. Since there are fewer of
-        them, their share may be higher by chance."""
+        best size. Pages of a multiple of the true size also begin like that. There are fewer of
+        them, so their share may be higher by chance."""
         shares = {size: self._leaf_share(size) for size in sorted(PAGE_SIZES)}
         enough = NEARLY * max(shares.values())
         return next((size for size, share in shares.items() if share >= enough), PAGE_SIZES[0])
@@ -177,7 +175,7 @@ class _Pages:
         return page[start] if len(page) > start else 0
 
     def trees(self) -> dict[int, list[int]]:
-        """Map the root of each tree, or the highest page that is left of it, to its leaves."""
+        """Map the root of each tree, or its highest remaining page, to its leaves."""
         parents: dict[int, int] = {}
         leaves = []
         for number in range(1, self.last + 1):
@@ -197,7 +195,7 @@ class _Pages:
         return {row[3]: str(row[1]) for row in rows if len(row) == 5 and isinstance(row[3], int)}
 
     def rows(self, leaves: Sequence[int]) -> Iterator[tuple[int, Row]]:
-        """Yield the number and the values of each readable row."""
+        """Yield the row number and the values of each readable row."""
         for leaf in leaves:
             page = self.page(leaf)
             for offset in _cells(page, leaf, 8):
@@ -244,7 +242,7 @@ class _Pages:
 
 
 def _start(number: int) -> int:
-    """The offset of a page's header: on the first page it follows the file's header."""
+    """The offset of a page's header. On the first page, it follows the file's header."""
     return 100 if number == 1 else 0
 
 

@@ -1,9 +1,9 @@
-"""Replace a damaged database by a sound one with the rows that can still be read.
+"""Replace a damaged database with a sound one that contains the rows that can still be read.
 
-The caller holds the lock of the file (`files.exclusively`). Under that lock, the damage is checked
-again, since another process may have repaired the file. If the damaged file can still be locked,
-its write lock is held until the new file is in place, so that no other process can commit a row
-that would be lost.
+The caller holds the lock of the file (`files.exclusively`). Under that lock, the file is checked
+again, since another process may have repaired it. If SQLite can still lock the damaged file, its
+write lock is held until the new file is in place, so that no other process can commit a row that
+would be lost.
 """
 
 import json
@@ -30,15 +30,15 @@ from upwell.ground.sqlite.pages import rows_by_table, tables_of
 from upwell.ground.trace import LOG
 
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError)
-"""The errors of the `sqlite3` module that damage causes."""
+"""The errors that the `sqlite3` module raises because of damage."""
 MAX_SKIPS = 20_000
 """At most this many row numbers are tried one by one after an unreadable page."""
 
 
 def replace_damaged(plan: Plan) -> None:
-    """Replace a damaged file by a sound one with the rows that could be read.
+    """Replace a damaged file with a sound one that contains the rows that could be read.
 
-    The damaged file stays beside it as `NAME.corrupt-TIME`. A sound file is not changed.
+    The damaged file stays next to it as `NAME.corrupt-TIME`. A sound file is not changed.
     """
     damaged = sqlite3.connect(plan.path, isolation_level=None)
     try:
@@ -67,7 +67,7 @@ class Salvage:
 
 
 def last_salvage(path: Path) -> Salvage | None:
-    """Return the last salvage of the database at `path` while the damaged file is still beside it.
+    """Return the last salvage of the database at `path` if the damaged file is still next to it.
 
     A user who has removed or moved that file knows about the damage.
     """
@@ -85,7 +85,7 @@ def _record_path(path: Path) -> Path:
 
 
 def _write_record(path: Path, moved_path: Path, rows: int) -> None:
-    """Record the salvage for `last_salvage`. A failure only loses the record."""
+    """Record the salvage for `last_salvage`. If that fails, only the record is lost."""
     record = json.dumps({"aside": moved_path.name, "rows": rows, "at": time.time()})
     with suppress(OSError):
         write_atomically(_record_path(path), record + "\n")
@@ -139,8 +139,8 @@ def _has_tables(db: sqlite3.Connection, plan: Plan) -> bool:
 
 
 _TYPES = {"INTEGER": "('integer', 'null')", "REAL": "('real', 'integer', 'null')"}
-"""Declared type → the types of the values in such a column. SQLite converts each value that upwell
-writes to the type of its column, so a value of any other type is damage."""
+"""Declared type → the types of the values in such a column. SQLite converts each value written by
+upwell to the type of its column, so a value of any other type is damage."""
 
 
 def _has_types(db: sqlite3.Connection) -> bool:
@@ -149,8 +149,8 @@ def _has_types(db: sqlite3.Connection) -> bool:
 
 
 def _mistyped(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
-    """Yield tables with the query that finds those of their rows whose values have another type
-    than the column."""
+    """Yield each table with a query for the rows whose values do not have the type of their
+    column."""
     derived = tuple(f"{name}_" for name in _text_indexes(db))
     for table in _tables(db) - {"sqlite_sequence", *_text_indexes(db)}:
         if table.startswith(derived):
@@ -210,8 +210,8 @@ def copy_table(damaged: sqlite3.Connection, fresh: sqlite3.Connection, table: st
 
 
 def insert_row(fresh: sqlite3.Connection, insert: Callable[[], int]) -> int:
-    """Run `insert`, and return the number of rows that it inserted. A damaged row may contain
-    anything, so a failure is undone and counts as 0 rows.
+    """Run `insert` and return the number of rows it inserted. A damaged row may contain anything,
+    so a failure is rolled back and counts as 0 rows.
     """
     fresh.execute("SAVEPOINT row")
     try:
@@ -224,16 +224,15 @@ def insert_row(fresh: sqlite3.Connection, insert: Callable[[], int]) -> int:
 
 
 def _hold(damaged: sqlite3.Connection) -> None:
-    """Keep out other writers, as far as the damage allows."""
+    """Lock out other writers, as far as the damage allows."""
     with suppress(sqlite3.DatabaseError):
         damaged.execute("PRAGMA busy_timeout = 2000")
         damaged.execute("BEGIN IMMEDIATE")
 
 
 def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> int:
-    """Make a sound file at `path` with the rows that SQLite can read and those found page by page.
-
-    If no row can be saved, the rows of the newest backup are used.
+    """Create a sound file at `path` with the rows that SQLite can read and those found page by
+    page. If that saves none from an unreadable file, use the newest backup with readable rows.
     """
     damaged.text_factory = _lenient
     with closing(connect(path, plan.synchronous)) as fresh, _page_by_page(plan) as pages:
@@ -258,7 +257,7 @@ def _copy_from(
     plan: Plan,
     created: Mapping[str, Sequence[str]],
 ) -> int:
-    """Copy, for every owner, the rows that the fresh file does not have yet."""
+    """Copy, for every owner, the rows that are not yet in the fresh file."""
     return sum(_copy_owner(source, fresh, owner, created[owner.name]) for owner in plan.owners)
 
 
@@ -294,7 +293,7 @@ def _copy_backup(
 
 @contextmanager
 def _page_by_page(plan: Plan) -> Iterator[sqlite3.Connection]:
-    """A sound temporary database with the rows that are on intact pages."""
+    """A sound temporary database with the rows on intact pages."""
     path = plan.path.with_name(plan.path.name + ".pages")
     _remove(path)
     try:

@@ -26,8 +26,7 @@ from upwell.ground.types.rpc import Ping
 
 
 def _create(db: sqlite3.Connection) -> None:
-    # The table keeps the name that version 0.1.0 gave it, because that version could not use it
-    # under another name.
+    # The table keeps its name from version 0.1.0, which could not use it under another name.
     db.execute(
         """CREATE TABLE shelf (
             tenant TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
@@ -43,13 +42,13 @@ def _add_sum(db: sqlite3.Connection) -> None:
 
 
 _SORTED_ENTRIES = 1_000
-"""A kind with fewer entries is sorted as a whole to find its newest ones."""
+"""A kind with fewer entries is sorted completely to find its newest ones."""
 OWNER = Owner("shelf", [_create, _add_sum], expendable=True)
 
 
 def _sum(kind: str, key: str, value: bytes) -> int:
-    """A checksum of an entry, because SQLite does not notice damage inside a value. An entry with a
-    wrong checksum counts as absent, so that no reader gets half a document. Entries of version
+    """The checksum of an entry, because SQLite does not detect damage inside a value. An entry with
+    a wrong checksum counts as absent, so that no reader gets half a document. Entries from version
     0.1.0 have no checksum."""
     return crc32(value, crc32(f"{kind}\0{key}".encode(errors="surrogatepass")))
 
@@ -107,7 +106,7 @@ class SqliteTtlStore:
         now = self._clock.now()
 
         def exchange(db: sqlite3.Connection) -> bool:
-            # `write` opens BEGIN IMMEDIATE, so no other process writes between the two statements.
+            # This runs after BEGIN IMMEDIATE, so no other process writes between the statements.
             row = db.execute(
                 "SELECT value FROM shelf WHERE tenant = ? AND kind = ? AND key = ? "
                 "AND expires_at > ?",
@@ -164,7 +163,7 @@ class SqliteTtlStore:
             )
             return list(_items(rows))
 
-        # A prefix names one session or memory, which has a few entries.
+        # A prefix stands for one session or memory, which has only a few entries.
         return await (self._database.inline_read if prefix else self._database.read)(look)
 
     async def newest(
@@ -174,9 +173,9 @@ class SqliteTtlStore:
         contained = "AND instr(value, ?) " * len(holding)
 
         def look(db: sqlite3.Connection) -> list[Item]:
-            # The entries of a kind have one time to live, so the order of expiry, which has an
-            # index, is the order of writing. The `+` makes SQLite follow that index instead of
-            # sorting the whole kind. A rare kind is sorted: the index is full of other kinds.
+            # All entries of a kind have the same time to live, so they expire in the order in which
+            # they were written. The `+` makes SQLite use the index on expiry instead of sorting the
+            # whole kind. A rare kind is sorted, because most of that index is about other kinds.
             (number,) = db.execute(
                 "SELECT count(*) FROM (SELECT 1 FROM shelf WHERE tenant = ? AND kind = ? LIMIT ?)",
                 (self._tenant, kind, _SORTED_ENTRIES),
@@ -251,7 +250,7 @@ class SqliteTtlStore:
         )
 
     def _enforce_cap(self, db: sqlite3.Connection, kind: str, values: Mapping[str, bytes]) -> None:
-        """Evict after `values` were written, if the kind has a cap and is due to be measured."""
+        """Evict entries after `values` were written, if the kind has a cap and a check is due."""
         cap = self._options.max_bytes.get(kind)
         if cap is not None and is_due(self._unchecked, kind, values, cap):
             self._evict(db, kind, cap)
@@ -274,8 +273,8 @@ class SqliteTtlStore:
 
 
 def _having(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
-    """The condition on keys that begin with `prefix`, and its values. SQLite seeks this range in
-    the primary key; for `substr(key, …) = …` it would read every key of the kind."""
+    """Return the condition for keys that begin with `prefix`, and its values. SQLite looks up this
+    range in the primary key; for `substr(key, …) = …` it would read every key of the kind."""
     # No byte of UTF-8 is 0xff, so every longer key sorts below this one.
     after = prefix.encode(errors="surrogatepass") + b"\xff"
     return ("AND key >= ? AND key < CAST(? AS TEXT)", (prefix, after)) if prefix else ("", ())
@@ -286,7 +285,7 @@ _MAX_TIME = 200_000_000_000.0
 
 
 def _items(rows: Iterable[Sequence[Any]]) -> Iterator[Item]:
-    """The entries of rows of `_COLUMNS` that are not damaged."""
+    """Yield the entries in rows of `_COLUMNS`, except damaged ones."""
     for kind, key, value, number, created_at, expires_at, known_sum in rows:
         if (
             isinstance(key, str)
@@ -307,9 +306,8 @@ def _items(rows: Iterable[Sequence[Any]]) -> Iterator[Item]:
 
 
 def copy_in_memory(path: Path, options: Options, clock: Clock) -> MemoryTtlStore:
-    """A store in memory with the entries of the file at `path`, which cannot be written. The
-    entries can be read, and new ones last as long as this process. Originals are left out because
-    of their size.
+    """Return a store in memory with the entries of the file at `path`, which cannot be written. New
+    entries last as long as this process. Originals are left out because of their size.
     """
     plan = Plan(path, (OWNER,), "NORMAL", is_read_only=True)
     with closing(prepare_read_only(plan)) as db:
