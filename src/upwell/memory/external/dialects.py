@@ -1,7 +1,7 @@
 """The search tools of MCP memory servers: their names, arguments and answer formats.
 
-An answer is structured content, JSON in a text block, or a text for people. upwell sends only the
-arguments that the server's tool declares.
+An answer is structured content, JSON in a text block, or plain text for people. upwell sends only
+the arguments that the server's tool declares.
 """
 
 import json
@@ -19,14 +19,14 @@ MAX_CHARS = 500
 
 
 def one_line(query: Query) -> str:
-    """The first text of a query in one line; without a text, its paths and symbols."""
+    """Return the first text of a query in one line, or its paths and symbols if it has no text."""
     texts = query.texts[:1] or (*query.paths, *query.symbols)
     return " ".join(" ".join(texts).split())[:MAX_CHARS]
 
 
 def telling_words(query: Query) -> list[str]:
-    """The words of a query in order, without everyday words unless the query has no others. Words
-    are letters and digits only, so servers see no operators."""
+    """Return the words of a query in order. Everyday words are left out unless the query has no
+    others. Words are letters and digits only, so servers see no operators."""
     texts = [*query.texts[:1], *query.paths, *query.symbols]
     words = dict.fromkeys(word for text in texts for word in query_words(text[:MAX_CHARS]))
     return [word for word in words if word not in EVERYDAY_WORDS] or list(words)
@@ -35,7 +35,7 @@ def telling_words(query: Query) -> list[str]:
 QUERY = "{query}"
 MAX_HITS = 20
 MAX_UPWELL_HITS = 10
-"""How many hits to ask of another upwell: so many of its long previews fit its budget uncut."""
+"""How many hits to request from another upwell. This many long previews fit its budget uncut."""
 MAX_SINGLE_WORDS, MAX_WORDS = 3, 6
 MAX_TAGS, TAG_CHARS = 20, 100
 _TEXTS = ("content", "text", "matched_chunk", "memory", "snippet", "document", "value")
@@ -56,12 +56,12 @@ matching linear in time."""
 
 
 class Unreadable(Exception):
-    """The answer has none of the formats that this server uses."""
+    """The answer has none of the formats that this kind of server uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerHit:
-    """A hit of another server. `score` is on the server's own scale; None if missing."""
+    """A hit of another server. `score` is on the server's own scale, or None if missing."""
 
     text: str
     source: str = ""
@@ -70,14 +70,15 @@ class ServerHit:
 
 
 Read = Callable[[Any], list[ServerHit]]
-"""Reads the hits of an answer's body: a decoded JSON value, or a text. Raises Unreadable."""
+"""Parses the hits in an answer's body, which is a decoded JSON value or a text. May raise
+`Unreadable`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One kind of server. `tools` are the possible names of its search tool. `requests` turns a
-    query into texts, each searched for with one call. With `filtered`, undeclared arguments are
-    left out."""
+    query into texts; each is searched for with one call. If `filtered`, arguments that the tool
+    does not declare are left out."""
 
     name: str
     tools: tuple[str, ...]
@@ -87,7 +88,7 @@ class Dialect:
     filtered: bool = True
 
     def filled(self, text: str, declared: frozenset[str]) -> dict[str, Any]:
-        """The arguments of a search for `text`."""
+        """Return the arguments of a search for `text`."""
         return {
             name: _filled(value, text)
             for name, value in self.arguments.items()
@@ -96,24 +97,26 @@ class Dialect:
 
 
 def whole(query: Query) -> list[str]:
-    """One request with the whole text, for servers that rank by meaning or match any word."""
+    """Make one request with the whole text, for servers that rank by meaning or match any word."""
     line = one_line(query)
     return [line] if line else []
 
 
 def any_word(query: Query) -> list[str]:
-    """One request with alternatives, for full-text searches that otherwise require every word."""
+    """Make one request with the words joined by OR, for full-text searches that would otherwise
+    require every word."""
     words = telling_words(query)[:MAX_WORDS]
     return [" OR ".join(words)] if words else []
 
 
 def word_by_word(query: Query) -> list[str]:
-    """One request for each of the longest words, for servers that match the query literally."""
+    """Make a request for each of the longest words, for servers that match the query literally."""
     return sorted(telling_words(query), key=len, reverse=True)[:MAX_SINGLE_WORDS]
 
 
 def body_of(result: Mapping[str, Any]) -> Any:
-    """The content of an MCP tool result: structured content, else the texts, decoded if JSON.
+    """Return the content of an MCP tool result: the structured content, or else the texts, decoded
+    if they are JSON.
 
     Raises:
         Unreadable: the result is an error.
@@ -170,7 +173,7 @@ def basic_memory(body: Any) -> list[ServerHit]:
 
 
 def official(body: Any) -> list[ServerHit]:
-    """One hit for each entity, with its name, type and observations."""
+    """Return one hit for each entity, with its name, type and observations."""
     hits = []
     for item in _at(body, "entities"):
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
@@ -195,7 +198,7 @@ def upwell(body: Any) -> list[ServerHit]:
 
 
 def listed(body: Any, path: str) -> list[ServerHit]:
-    """The hits in the list at a dotted path; its members are texts, or objects with a text."""
+    """Return the hits in the list at a dotted path. Its items are texts, or objects with a text."""
     hits = []
     for item in _at(body, path):
         text = item if isinstance(item, str) else _first(item, _TEXTS)
@@ -256,7 +259,7 @@ DIALECTS: Mapping[LtmProfile, Dialect] = {
 
 
 def dialect_of(options: LtmOptions, tools: Sequence[str]) -> Dialect | None:
-    """The dialect of a server with these tools; None if no dialect matches."""
+    """Return the dialect of a server with these tools, or None if no dialect matches."""
     if options.profile is LtmProfile.GENERIC:
         candidates = [_generic(options)]
     elif options.profile is LtmProfile.AUTO:
@@ -280,7 +283,7 @@ def _generic(options: LtmOptions) -> Dialect:
 
 
 def _filled(value: Any, text: str) -> Any:
-    """Replace the query placeholder in a template by `text`, at any depth."""
+    """Replace the query placeholder in a template with `text`, at any depth."""
     if isinstance(value, str):
         return value.replace(QUERY, text)
     if isinstance(value, Mapping):
@@ -289,7 +292,7 @@ def _filled(value: Any, text: str) -> Any:
 
 
 def _at(body: Any, path: str) -> list[Any]:
-    """The list at a dotted path; numbers in the path index lists."""
+    """Return the list at a dotted path. Numbers in the path index lists."""
     for name in filter(None, path.split(".")):
         if isinstance(body, dict):
             body = body.get(name)
@@ -301,7 +304,7 @@ def _at(body: Any, path: str) -> list[Any]:
 
 
 def _blocks(head: re.Pattern[str], text: str) -> list[tuple[re.Match[str], str]]:
-    """Each match of `head` with the text up to the next match."""
+    """Return each match of `head` with the text up to the next match."""
     heads = list(head.finditer(text)) or _refuse(text)
     ends = [*(match.start() for match in heads[1:]), len(text)]
     return [
@@ -312,7 +315,7 @@ def _blocks(head: re.Pattern[str], text: str) -> list[tuple[re.Match[str], str]]
 
 
 def _numbered(text: str) -> Iterator[str]:
-    """The texts between an item number and the item's lines with hash and date."""
+    """Yield the text of each item, between its number and its lines with hash and date."""
     start = 0
     for end in _NUMBERED_END.finditer(text):
         if head := _NUMBER.search(text, start, end.start()):
@@ -321,7 +324,7 @@ def _numbered(text: str) -> Iterator[str]:
 
 
 def _number(score: Any) -> float | None:
-    """The score as a float; None if it is not a finite number."""
+    """Return the score as a float, or None if it is not a finite number."""
     try:
         number = float(score) if isinstance(score, int | float) else math.nan
     except OverflowError:

@@ -1,8 +1,8 @@
-"""The team's store behind a gateway (`upwell serve --http`), for a machine that has a token and no
-password of the database.
+"""The team's store behind a gateway (`upwell serve --http`), for a machine that has a token but no
+password for the database.
 
-The messages are those of `memory/exchange.py`. Every failure is a `StoreError` of one line with
-what to do, and none names the token.
+The messages are defined in `memory/exchange.py`. Every failure is a `StoreError` with a message of
+one line and a hint. No message contains the token.
 """
 
 import asyncio
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     import httpx2
 
 POLL_SECONDS = 5.0
-"""How often to ask for changes. A request that waits for changes would keep a connection of the
-gateway open for every machine."""
+"""How often to ask for changes. With requests that wait for changes, the gateway would have to keep
+a connection open for every machine."""
 EXCHANGE_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
 MAX_REST_SECONDS = 60.0
 MAX_REASON_CHARS = 200
-_HELP = "see `upwell team`; decisions go on with the copy"
+_HELP = "see `upwell team`; meanwhile, upwell works from its copy"
 
 
 class GatewayMemories:
-    """`SharedMemories` of the tenant and the namespaces of a token. `token` is called before every
-    request, so that a new token needs no restart, and may raise StoreError."""
+    """`SharedMemories` of a token's tenant and namespaces. `token` returns the token; it is called
+    before every request, so that a new token needs no restart, and may raise StoreError."""
 
     def __init__(self, url: str, token: Callable[[], str]) -> None:
         self._url = url.rstrip("/").removesuffix("/mcp")
@@ -59,10 +59,10 @@ class GatewayMemories:
         return self._source
 
     async def greeting(self) -> Greeting:
-        """The gateway's description of itself, and of the token's role.
+        """Return the gateway's description of itself and of the token's role.
 
         Raises:
-            StoreError: there is no such gateway, or it does not accept the token.
+            StoreError: the gateway cannot be reached, or does not accept the token.
         """
         return self._read(Greeting, await self._exchange("GET", exchange.PATH))
 
@@ -94,7 +94,7 @@ class GatewayMemories:
 
     async def follow(self, changed: Callable[[], None]) -> None:
         while True:
-            # Machines that lost the gateway at the same moment must not return in step.
+            # Machines that lost the gateway at the same moment must not all come back at once.
             await asyncio.sleep(POLL_SECONDS * random.uniform(0.8, 1.2))
             changed()
 
@@ -107,10 +107,10 @@ class GatewayMemories:
         return self._source or await self.identity()
 
     async def _exchange(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """Send a request. Returns the body of the answer.
+        """Send a request and return the body of the answer.
 
         Raises:
-            StoreError: the gateway did not answer, or with an error.
+            StoreError: the gateway did not answer, or answered with an error.
         """
         import httpx2
 
@@ -145,7 +145,7 @@ class GatewayMemories:
         return bytes(content)
 
     def _body_of(self, response: "httpx2.Response", content: bytes) -> bytes:
-        """The content of a successful answer.
+        """Return `content` if the request succeeded.
 
         Raises:
             StoreError: the gateway answered with an error.
@@ -156,7 +156,7 @@ class GatewayMemories:
         if response.is_redirect:
             place = masked_address(response.headers.get("location", ""))
             raise self._failed(
-                f"redirects to {_line(place)}, and upwell sends its token nowhere else",
+                f"redirects to {_line(place)}, but upwell sends its token only to store.url",
                 "set store.url to the address of the gateway itself",
             )
         problem = exchange.problem_in(content)
@@ -199,28 +199,28 @@ class GatewayMemories:
 
 
 def checked_token(token: str) -> str:
-    """A token as it is sent, without the white space around it.
+    """Return `token` without the whitespace around it.
 
     Raises:
-        StoreError: it is empty or has characters that no token has. (The HTTP client would refuse
+        StoreError: the token is empty or contains invalid characters. (The HTTP client would refuse
         such a header with an error that shows the token.)
     """
     bare = token.strip()
     if not bare:
         raise StoreError(
             "there is no token for the team's gateway",
-            hint="`upwell team join URL` stores one; UPWELL_STORE__TOKEN is another way",
+            hint="run `upwell team join URL`, or set UPWELL_STORE__TOKEN",
         )
     if not (bare.isascii() and bare.isprintable() and " " not in bare):
         raise StoreError(
-            "the token for the team's gateway has characters that no token has",
-            hint="`upwell team join URL` stores another one",
+            "the token for the team's gateway contains invalid characters",
+            hint="run `upwell team join URL` to replace it",
         )
     return bare
 
 
 def _client() -> "httpx2.AsyncClient":
-    """Make the HTTP client. It reads the certificates of the system, which takes a tenth of a
+    """Make the HTTP client. This reads the system's certificates, which takes a tenth of a
     second."""
     import httpx2
 
@@ -234,7 +234,7 @@ def _client() -> "httpx2.AsyncClient":
 
 
 def _batches(writes: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
-    """The writes in requests that the gateway accepts."""
+    """Split the writes into batches of a size that the gateway accepts."""
     batch: list[Outgoing] = []
     size = exchange.MAX_NAME_CHARS
     for write in writes:
@@ -262,6 +262,6 @@ def _storable(page: Page) -> Page:
 
 
 def _line(text: str) -> str:
-    """A text from the gateway, made safe for one line of a log."""
+    """Make a text from the gateway safe for one line of a log."""
     shown = "".join(char if char.isprintable() else " " for char in text[:MAX_REASON_CHARS])
     return redacted_start(shown, MAX_REASON_CHARS)

@@ -1,5 +1,5 @@
-"""The hits of another memory server, kept so that they can be read by id later and in another
-process: most servers have no tool that reads by id."""
+"""Stores the hits of another memory server, so that they can be read by id later and from another
+process. Most servers have no tool that reads by id."""
 
 import json
 from collections import OrderedDict
@@ -16,8 +16,8 @@ RETENTION_SECONDS = 30 * 86_400.0
 
 
 class KeptHits:
-    """The latest hits in memory, and those of 30 days in `ttl_store`, which is written after the
-    search. If the store fails, `get` finds only those in memory."""
+    """The latest hits in memory, and those of the last 30 days in `ttl_store`, which is written to
+    after the search. If the store fails, `get` finds only the hits in memory."""
 
     def __init__(self, ttl_store: TtlStore | None = None) -> None:
         self._ttl_store = ttl_store
@@ -25,7 +25,7 @@ class KeptHits:
         self._writes = BackgroundTasks("keeping hits of a memory server")
 
     def keep(self, memories: Sequence[Memory]) -> None:
-        """Keep these memories, whose secrets are masked."""
+        """Keep these memories. Their secrets must already be masked."""
         fresh = [memory for memory in memories if memory.id not in self._latest]
         for memory in memories:
             self._latest[memory.id] = memory
@@ -36,7 +36,7 @@ class KeptHits:
             self._writes.start(self._write(self._ttl_store, fresh))
 
     async def get(self, memory_id: str) -> Memory | None:
-        """The memory with this id; None if it was never a hit, or not within 30 days."""
+        """Return the memory with this id, or None if it was not a hit within the last 30 days."""
         latest = self._latest.get(memory_id)
         if latest is not None or self._ttl_store is None:
             return latest

@@ -1,11 +1,11 @@
 """Recall over another memory server that speaks MCP (seed 000, docs/names.md).
 
-`memory/external/dialects.py` builds the requests and parses the answers. Servers score hits on
-scales of their own, so `memory/sqlite/rescore.py` scores them again from their text. In an explicit
-search, the server's own score counts if it is higher; it is also one of the signals.
+`memory/external/dialects.py` builds the requests and parses the answers. Every server scores its
+hits on a scale of its own, so `memory/sqlite/rescore.py` scores them again from their text. In an
+explicit search, the server's own score counts if it is higher; it is also one of the signals.
 
-The server may hang, crash or send garbage; `memory/external/waiting.py` limits the time that it
-costs.
+The server may hang, crash or send garbage; `memory/external/waiting.py` limits the time that this
+can cost.
 """
 
 import asyncio
@@ -39,37 +39,38 @@ class Answers:
 
 
 SIGNAL = "ltm"
-"""The name of the signal that holds the server's own score."""
+"""The name of the signal for the server's own score."""
 MAX_CHARS = 4_000
 _CUT = f"\n[cut after {MAX_CHARS} characters; the memory server has the rest]"
 MAX_MEMORIES = 40
 PING_SECONDS = 10.0
 _MASK = re.compile(r"\[REDACTED:[\w-]*\]")
-_HINT = "check ltm.command or ltm.url; `upwell doctor` tries it"
+_HINT = "check ltm.command or ltm.url; `upwell doctor` tests the server"
 
 
 class Calls(Protocol):
     """A running memory server. Its failures raise `RecallUnavailable`."""
 
     def ready(self) -> bool:
-        """Whether the server is up; starts the server otherwise."""
+        """Return whether the server is up. If it is not, start it."""
         ...
 
     async def tools(self, deadline: Deadline) -> Mapping[str, frozenset[str]]:
-        """Tool name → names of the declared arguments; waits until the server is up."""
+        """Map each tool's name to the names of its declared arguments. Waits until the server is
+        up."""
         ...
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], deadline: Deadline
     ) -> Mapping[str, Any]:
-        """The decoded `result` of a tool call."""
+        """Call a tool and return the decoded `result`."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class LtmRecall:
-    """`Recall` over the server behind `calls`. `kept` keeps its hits for later reads by id."""
+    """`Recall` over the server behind `calls`. `kept` stores its hits for later reads by id."""
 
     name = "ltm"
 
@@ -89,7 +90,8 @@ class LtmRecall:
         self._kept = kept or KeptHits()
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the server's memories that bear on `query`, most probable first by upwell's signals.
+        """Find the server's memories that are relevant to `query`, ordered by upwell's signals,
+        most probable first.
 
         Raises:
             RecallUnavailable: the server is not up yet, failed, took too long or sent garbage, or
@@ -109,7 +111,7 @@ class LtmRecall:
         return found
 
     async def get(self, memory_id: str) -> Memory | None:
-        """The memory with this id, if it was a hit within 30 days."""
+        """Return the memory with this id, if it was a hit within the last 30 days."""
         return await self._kept.get(memory_id) if memory_id.startswith(LTM_ID) else None
 
     async def ping(self) -> Ping:
@@ -119,7 +121,7 @@ class LtmRecall:
                 tools = await self._calls.tools(Deadline.after(PING_SECONDS, self._clock))
             dialect, tool = self._dialect(tools)
         except TimeoutError:
-            return Ping(ok=False, detail=f"does not answer in {PING_SECONDS:g} s", hint=_HINT)
+            return Ping(ok=False, detail=f"did not answer within {PING_SECONDS:g} s", hint=_HINT)
         except RecallUnavailable as error:
             return Ping(ok=False, detail=error.message, hint=error.hint)
         return Ping(ok=True, detail=f"{dialect.name}, searched with {tool}, {len(tools)} tools")
@@ -169,7 +171,7 @@ class LtmRecall:
         return Found(tuple(hits), asked=asked)
 
     def _scored(self, answers: Answers, query: Query, deadline: Deadline) -> list[Hit]:
-        """The hits of all answers, each text once, with scores by upwell."""
+        """Return the hits of all answers, each text once, with upwell's scores."""
         memories: dict[str, Memory] = {}
         scores: dict[str, float] = {}
         for result in answers.results:
@@ -187,7 +189,7 @@ class LtmRecall:
         ]
 
     def _dialect(self, tools: Mapping[str, frozenset[str]]) -> tuple[Dialect, str]:
-        """The dialect of a server with these tools, and the name of its search tool.
+        """Return the dialect of a server with these tools, and the name of its search tool.
 
         Raises:
             RecallUnavailable: none of the tools is a known search tool.
@@ -206,7 +208,7 @@ class LtmRecall:
 
 
 def _without_secrets(query: Query) -> Query:
-    """The query without its secrets, safe to send to another program."""
+    """Return the query without its secrets, so that it can be sent to another program."""
     return replace(
         query,
         texts=tuple(_MASK.sub(" ", redact(text)[0]) for text in query.texts),
@@ -216,7 +218,8 @@ def _without_secrets(query: Query) -> Query:
 
 
 def _memory(hit: ServerHit) -> Memory:
-    """A hit as a memory: secrets masked, visible in every project, its id derived from its text."""
+    """Turn a hit into a memory that every project sees. Secrets are masked, and the id is derived
+    from the text."""
     complete = hit.text.strip()
     text = redacted_start(complete, MAX_CHARS)
     if len(complete) > MAX_CHARS:
@@ -233,5 +236,5 @@ def _memory(hit: ServerHit) -> Memory:
 
 
 def unavailable(failure: str) -> RecallUnavailable:
-    """The error for a memory server that cannot be used, with a hint."""
+    """Return the error for a memory server that cannot be used."""
     return RecallUnavailable(f"the memory server {failure}", source="ltm", hint=_HINT)

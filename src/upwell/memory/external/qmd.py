@@ -1,10 +1,10 @@
 """Recall over the external program `qmd` (npm `@tobilu/qmd`): the user's Markdown collections.
 
-`qmd search` is BM25 over all words of a query; `vsearch` and `query` need qmd's models. qmd runs
-without a shell, in upwell's home (so that no project folder can configure it) and within the
+`qmd search` is BM25 and requires all words of a query; `vsearch` and `query` need qmd's models. qmd
+runs without a shell, in upwell's home (so that no project folder can configure it) and within the
 deadline, and its output is limited to a few megabytes. Its scores are not comparable across
-queries, so `memory/sqlite/rescore.py` scores the hits again; its own scores of a search by meaning
-count in explicit searches. `memory/external/waiting.py` limits the time that it costs.
+queries, so `memory/sqlite/rescore.py` scores the hits again. In explicit searches, qmd's own scores
+count as well if it searched by meaning. `memory/external/waiting.py` limits how long upwell waits.
 """
 
 import asyncio
@@ -49,8 +49,8 @@ _INSTALL = "npm install -g @tobilu/qmd, or memory.backend = builtin"
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """The passages that qmd found, each line once; qmd's scores by id; and the texts that were sent
-    to it."""
+    """The passages that qmd found, each line once; qmd's scores by passage id; and the texts that
+    were sent to qmd."""
 
     memories: tuple[Memory, ...]
     own_scores: Mapping[str, float]
@@ -82,8 +82,9 @@ class QmdRecall:
         self._projects: dict[str, str | None] = {}
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the passages that bear on `query`, most probable first by upwell's signals. An
-        automatic door that cannot wait leaves the answer to the next search about the same subject.
+        """Find the passages that are relevant to `query`, ordered by upwell's signals, most
+        probable first. If an automatic door cannot wait for the answer, the next search about the
+        same subject uses it.
 
         Raises:
             RecallUnavailable: qmd cannot be run, failed, took too long or sent garbage, or it is
@@ -100,7 +101,7 @@ class QmdRecall:
         return Found(tuple(hits), asked=tuple(f"{self.name}: {text}" for text in passages.asked))
 
     async def _request(self, query: Query, deadline: Deadline) -> Passages:
-        """The passages that qmd finds for the query's texts."""
+        """Return the passages that qmd finds for the query's texts."""
         texts = _requests(query, self._options.qmd_mode)
         answers = await asyncio.gather(*(self._results(text, deadline) for text in texts))
         passages: list[Memory] = []
@@ -118,7 +119,8 @@ class QmdRecall:
         return Passages(tuple(joined), own_scores, tuple(texts))
 
     async def lines(self, path: str, project: str | None) -> list[str]:
-        """All lines of a document, by its address in citations (`qmd://collection/path.md`).
+        """Return all lines of the document at `path`, its address in citations
+        (`qmd://collection/path.md`).
 
         Raises:
             UsageError: there is no such document in this project.
@@ -133,14 +135,14 @@ class QmdRecall:
             raise UsageError(f"{path} cannot be read: {error.message}", hint=_INSTALL) from error
         text = _body(output).removeprefix("\n").removesuffix("\n")
         if not seen or not text.strip():
-            raise UsageError(f"no document {path}", hint="memory_search gives citations")
+            raise UsageError(f"no document {path}", hint="memory_search returns citations")
         return redact(text)[0].split("\n")
 
     async def aclose(self) -> None:
         await self._waiting.aclose()
 
     async def get(self, memory_id: str) -> Memory | None:
-        """The passage with an id that `search` returned; None if qmd no longer has the passage."""
+        """Return the passage with this id, or None if qmd no longer has it."""
         match = _PASSAGE.fullmatch(memory_id)
         if match is None:
             return None
@@ -204,7 +206,7 @@ class QmdRecall:
         )
 
     async def _project(self, collection: str, deadline: Deadline) -> str | None:
-        """The repository of a collection; each collection is looked up once."""
+        """Return the repository of a collection. Each collection is looked up once."""
         if collection not in self._projects:
             output = await self._run(("collection", "show", "--", collection), deadline)
             root = _ROOT.search(output.decode(errors="replace"))
@@ -250,13 +252,13 @@ class QmdRecall:
 
 
 def _body(output: str) -> str:
-    """The document in an answer of `qmd get`, after the head that qmd puts above it."""
+    """Return the document from the output of `qmd get`, without the header above it."""
     return output.partition("\n---\n")[2]
 
 
 def _joined(passages: Sequence[Memory]) -> list[Memory]:
-    """The passages, in their order, with those joined that overlap or touch: several requests find
-    windows of the same place."""
+    """Join passages that overlap or are adjacent, since several requests can find parts of the same
+    place. The order is kept."""
     windows: dict[str, list[Memory]] = {}
     for passage in passages:
         windows.setdefault(passage.source, []).append(passage)
@@ -278,7 +280,7 @@ def _joined(passages: Sequence[Memory]) -> list[Memory]:
 
 
 def _one(group: Sequence[Memory]) -> Memory:
-    """Windows of one place as one passage."""
+    """Join these parts of one place into one passage."""
     if len(group) == 1:
         return group[0]
     lines: dict[int, str] = {}
@@ -306,9 +308,10 @@ def _last(passage: Memory) -> int:
 
 
 def _requests(query: Query, mode: QmdMode) -> list[str]:
-    """The texts to search for. A search by meaning gets the query's text in one line. A search by
-    words requires every word, so one request has the words together and each of the longest words
-    gets a request of its own. Words are letters and digits only, so qmd sees no operators."""
+    """Return the texts to search for. A search by meaning gets the query's text in one line. A
+    search by words requires every word, so one request has the words together and each of the
+    longest words gets a request of its own. Words are letters and digits only, so qmd sees no
+    operators."""
     if mode is not QmdMode.SEARCH:
         return [line] if (line := one_line(query)) else []
     words = telling_words(query)
@@ -317,7 +320,7 @@ def _requests(query: Query, mode: QmdMode) -> list[str]:
 
 
 async def _capped(process: Process, stream: asyncio.StreamReader) -> bytes:
-    """The output; past MAX_OUTPUT_BYTES the program is killed and the rest dropped."""
+    """Read the output. After MAX_OUTPUT_BYTES, kill the program and discard the rest."""
     parts: list[bytes] = []
     size = 0
     while size <= MAX_OUTPUT_BYTES and (part := await stream.read(65_536)):

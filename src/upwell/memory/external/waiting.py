@@ -1,8 +1,8 @@
-"""How long a search waits for another program or server, and what becomes of late answers.
+"""How long a search waits for another program or server, and what happens to late answers.
 
-A search waits for part of its deadline, and a breaker skips the source for a while after several
-failures in a row. An answer that arrives too late for an automatic door is used by the next search
-about the same subject. While the source is that slow, automatic doors do not wait for it.
+A search waits for part of its deadline. After several failures in a row, a breaker skips the source
+for a while. An answer that arrives too late for an automatic door is used by the next search about
+the same subject. As long as the source is that slow, automatic doors do not wait for it.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ MAX_LATE_ANSWERS = 5
 PATIENCE = 0.7
 """The share of its deadline that an explicit search waits for the source."""
 RACE_SHARE = 2 / 3
-"""The share of the race that an automatic door waits, which leaves time for other hits."""
+"""The share of `race_seconds` that an automatic door waits. The rest is left for other hits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """`race_seconds` is the time of automatic doors; the other fields configure the breaker."""
+    """`race_seconds` is how long automatic doors have; the other fields configure the breaker."""
 
     race_seconds: float = 0.3
     max_failures: int = 3
@@ -37,9 +37,9 @@ class Patience:
 class LateAnswers[Answer]:
     """Pending requests to a server, and its latest late answers, each used once.
 
-    `is_slow` is set when the last answer took longer than `quick_seconds`: no search should wait
-    for the next one. `on_outcome` is called for each request that no search waits for, with "" for
-    an answer and the reason for a failure.
+    `is_slow` is True if the last answer took longer than `quick_seconds`; no search should then
+    wait for the next one. `on_outcome` is called when a request ends that no search is waiting for:
+    with "" if an answer arrived, or else with the reason for the failure.
     """
 
     def __init__(
@@ -58,7 +58,8 @@ class LateAnswers[Answer]:
         return self.is_slow and bool(self._pending)
 
     def expect(self, request: "asyncio.Task[Answer]", query: Query) -> bool:
-        """Take over a request that its search gave up on. True if the search did not wait."""
+        """Take over a request that its search gave up on. Returns True if the search did not wait
+        for it at all."""
         began = self._clock.monotonic() if self.is_slow else None
         self._pending.add(request)
         request.add_done_callback(lambda done: self._arrived(done, query, began))
@@ -111,10 +112,11 @@ def _are_alike(earlier: Query, query: Query) -> bool:
 
 
 class Waiting[Answer]:
-    """Waits for the answers of one source. `unavailable` makes the error for a failure in words.
+    """Waits for the answers of one source. `unavailable` turns a description of a failure into the
+    error to raise.
 
-    Explicit searches and automatic doors have separate breakers: a source that is too slow for a
-    race may be quick enough for a search.
+    Explicit searches and automatic doors have separate breakers: a source that is too slow for an
+    automatic door may be fast enough for an explicit search.
     """
 
     def __init__(
@@ -140,11 +142,11 @@ class Waiting[Answer]:
         deadline: Deadline,
         ask: Callable[[Query, Deadline], Coroutine[Any, Any, Answer]],
     ) -> Answer:
-        """The source's answer, if it comes in time. The caller then calls `succeed` or `fail` to
-        report whether it could use the answer.
+        """Return the source's answer, if it arrives in time. The caller must then call `succeed` or
+        `fail`, depending on whether it could use the answer.
 
         Raises:
-            RecallUnavailable: the source failed, took too long, or is not asked at present.
+            RecallUnavailable: the source failed, took too long, or is currently being skipped.
         """
         self._admit(query)
         seconds = self._waits(query, deadline)
@@ -185,7 +187,7 @@ class Waiting[Answer]:
             raise self._unavailable(f"failed too often and is paused; last failure: {failure}")
 
     def _waits(self, query: Query, deadline: Deadline) -> float:
-        """How long this search waits, in seconds."""
+        """Return how long this search waits, in seconds."""
         patient = deadline.remaining() * PATIENCE
         if query.awaited:
             return patient
@@ -194,7 +196,8 @@ class Waiting[Answer]:
     def _stop_waiting(
         self, request: "asyncio.Task[Answer]", query: Query, seconds: float
     ) -> RecallUnavailable:
-        """Stop waiting; the answer to an automatic door may still arrive."""
+        """Stop waiting. A request of an automatic door continues, since its answer can be used
+        later."""
         if query.awaited:
             request.cancel()
         elif self._late_answers.expect(request, query):
