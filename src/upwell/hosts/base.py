@@ -16,9 +16,9 @@ class Export:
     """The output of `upwell hook export`: an instruction for agents without hooks, in `file` below
     the project, and for some hosts a plugin.
 
-    `tool_name` is the pattern of the host's names for the gateway's tools, with `{}` in place of
-    our own name of a tool; `layout` is the content of the file, with `{}` in place of the
-    instruction. `plugin` returns further files by relative path.
+    `tool_name` is the pattern of the names that the host gives our tools, with `{}` for the tool's
+    name; `layout` is the content of the file, with `{}` in place of the instruction. `plugin`
+    returns further files by relative path.
     """
 
     tool_name: str
@@ -36,7 +36,7 @@ class AutoLoaded:
     - `folder` patterns are relative to the working directory and to every folder above it, up to
       the root of the repository; `fallback` patterns apply if no `folder` pattern matches.
     - `scoped` patterns are relative to the same folders. Front matter may restrict such a file to
-      some paths (`globs`, `applyTo`, `paths`); without a restriction it is loaded too.
+      some paths (`globs`, `applyTo`, `paths`).
     - `follows_imports`: `@path` in such a file includes another file.
     """
 
@@ -50,7 +50,7 @@ class AutoLoaded:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcripts:
     """The places where a host records its sessions: glob patterns relative to the user's home
-    folder, and the name of the format, by which the reader is found."""
+    folder, and the name of their format, which selects the reader."""
 
     format: str
     files: tuple[str, ...]
@@ -64,7 +64,7 @@ def never_off(installation: Installation, folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
-    """A rule of a host that allows a tool of an MCP server, forbids it, or makes the host ask.
+    """A host's rule that allows or forbids a tool of an MCP server, or makes the host ask first.
     `action` is the host's word for it (`deny`), `pattern` the rule as it is written in `file`;
     `server` and `tool` are the names in the pattern, `tool` "" for all tools of the server."""
 
@@ -75,13 +75,13 @@ class PermissionRule:
     tool: str
 
     def behind_upwell(self, server: str) -> str:
-        """The pattern of the tool behind upwell, where its server is called `server`. For all tools
-        of the server, what their names begin with."""
+        """The pattern of the same tool behind upwell, where its server is called `server`; for a
+        rule about all tools of the server, their common prefix."""
         return f"mcp__{OWN_SERVER}__{server}__{self.tool}"
 
 
 def no_permissions(installation: Installation, folder: Path) -> Sequence[PermissionRule]:
-    """Return no rules, for a host whose rules are not known or do not name tools of servers."""
+    """Return no rules, for a host whose rules are unknown or never mention tools of servers."""
     del installation, folder
     return ()
 
@@ -90,13 +90,13 @@ SESSION = "$SESSION"
 FOLDER = "$FOLDER"
 """`SESSION` and `FOLDER` are placeholders in the payload of a probe."""
 PROBE_SESSIONS = "upwell-setup-"
-"""The beginning of the ids of sessions that a probe starts."""
+"""The prefix of the session ids of probes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
     """The event that a host sends at the start of a session. `upwell setup` sends it to an
-    installed hook to try the hook: `event` is its name, and `payload` was recorded, with `SESSION`
+    installed hook to test the hook: `event` is its name, and `payload` was recorded, with `SESSION`
     and `FOLDER` in place of the session's id and folder."""
 
     event: str
@@ -131,10 +131,10 @@ NESTED_PROBE = Probe(
 class Host:
     """One agent host.
 
-    - `name` is the name on the command line; `title` is the product's name, which heads its
+    - `name` is the name on the command line; `title` is the product's name and the heading of its
       section in `docs/hooks.md`.
     - `events` reads its events and writes its answers; `hooks` is the file of its hooks.
-    - `probe` is an event to try the installed hooks with.
+    - `probe` is an event to test the installed hooks with.
     - `servers` is the file of its MCP servers, None if `upwell init` leaves those servers alone.
     - `clients` are the names, as patterns in lower case, by which the host introduces itself to
       MCP servers (`clientInfo.name`).

@@ -11,7 +11,7 @@ from upwell.hosts.jsonc import Node, parse, with_child, without_child
 
 KeyPath = tuple[str, ...]
 Hides = Callable[[str, Any], bool]
-"""Tells for a dotted key and a value whether the value must be hidden."""
+"""Returns whether the value under a dotted key must be hidden."""
 HIDDEN = "***"
 _BOM = "\ufeff"
 _HEADER = re.compile(r"[ \t]*\[")

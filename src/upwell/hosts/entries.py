@@ -24,7 +24,8 @@ _HTTP_TYPES = frozenset({"http", "streamable-http", "streamableHttp", "remote"})
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A server of an agent's file. `table` is the content of `[server.NAME]`; it is empty if the
-    server has to stay with the agent, for the reason `left`. `ours`: the entry runs upwell.
+    server has to stay in the agent's file, and `left` is then the reason. `ours`: the entry runs
+    upwell.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""The events that agent hosts report to their hooks, in our terms, and the contract for reading
-each host's payload."""
+"""The events that agent hosts send to their hooks, in one form for all hosts, and the interface
+that reads a host's payloads."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -51,8 +51,8 @@ class Event:
     - `session`: the id of the session; a subagent has a session of its own below that of its
       parent.
     - `agent`: the id of the subagent, "" for the main agent.
-    - `text`: the prompt; why a session begins (startup, resume, clear, compact, subagent); or the
-      agent's last message at the end of a turn.
+    - `text`: the prompt; the reason for a session start (startup, resume, clear, compact,
+      subagent); or the agent's last message at the end of a turn.
     - `tool`: the name that surfacing knows (`Read`, `server__tool`); `args` has snake_case keys.
     - `reply_chars`: the size of the tool's result, None if the event does not carry it.
     - `answer`: the beginning of that result as text, and whether the call failed.
@@ -108,17 +108,16 @@ class EventFormat(Protocol):
         ...
 
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
-        """The hook output that puts `reply` in place of `event.reply`, whose shape it has."""
+        """The hook output that replaces `event.reply` with `reply`, which has the same shape."""
         ...
 
     def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
-        """The hook output before a tool that keeps it from running; empty if the host cannot
-        refuse a call."""
+        """The hook output that blocks a tool call; empty if the host cannot refuse a call."""
         ...
 
     def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
-        """The hook output at the end of a turn that makes the agent continue with `question`; empty
-        if the host does not allow this.
+        """The hook output that makes the agent continue with `question` instead of ending its turn;
+        empty if the host does not allow this.
         """
         ...
 
@@ -145,7 +144,8 @@ def folder_of(value: Any) -> str | None:
 
 
 def size_of(value: Any) -> int | None:
-    """The characters of all texts in a tool's result; None if the event carries no answer."""
+    """The number of characters of all texts in a tool's result; None if the event carries no
+    result."""
     if value is None:
         return None
     size, pending = 0, [value]
@@ -162,8 +162,8 @@ def size_of(value: Any) -> int | None:
 
 def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> ToolAnswer | None:
     """The first `MAX_ANSWER_CHARS` characters of all texts in a tool's result, in order; None if
-    the event carries no answer. A command also failed if its result reports an exit status other
-    than 0.
+    the event carries no result. A command also counts as failed if its result reports an exit
+    status other than 0.
     """
     if value is None:
         return None
@@ -197,7 +197,7 @@ def _exit_status(value: Any, text: str) -> int | None:
 
 def plain_args(value: Any) -> dict[str, Any]:
     """Arguments under the names that surfacing knows: snake_case, files as `file_path`, a command
-    as one text without the shell that runs it."""
+    as one string without the shell that runs it."""
     args: dict[str, Any] = {}
     for key, item in table_of(value).items():
         name = _CAMEL.sub("_", key).lower()

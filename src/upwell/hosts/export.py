@@ -45,7 +45,7 @@ def instruction(export: Export) -> str:
 
 
 def write(files: Mapping[str, str], folder: Path) -> list[Path]:
-    """Write the files below `folder`, and replace none that exists.
+    """Write the files below `folder`, without replacing any existing file.
 
     Raises:
         UsageError: one of them exists with other content.

@@ -1,15 +1,15 @@
 """Gemini CLI.
 
-Stdout must be JSON and nothing else. Gemini CLI documents no limit; we stay within 10 000 bytes.
-Without a terminal, it puts the context that hooks add at a session's start before the first prompt,
-and that prompt's event carries it. A resumed session has lost that context.
+Stdout must contain only JSON. Gemini CLI documents no limit; we stay within 10 000 bytes. Without a
+terminal, it puts the context that hooks add at a session's start before the first prompt, and that
+prompt's event carries it. A resumed session has lost that context.
 
 Before every request to its model, Gemini CLI announces that it may compress (`PreCompress`,
-`auto`). Only a compression that the user asked for (`manual`) is certain; the transcript shows the
-other ones (`capture/transcript.py`).
+`auto`). Only a compression that the user asked for (`manual`) is certain; the others appear in the
+transcript (`capture/transcript.py`).
 
-At the end of a turn, `decision: deny` lets the agent go on with `reason` as a new prompt; before a
-tool, it keeps the tool from running.
+At the end of a turn, `decision: deny` makes the agent continue with `reason` as a new prompt;
+before a tool, it blocks the call.
 
 A tool's result cannot be replaced: `decision: deny` turns it into a failed call ("Tool result
 blocked: …"), on which the model would act.

@@ -1,9 +1,9 @@
 """Writes our entries into agents' configuration files, and removes them again.
 
 A plan is shown first. A file is written whole or not at all, next to a copy of its earlier content.
-A record in upwell's home (`hooks.json`) holds a digest of each file that we wrote. If a file still
-has those bytes, an uninstall restores the earlier content and removes the copy; otherwise it only
-removes our entries.
+A record in upwell's home (`hooks.json`) contains a digest of each file that we wrote. If a file
+still has those bytes, an uninstall restores the earlier content and removes the copy; otherwise it
+only removes our entries.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ MAX_BACKUPS = 100
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A change to an agent's file: its text `before` and `after`, None for no file. `next_step`
-    tells the user what to do then. `installs` is False for the removal of our entries."""
+    tells the user what to do afterwards. `installs` is False if the plan removes our entries."""
 
     agent: str
     path: Path
@@ -118,7 +118,7 @@ class Installer:
             ) from error
 
     def installed(self) -> dict[str, str]:
-        """The agents whose files hold our entries, with the paths of the files."""
+        """The agents whose files contain our entries, with the paths of the files."""
         paths: dict[str, str] = {}
         for agent, file in self._files.items():
             path = _resolved(file.path(self._installation))
@@ -224,8 +224,8 @@ def digest(text: str) -> str:
 
 
 def _backed_up(plan: Plan) -> str:
-    """Save the content from before the change under the first free name. Returns the path, "" if
-    there was no file."""
+    """Save the earlier content under the first free name. Returns the path, "" if there was no
+    file."""
     if plan.before is None:
         return ""
     for number in range(MAX_BACKUPS):

@@ -1,4 +1,4 @@
-"""The values that upwell writes into agents' configuration files, and the contracts of those
+"""The values that upwell writes into agents' configuration files, and the interfaces of those
 files.
 """
 
@@ -23,8 +23,8 @@ class Installation:
 
     - `user_folder` and `environment` belong to the user; they decide where an agent's files are.
     - `command` is the command to run, without the host's name; `socket` is the daemon's.
-    - `home` is upwell's home if the command must name it, "" for the usual place.
-    - `guards`: the user has a guard, so hooks before a tool are installed, too.
+    - `home` is upwell's home if the command must contain it, "" for the usual place.
+    - `guards`: the user has a guard, so hooks that run before a tool are also installed.
     - `http`, if set, installs HTTP requests instead of commands for hosts that support them.
     """
 
@@ -71,8 +71,9 @@ class ConfigFile(Protocol):
         ...
 
     def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
-        """`text` without our entries, "" when it held nothing else. `backups` are earlier versions
-        of the file; entries that the installation moved elsewhere are restored from them."""
+        """`text` without our entries, "" if it contained nothing else. `backups` are earlier
+        versions of the file; entries that the installation moved elsewhere are restored from
+        them."""
         ...
 
 

@@ -2,8 +2,8 @@
 
 Comments (`//`, `/* */`) and trailing commas are accepted, as in the agents' own parsers. An edit
 adds or removes one item or member, with its comma and its line, and changes nothing else. An
-agent's settings may have megabytes, of which an edit needs a few lines: the structure of the text
-is checked in one pass, and values are read when they are asked for.
+agent's settings may be megabytes long, and an edit needs only a few lines of them. So one pass
+checks the structure of the text, and values are parsed on demand.
 """
 
 import json
@@ -45,10 +45,9 @@ class Node:
 
     @cached_property
     def value(self) -> Any:
-        """The value, as Python has it.
+        """The parsed value.
 
-        Raises:
-            ConfigError: it holds a number that is too long for Python.
+        Raises: ConfigError: it contains a number that is too long for Python.
         """
         try:
             return json.loads(self._reader.text[self.start : self.end])
@@ -74,7 +73,7 @@ class Node:
 
     @property
     def keys(self) -> list[str]:
-        """The keys of a table, beside its `items`."""
+        """The keys of a table, in the order of `items`."""
         return self._children[1]
 
     @property
@@ -118,7 +117,8 @@ def _is_strict(text: str) -> bool:
 
 
 class _Reader:
-    """Finds values in `text`. If it `is_strict`, brackets suffice to find their ends."""
+    """Finds values in `text`. If the text `is_strict` JSON, brackets are enough to find their
+    ends."""
 
     def __init__(self, text: str, *, is_strict: bool) -> None:
         self.text = text

@@ -1,7 +1,7 @@
 """memtomem-stm, a proxy in front of an agent's MCP servers: the servers behind it.
 
-Its entry in an agent's file runs `memtomem-stm` or `python -m memtomem_stm`, and may name the
-proxy's own file in its environment. In that file each server has a prefix, which begins the public
+Its entry in an agent's file runs `memtomem-stm` or `python -m memtomem_stm`, and its environment
+may contain the path of the proxy's own file. In that file each server has a prefix for the public
 names of its tools (`fs__read_file`); in upwell the prefix becomes the server's name.
 
 Source: memtomem-stm 0.6 (`cli/proxy`, `proxy/config`).
@@ -93,7 +93,7 @@ def servers_behind(
     table: Mapping[str, Any], environment: Mapping[str, str], user_folder: Path
 ) -> list[Entry]:
     """The servers behind this server, if it is memtomem-stm, its file can be read, and upwell can
-    run all of them; else none."""
+    run all of them; none in any other case."""
     if not is_memtomem(table):
         return []
     own = table.get("env")
@@ -110,7 +110,7 @@ def registered_environment(
     files: Iterable[ServerFile], installation: Installation
 ) -> dict[str, str]:
     """The environment that these agents' files give memtomem-stm, or gave it before upwell took its
-    place: the copies beside a file count, too. Files that cannot be read have none."""
+    place: backup copies next to a file count as well. Unreadable files are ignored."""
     environment: dict[str, str] = {}
     for file in files:
         path = file.path(installation)

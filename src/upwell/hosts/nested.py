@@ -1,5 +1,5 @@
 """Events in the shape that Claude Code introduced: the event's name, session, folder and tool are
-keys of the payload, and an answer sits in `hookSpecificOutput`. Codex, Gemini CLI and VS Code use
+keys of the payload, and an answer goes into `hookSpecificOutput`. Codex, Gemini CLI and VS Code use
 the same shape with names of their own."""
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ WriteQuestion = Callable[[Event, str], Mapping[str, Any]]
 
 
 def unchanged(prompt: str) -> str:
-    """A prompt that holds only the user's own words."""
+    """Return the prompt unchanged, for a host that adds nothing to it."""
     return prompt
 
 
@@ -70,15 +70,15 @@ def blocked(event: Event, question: str) -> Mapping[str, Any]:
 class NestedEvents:
     """The events from one host that uses this shape.
 
-    - `readers` maps those of the host's own tools that read or search to surfacing's names;
-      `server_marks` are the prefixes of tools of MCP servers.
+    - `readers` maps the host's own read and search tools to surfacing's names; `server_marks` are
+      the prefixes of tools of MCP servers.
     - `synthetic_prompt` is the beginning of prompts that the host itself writes.
     - `user_words` removes what the host has added to the user's prompt.
     - `restores_context`: a resumed session still has the text that hooks added at its start.
-    - `really_compacts` tells real compactions from mere announcements.
+    - `really_compacts` returns whether an event is a real compaction, not just an announcement.
     - `read_reply` and `write_reply` take and replace a tool's result, if the host allows that.
-    - `write_refusal` keeps a tool from running.
-    - `write_question` lets the agent go on at the end of a turn.
+    - `write_refusal` blocks a tool call.
+    - `write_question` makes the agent continue at the end of a turn.
     """
 
     max_bytes: int

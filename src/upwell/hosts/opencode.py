@@ -1,8 +1,8 @@
 """OpenCode. Our plugin, `opencode_plugin.js`, runs inside OpenCode. It sends events to the daemon,
 under the names of OpenCode's own plugin hooks, and inserts the answers.
 
-While the daemon runs, an event starts no process. Like `hook/place.py`, the plugin connects only
-to a socket that belongs to the user, in a folder that nobody else may enter. After a compaction the
+While the daemon runs, an event starts no process. Like `hook/place.py`, the plugin connects only to
+a socket that belongs to the user, in a folder that only the user can enter. After a compaction the
 session may continue without a prompt, so the plugin restores the context of the session's start
 with the next prompt, or with the next result of a tool that does not write files.
 
@@ -56,7 +56,7 @@ _OWN_TOOLS = frozenset(
     """.split()
 )
 """Built-in tools, of OpenCode or of other hosts, whose names look like `server_tool`. The hook's
-client drops their events, too."""
+client also drops their events."""
 
 
 class OpenCodeEvents:

@@ -29,7 +29,7 @@ class ServerFile:
 
     - `file` and `folder` locate the file and the agent's own folder; if the folder exists, the
       agent is installed.
-    - `tables` are the tables that hold servers; upwell is entered into the first.
+    - `tables` are the tables of servers; upwell's entry goes into the first.
     - `shape` is the shape of an entry: `typed` with its `type`, `listed` with program and arguments
       in one list.
     - `placeholders` matches the placeholders that the agent fills in; `plain_url` is the transport

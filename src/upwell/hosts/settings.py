@@ -28,7 +28,7 @@ class JsonHooks:
     - `matchers` gives the matcher of each event, "" for none; `guard_matchers` gives those of
       further events that are installed only while the user has a guard.
     - `nested`: the list of an event holds groups of handlers with a matcher (Claude Code, and hosts
-      with the same format); otherwise it holds the handlers themselves.
+      with the same format); if False, it holds the handlers themselves.
     - `typed`: a handler has a `type`; `exec_form`: a handler names its program and its arguments
       separately; `names_event`: the arguments of a handler include the event.
     - `timeout` is in the host's own unit, under `timeout_key`.
@@ -199,7 +199,7 @@ class JsonHooks:
 
 
 def _without_empty(text: str, event: str) -> str:
-    """The text without the list of an event, if nothing is left in it."""
+    """The text without the list of an event, if the list is empty."""
     hooks = _hooks_node(parse(text))
     if hooks.value[event]:
         return text
