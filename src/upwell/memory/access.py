@@ -1,5 +1,5 @@
-"""A team's memories as a gateway shows them to one principal. The principal reads only memories
-that it sees, never private ones of others, and writes only what its role and its namespaces allow.
+"""A team's memories as a gateway shows them to one principal. The principal can read only the
+memories visible to it, never private ones, and can write only what its role and namespaces allow.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ READER = "your token may only read the team's memories"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The writes that are allowed: in the namespaces for which `may_change` is true, and up to
+    """The allowed writes: only in namespaces for which `may_change` returns True, and at most
     `max_memories` in the whole store (0 for no limit)."""
 
     may_change: Callable[[str], bool]
@@ -33,8 +33,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The outcome of a batch of writes: the tokens of those that have taken effect now, and the
-    refused ones. All others had arrived earlier."""
+    """The outcome of a batch of writes: the tokens of those that took effect, and the refused ones.
+    All others had arrived earlier."""
 
     fresh: frozenset[str]
     refused: Sequence[Refused]
@@ -49,15 +49,15 @@ class LimitedMemories(Protocol):
 
 
 class AuditTrail(Protocol):
-    """Records who changed something, and who was denied a change."""
+    """Records who changed something and who was denied a change."""
 
     def record(self, actor: str, action: str, subject: str, outcome: str) -> None: ...
     def denied(self, actor: str, why: str) -> None: ...
 
 
 class AccessedMemories:
-    """The store `shared`, as `principal` may use it. In the namespaces of `read_only`, only admins
-    may write."""
+    """The store `shared`, limited to what `principal` may do. Only admins may write to the
+    namespaces in `read_only`."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class AccessedMemories:
         return self._principal.may_write
 
     async def identity(self) -> str:
-        """The name of the store and, if this principal does not see all of it, a name for the part
-        that it sees. So a machine whose token gets other namespaces starts its copy from scratch.
+        """The name of the store. If this principal sees only a part, a name for that part follows,
+        so a machine starts its copy from scratch when the namespaces of its token change.
 
         Raises:
             StoreError: the database failed.
@@ -95,8 +95,8 @@ class AccessedMemories:
         return f"{own}{VIEW}{digest}"
 
     async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
-        """The next changes of each of these projects. A changed memory that this principal does not
-        see is reported as gone, because it may have left a namespace that the principal sees.
+        """The next changes of each of these projects. A changed memory that this principal cannot
+        see is reported as gone, because it may have left a namespace that the principal can see.
 
         Raises:
             StoreError: the database failed.
@@ -105,8 +105,7 @@ class AccessedMemories:
         return [replace(page, changes=[*map(self._seen, page.changes)]) for page in pages]
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
-        """Make these writes, except those that have arrived before. Returns those that this
-        principal may not make.
+        """Apply these writes, except those that arrived earlier. Returns the refused ones.
 
         Raises:
             StoreError: the database failed; nothing was changed.
@@ -157,8 +156,8 @@ class AccessedMemories:
             return Refused(write.token, str(error))
 
     def _checked(self, id: str, sent: Memory) -> Memory:
-        """The form in which a memory is stored: without secrets, without traces of its machine, and
-        without claims about other sessions.
+        """The memory as it is stored: without secrets, traces of its machine, or references to
+        sessions.
 
         Raises:
             UsageError: the memory is invalid, or this principal may not store it.
@@ -194,7 +193,7 @@ class AccessedMemories:
 
 
 def _past(seconds: float | None, now: float) -> float | None:
-    """The time, or now if it is in the future: with a future time, a memory would stay new."""
+    """The time, but not later than now: a memory with a future time would stay new."""
     return None if seconds is None else min(seconds, now)
 
 

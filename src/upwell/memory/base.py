@@ -1,6 +1,6 @@
-"""The contracts of memory: stores of memories, and places to recall memories from.
+"""The protocols of memory: stores of memories, and places to recall memories from.
 
-The suites in `tests/contracts/` hold every implementation to these protocols.
+The suites in `tests/contracts/` check every implementation against them.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -22,8 +22,8 @@ __all__ = ["Added", "Found", "IndexSource", "Recall", "Store", "UnavailableStore
 class Added:
     """The outcome of adding one memory.
 
-    `redacted` names the rules that masked secrets. `duplicates` are the ids of exact and near
-    duplicates, which are reported and never merged.
+    `redacted` lists the rules that masked secrets. `duplicates` are the ids of exact and near
+    duplicates; these are only reported, never merged.
     """
 
     id: str
@@ -37,14 +37,14 @@ class Recall(Protocol):
     name: str
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the memories that bear on `query`: most probable first, at most `query.limit`.
+        """Find the memories relevant to `query`, most probable first, at most `query.limit`.
 
-        Returns an empty `Found` without a match. The search itself filters by tenant, project and
-        namespaces.
+        Returns an empty `Found` if nothing matches. The search itself filters by tenant, project
+        and namespaces.
 
         Raises:
-            RecallError: the place failed. Past the deadline a store returns nothing, and a place
-            behind another program raises `RecallUnavailable` if that program has not answered.
+            RecallError: the place failed. After the deadline, a store returns nothing, and a place
+            that asks another program raises `RecallUnavailable`.
         """
         ...
 
@@ -60,8 +60,8 @@ class WordCounts:
 
 
 class IndexSource(Protocol):
-    """The read access that derived indexes need to a store. Every method raises StoreError if the
-    store fails."""
+    """The part of a store that derived indexes read. Every method raises StoreError if the store
+    fails."""
 
     async def changes(self) -> Hashable:
         """A token that changes whenever any process changes the store."""
@@ -88,7 +88,7 @@ class Store(IndexSource, Protocol):
     # Writing
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
-        """Store memories, all or none. A memory replaces an earlier one with the same id.
+        """Store all memories or none. A memory replaces an earlier one with the same id.
 
         Raises:
             UsageError: a text is empty.
@@ -97,7 +97,7 @@ class Store(IndexSource, Protocol):
         ...
 
     async def update(self, memory: Memory) -> None:
-        """Replace the memory with the same id; the time of creation stays.
+        """Replace the memory with the same id, but keep its time of creation.
 
         Raises:
             UsageError: no memory has this id.
@@ -105,7 +105,8 @@ class Store(IndexSource, Protocol):
         ...
 
     async def delete(self, memory_id: str) -> bool:
-        """Move a memory to the trash and out of every index. Returns False for an unknown id."""
+        """Move a memory to the trash and remove it from every index. Returns False for an unknown
+        id."""
         ...
 
     async def restore(self, memory_id: str) -> bool:
@@ -114,7 +115,7 @@ class Store(IndexSource, Protocol):
 
     async def purge(self, memory_id: str | None = None) -> int:
         """Delete one memory for good, in the trash or not. Without an id, delete every memory that
-        has expired or has been in the trash for 30 days. Returns the number of deletions."""
+        has expired or been in the trash for 30 days. Returns the number of deletions."""
         ...
 
     # Reading
@@ -135,7 +136,7 @@ class Store(IndexSource, Protocol):
         ...
 
     async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """Superseded id → id of the newest living replacement, for the superseded ones of `ids`."""
+        """Map each superseded id in `ids` to the id of its newest replacement that still exists."""
         ...
 
     # Searching
@@ -159,8 +160,8 @@ class Store(IndexSource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change in a shared project: a memory that is new or has changed, or None for a memory that
-    is gone. `version` is the store's version from this change on."""
+    """A change in a shared project: a new or changed memory, or None if the memory is gone.
+    `version` is the store's version after this change."""
 
     id: str
     memory: Memory | None
@@ -169,13 +170,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The last change of a project that a copy has applied: the one of `version` that changed the
-    memory with the id `after`. A new copy begins at version -1.
+    """The last change of a project that a copy has applied: its `version`, and the id of the
+    changed memory in `after`. A new copy begins at version -1.
 
     While a copy is being filled, `version` is `-2 - base`, where `base` is the version of the store
-    at which filling began, and `after` is the position, `VERSION ID`. A copy returns the cursor
-    that it was given and need not know of bases. If it must be filled again, its cursor steps back
-    to a lower version, which tells the copy to remove its memories first.
+    when filling began, and `after` is the position, `VERSION ID`. A copy only returns the cursor
+    that it was given, so it can ignore bases. If it must be filled again, its cursor goes back to a
+    lower version, and the copy then removes its memories first.
     """
 
     project: str
@@ -184,8 +185,8 @@ class Cursor:
 
     @classmethod
     def filling(cls, project: str, base: int, version: int, after: str) -> Self:
-        """The cursor of a copy that is being filled and has got to this change; filling began at
-        the version `base`."""
+        """The cursor of a copy that has been filled up to this change; filling began at the version
+        `base`."""
         return cls(project, -2 - base, f"{version} {after}")
 
     @property
@@ -214,7 +215,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The next changes of a project in their order, and the cursor after them. `is_last` means that
+    """The next changes of a project, in order, and the cursor after them. `is_last` is True if
     there are no more."""
 
     changes: Sequence[Change]
@@ -231,8 +232,8 @@ class Removal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A write that waits to be sent. `token` is unique to the write: a write that
-    arrives twice under the same token takes effect once."""
+    """A write that is waiting to be sent. Its `token` is unique, so that a write that arrives twice
+    takes effect once."""
 
     token: str
     id: str
@@ -241,33 +242,32 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A write that a shared store does not accept, by its token, and the reason."""
+    """The token of a write that a shared store refused, and the reason."""
 
     token: str
     reason: str
 
 
 VIEW = "/"
-"""In an identity, this separates the name of the store from the name of the part that a machine may
-see."""
+"""In an identity, separates the name of the store from that of the part that a machine may see."""
 
 
 class SharedMemories(Protocol):
-    """A store of which machines keep copies. Every method raises StoreError if the store fails."""
+    """A store that machines copy. Every method raises StoreError if the store fails."""
 
     async def identity(self) -> str:
-        """The name of the store, which stays the same when the store moves. If this machine may see
-        only a part, `VIEW` and a name for that part follow."""
+        """The name of the store, which does not change when the store moves. If this machine may
+        see only a part, `VIEW` and a name for that part follow."""
         ...
 
     async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]:
-        """The next changes of each of these projects. An empty page need not be the last one: the
-        first page of a new copy is empty, and so is that of a copy that must start again."""
+        """The next changes of each of these projects. An empty page is not always the last one: the
+        first page is empty for a new copy, and for one that must start again."""
         ...
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
-        """Apply these writes, except those that have arrived earlier. Returns the ones that this
-        machine may not make, which are not applied."""
+        """Apply these writes, except those that arrived earlier. Returns those that were refused
+        and so not applied."""
         ...
 
     async def follow(self, changed: Callable[[], None]) -> None:
@@ -277,7 +277,7 @@ class SharedMemories(Protocol):
 
 class UnavailableStore:
     """Stands in for a store that cannot be opened. `ping` reports `error`, and every other method
-    raises it, so proxied calls still work and no addition is acknowledged."""
+    raises it. Proxied calls still work, and no addition is acknowledged."""
 
     name = "unavailable"
     vectors: VectorIndex | None = None

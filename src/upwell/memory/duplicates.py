@@ -8,7 +8,7 @@ from upwell.memory.stems import counted
 NEARLY_THE_SAME = 0.8
 """Two memories with at least this share of common stems (Jaccard) are near duplicates."""
 MAX_CHECKED = 200
-"""In batches larger than this, which are imports, only exact duplicates are reported."""
+"""Larger batches are imports; for those, only exact duplicates are reported."""
 MAX_REPORTED = 5
 MAX_HOLDING = 2_000
 """A memory whose rarest word occurs in more memories than this is not compared."""
@@ -16,7 +16,7 @@ COMPARED = 8
 
 
 def rarest_stems(stems: Sequence[str], holding: Mapping[str, int]) -> list[str]:
-    """Return the stems by which near duplicates of a text with these stems are looked up, rarest
+    """Return the stems to look up to find near duplicates of a text with these stems, rarest
     first. Two sets that share 80 % of their words share one of their rarest fifth, so only those
     words are looked up (prefix filtering, Chaudhuri et al. 2006)."""
     known = sorted((stem for stem in stems if holding.get(stem)), key=lambda stem: holding[stem])

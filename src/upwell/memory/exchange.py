@@ -1,5 +1,5 @@
-"""The messages by which a developer's machine reads and changes a team's memories through a gateway
-(`memory/external/gateway.py`, `web/team.py`): JSON over HTTP.
+"""The messages that a developer's machine exchanges with a gateway to read and change a team's
+memories (`memory/external/gateway.py`, `web/team.py`): JSON over HTTP.
 
     GET  /team          → Greeting   the store, and whether the token may write
     POST /team/pages    PagesRequest → PagesReply     the next changes of some projects
@@ -27,7 +27,7 @@ MAX_CURSORS = 32
 MAX_WRITES = 100
 MAX_REQUEST_BYTES = 4_000_000
 PAGES_BYTES = 2_000_000
-"""The approximate size of an answer with pages. One with a single change may be larger."""
+"""The approximate limit of an answer with pages. An answer with one change may be larger."""
 MAX_REPLY_BYTES = 16_000_000
 MAX_NAME_CHARS = 1_000
 _MAX_VERSION = 2**63 - 1
@@ -37,8 +37,8 @@ _TOKEN_CHARS = range(16, 65)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
-    """`source`: the identity of the store, as `SharedMemories.identity` returns it. `version`: that
-    of upwell. `may_write`: whether the token's role allows writes."""
+    """`source` is the identity of the store, as `SharedMemories.identity` returns it. `version` is
+    the version of upwell. `may_write` is True if the token's role allows writes."""
 
     protocol: int
     source: str
@@ -48,7 +48,7 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagesRequest:
-    """A request for the next changes of `source`, the store that the machine has a copy of."""
+    """A request for the next changes in `source`, the store that the machine copies."""
 
     protocol: int
     source: str
@@ -72,7 +72,7 @@ class WritesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritesReply:
-    """The answer to writes: all of them have arrived, and these were refused."""
+    """The answer to writes: all have arrived, and those in `refused` were refused."""
 
     protocol: int
     refused: tuple[Refused, ...] = ()
@@ -80,7 +80,7 @@ class WritesReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """The body of every answer that is an error."""
+    """The body of every error answer."""
 
     error: str
     protocol: int = 0
@@ -102,7 +102,7 @@ class OtherProtocol(Malformed):
 
 
 def encoded(message: Any) -> bytes:
-    """The JSON of a message. Lone surrogates in texts are replaced: no JSON may hold them."""
+    """The JSON of a message. Lone surrogates in texts are replaced, because JSON forbids them."""
     try:
         return msgspec.json.encode(message)
     except UnicodeEncodeError:
@@ -113,7 +113,7 @@ def decoded[T](kind: type[T], body: bytes) -> T:
     """Read a message of this kind.
 
     Raises:
-        OtherProtocol: the sender speaks another version.
+        OtherProtocol: the sender uses another version.
         Malformed: the body is not such a message.
     """
     protocol = _decoded(_Any, body).protocol
@@ -131,7 +131,7 @@ def problem_in(body: bytes) -> Problem | None:
 
 
 def check_cursors(cursors: Sequence[Cursor]) -> None:
-    """Refuse positions in the log of changes that no gateway can have returned.
+    """Refuse positions in the log of changes that cannot have come from a gateway.
 
     Raises:
         Malformed: there are too many, or one is impossible.
@@ -153,10 +153,11 @@ def check_cursors(cursors: Sequence[Cursor]) -> None:
 
 
 def check_writes(writes: Sequence[Outgoing]) -> None:
-    """Refuse writes that no outbox can have sent.
+    """Refuse writes that cannot have come from an outbox.
 
     Raises:
-        Malformed: there are too many, or two of one memory, or one has no proper id or token.
+        Malformed: there are too many, two have the same memory or token, or one has no valid id or
+            token.
     """
     if len(writes) > MAX_WRITES:
         raise Malformed(f"more than {MAX_WRITES} writes at once")
@@ -174,7 +175,7 @@ def check_writes(writes: Sequence[Outgoing]) -> None:
 
 
 def storable(memory: Memory) -> Memory:
-    """The memory without numbers that no database column can hold: impossible lines and times are
+    """The memory with numbers that fit the database's columns: impossible lines and times are
     dropped, and the number of occurrences is clamped."""
     first, last = memory.lines or (0, -1)
     return replace(
@@ -189,8 +190,8 @@ def storable(memory: Memory) -> Memory:
 
 
 def cut(cursors: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tuple[Page, ...]:
-    """The pages behind these cursors, cut to about `max_bytes` together. The very first change is
-    never cut, however long it is, so that every answer makes progress."""
+    """The pages after these cursors, cut to about `max_bytes` in total. The very first change is
+    always included, however long it is, so that every answer makes progress."""
     remaining, is_first, result = max_bytes, True, []
     for cursor, page in zip(cursors, pages, strict=True):
         changes: list[Change] = []
@@ -222,10 +223,10 @@ def _decoded[T](kind: type[T], body: bytes) -> T:
 
 
 def check_name(name: str, most: int = MAX_NAME_CHARS) -> None:
-    """Refuse a name of a memory or a project that a database cannot hold.
+    """Refuse the name of a memory or project if a database cannot store it.
 
     Raises:
-        Malformed: the name is too long, or has characters that no text may have.
+        Malformed: the name is too long or has invalid characters.
     """
     if len(name) > most or sound(name) != name:
         raise Malformed("a name that no memory or project has")

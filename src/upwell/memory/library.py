@@ -1,6 +1,6 @@
 """The library, `app.memory`: adds, finds and forgets memories.
 
-It masks secrets and extracts the files and symbols before it stores a memory.
+It masks secrets and extracts files and symbols before it stores a memory.
 """
 
 import builtins
@@ -21,15 +21,15 @@ from upwell.memory.recall import Passages, Reader, Recalls, StoreRecall
 from upwell.memory.records import check_pin, memory_of, namespace_pattern
 
 SEARCH_SECONDS = 10.0
-"""The deadline of an explicit search; automatic doors set a shorter one."""
+"""The time limit of an explicit search; automatic doors set a shorter one."""
 
 
 class Library:
     """The memories of one tenant.
 
-    Additions go to `store`. Searches go to `recall`, which can cover more places: `documents` has
-    the memories derived from files, and `passages` the hits of other programs and servers.
-    `places` is searched as well, by triggers only. `reader` reads all of them for surfacing.
+    Additions go to `store`. Searches go to `recall`, which can cover more places: `documents`
+    contains the memories derived from files, and `passages` the hits of other programs and servers.
+    `places` is searched only by triggers. `reader` reads all of them for surfacing.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Library:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.max_memories = 0
-        """The limit of memories in the store; 0 for none."""
+        """The most memories that the store may contain; 0 for no limit."""
         self.store = store
         self.recall = recall or Recalls([StoreRecall(store)])
         self.reader = Reader(store, self.recall, places, documents, passages)
@@ -59,17 +59,17 @@ class Library:
         trust: Trust = Trust.USER,
         default_project: str | None = None,
     ) -> list[Added]:
-        """Store memories, all or none, in one transaction. Returns the results in the same order.
+        """Store all memories or none, in one transaction. Returns the results in the same order.
 
         Items are `Memory` objects or mappings {"id"?, "text", "namespace"?, "tags"?, "paths"?,
         "symbols"?, "triggers"?, "occurrences"?, "project"?, "source"?, "created_at"? (epoch
         seconds or ISO 8601)}. A memory replaces an earlier one with the same id. Secrets are
-        masked; `Added.redacted` names the rules. Mappings get `trust`, and `default_project` unless
-        they name a project.
+        masked; `Added.redacted` lists the rules. Mappings get `trust`, and `default_project` unless
+        they have a project.
 
         Raises:
             UsageError: an item is malformed (the message names its position) or its text is empty,
-                or the store would have more than `max_memories`.
+                or the store would exceed `max_memories`.
             StoreError: nothing was stored.
         """
         memories: list[Memory] = []
@@ -115,8 +115,8 @@ class Library:
         namespaces: Sequence[str] = (),
         seconds: float = SEARCH_SECONDS,
     ) -> list[Hit]:
-        """Find the memories that bear on the words, files and symbols in `text`, best first. An
-        empty text has no hits.
+        """Find the memories relevant to the words, files and symbols in `text`, best first. An
+        empty text returns no hits.
 
         Raises:
             RecallError: every place failed.
@@ -156,12 +156,12 @@ class Library:
         return await self.reader.known(memory_id)
 
     async def vector_indexes(self) -> builtins.list[VectorIndex]:
-        """The vectors of the store, and of the documents unless their index fails. Empty if no
+        """The vectors of the store and, unless their index fails, of the documents. Empty if no
         embedder is configured."""
         try:
             documents = await self._documents.catalog.store() if self._documents else None
         except StoreError:
-            # `Documents.ping` reports it.
+            # `Documents.ping` reports the failure.
             documents = None
         stores = (self.store, documents)
         return [store.vectors for store in stores if store is not None and store.vectors]
@@ -211,8 +211,7 @@ class Library:
         return await self.store.ping()
 
     async def aclose(self) -> None:
-        """Do nothing: additions are durable when they return, and the code that opened the database
-        closes it."""
+        """Do nothing: additions are already durable, and whoever opened the database closes it."""
 
     async def _refuse_derived(self, memory_id: str) -> None:
         """Refuse to change a memory outside the store.
@@ -240,10 +239,10 @@ class Library:
         )
 
     async def _check_room(self, added: int) -> None:
-        """Refuse to exceed the tenant's number of memories.
+        """Refuse to exceed `max_memories`.
 
         Raises:
-            UsageError: there would be more.
+            UsageError: the store would exceed it.
         """
         if not self.max_memories:
             return
@@ -296,9 +295,9 @@ def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
 def _outside_secrets(
     names: Sequence[str], text: str, clean_text: str, names_in: Callable[[str], Sequence[str]]
 ) -> Sequence[str]:
-    """The names that were not part of a secret. A line of a private key looks like a name in code,
-    and alone it has no format by which it would be recognised. `names_in` reads names from a text;
-    for a path with backslashes, it writes them in another notation than the text."""
+    """The names that were not part of a secret. A line of a private key looks like an identifier,
+    and on its own it cannot be recognised as a secret. `names_in` extracts names from a text; it
+    may write a path with backslashes differently from the text."""
     if text == clean_text:
         return names
     lost = set(names_in(text)) - set(names_in(clean_text))

@@ -1,7 +1,7 @@
-"""Plan the lookups of a query and turn rows into candidates: the code that all stores share. To
-score every memory that has any word of a query costs the sum of its words' document frequencies
-(532 ms for 30 words at 100 000 memories, with FTS5). Rare words are therefore looked up alone while
-a budget of rows lasts, and common ones only in pairs that must both occur.
+"""Plan the lookups of a query and turn rows into candidates, for all stores. The cost of scoring
+every memory that contains any word of a query is the sum of the words' document frequencies (532 ms
+for 30 words at 100 000 memories, with FTS5). Rare words are therefore looked up alone while a
+budget of rows lasts, and common ones only in pairs, both of which must occur.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,20 +16,20 @@ from upwell.memory.ranking.terms import query_words, word_list, words_of
 from upwell.memory.stems import stem_counts, stemmer
 
 SEQUENCE_BITS = 34
-"""The low bits of a memory's number hold its position in its project, the bits above them the
-number of the project's scope. The memories of a scope are therefore a range.
+"""The low bits of a memory's number are its position in its project, and the bits above them the
+number of the project's scope, so the memories of a scope form a range.
 """
 SHUFFLE_FACTOR, SHUFFLE_PRIME = 1_103_515_245, 2**31 - 1
-"""Samples of memories are drawn in the order of `number % prime * factor % prime`. That order says
-nothing about the memories, and every store draws the same ones."""
+"""Samples of memories are drawn in the order of `number % prime * factor % prime`. That order is
+unrelated to the memories, and every store draws the same ones."""
 ROW_BUDGET = 1_000
-"""Rows that a lookup of words may read; with FTS5 each costs 2 to 6 µs of CPU."""
+"""How many rows a lookup of words may read; with FTS5 each costs 2 to 6 µs of CPU."""
 MAX_PAIRS, MAX_PAIRED = 2, 20_000
 """How many pairs of common words are looked up, and in how many memories the rarer word may
 occur."""
 ONLY_NEWEST_BEYOND = 2_000
-"""A single word that occurs in more memories than this finds only the newest of them, because
-ordering them by BM25 would read the length of each.
+"""If a single word occurs in more memories than this, only the newest are found, because ordering
+them by BM25 would read the length of each.
 """
 PER_TEXT = 40
 FEW_CLAUSES = 3
@@ -55,8 +55,8 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The lookup for a reading: memories that match any of `clauses` are candidates. With
-    `newest_only` a single common word matches so many memories that only the newest become
+    """The lookup for a reading: memories that match any of `clauses` are candidates. `newest_only`
+    is True if a single common word matches so many memories that only the newest become
     candidates."""
 
     reading: Reading
@@ -70,8 +70,8 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A memory in the form in which a store read it; its candidate is made from it. `extra` and
-    `keys` are derived when the memory is stored.
+    """A memory as a store read it, before it becomes a candidate. `extra` and `keys` are derived
+    when the memory is stored.
     """
 
     n: int
@@ -84,7 +84,7 @@ class Row:
 
 
 def words_by_stem(text: str) -> dict[str, str]:
-    """Map the stem of each word of a query's text to the first word that has it, in order."""
+    """Map the stem of each word of a query's text to the first word with that stem, in order."""
     words = query_words(text)[:MAX_WORDS]
     word_of: dict[str, str] = {}
     for word, stem in zip(words, stemmer().stems(words), strict=True):
@@ -96,7 +96,7 @@ def planned(
     text: str, word_of: Mapping[str, str], holding: Mapping[str, int], corpus: Corpus
 ) -> Lookup:
     """Plan the lookup of a text. `word_of` is the text's `words_by_stem`; `holding` maps each stem
-    to the number of memories in `corpus` that have it."""
+    to the number of memories in `corpus` that contain it."""
     clauses, newest_only = _clauses(word_of, holding, corpus.memories)
     return Lookup(reading_of(text, word_of, holding, corpus), tuple(clauses), newest_only)
 
@@ -126,9 +126,8 @@ def _clauses(
 
 
 def worthwhile(lookups: Sequence[Lookup]) -> Sequence[Lookup]:
-    """Leave out a text that has only common words, such as a name that thousands of memories
-    contain, if another text contains the same words: the text would add only the newest of these
-    memories."""
+    """Leave out a text of only common words, such as a name that occurs in thousands of memories,
+    if another text contains the same words. It would add only the newest of these memories."""
     return [
         lookup
         for lookup in lookups
@@ -200,8 +199,8 @@ def candidates_from(rows: Sequence[Row], stems: Collection[str]) -> dict[int, Ca
 
 def last_successor(direct: Mapping[str, str], start: str) -> str:
     """Return the last memory of the chain of successors that begins at `start`. If the chain is a
-    circle, return the last memory before `start` comes again. `direct` maps each superseded id to
-    the id of its direct successor."""
+    cycle, return the last memory before it repeats. `direct` maps each superseded id to the id of
+    its direct successor."""
     visited = {start}
     last = direct[start]
     while last in direct and direct[last] not in visited:

@@ -27,7 +27,7 @@ class QmdMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryOptions:
-    """`memory.*`: the backend, and how to run the program `qmd`."""
+    """`memory.*`: the backend, and how to run `qmd`."""
 
     backend: Backend = Backend.BUILTIN
     qmd_command: tuple[str, ...] = ("qmd",)
@@ -36,13 +36,12 @@ class MemoryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """`store.*`: the database of a team, or a gateway that has one, with the `token` for it.
-    Without an address, the home has databases of its own. `secret` replaces the random secret from
-    which keys and the owner's token are made. `tenant` is the one that the home belongs to in the
-    database. Only the owner and admins change the namespaces in `read_only`. With `local`, and
-    always with a gateway, memories stay in this home, beside a copy of the team's memories, and
-    only memories for the team are sent. The database remembers for `deletions_days` which memories
-    were deleted.
+    """`store.*`: `url` is the database of a team, or a gateway to one, which needs `token`. Without
+    a `url`, the home has its own databases. `secret` replaces the random secret from which keys and
+    the owner's token are made. `tenant` is the home's tenant in the database. Only the owner and
+    admins may change the namespaces in `read_only`. With `local`, and always with a gateway,
+    memories stay in this home, next to a copy of the team's memories, and only memories for the
+    team are sent. The database keeps a record of deleted memories for `deletions_days`.
     """
 
     url: str = ""
@@ -65,26 +64,26 @@ class StoreOptions:
 
     @property
     def is_team(self) -> bool:
-        """Whether everything of this home is in the team's database."""
+        """Whether all memories of this home are in the team's database."""
         return bool(self.database) and not self.local
 
     @property
     def has_copy(self) -> bool:
-        """Whether this home has its own memory and a copy of the team's."""
+        """Whether this home has its own memories and a copy of the team's."""
         return bool(self.url) and not self.is_team
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotesOptions:
-    """`stm.*`: notes are cleared if they were not viewed for `retention_days`, and a search returns
-    at most `max_results` of them."""
+    """`stm.*`: notes not viewed for `retention_days` are cleared, and a search returns at most
+    `max_results` of them."""
 
     retention_days: int = 35
     max_results: int = 3
 
     @property
     def most(self) -> int:
-        """The limit of a search; never less than 1."""
+        """`max_results`, but at least 1."""
         return max(1, self.max_results)
 
 
@@ -97,7 +96,7 @@ class LtmTransport(StrEnum):
 
 
 class LtmProfile(StrEnum):
-    """The kind of another memory server; `auto` recognises it by the names of its tools."""
+    """The kind of another memory server; `auto` recognises it by its tool names."""
 
     AUTO = "auto"
     MEMTOMEM = "memtomem"

@@ -1,7 +1,6 @@
-"""Places: the locations of files, of names in the code and of tickets, as past sessions found them.
-Places are derived data, like an index, and are found by their triggers alone. They are in the TTL
-store, apart from the memories that people keep, and each one expires unless another session finds
-it again.
+"""Places: the locations of files, identifiers and tickets, as found in past sessions.
+Places are derived data, like an index, and are found only by their triggers. They are in the TTL
+store, separate from people's memories, and each one expires unless a session finds it again.
 """
 
 import hashlib
@@ -24,8 +23,8 @@ PLACE = "place"
 TTL_SECONDS = 90 * 86_400.0
 MAX_BYTES = 32_000_000
 MAX_CANDIDATES = 3
-"""The most places stored for one trigger, the latest first. A search returns all of
-them; if more than one still exists, the surfacer shows none.
+"""How many places are stored for one trigger, latest first. A search returns all of them; if more
+than one still exists, the surfacer shows none.
 """
 BATCH = 200
 _ID = "place:"
@@ -40,7 +39,7 @@ class Places:
         self._ttl_store = ttl_store
 
     async def keep(self, memories: Iterable[Memory]) -> None:
-        """Store the locations that these memories state, under each of their triggers.
+        """Store these memories under each of their triggers.
 
         Raises:
             StoreError: the store failed.
@@ -116,7 +115,7 @@ def _row(place: Memory) -> list[object]:
 
 
 def _decoded(key: str, value: bytes) -> list[Memory]:
-    # A position would name another place as soon as a session finds a later one.
+    # An id made from the position would change its place when a session finds a later one.
     return [_memory(f"{_ID}{key}.{content_hash(row[0])[:8]}", row) for row in orjson.loads(value)]
 
 

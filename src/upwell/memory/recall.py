@@ -1,5 +1,5 @@
-"""Recall from everything that surfacing reads, from one store, from several places at once, or from
-a fallback.
+"""Recall from one store, from several places at once, with a fallback, or from everything that
+surfacing reads.
 """
 
 import asyncio
@@ -22,8 +22,7 @@ MAX_TRIGGERED = 64
 NEAR_DUPLICATE = 0.9
 """Two texts with at least this Jaccard similarity of words are near duplicates."""
 REPEATED = 0.7
-"""Two texts with this similarity count as repeats if an agent wrote one of them, which then comes
-last."""
+"""An agent's text that is at least this similar to another hit is a repeat and comes last."""
 LENGTH_RATIO = 0.7
 """Near duplicates have at least this ratio of lengths, shorter to longer."""
 MAX_COMPARED = 100
@@ -31,11 +30,11 @@ MAX_COMPARED = 100
 FIRST_SHARE = 0.7
 """`FallBack` gives its first place this share of the deadline."""
 RANKED_INLINE = 100
-"""Ranking this many takes about 3 ms on the event loop; larger pools use another thread."""
+"""Ranking this many takes about 3 ms on the event loop; larger pools are ranked in a thread."""
 
 
 class MemoryReader(Protocol):
-    """The read access that surfacing needs to a library; `Reader` implements it."""
+    """The part of a library that surfacing reads; `Reader` implements it."""
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """Search every place at once.
@@ -112,7 +111,7 @@ class Reader:
         self._outside = [*([documents] if documents else []), *passages]
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the memories with a trigger of the query, and after them those that bear on its
+        """Find the memories that have a trigger of the query, followed by those relevant to its
         words, files and symbols.
 
         Raises:
@@ -142,7 +141,7 @@ class Reader:
         return await self._store.get(memory_id) or await self.derived(memory_id)
 
     async def derived(self, memory_id: str) -> Memory | None:
-        """The memory with this id outside the store: from a file, another program or a server."""
+        """The memory with this id from outside the store: a file, another program or a server."""
         for passages in self._outside:
             if memory := await passages.get(memory_id):
                 return memory
@@ -161,7 +160,7 @@ class StoreRecall:
         self._store = store
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the memories that bear on `query`: most probable first, at most `query.limit`.
+        """Find the memories relevant to `query`, most probable first, at most `query.limit`.
 
         Raises:
             RecallUnavailable: the store failed.
@@ -182,7 +181,7 @@ class Recalls:
     """`Recall` over several places: searches all of them at once and orders the hits by their
     calibrated scores.
 
-    `Found.missing` names the places that failed or were late. If two places return nearly the same
+    `Found.missing` lists the places that failed or were late. If two places return nearly the same
     text, only the more probable hit is returned.
     """
 
@@ -234,14 +233,14 @@ class Recalls:
         return Found(tuple(merged(hits)[: query.limit]), tuple(missing), tuple(asked))
 
     def _log(self, missing: Sequence[str]) -> None:
-        """Log a place when it starts to be missing, not at every search."""
+        """Log each place when it goes missing, not at every search."""
         for place in missing:
             if place not in self._logged:
                 LOG.warning("searched without %s", place)
         self._logged = frozenset(missing)
 
     async def ping(self) -> Ping:
-        """Ok while at least one place is ok."""
+        """Ok if at least one place is ok."""
         pings = [(place.name, await place.ping()) for place in self.places]
         failed = [(name, ping) for name, ping in pings if not ping.ok]
         detail = "; ".join(f"{name}: {ping.detail}" for name, ping in pings)
@@ -258,7 +257,7 @@ class FallBack:
         self._second = second
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Search `first`; if that fails, search `second`, and name the failure in `Found.missing`.
+        """Search `first`; if that fails, search `second` and report the failure in `Found.missing`.
 
         Raises:
             RecallError: both failed.
@@ -272,7 +271,7 @@ class FallBack:
             return replace(found, missing=(failure, *found.missing))
 
     async def ping(self) -> Ping:
-        """Ok while `first` is ok; otherwise the detail names the place that takes over."""
+        """Ok if `first` is ok. If not, the detail names the place that takes over."""
         first, second = await self._first.ping(), await self._second.ping()
         if first.ok:
             return first
@@ -282,7 +281,7 @@ class FallBack:
 
 async def _end(tasks: Sequence["asyncio.Task[Found]"], deadline: Deadline) -> None:
     """Wait for the tasks until the deadline, and cancel the rest."""
-    # Eager tasks: the search of a small store is done as soon as its task exists.
+    # The tasks are eager: a search of a small store is done as soon as its task exists.
     if all(task.done() for task in tasks):
         return
     try:
@@ -294,10 +293,10 @@ async def _end(tasks: Sequence["asyncio.Task[Found]"], deadline: Deadline) -> No
 
 
 def merged(hits: Sequence[tuple[Hit, int]]) -> list[Hit]:
-    """Order hits by score and drop near duplicates of two places; each hit comes with its place's
-    number. Of hits whose scores round to the same hundredth, those of agents come after the
-    others. Notes of agents that nearly repeat another hit come last of all: an agent that repeats
-    itself must not displace the memories of others.
+    """Order hits by score, and drop near duplicates from different places. Each hit comes with the
+    number of its place. Among hits whose scores round to the same hundredth, those by agents come
+    last. An agent's note that nearly repeats another hit comes after all others, so that an agent
+    that repeats itself does not displace other memories.
     """
     distinct: list[tuple[Hit, int]] = []
     repeats: list[Hit] = []
@@ -322,7 +321,7 @@ def _is_by_agent(hit: Hit) -> bool:
 
 
 def _is_like(hit: Hit, others: Iterable[Hit], least: float) -> bool:
-    """True if the text of `hit` has this similarity to one of the others."""
+    """True if the text of `hit` has at least this similarity to one of the others."""
     text = hit.memory.text
     return any(_similarity(text, other.memory.text) >= least for other in others)
 

@@ -33,8 +33,8 @@ KNOWN = (
     "help",
     "prompts",
 )
-"""The usual namespaces; a folder of documents with one of these names decides the namespace of its
-files. Any other name is allowed."""
+"""The usual namespaces. The files of a document folder with one of these names get that
+namespace. Other names are allowed."""
 
 ALIASES = {
     "decision": "decisions",
@@ -72,7 +72,7 @@ def namespace(name: str) -> str:
 
 
 def namespace_pattern(pattern: str) -> str:
-    """The normal form of a namespace, of `NAME/*` or of `*`.
+    """The normal form of a namespace pattern: a namespace, `NAME/*` or `*`.
 
     Raises:
         UsageError: as `namespace`.
@@ -88,7 +88,7 @@ MAX_TENANT_CHARS = 200
 
 
 def check_tenant(tenant: str) -> None:
-    """Refuse a name that cannot be a tenant's.
+    """Refuse an invalid tenant name.
 
     Raises:
         UsageError: the name is empty, too long, or has control characters or lone surrogates.
@@ -162,8 +162,8 @@ def validated(memory: Memory) -> Memory:
 
 
 def _anchored(memory: Memory) -> Memory:
-    """Extract files and symbols from the text, unless the memory lists its own. None are extracted
-    for a memory with triggers, because it surfaces only while its files exist."""
+    """Extract files and symbols from the text, unless the memory lists its own. A memory with
+    triggers surfaces only while its files exist, so none are extracted for it."""
     if memory.triggers:
         return replace(memory, triggers=memory.triggers[:MAX_TRIGGERS])
     paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)
@@ -241,8 +241,8 @@ _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def new_id(now: float) -> str:
-    """An id of 16 characters that sorts by time: 10 of milliseconds, 6 random (Crockford's base
-    32)."""
+    """An id that sorts by time: 16 characters of Crockford's base 32, the first 10 from the time
+    in milliseconds, the other 6 random."""
     number = int(now * 1000) << 30 | int.from_bytes(os.urandom(4)) >> 2
     return "".join(_DIGITS[number >> shift & 31] for shift in range(75, -1, -5))
 
@@ -253,7 +253,7 @@ def content_hash(text: str) -> str:
 
 
 def check_pin(memory: Memory) -> None:
-    """Refuse a standing rule that no person has made.
+    """Refuse a standing rule that was not made by a person.
 
     Raises:
         UsageError: an agent or a tool wrote the memory, and it is pinned.
@@ -350,15 +350,15 @@ DETAILS = (
     "trust, pinned, supersedes, expires_at, content_hash, created_at, updated_at, viewed_at, "
     "triggers, occurrences"
 )
-"""The columns of a memory's row that are the same in every store."""
+"""The columns of a memory's row that every store has."""
 
 
 def from_details(
     tenant: str, memory_id: str, namespace: str, text: str, details: Sequence[Any]
 ) -> Memory:
-    """Build a memory whose row has `details`, the values of `DETAILS`. SQLite keeps any value in
-    any column, so a damaged file may return a value of another type. It counts as absent, so that
-    the memory is not lost."""
+    """Build a memory from a row; `details` are the values of `DETAILS`. SQLite accepts any type in
+    any column, so a damaged file may return a value of the wrong type. Such a value is treated as
+    missing, so that the memory is not lost."""
     project, first, last = details[3], details[5], details[6]
     return Memory(
         tenant=_word(tenant),
@@ -402,7 +402,7 @@ def _word(column: object) -> str:
 
 
 def _time(column: object) -> float | None:
-    """Decode epoch seconds; a damaged value, such as one that no calendar has, is None."""
+    """Decode epoch seconds; None for a damaged value, such as an impossible date."""
     return column if isinstance(column, float | int) and abs(column) < MAX_TIME else None
 
 

@@ -1,9 +1,9 @@
-"""Move the memories of one store to another one while both are in use.
+"""Move the memories of one store to another while both are in use.
 
-A move can be killed and run again at any point: the target replaces a memory with the same id, so
-nothing is doubled, and the journal names the versions that the target has acknowledged, so a
-second run copies only what is missing or has changed. A memory that somebody deleted from the
-target after it was copied does not come back.
+A move can be killed at any point and run again: the target replaces a memory with the same id, so
+nothing is duplicated, and the journal lists the versions that the target has acknowledged, so a
+second run copies only what is missing or has changed. A memory that was deleted from the target
+after it was copied does not come back.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ from upwell.memory.records import to_json
 from upwell.memory.sharing import addressed
 
 BATCH = 200
-"""Memories per transaction. The other writers of the target wait for one transaction at most."""
+"""Memories per transaction. Other writers to the target wait for at most one transaction."""
 MAX_ROUNDS = 5
-"""How often a move looks again for memories that were added or changed while it copied."""
+"""How many times a move looks for memories that were added or changed while it copied."""
 EVERYTHING = 2**62
 NEVER = -1.0
-"""The version in the journal of a memory that was put in the trash, or that differed after the
-move. No memory has this version, so a later run copies the memory if the source still has it."""
+"""The journal's version of a memory that was put in the trash, or that differed after the move. No
+memory has this version, so a later run copies the memory if the source still has it."""
 
 Progress = Callable[[int, int], None]
 
@@ -51,7 +51,7 @@ class Movable(IndexSource, Protocol):
         ...
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put memories in the trash with these times of deletion, all or none. A stored memory with
+        """Put all memories in the trash with these times of deletion, or none. A stored memory with
         the same id is removed."""
         ...
 
@@ -59,8 +59,8 @@ class Movable(IndexSource, Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The steps of a move. `present` is the number of memories in the source. `copy` and `discard`
-    list what the target lacks. `newer` and `deleted` are ids that the target has in a later version
-    or in its trash; the move leaves these as they are."""
+    list what the target lacks. `newer` lists ids that the target has in a later version, `deleted`
+    those in its trash; the move leaves both alone."""
 
     present: int
     copy: Sequence[str]
@@ -75,9 +75,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The comparison of both stores after a move. `equal` memories have the same fields on both
-    sides, and `digest` is the SHA-256 over them; `changed_there` and `deleted_there` were changed
-    or deleted in the target after they were copied. `different` is empty unless the move failed."""
+    """The comparison of both stores after a move. `equal` counts the memories with the same fields
+    on both sides, and `digest` is the SHA-256 over them. `changed_there` and `deleted_there` count
+    those changed or deleted in the target after they were copied. `different` is empty unless the
+    move failed."""
 
     equal: int
     digest: str
@@ -87,14 +88,14 @@ class Verified:
 
 
 class Journal:
-    """The versions that the target has acknowledged: one line of JSON for each."""
+    """The versions that the target has acknowledged, one line of JSON each."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> dict[str, float]:
-        """Map each key to the latest version that was written under it. A line that a killed
-        process left incomplete is ignored."""
+        """Map each key to the latest version written for it. A line left incomplete by a killed
+        process is ignored."""
         versions: dict[str, float] = {}
         try:
             lines = self._path.read_bytes().splitlines()
@@ -148,7 +149,7 @@ class Relocation:
         deleted_at = {
             item.memory.id: item.deleted_at
             for item in await self._target.discarded()
-            # A deletion that this move carried over does not outlive the memory's restoration.
+            # A deletion that this move copied does not count once the memory is restored.
             if versions.get(_in_trash(item.memory.id)) != item.deleted_at
         }
         copy, newer, deleted = [], [], []
@@ -171,7 +172,7 @@ class Relocation:
         return Plan(present=len(here), copy=copy, discard=discard, newer=newer, deleted=deleted)
 
     async def run(self, progress: Progress) -> Verified:
-        """Copy everything that the target lacks, including what is added meanwhile, and compare.
+        """Copy everything that the target lacks, including later additions, and compare.
 
         Raises:
             StoreError: a store failed; the next run continues.
@@ -188,7 +189,7 @@ class Relocation:
                 progress(copied, total)
             await self._discard(plan.discard)
         verified = await self.verify()
-        # What differs is copied again by the next run.
+        # The next run copies the different memories again.
         self._journal.append(dict.fromkeys(verified.different, NEVER))
         return verified
 
@@ -208,7 +209,7 @@ class Relocation:
         return len(new)
 
     async def verify(self) -> Verified:
-        """Read every moved memory from both stores, and compare all of its fields.
+        """Read every moved memory from both stores, and compare all fields.
 
         Raises:
             StoreError: a store failed.
@@ -265,8 +266,8 @@ def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _fields(memory: Memory) -> bytes:
-    """All fields of a memory except its tenant, in the form that every store returns, and with the
-    project's name as a shared store has it."""
+    """All fields of a memory except its tenant, as every store returns them, with the project's
+    name as in a shared store."""
     memory = addressed(memory)
     origin = memory.provenance
     return to_json(

@@ -1,8 +1,8 @@
-"""Keep a copy of a team's memories up to date, and send the writes that were made in the copy.
+"""Keep a copy of a team's memories up to date, and send writes made in the copy.
 
-Writes go first, so that no page undoes a change that was just made here. Both directions may be
-interrupted anywhere: a page and the cursor after it are one transaction of the copy, and a write is
-sent again under the same token until the shared store has acknowledged it.
+Writes go first, so that no page undoes a change just made here. Either direction can be interrupted
+at any point: the copy applies a page and its cursor in one transaction, and a write is resent under
+the same token until the shared store acknowledges it.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from upwell.ground.trace import LOG
 from upwell.memory.base import Cursor, Outgoing, Page, Refused, SharedMemories
 
 BUSY_SHARE = 0.5
-"""While a copy is being filled, this work takes at most this share of the processor's time, so that
-an agent's events are not held up."""
+"""Filling a copy takes at most this share of the processor's time, so that it does not delay an
+agent's events."""
 
 
 class Copy(Protocol):
@@ -38,7 +38,7 @@ class Replication:
         self._shared = shared
 
     async def run(self, *, again: bool = True) -> None:
-        """Send what waits, and bring the copy up to date.
+        """Send the waiting writes, and bring the copy up to date.
 
         Raises:
             StoreError: a store failed; the next run continues.
@@ -47,8 +47,8 @@ class Replication:
         await self.pull()
 
     async def push(self, *, again: bool = True) -> None:
-        """Send the waiting writes, those that were refused before only if `again`. A write that the
-        shared store does not accept waits on, and the copy records the reason.
+        """Send the waiting writes; resend those refused earlier only if `again`. A refused write
+        keeps waiting, and the copy records the reason.
 
         Raises:
             StoreError: a store failed.
@@ -77,7 +77,7 @@ class Replication:
     async def _push_each(
         self, writes: Sequence[Outgoing], failure: StoreError
     ) -> Sequence[Refused]:
-        """Send one by one the writes that could not be sent together. Returns those that failed.
+        """Send writes one by one after sending them together failed. Returns those that failed.
 
         Raises:
             StoreError: the shared store cannot be reached.

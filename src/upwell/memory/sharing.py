@@ -1,4 +1,4 @@
-"""The form in which a memory leaves this machine for a store that others read."""
+"""Prepare memories for a store that others read."""
 
 from dataclasses import replace
 
@@ -15,13 +15,13 @@ _OF_THIS_MACHINE = ("/", "~")
 
 
 def is_for_team(memory: Memory) -> bool:
-    """True if a new memory is shared with the team, because a person has put it in a namespace
-    of the team. Memories that an agent or a tool writes there stay on this machine."""
+    """True if a new memory is shared with the team: a person put it in one of the team's
+    namespaces. Memories written there by an agent or a tool stay on this machine."""
     return is_teams(memory.namespace) and memory.trust in (Trust.USER, Trust.IMPORTED)
 
 
 def is_teams(namespace: str) -> bool:
-    """Return whether a namespace is one of the team."""
+    """Return whether a namespace belongs to the team."""
     return namespace == TEAM or namespace.startswith(f"{TEAM}/")
 
 
@@ -47,16 +47,16 @@ def own_name(namespace: str) -> str:
 
 def addressed(memory: Memory) -> Memory:
     """Return `memory` with the remote address of its repository as the project, and its files
-    relative to the repository's root, so that it belongs to every clone. Without a remote address,
-    it belongs to every worktree.
+    relative to the repository's root, so that every clone sees it. Without a remote address, every
+    worktree sees it.
     """
     address = address_of(memory.project)
     return for_worktrees(memory) if address is None else _owned_by(address, memory)
 
 
 def for_worktrees(memory: Memory) -> Memory:
-    """Return a memory of a linked worktree as one of the main worktree, so that it belongs to every
-    worktree of the repository, and outlives its own. Any other memory is returned unchanged."""
+    """Return a memory of a linked worktree as one of the main worktree, so that every worktree of
+    the repository sees it and it outlives its own. Other memories are returned unchanged."""
     main_worktree = main_worktree_of(memory.project)
     return memory if main_worktree is None else _owned_by(main_worktree, memory)
 
@@ -74,9 +74,9 @@ def _owned_by(project: str, memory: Memory) -> Memory:
 
 
 def for_team(memory: Memory) -> Memory:
-    """Return `memory` in the form that is sent to the team: `addressed`, and without other traces
-    of this machine, such as other folders and the session that it comes from. A memory of a folder
-    without a remote address, which cannot be shared, is returned unchanged.
+    """Return `memory` as it is sent to the team: `addressed`, and without other traces of this
+    machine, such as other folders and its session. A memory of a folder without a remote address
+    cannot be shared and is returned unchanged.
     """
     shared = addressed(memory)
     if shared.project is not None and shared.project.startswith("/"):

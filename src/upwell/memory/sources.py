@@ -37,11 +37,11 @@ class Source:
 
     @property
     def key(self) -> str:
-        """The properties that its memories depend on; if they change, the source is read again."""
+        """The properties that affect its memories; if they change, the source is read again."""
         return "\n".join((self.path, self.cited, self.project or "", self.form))
 
     def holds(self, path: str) -> bool:
-        """Whether the path is this source, or lies inside it."""
+        """Whether the path is this source or inside it."""
         return path == self.path or path.startswith(self.path.rstrip("/") + "/")
 
     def citation(self, path: str) -> str:
@@ -78,7 +78,7 @@ def source_at(path: Path, folder: Path) -> Source:
 
 
 class Sources(Protocol):
-    """The list of sources. Each path is on it once."""
+    """The list of sources, with each path at most once."""
 
     async def all(self) -> list[Source]:
         """Every source, in the order of import.
@@ -89,8 +89,8 @@ class Sources(Protocol):
         ...
 
     def stamp(self) -> Hashable:
-        """A token that changes whenever the list may have changed. It needs no query, so automatic
-        doors can check it at every event."""
+        """A token that changes whenever the list may have changed. It needs no query, so
+        automatic doors can check it at every event."""
         ...
 
     async def add(self, source: Source) -> None:
@@ -107,7 +107,7 @@ class Sources(Protocol):
 
 
 class FileSources:
-    """`Sources` in a JSON file. `locking` takes the lock under which the file changes."""
+    """`Sources` in a JSON file. `locking` takes the lock that guards changes to the file."""
 
     def __init__(self, path: Path, locking: Locking) -> None:
         self._path = path
@@ -148,7 +148,7 @@ class FileSources:
 
 
 class NoSources:
-    """Stands in for `Sources` if the store cannot be opened: empty, and refuses additions."""
+    """Stands in for `Sources` if the store cannot be opened: it is empty and refuses changes."""
 
     async def all(self) -> list[Source]:
         return []

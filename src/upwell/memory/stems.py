@@ -1,7 +1,7 @@
 """Stem words exactly as SQLite does.
 
-SQLite's own tokenizer computes the stems, through a scratch FTS5 table in memory that fts5vocab
-reads back. Counting, scoring and matching therefore never disagree about a word.
+SQLite's own tokenizer computes the stems: words go into a scratch FTS5 table in memory, and
+fts5vocab reads the stems back. So counting, scoring and matching never disagree about a word.
 """
 
 import sqlite3

@@ -1,5 +1,5 @@
-"""A store that one tenant cannot leave: it replaces the tenant in every query and every memory by
-its own, so no caller can name another one."""
+"""A store that is confined to one tenant: it sets its own tenant in every query and memory, so no
+caller can reach another tenant."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from upwell.memory.ranking.scoring import Pool
 
 
 class TenantStore:
-    """`Store` of one tenant, over a store that was opened for the same tenant."""
+    """`Store` of one tenant, over a store opened for the same tenant."""
 
     def __init__(self, store: Store, tenant: str) -> None:
         self._store = store

@@ -1,8 +1,8 @@
 """The topics of memories, in an in-process index, and rare words.
 
 The topics of a memory are its tags, its namespace, and the five most frequent words of its text.
-The index is never persisted. It is built in the background and checked at each use: if the token of
-a store shows a write by any process, upwell reads the changed memories again.
+The index is never persisted. It is built in the background and checked at each use: if a store's
+token shows that any process has written to it, upwell reads the changed memories again.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from upwell.memory.ranking.terms import EVERYDAY_WORDS, sound, word_list
 
 MAX_WORDS = 5
 MIN_CHARS, MAX_CHARS = 3, 30
-"""Limits on the words of a text that become topics: their number and their lengths."""
+"""How many words of a text become topics, and how long these words are."""
 SHARED_BY = 2
 """How many memories must share a word before it is listed as a topic. Any word can be looked up."""
 MAX_READ_CHARS = 4_000
@@ -30,7 +30,7 @@ MAX_INDEXED = 10_000
 """The index covers this many of the newest memories of each store."""
 RARE_SHARE = 0.01
 MIN_HOLDING = 2
-"""A word is rare if at most 1 % of all memories have it, or at most two memories."""
+"""A word is rare if at most 1 % of all memories, or at most two memories, contain it."""
 _BATCH = 500
 _SEPARATORS = re.compile(r"[\s_-]+")
 _UNTELLING = frozenset(map(fold, STOP_WORDS)) | EVERYDAY_WORDS
@@ -69,8 +69,8 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Index:
-    """The topics of one store: the store's token at the last read, memory id → entry, and topic →
-    memory ids."""
+    """The topics of one store: `token` is the store's token at the last read, `entries` maps memory
+    ids to entries, and `ids` maps topics to memory ids."""
 
     token: Hashable = None
     entries: dict[str, _Entry] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class _Index:
 
 
 CatchUp = Callable[[str | None], Awaitable[None]]
-"""Reads what changed in the files that a project sees."""
+"""Reads changes in the files that a project sees."""
 
 
 async def no_files(project: str | None) -> None:
@@ -107,8 +107,8 @@ async def no_files(project: str | None) -> None:
 
 
 class Topics:
-    """The topics of every memory in `stores`, a list that may grow; `catch_up` runs before they
-    are read."""
+    """The topics of every memory in `stores` (which may grow). `catch_up` runs before each read of
+    the stores."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Topics:
 
     async def all(self, project: str | None = None, namespaces: Sequence[str] = ()) -> list[Topic]:
         """The topics of the memories that a project sees in these namespaces (in every namespace
-        if `namespaces` is empty), ordered by number of memories, largest first, then by name.
+        if `namespaces` is empty), the most frequent first, then by name.
 
         Raises:
             StoreError: a store failed.
@@ -196,7 +196,7 @@ def normal(topic: str) -> str:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The most frequent words of a text; ties go to the word that comes first."""
+    """The most frequent words of a text; ties go to the earlier word."""
     counts = Counter(
         word
         for word in word_list(sound(text[:MAX_READ_CHARS]))
@@ -232,8 +232,7 @@ class Rarity:
         self._stores = stores
 
     async def rare(self, words: Sequence[str]) -> set[str]:
-        """The subset of `words` that few of all memories have, whatever their project, without
-        everyday words.
+        """The words that only a few memories of any project contain, without everyday words.
 
         Raises:
             StoreError: a store failed.

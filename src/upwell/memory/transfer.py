@@ -1,6 +1,6 @@
-"""Imports and exports memories. Markdown becomes a live source (`memory/sources.py`). JSON lines
+"""Import and export memories. Markdown becomes a live source (`memory/sources.py`). JSON lines
 are copied, and the notes of another `stm.json` are copied into the one in use. Importing the same
-file again changes nothing. A line has the import shape of `memory/records.py` and holds the other
+file again changes nothing. A line has the import shape of `memory/records.py`, with the other
 fields of the memory under `upwell`, so exports can be imported without loss.
 """
 
@@ -72,7 +72,7 @@ class Imports:
         projects: Mapping[str, str] = MappingProxyType({}),
     ) -> Imported:
         """Import `path` in the format `format_name`; "auto" chooses by the suffix. Citations of
-        Markdown are relative to `folder`. `projects` maps the projects of memories to their
+        Markdown files are relative to `folder`. `projects` maps the projects of memories to their
         folders on this machine.
 
         Raises:
@@ -80,7 +80,7 @@ class Imports:
                 format without projects, a memory is malformed, or `path` is the home folder or
                 contains it.
             StoreError: the store failed. Earlier batches of a file of JSON lines stay stored, and
-                the hint reports how many memories they have.
+                the hint reports how many memories they contain.
         """
         if not path.exists():
             raise UsageError(f"cannot import {path}: no such file or folder", hint="check the path")
@@ -126,7 +126,7 @@ class Imports:
         )
 
     async def drop_source(self, path: Path) -> None:
-        """Drop a live source and its memories.
+        """Remove a live source and its memories.
 
         Raises:
             UsageError: the path was not imported.
@@ -157,7 +157,7 @@ BATCH = 1_000
 """Memories per transaction; an error reports how many memories were stored before it."""
 PAGE = 5_000
 MAX_LINE_BYTES = 16_000_000
-"""More than a memory of a million characters takes as JSON escapes, with all its other fields."""
+"""Enough for a memory of a million characters, all JSON escapes, with its other fields."""
 _OWN = "upwell"
 _MARKDOWN = (".md", ".markdown")
 _LINES = (".jsonl", ".ndjson")
@@ -183,7 +183,7 @@ class _Item:
 
 
 def format_of(path: Path, format_name: str = "auto") -> str:
-    """The format of a path: `format_name`, or the one that the suffix suggests if that is "auto".
+    """The format of a path: `format_name`, or if that is "auto", the one that the suffix suggests.
 
     Raises:
         UsageError: the format or the suffix is unknown.
@@ -223,11 +223,11 @@ async def copy_memories(
     progress: Progress,
     projects: Mapping[str, str] = MappingProxyType({}),
 ) -> Copied:
-    """Copy the memories of a file of JSON lines, batch by batch. A memory of a project in
-    `projects`, or of a folder below it, gets the new project.
+    """Copy memories from a file of JSON lines, batch by batch. If a memory's project is in
+    `projects`, or is a folder below one of them, it gets the new project.
 
     Raises:
-        UsageError: the file cannot be read, a memory in it is malformed (the message names file and
+        UsageError: the file cannot be read, a memory in it is malformed (the message has file and
             line), or the library is full. The hint reports how many memories were stored before.
         StoreError: a batch was not stored; the batches before it were.
     """
@@ -257,7 +257,7 @@ async def copy_memories(
 
 
 async def _store(library: Library, batch: list[_Item], stored_count: int) -> list[str]:
-    """Store a batch, all or none. Returns the redaction rules that fired."""
+    """Store the whole batch or nothing. Returns the redaction rules that fired."""
     try:
         memories = [await _with_earlier_times(library, item.memory) for item in batch]
         added = await library.add_many(memories)
@@ -281,8 +281,8 @@ def _moved(memory: Memory, projects: Mapping[str, str]) -> Memory:
 
 
 async def _with_earlier_times(library: Library, memory: Memory) -> Memory:
-    """If a memory with this id and text is stored, return `memory` with that one's times wherever
-    the file gives none."""
+    """Fill in times missing from the file with those of the stored memory, if one with this id and
+    text exists."""
     before = await library.store.get(memory.id)
     if before is None or before.text != memory.text:
         return memory
@@ -364,7 +364,7 @@ def _from_text(text: bytes) -> Memory:
 
 
 def _named(memory: Memory) -> Memory:
-    """Give `memory` an id if it has none; the id is the same at every import."""
+    """Give `memory` an id if it has none, the same one at every import."""
     check(memory)
     if memory.id:
         return memory
@@ -374,7 +374,7 @@ def _named(memory: Memory) -> Memory:
 
 async def exported(library: Library) -> AsyncIterator[Memory]:
     """Every stored memory of every project, newest first. Memories derived from files are left
-    out, since the files hold them."""
+    out, since the files contain them."""
     offset = 0
     while page := await library.list(limit=PAGE, offset=offset):
         for memory in page:
@@ -383,7 +383,7 @@ async def exported(library: Library) -> AsyncIterator[Memory]:
 
 
 def to_line(memory: Memory) -> str:
-    """The memory as a line of JSON, which `copy_memories` can read back without loss."""
+    """The memory as a line of JSON that `copy_memories` can read back without loss."""
     origin = memory.provenance
     own = {
         "trust": str(memory.trust),
@@ -435,7 +435,7 @@ def _day(at: float | None) -> str:
 
 
 def _restored(memory: Memory, own: object) -> Memory:
-    """`memory` with the fields that only exports have (`upwell` in the line)."""
+    """`memory` with the fields that only exports contain (`upwell` in the line)."""
     if own is None:
         return memory
     if not isinstance(own, Mapping):
