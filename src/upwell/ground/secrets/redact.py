@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import Any
 
 from upwell.ground.secrets import views
-from upwell.ground.secrets.pem import private_keys
 from upwell.ground.secrets.rule_set import (
     AFTER_BYTES,
     BEFORE_BYTES,
@@ -43,6 +42,19 @@ counts as a secret.
 """
 SLACK_CHARS = 20_000
 """How far beyond its limit `redacted_start` reads, for a secret that begins before the limit."""
+_PEM_LINE = rb"(?i)-----(BEGIN|END)[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----"
+_PEM_GAP = rb"(?:[\s>|\"',]|\\+[nrt]?)"
+_PEM_HEADER = rb"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset)[:=][^\n\\]{0,200}"
+_PEM_BEGINNING = (
+    rb"(?:" + _PEM_GAP + rb"|" + _PEM_HEADER + rb")*[A-Za-z0-9+/=-]{16,}"
+    rb"(?:" + _PEM_GAP + rb"+[A-Za-z0-9+/=-]{16,})*(?:" + _PEM_GAP + rb"+[A-Za-z0-9+/=]{1,15})?"
+)
+_PEM_ENDING = (
+    rb"(?:[A-Za-z0-9+/=]{16,}" + _PEM_GAP + rb"+)+(?:[A-Za-z0-9+/=]{1,15}" + _PEM_GAP + rb"+)?$"
+)
+_MIN_BODY = 64
+"""The least number of bytes between the two lines. With fewer, the text only mentions a key."""
+_MAX_TAIL = 16_384
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -138,7 +150,7 @@ def _encoded(data: bytes, view: views.View | None) -> Iterator[Finding]:
 
 
 def _found_in(data: bytes) -> Iterator[Finding]:
-    for start, end in private_keys(data):
+    for start, end in _private_keys(data):
         yield Finding(start, end, PRIVATE_KEY)
     rules = all_rules()
     for rule_id, spans in _triggered(data, rules).items():
@@ -275,3 +287,47 @@ def _token() -> Any:
     import re2
 
     return re2.compile(rb"[A-Za-z0-9+/=_.~%-]*")
+
+
+def _private_keys(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each private key in PEM format, including those that were
+    cut off."""
+    if b"private key" not in data.lower():
+        return
+    opened: tuple[int, int] | None = None
+    for match in _pem(_PEM_LINE).finditer(data):
+        start, end = match.span()
+        if match.group(1).upper() == b"BEGIN":
+            if opened:
+                yield from _cut_end(data, *opened)
+            opened = start, end
+        elif opened:
+            if start - opened[1] >= _MIN_BODY:
+                yield opened[0], end
+            opened = None
+        else:
+            yield from _cut_beginning(data, start, end)
+    if opened:
+        yield from _cut_end(data, *opened)
+
+
+def _cut_end(data: bytes, start: int, body: int) -> Iterator[tuple[int, int]]:
+    """Yield a key whose end was cut off."""
+    match = _pem(rb"\A" + _PEM_BEGINNING).search(data[body:])
+    if match:
+        yield start, body + match.end()
+
+
+def _cut_beginning(data: bytes, mark: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield a key whose beginning was cut off."""
+    start = max(0, mark - _MAX_TAIL)
+    match = _pem(_PEM_ENDING).search(data[start:mark])
+    if match and mark - start - match.start() >= _MIN_BODY:
+        yield start + match.start(), end
+
+
+@lru_cache(maxsize=4)
+def _pem(pattern: bytes) -> Any:
+    import re2
+
+    return re2.compile(pattern)

@@ -21,8 +21,8 @@ LONG_RULES = frozenset({"jwt", "jwt-base64", "curl-auth-header", "curl-auth-user
 lines."""
 GENERIC = "generic-api-key"
 REPLACED = frozenset({"private-key"})
-"""Rules in the files that are replaced by code (`pem.py`), which masks a key up to its end, or to
-the point where it was cut.
+"""Rules in the files that are replaced by code in `redact.py`, which masks a key up to its end, or
+to the point where it was cut.
 """
 MAX_STOPWORD_RATIO = 6
 """A value that contains a stopword is not a secret if it is at most this many times as long as the

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from itertools import pairwise
 
-from upwell.ground.text.language import is_like_code, language_of
 from upwell.ground.types.compression import Kind
 
 _SAMPLE_CHARS = 24_576
@@ -97,6 +96,35 @@ _BUILD = _lines(
 )
 _SOME_BUILD = 0.06
 
+_EXTENSIONS = {
+    "python": (".py", ".pyi"),
+    "javascript": (".js", ".jsx", ".mjs", ".cjs"),
+    "typescript": (".ts", ".mts", ".cts"),
+    "tsx": (".tsx",),
+    "go": (".go",),
+    "rust": (".rs",),
+    "java": (".java",),
+    "c": (".c", ".h"),
+    "cpp": (".cc", ".cpp", ".cxx", ".hpp", ".hh"),
+}
+
+_LOOKS = {
+    "python": ("\ndef |    def |self.|\nimport |\nfrom |elif | None|):\n|else:\n|\nclass "),
+    "javascript": ("const |function|=> |=== |require(|let |var |});|module.exports"),
+    "typescript": (
+        ": string|: number|: boolean|interface |readonly |: void|import {|?: |export type "
+    ),
+    "go": ("func |:= |err != nil|\npackage |\n\tif |\n\treturn |chan |\ntype |go func"),
+    "rust": ("fn |let mut |&mut |impl |pub |-> |::new(|#[|&self|Some(|match "),
+    "java": ("public |private |@Override|import java|final |protected | void | throws |extends "),
+    "c": ("#include|->|NULL|static |#define |struct |#endif|sizeof(|\nint |char *|void *"),
+    "cpp": (
+        "std::|namespace |template|nullptr|class |const &|public:|private:|virtual | override|::"
+    ),
+}
+_LITERALS = {language: looks.split("|") for language, looks in _LOOKS.items()}
+_MIN_LITERALS = 3
+
 
 def detect(text: str, name: str = "") -> Kind:
     """Detect the kind of `text`. `name`, a path or URL, is a hint.
@@ -121,7 +149,7 @@ def detect_plain(text: str, name: str = "") -> Kind:
     filled = [line for line in lines if line.strip()]
     if not filled:
         return Kind.TEXT
-    if language_of(name):
+    if _language_of(name):
         return Kind.CODE
     return _by_shape(sample, filled, text[-_TAIL_CHARS:])
 
@@ -217,7 +245,18 @@ def _prose_or_code(sample: str, rows: str) -> Kind:
 
 
 def _is_like_code(sample: str, per_line: float = 0.0) -> bool:
-    return is_like_code(sample[:_LANGUAGE_CHARS], per_line)
+    """Return whether `sample` has at least three literals of one language, and more than `per_line`
+    of them per line.
+    """
+    sample = sample[:_LANGUAGE_CHARS]
+    enough = max(_MIN_LITERALS, int(per_line * (1 + sample.count("\n"))) + 1)
+    for literals in _LITERALS.values():
+        found = 0
+        for literal in literals:
+            found += sample.count(literal)
+            if found >= enough:
+                return True
+    return False
 
 
 def _describes_calls(sample: str) -> bool:
@@ -247,3 +286,12 @@ def delimiter_of(lines: list[str]) -> str:
 
 def _cells(line: str, delimiter: str) -> int:
     return len((re.sub(r'"[^"]*"', "", line) if '"' in line else line).split(delimiter))
+
+
+def _language_of(name: str) -> str:
+    """Return the programming language of a file name, or "" if unknown."""
+    lowered = name.lower().split("?")[0]
+    for language, endings in _EXTENSIONS.items():
+        if lowered.endswith(endings):
+            return language
+    return ""
