@@ -54,8 +54,8 @@ def entries_of(path: str, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
 
 
 def tail_of(path: str, max_bytes: int) -> bytes:
-    """The last bytes of a regular `.jsonl` file that the user owns, from the first whole line on;
-    b"" for any other path."""
+    """The last bytes of a regular `.jsonl` file that the user owns, starting at the first whole
+    line; b"" for any other path."""
     if not path.startswith("/") or not path.endswith(".jsonl"):
         return b""
     try:
@@ -73,8 +73,8 @@ def tail_of(path: str, max_bytes: int) -> bytes:
 
 
 def _read(message: Mapping[str, Any], at: float) -> Iterator[Entry]:
-    """The entries in one record of a transcript. A record holds a message with its calls; Codex
-    writes each call as a record of its own.
+    """The entries in one record of a transcript. A record contains a message with its calls; Codex
+    writes each call as a separate record.
     """
     kind, role = message.get("type"), message.get("role")
     if kind in ("function_call", "custom_tool_call"):

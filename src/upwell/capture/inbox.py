@@ -1,4 +1,4 @@
-"""The inbox: proposed memories that were neither accepted nor refused yet. Agents never see
+"""The inbox: proposed memories that have not been accepted or refused yet. Agents never see
 them."""
 
 import hashlib
@@ -31,8 +31,8 @@ KINDS: Mapping[str, str] = {"commit": WHY_COMMIT, "rule": WHY_RULE, "command": W
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """The result of adding proposals: the number of `new` ones, the number of older ones that made
-    room for them, and the names of the rules that masked a secret.
+    """The result of adding proposals: the number of `new` ones, the number of older ones removed
+    to make room, and the names of the rules that masked a secret.
     """
 
     new: int = 0
@@ -44,7 +44,7 @@ class Intake:
 class Proposal:
     """A possible memory. `source` is its origin (`git:3f2a1c0`, `session:…`), `why` says how it was
     found. A proposal from an episode, a conclusion of a session, has `triggers`: the situations in
-    which it applies. It holds while its `paths` exist and contain its `symbols`. `occurrences`
+    which it applies. It is valid while its `paths` exist and contain its `symbols`. `occurrences`
     counts the sessions that found it.
     """
 
@@ -122,7 +122,7 @@ class Inbox:
         return [_proposal(entry) for entry in self._read()["waiting"]]
 
     def displaced(self) -> Mapping[str, int]:
-        """The number of open proposals of each project that made room for later ones."""
+        """The number of open proposals removed from each project to make room for later ones."""
         displaced: dict[str, int] = self._read()["displaced"]
         return displaced
 

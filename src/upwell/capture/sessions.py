@@ -15,7 +15,7 @@ from upwell.ground.types.memory import Memory, Provenance
 MAX_PROPOSALS = 20
 """The most proposals of one session; only the latest are kept."""
 PLACES = frozenset({EpisodeKind.PLACE, EpisodeKind.TICKET})
-"""Kinds of episodes that point at something and hold as long as it exists, so that a person has
+"""Kinds of episodes that refer to something and stay valid as long as it exists, so a person has
 nothing to decide.
 """
 MEASURED = frozenset({WHY_COMMAND})

@@ -9,7 +9,7 @@ from upwell.capture.entries import Call, Message, entries_of, tail_of
 WRITTEN_BYTES = 500_000
 HISTORY_BYTES = 20_000_000
 _REWRITTEN = b'\n{"$set":{"messages":'
-"""The mark of a compaction by Gemini CLI: its transcript then holds the whole history again in one
+"""The mark of a compaction by Gemini CLI: its transcript then repeats the whole history in one
 line, and continues from there. Source: `chatCompressionService` and recorded chats of Gemini CLI
 0.61.0.
 """

@@ -1,7 +1,7 @@
 """Select the units of a text that matter most within a budget, and write them in their original
 order.
 
-Ranking does not depend on the budget, so a larger budget selects all that a smaller one selects.
+Ranking does not depend on the budget, so a larger budget selects everything a smaller one does.
 """
 
 import math
@@ -38,8 +38,8 @@ _CHARS_PER_TOKEN, _USUAL_SPREAD = 8.0, 1.6
 at the beginning of the same text.
 """
 _ROUNDS = 3
-"""At most this many rounds of selection: the first overestimates the cost of gaps, and the others
-spend what it left over."""
+"""At most this many rounds of selection: the first overestimates the cost of gaps, and later ones
+spend what is left."""
 _NEIGHBOUR = 0.45
 _UNDER = 0.35
 """The share of a match's score that its neighbours get, and the share of a matching heading's score
@@ -56,8 +56,8 @@ def assemble(
 ) -> Fitted:
     """Select the units that matter most within `remaining`.
 
-    Every gap is marked, and the last line counts the omissions and names the key under which the
-    original can be read, unless the budget is too small for any mark.
+    Every gap is marked, and the last line counts the omissions and gives the key for reading the
+    original, unless the budget is too small for any mark.
     """
     text = passage.text
     relevances, coverage = relevance(units, text, question) if question else ({}, 0.0)
@@ -128,7 +128,7 @@ def _max_chars(text: str, remaining: RemainingBudget) -> float:
 
 
 def _notable(units: Units, passage: Passage, costs: Sequence[float], limit: float) -> list[int]:
-    """Order the units that matter if there is no question: by salience, or by the names they
+    """Order the units that matter when there is no question: by salience, or by the names they
     contribute (`coverage.py`).
 
     In an order by names, a part of the budget is reserved for raised units (headings, errors).
@@ -146,10 +146,11 @@ def _all(batches: list[list[int]]) -> set[int]:
 
 
 def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, float], float]:
-    """Score the units that answer `question`, and those beside or under them.
+    """Score the units that answer `question`, and those next to or under them.
 
-    Returns the scores (BM25 without length normalisation, times coverage; a part of that for units
-    that answer nothing themselves), and the share of the question that the best unit covers, 0..1.
+    Returns the scores (BM25 without length normalisation, times coverage; units that answer nothing
+    themselves get a part of a match's score), and the share of the question that the best unit
+    covers, 0..1.
     """
     hits = _hits(units, text, question)
     weights = {
@@ -176,7 +177,7 @@ def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, fl
 
 
 def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
-    """Map each term that occurs, by its number, to the units that contain it."""
+    """Map the number of each term that occurs to the units that contain it."""
     lowercase = lowered(text)
     starts = units.starts
     units_by_term: dict[int, list[int]] = {}
@@ -243,7 +244,7 @@ def _buy(
             if counts_tokens:
                 tokens += weights.of(member) + gap_change * _GAP_TOKENS
             if chars > remaining.chars or tokens > remaining.tokens:
-                # Keep the members that fit: a larger budget selects them, too. Leave out those
+                # Keep the members that fit: a larger budget also selects them. Leave out those
                 # that in turn need `unit`, such as the other half of a changed line.
                 batch = [member for member in batch[:index] if unit not in units.needs[member]]
                 return [*batches, batch] if batch else batches
@@ -361,15 +362,15 @@ class _Gaps:
 
 
 def _lines_of(passage: Passage) -> Callable[[str], int]:
-    """Return a function that counts how many lines of the original a part of a text stands for."""
+    """Return a function that counts how many lines of the original a part of a text represents."""
     if passage.folded:
         return listings.count_lines if passage.kind == Kind.GREP else logs.count_lines
     return lambda part: part.count("\n") + (not part.endswith("\n"))
 
 
 def _parts(passage: Passage, missing: str) -> str:
-    """Count the commits, files, hunks or folders that begin in a gap, such as `2 files`. A reader
-    then knows that the lines after the gap belong to another one than the lines before it."""
+    """Count the commits, files, hunks or folders that begin in a gap, such as `2 files`. This shows
+    that the lines after the gap belong to a different one from the lines before it."""
     if passage.folded and passage.kind == Kind.GREP:
         return listings.parts(missing)
     if passage.kind not in (Kind.DIFF, Kind.GIT_LOG):

@@ -79,7 +79,7 @@ _PROGRESS = re.compile(
     r"\d ?%|\d/\d|--:--|[\u2588-\u258f\u2591-\u2593\u2501\u2578\u257a]{2}|[=#>]{4}"
     r"|[\u2800-\u28ff]|\x1b\[\d*[KG]"
 )
-"""A line that shows progress has a percentage, a count, a bar, a spinner or an erasure."""
+"""A progress line contains a percentage, a count, a bar, a spinner or an erasure."""
 _CHANGING = re.compile(
     r"\x1b\[[0-9;?]*[A-Za-z]|\b(?:\d[\d.,:]*|[kKMGT]?i?B(?:/s)?|it/s|s/it|eta|ETA)\b"
     r"|\d[\d.,:]*(?:[kKMGT]i?B?|ms|[smh])?|[^\w\s]|_|\s"
@@ -150,7 +150,8 @@ def _same_line(frame: str, next_frame: str) -> bool:
 
 
 Step = Callable[[str], tuple[str, tuple[Omission, ...]]]
-"""Removes one sort of noise. Returns the text, and the omissions that a reader should know of."""
+"""Removes one sort of noise. Returns the text, and the omissions that a reader should know
+about."""
 
 
 def _silently(step: Callable[[str], str]) -> Step:
@@ -179,7 +180,7 @@ STEPS: dict[Kind, tuple[Step, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """A `passage` without noise, and the omissions (`omitted`) that a reader should know of."""
+    """A `passage` without noise, and the omissions (`omitted`) that a reader should know about."""
 
     passage: Passage
     omitted: tuple[Omission, ...] = ()

@@ -22,16 +22,16 @@ from upwell.ground.types.compression import Attempt, Budget, Compressed, Kind, O
 LADDER = ("progressive", "hybrid", "truncate")
 """The strategies to try, in this order, when a strategy fails or its result is over budget or below
 the retention floor (the share of a text that must be delivered if its original is not stored). The
-order is that of seed 002 (docs/names.md)."""
+order comes from seed 002 (docs/names.md)."""
 _READ_ON = frozenset({"selective", "progressive"})
-"""Strategies whose results are of use only with the key of the original."""
+"""Strategies whose results are useful only with the key of the original."""
 _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
 """Strategies that work on the text as received, without cleaning or lossless rewriting."""
 _NUMBERED = frozenset(
     (Kind.CODE, Kind.MARKDOWN, Kind.API_DOCS, Kind.CSV, Kind.LOG, Kind.TEST_OUTPUT, Kind.TEXT)
 )
 """Kinds of text whose omission marks give line numbers. Search results, diffs and stack traces
-show line numbers of their own.
+have their own line numbers.
 """
 _ROOM_ABOVE_FLOOR = 1.05
 """The soft budget rises to at least this multiple of the retention floor: whole units leave up to
@@ -41,7 +41,7 @@ _PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
 _MAY_EXCEED = frozenset({"selective", "progressive"})
 """Strategies whose results are not checked against the budget. A table of contents (`selective`)
 must list all sections, since the agent could not fetch a section that is not listed; `progressive`
-keeps the budget by itself.
+keeps within the budget on its own.
 """
 
 
@@ -92,7 +92,7 @@ class Compressor:
     def _try_ladder(self, passage: Passage, budget: Budget, name: str) -> Compressed:
         """Return the best result of the ladder.
 
-        A result within a budget of tokens may still have too few characters for the retention
+        A result within a token budget may still have too few characters for the retention
         floor. The ladder is then tried again with larger soft limits.
         """
         result = self._climb(passage, budget, name)
@@ -105,8 +105,8 @@ class Compressor:
         return self._climb(passage, larger, name)
 
     def _climb(self, passage: Passage, budget: Budget, name: str) -> Compressed:
-        """Try the strategy, then each rung of the ladder until a result keeps the budget and
-        satisfies the floor."""
+        """Try the strategy, then each rung of the ladder until a result is within the budget
+        and not below the floor."""
         remaining = RemainingBudget.of(budget)
         tried: list[Attempt] = []
         best: Compressed | None = None
@@ -139,7 +139,7 @@ class Compressor:
 
 def _with_kind(passage: Passage) -> Passage:
     """Detect the kind of a passage. A file with line numbers and no recognised kind is treated as
-    code, and so is an HTML page that is read from a file, since the agent may edit its lines.
+    code, and so is an HTML page read from a file, since the agent may edit its lines.
     """
     if passage.kind != Kind.TEXT:
         return passage
@@ -219,8 +219,8 @@ def _against_input(passage: Passage, result: Compressed) -> Compressed:
 
 
 def _choice_for(name: str) -> Choice:
-    """Return the function that chooses for `auto`, or one that always returns the strategy that the
-    caller named.
+    """For `auto`, return the function that chooses a strategy; for another name, a function that
+    always returns that name.
     """
     if name != "auto":
         return lambda passage, root: name

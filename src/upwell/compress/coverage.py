@@ -2,9 +2,9 @@
 names.
 
 Code, search results, diffs and the output of commands are used for the identifiers, paths and
-numbers in them. The worth of a unit is the names that no selected unit has shown yet, divided by
-the characters that it takes together with the units that it needs. A unit beside a selected one
-needs no mark, so the selection grows in runs of lines. The order does not depend on the budget.
+numbers in them. The worth of a unit is that of its names that no selected unit shows yet, divided
+by the characters that it takes together with the units that it needs. A unit next to a selected
+one needs no mark, so the selection grows in runs of lines. The order does not depend on the budget.
 
 The constants were fitted to tool outputs of recorded agent sessions, and to the names that the
 agents used in their next actions; half of the repositories were used to fit, the others to check.
@@ -96,7 +96,7 @@ _ASCII = bytes(range(128))
 
 
 def _has_foreign_letters(text: str) -> bool:
-    """Return whether a text has letters or digits beyond ASCII, and not just dashes and arrows."""
+    """Return whether a text contains letters or digits beyond ASCII, not just dashes and arrows."""
     if text.isascii():
         return False
     rest = text.encode("utf-8", "replace").translate(None, _ASCII)

@@ -59,8 +59,8 @@ class StoredOriginal:
 class Originals:
     """Stores originals in `durable`, which survives a restart, or in `private` (in memory).
 
-    `secret` is the secret of this home, at least 16 bytes. `has_secret` tells whether a text
-    contains a secret and must not be written to disk.
+    `secret` is the secret of this home, at least 16 bytes. `has_secret` returns whether a
+    text contains a secret and must not be written to disk.
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class Originals:
     ) -> StoredOriginal:
         """Store `text` with its `name` (a path, URL or tool).
 
-        `beside` are other originals of the same result. If the disk space for originals cannot hold
-        them and this one, this one stays in memory.
+        `beside` contains the other originals of the same result. If the disk space for
+        originals cannot hold them and this one, this one stays in memory.
         """
         key = self.key_of(text, name)
         private = SECRET if await asyncio.to_thread(self._has_secret, text) else ""

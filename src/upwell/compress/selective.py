@@ -1,9 +1,9 @@
 """`selective`: deliver a table of contents, from which the agent fetches sections.
 
-The table is JSON. On a small budget the previews shrink and then disappear. Up to 200 sections are
-all listed even if that exceeds the budget, since the agent could not fetch a section that is not
-listed. More than 200 sections are grouped, and a smaller budget gets fewer, larger groups. The key
-of a group opens another table, so that every section can be reached.
+The table is JSON. On a small budget the previews shrink and then disappear. If there are at most
+200 sections, all are listed, even over budget, since the agent could not fetch a section that is
+not listed. More than 200 sections are grouped, and a smaller budget gets fewer, larger groups. The
+key of a group opens another table, so that every section can be reached.
 """
 
 import json
@@ -29,7 +29,7 @@ _KEY_CHARS = 80
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """`text[start:end]` under `key`. `what` names its type; a group has `count` sections."""
+    """`text[start:end]` under `key`. `what` is its type; a group contains `count` sections."""
 
     key: str
     what: str

@@ -1,8 +1,8 @@
 """The strategies that deliver all of their result at once: `none`, `truncate`, `hybrid`,
 `skeleton`, `extract_fields`, `schema_pruning`, `llm_summary`, and `auto`, which chooses by content.
 
-All that shorten without a model share two procedures: `fit_json` selects values of a JSON document,
-`fit_text` selects units of any other text. They differ in what they rank first.
+Those that shorten without a model share two functions: `fit_json` selects values of a JSON
+document, `fit_text` selects units of any other text. They differ in what they rank first.
 """
 
 from dataclasses import replace
@@ -267,7 +267,7 @@ class Summary:
 
 
 LARGE_ARRAY = 20
-"""An array with this many items counts as large. This threshold and the next one are those of
+"""An array with this many items counts as large. This threshold and the next one come from
 memtomem-stm (seed 002, docs/names.md)."""
 LARGE_MARKDOWN = 5_000
 """Markdown with this many characters is worth an outline."""
@@ -288,7 +288,7 @@ def choose(passage: Passage, root: Node | None) -> str:
     else → truncate
 
     `root` is the tree of a JSON passage, None for other texts. `selective`, `progressive` and
-    `llm_summary` are never chosen: the first two need further calls of the agent, the last a model.
+    `llm_summary` are never chosen: the first two need further calls by the agent, the last a model.
     """
     if root is not None:
         return _choose_json(passage.kind, root)

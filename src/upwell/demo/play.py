@@ -2,7 +2,7 @@
 
 For each call the demo shows the reply, the memories that came with it, and the reason for them. It
 checks its own claims and fails when one does not hold: an answer lost in shortening, bytes that
-changed, an original that does not read back whole.
+changed, an original that cannot be read back in full.
 """
 
 import asyncio
@@ -156,7 +156,7 @@ async def play(show: Print, environment: Mapping[str, str], decisions: Decisions
 
 
 class Play:
-    """The demo in a scratch folder, which holds the shop's files and upwell's home."""
+    """The demo in a scratch folder, which contains the shop's files and upwell's home."""
 
     def __init__(
         self, show: Print, scratch: Path, environment: Mapping[str, str], decisions: Decisions

@@ -20,7 +20,7 @@ NO_PROJECT = ("", "unknown-project", "default")
 @dataclass(frozen=True, slots=True)
 class Projects:
     """The folders of projects by name. `given` comes from the user; `known` maps the last part of a
-    folder's path, and the name that Claude Code makes from the path, to the folders on this
+    folder's path, and the name that Claude Code derives from the path, to the folders on this
     machine. With `everywhere`, a name without a folder means every project.
     """
 
@@ -30,7 +30,7 @@ class Projects:
 
     def place(self, name: str) -> tuple[str | None, str]:
         """The folder of the project called `name`, and ""; or None and the reason why it has no
-        folder. None as the folder means every project.
+        folder. None with "" means every project.
         """
         if name in NO_PROJECT:
             return None, ""

@@ -20,7 +20,8 @@ METADATA_ADDRESSES = frozenset(
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 RESOLVE_SECONDS = 5.0
 LOCAL_ENDS = (".local", ".lan", ".internal", ".intranet", ".corp", ".home", ".home.arpa")
-"""Ends of names that only a local network resolves. Names without a dot count as local too."""
+"""Endings of host names that only a local network resolves. Names without a dot also count as
+local."""
 MIRRORS = (".nip.io", ".sslip.io", ".xip.io", ".traefik.me", ".local.gd")
 """Domains that resolve `10-0-0-1.DOMAIN` to 10.0.0.1."""
 LOOPBACK_DOMAINS = (".localhost", ".localtest.me", ".lvh.me", ".vcap.me", ".lacolhost.com")
@@ -70,7 +71,7 @@ async def check_resolved(address: str, url: str) -> None:
 
 
 def ip_of(host: str) -> Ip | None:
-    """The IP address that `host` denotes, in any notation; None for a name."""
+    """The IP address that `host` represents, in any notation; None for a host name."""
     try:
         ip: Ip = ipaddress.ip_address(host)
     except ValueError:

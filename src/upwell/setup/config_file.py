@@ -1,4 +1,4 @@
-"""Reads and changes `config.toml`. Comments and order stay."""
+"""Reads and changes `config.toml`, keeping its comments and order."""
 
 from pathlib import Path
 

@@ -193,7 +193,7 @@ def with_scope(address: str, scope: str) -> str:
 
 
 class _NoStorage:
-    """The storage that the SDK demands. It stores nothing: the tokens are read from the SDK's
+    """The storage that the SDK requires. It stores nothing: the tokens are read from the SDK's
     context at the end."""
 
     def __init__(self, client: Any) -> None:

@@ -62,7 +62,7 @@ def include_project(project: str, home: Path | None = None) -> Path:
 
 
 def _without(patterns: Sequence[str], project: str) -> list[str]:
-    """The patterns, except those that name this folder alone."""
+    """The patterns, except those for this folder alone."""
     own = {project, glob.escape(project)}
     return [
         pattern

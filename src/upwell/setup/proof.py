@@ -14,7 +14,7 @@ from upwell.hosts.base import PROBE_SESSIONS, Host
 
 TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
-"""An event is tried this often, because a daemon may still be starting at the first try."""
+"""How often to try an event, because a daemon may still be starting at the first try."""
 _NOT_INHERITED = frozenset({"UPWELL_HOME", "COPILOT_CLI", "COPILOT_HOOK_DIR"})
 """Variables that may be set in this terminal and would change the hook's answer."""
 
@@ -37,8 +37,8 @@ def prove(
     environment: Mapping[str, str],
     events_answered: Callable[[], int],
 ) -> Proof:
-    """Run the command that `hooks_file`, the content of the host's hooks file, has for the start of
-    a session, as if the session started in `folder`. `events_answered` returns how many events the
+    """Run the session-start command in `hooks_file`, the content of the host's hooks file, as if a
+    session started in `folder`. `events_answered` returns how many events the
     daemon has answered so far.
     """
     event = host.probe.event
@@ -59,8 +59,8 @@ def prove(
 
 
 def run_once(host: Host, hooks_file: str, environment: Mapping[str, str], seconds: float) -> str:
-    """Run the command of `hooks_file`, the content of an agent's hooks file, for an event to which
-    upwell has no answer. Returns the fault of the command; "" if it works.
+    """Run the command in `hooks_file`, the content of an agent's hooks file, for an event that
+    upwell does not answer. Returns the fault of the command; "" if it works.
 
     Raises:
         ConfigError: the file does not have the expected structure.

@@ -1,4 +1,4 @@
-"""Adds and removes upstream servers in `config.toml`. Comments and order stay."""
+"""Adds and removes upstream servers in `config.toml`, keeping its comments and order."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -32,9 +32,8 @@ _LONGEST = 60
 """If the records of an array have more values than this on average, each value is selected by its
 own salience instead."""
 _LATER, _ENDS, _ODDNESS = 0.25, 1.0, 0.5
-"""`_LATER`: the loss of a record with each doubling of its position. `_ENDS`: the gain of the first
-and the last record. `_ODDNESS`: the weight of the amount by which a
-record's oddest value stands out.
+"""`_LATER`: what a record loses with each doubling of its position. `_ENDS`: what the first and the
+last record gain. `_ODDNESS`: the weight of the amount by which a record's oddest value stands out.
 """
 _TIE = 1e-6
 
@@ -69,7 +68,7 @@ def rank_records(doc: Outline, saliences: MutableSequence[float], tables: Tables
 
 
 def _arrays(doc: Outline, tables: Tables) -> Iterator[Node]:
-    """Yield the arrays of many objects that are not tables; none inside another."""
+    """Yield the arrays of many objects that are not tables, skipping those inside a yielded one."""
     end = -1
     for box in doc.boxes:
         if box.kind != ARRAY or len(box.items) < MANY or box.start < end:

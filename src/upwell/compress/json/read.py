@@ -1,4 +1,4 @@
-"""Read a JSON passage into a tree; of a very large document, only the records that matter.
+"""Parse a JSON passage into a tree. Of a very large document, read only the records that matter.
 
 A large document is scanned once without building nodes below its records (the items of the array
 that makes up most of it). Records that match the question and a sample of all others are then read
@@ -15,7 +15,7 @@ from upwell.ground.types.compression import Kind, Passage
 
 LARGE_CHARS = 2_000_000
 _READ_CHARS = 800_000
-"""The records that are read in full have about this many characters in all."""
+"""The records read in full have about this many characters in total."""
 _FROM_EVERYWHERE = 0.5
 """The share of `_READ_CHARS` for a sample of all records."""
 _CHARS_PER_ITEM = 8
@@ -168,10 +168,10 @@ def shift(node: Node, by: int) -> None:
 
 
 def parse_lines(text: str, question: Question = NO_QUESTION) -> Node | None:
-    """Parse JSON Lines as one array, without blank lines. Returns None if a line that
-    is read is not JSON, or if there is none.
+    """Parse JSON Lines as one array, ignoring blank lines. Returns None if a line that is read is
+    not JSON, or if there are no lines.
 
-    Of a very large text, only the lines that matter are read.
+    In a very large text, only the lines that matter are read.
     """
     root = Node(ARRAY, "", 0, len(text), None)
     records = _lines(text)

@@ -93,7 +93,7 @@ class Row:
 class Tables:
     """The tables of a document, and how many cells of each row have been bought.
 
-    `implied` concerns values that are equal in all rows: it maps the unit in each further row to
+    `implied` concerns values that are equal in all rows: it maps the unit in each later row to
     the unit in the first row, which represents them all.
     """
 
@@ -110,7 +110,7 @@ class Tables:
         """Find the tables of `doc`, and align the `saliences` of each column.
 
         Aligned columns are bought one after the other. If a string of the document begins with `…`
-        or is `∅`, the document gets no tables, so that these signs in a table are always ours.
+        or is `∅`, the document gets no tables, so that these signs are always marks of a table.
         """
         if any(sign in text for sign in _TABLE_SIGNS):
             return
@@ -142,7 +142,7 @@ class Tables:
         return {name: node for name, node in firsts if node.units}
 
     def repeated(self, record: Node) -> list[Node]:
-        """Return the values of an item that the head of its table shows for all."""
+        """Return the values of an item that the head of its table shows for all rows."""
         row = self._rows.get(id(record))
         if row is None:
             return []
@@ -286,8 +286,8 @@ def _arrays(doc: Outline) -> Iterator[Node]:
 
 
 def _columns(doc: Outline, array: Node) -> dict[int, dict[int, int]]:
-    """Map key path → position of the item → unit, for whole values that at least half
-    of the items have, each once."""
+    """Map key path → position of the item → unit, for whole values that occur in at
+    least half of the items, once in each."""
     columns: dict[int, dict[int, int]] = {}
     unfit: set[int] = set()
     places = {id(item): index for index, item in enumerate(array.items)}

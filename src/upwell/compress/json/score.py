@@ -48,12 +48,12 @@ _STEP_UP = 0.72
 _EXPECTED = 1.3
 _NAMES = 3
 _HOLLOW = 0.5
-"""The factor for an empty value of which only the key path, or a value near it, matches."""
+"""The factor for an empty value when only its key path or a nearby value matches."""
 IDENTITIES = (
     "name", "id", "key", "title", "subject", "headline", "identifier", "number", "slug", "login",
     "path", "file", "sha", "oid", "email", "type",
 )  # fmt: skip
-"""Keys that identify a record, the best first. A key may also end in one: `messageHeadline`."""
+"""Keys that identify a record, best first. A key may also end in one: `messageHeadline`."""
 _CODES = frozenset({"sha", "oid", "email", "type"})
 """Keys that identify a record only if nothing else does."""
 _FEW = 3
@@ -143,8 +143,8 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
     """Score the units that answer `question`.
 
     Returns the score of each such unit, and the share of the question that the best unit covers,
-    0..1. A term counts when it is in the unit's key path or its value, and for less when it is
-    in another value of a container around it.
+    0..1. A term counts when it is in the unit's key path or its value, and counts less when it
+    is in another value of an enclosing container.
     """
     hits, holders = _value_hits(doc, text, question)
     credits, precision = _path_credits(doc, question)
@@ -320,9 +320,9 @@ def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
 def with_identities(
     doc: Outline, ordered: Sequence[int], relevances: Mapping[int, float]
 ) -> list[int]:
-    """Place before each value the values that name its records, such as an id or a title.
+    """Before each value, place the values that identify its records, such as an id or a title.
 
-    Without them, a reader could not tell to which record the value belongs. In a small array, a
+    Without them, a reader could not tell which record the value belongs to. In a small array, a
     record is named only if the value answers the question, or if the record has a key `name`, a
     path or a file.
     """

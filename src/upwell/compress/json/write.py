@@ -15,8 +15,8 @@ _START = attrgetter("start")
 class Style:
     """The format of the source.
 
-    `colon`: `": "` or `":"`. `lines`: one record a line (JSON Lines). `note`: text for the mark of
-    the root, such as the key of the original.
+    `colon`: `": "` or `":"`. `lines`: one record per line (JSON Lines). `note`: text for the mark
+    of the root, such as the key of the original.
     """
 
     colon: str = ": "

@@ -1,5 +1,5 @@
 """Try lossless forms, such as JSON without blanks or as tables, and logs without colours. HTML
-becomes Markdown, which has all of the page's text; scripts and styles are left out and counted.
+becomes Markdown, which keeps all of the page's text; scripts and styles are left out and counted.
 
 A form that is not shorter is discarded.
 """
@@ -27,7 +27,7 @@ _UNSEEN = re.compile(r"<(script|style|noscript|template)\b[^<>]*>", re.I)
 _BLANKS = re.compile(r"[ \t]{2,}+")
 _LINE_ENDS = re.compile(r"\n\s++")
 _DRAWING = re.compile(r"!\[[^\[\]\n]*+\]\(data:[^()\s]*+\)")
-"""A drawing in the page, which the converter writes as an image with encoded data."""
+"""A drawing in the page; the converter writes it as an image with encoded data."""
 
 
 def to_markdown(html: str) -> str:
@@ -89,7 +89,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """The `passage` to continue with, or the complete result in `whole` if it fits already.
+    """The `passage` to continue with, or, if it already fits, the complete result in `whole`.
 
     `omitted` counts the content that is not part of `passage`, such as scripts.
     """

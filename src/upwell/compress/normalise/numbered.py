@@ -67,7 +67,7 @@ def _diff_without_numbers(passage: Passage, rows: list[str], sign: str) -> Passa
 
 
 def plain_start(passage: Passage) -> str:
-    """Return the text without the number that its first line has kept."""
+    """Return the text without the number that its first line kept."""
     return _ROW.sub("", passage.text, 1) if passage.first_line is not None else passage.text
 
 

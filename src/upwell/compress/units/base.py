@@ -32,7 +32,7 @@ class Units:
     """Units in order, without gaps: unit `i` is `text[starts[i]:ends[i]]`.
 
     `salience[i]`: its importance when there is no question.
-    `needs[i]`: the units without which unit `i` makes no sense (its heading, its file, both ends of
+    `needs[i]`: the units that unit `i` makes no sense without (its heading, its file, both ends of
     its fence), outermost first.
     `by_names`: whether the units are ordered by the names that they contribute (`coverage.py`); a
     salience above zero then doubles the worth of a unit's names, and that of a signature
@@ -127,7 +127,7 @@ _MAX_HITS = 50_000
 _USUAL_CHARS = 60
 _LONG_COSTS = 0.5
 """The salience that a unit loses each time its length doubles, since short units use the budget
-better. The loss is rounded to whole steps, so that lines of about one length stay adjacent and need
+better. The loss is rounded to whole steps, so that lines of similar length stay adjacent and need
 no marks.
 """
 
