@@ -1,4 +1,4 @@
-"""`index.db`, opened once there is something to store, and reopened after somebody deletes it."""
+"""`index.db`, opened when there is something to store."""
 
 import asyncio
 import sqlite3
@@ -67,13 +67,12 @@ class Catalog:
         return self._store
 
     async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
-        """Return the Markdown passages that bear on `query`, most probable first."""
+        """Return the Markdown passages relevant to `query`, most probable first."""
         database = await self._open()
         return await database.read(lambda db: self._sections.search(db, query, deadline))
 
     async def passages(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Cut each section of `hits`, which other searches returned, to the passage that bears on
-        `query`."""
+        """Cut each section in `hits` (from other searches) to the passage relevant to `query`."""
         database = await self._open()
         return await database.read(lambda db: self._sections.passages(db, query, hits))
 
@@ -97,8 +96,8 @@ class Catalog:
     async def file_cited(
         self, cited: str, project: str | None, namespaces: Sequence[str] = ()
     ) -> tuple[str, str] | None:
-        """Return the path and source path of the file with this citation. With `namespaces`,
-        everything in the file must be in one of them."""
+        """Return the path of the file with this citation, and the path of its source. With
+        `namespaces`, everything in the file must be in one of them."""
         if not self.exists:
             return None
         database = await self._open()
@@ -124,8 +123,8 @@ class Catalog:
         await self._store.measure([(self._tenant, project) for project in projects])
 
     async def counts(self, source: str = "") -> tuple[int, int]:
-        """Return the number of files, and of their sections and notes together, of one source or
-        of all."""
+        """Return the number of files, and the number of sections and notes in them, for one source
+        or for all."""
         if not self.exists:
             return 0, 0
         return await (await self._open()).read(partial(tables.counts, source=source))
@@ -143,7 +142,7 @@ class Catalog:
         return [row[0] or None for row in rows]
 
     async def _open(self) -> Database:
-        # Two searches at once must not open the index twice.
+        # Two concurrent searches must not open the index twice.
         async with self._opening:
             if self._database is None:
                 self._database = await asyncio.to_thread(_open_index, self._path)
@@ -160,7 +159,7 @@ class Catalog:
 
 
 def _open_index(path: Path) -> Database:
-    # The -wal and -shm of a deleted index would be applied to the new one.
+    # SQLite would apply the -wal and -shm files of a deleted index to the new one.
     if not path.exists():
         for suffix in ("-wal", "-shm"):
             Path(f"{path}{suffix}").unlink(missing_ok=True)

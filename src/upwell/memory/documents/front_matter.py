@@ -10,14 +10,13 @@ from upwell.memory.records import ALIASES, KNOWN, namespace
 
 MAX_FRONT_CHARS = 16_000
 MAX_FRONT_DEPTH = 8
-"""Limits on front matter: a longer or deeper block is read as text."""
+"""Front matter that is longer or nested more deeply is read as text."""
 _FRONT = re.compile(r"\A---[ \t]*\r?\n((?:[^\n]*+\n){0,200}?)---[ \t]*(?:\r?\n|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """The front matter of a document. `end` is the offset in characters at which the body
-    begins."""
+    """The front matter of a document. `end` is the character offset of the body."""
 
     namespace: str = ""
     tags: tuple[str, ...] = ()
@@ -42,9 +41,9 @@ def front_of(text: str) -> Front:
 
 
 def _mapping(block: str) -> dict[str, object] | None:
-    """Return the fields of a YAML mapping by lower-case name, with every scalar as text. An
-    empty block gives {}, and anything else gives None."""
-    # Imported here, because only documents with front matter need it.
+    """Return the fields of a YAML mapping by lower-case name, with every scalar as text. Return
+    {} for an empty block, and None for anything else."""
+    # Imported here because only documents with front matter need it.
     import yaml
 
     # Scalars stay text: no other constructor runs, and `2026-04-09` and `no` keep their spelling.
@@ -63,8 +62,8 @@ def _mapping(block: str) -> dict[str, object] | None:
 
 
 def _is_plain(events: Iterable[Any], yaml: Any) -> bool:
-    """Return whether the block is free of aliases, which can expand without bound, and of deep
-    nesting."""
+    """Return whether the block has no deep nesting and no aliases, which can expand without
+    bound."""
     depth = 0
     for event in events:
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
@@ -79,16 +78,16 @@ def _is_plain(events: Iterable[Any], yaml: Any) -> bool:
 
 
 def namespace_of(front: Front, path: str) -> str:
-    """Return the namespace of a document. The front matter decides; otherwise the nearest folder
-    in `path` that is named after a kind of memory (`memory/decisions/db.md`) does; otherwise the
-    default applies."""
+    """Return the namespace of a document: the one in its front matter, else that of the nearest
+    folder in `path` with the name of a usual namespace (`memory/decisions/db.md`), else the
+    default."""
     folders = path.split("/")[:-1]
     known = (name.lower() for name in reversed(folders) if name.lower() in {*KNOWN, *ALIASES})
     return front.namespace or namespace(next(known, ""))
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """Return the items of a list, or of one comma-separated text."""
+    """Return the items of a list or of a comma-separated text."""
     parts = value if isinstance(value, list) else str(value or "").split(",")
     texts = (part.strip().strip("\"'").strip() for part in parts if isinstance(part, str))
     return tuple(filter(None, texts))

@@ -1,7 +1,7 @@
 """The lines of a chunk that answer a query: which to cite, and which to show.
 
-Citations name whole statements, however they are wrapped: a sentence over all of its lines, a row
-of a table, a line of code.
+Citations cover whole statements, however they are wrapped: all lines of a sentence, a row of a
+table, or a line of code.
 """
 
 import re
@@ -27,8 +27,8 @@ from upwell.memory.stems import counted, stemmer
 
 MARK = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 WRAP_CHARS = 60
-"""Authors do not wrap prose more narrowly. If the next word would have fitted within this width,
-the line break may be deliberate, and then ends a statement.
+"""Authors rarely wrap prose more narrowly. If the next word would have fitted within this width,
+the line break may be deliberate and end a statement.
 """
 _RULE = re.compile(r"[ \t|:-]+")
 _HARD_BREAK = ("  ", "\\", "<br>", "<br/>")
@@ -39,8 +39,8 @@ _CONTINUED = (",", ";", "(", "[", "{", "/", "-", "–", "—", "&", "+", "=")
 class Statement:
     """`text[start:end]`, which spans the lines `first` to `last` (counted from 0).
 
-    `until` is the last line of what the statement introduces, by a colon at its end or as the head
-    of a table; otherwise it equals `last`. `head` is the head of the table if the statement is a
+    If the statement ends in a colon or is the head of a table, `until` is the last line of what it
+    introduces; if not, `until` equals `last`. `head` is the head of the table if the statement is a
     row.
     """
 
@@ -82,7 +82,7 @@ def statements(text: str) -> list[Statement]:
 
 
 def _head(text: str, rows: Sequence[tuple[int, int]]) -> str:
-    """Return the first row if a rule follows it as the second row, else ""."""
+    """Return the first row if the second row is a rule, else ""."""
     if len(rows) > 1 and _RULE.fullmatch(text, *rows[1]):
         return text[slice(*rows[0])]
     return ""

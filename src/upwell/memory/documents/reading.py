@@ -25,8 +25,8 @@ from upwell.memory.records import memory_of, stamped
 from upwell.memory.sources import Form, Source
 
 TICK_NS = 50_000_000
-"""Two changes within this time may have the same time stamp, so a file that has only just changed
-is read again at the next check.
+"""Two changes within this time may have the same time stamp, so a file that has just changed is
+read again at the next check.
 """
 MAX_TAGS = 50
 
@@ -44,8 +44,8 @@ class Notes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads files for a tenant. `notes` are the notes of the tenant's one `stm.json`. With
-    `embeds` every section also becomes a memory, so that searches by meaning find it."""
+    """Reads files for a tenant. `notes` are the notes of the tenant's `stm.json`. With `embeds`,
+    every section also becomes a memory, so that searches by meaning find it."""
 
     tenant: str
     notes: Notes | None = None
@@ -101,8 +101,8 @@ class Reader:
         return self._with_memories(reading, front) if front.paths or self.embeds else reading
 
     def _with_memories(self, reading: Reading, front: Front) -> Reading:
-        """Add the sections of `reading` as memories, which searches find by their paths (if the
-        front matter lists any) and by their meaning (if there are embeddings)."""
+        """Add the sections of `reading` as memories, so that searches find them by their paths (if
+        the front matter lists any) and by their meaning (if there are embeddings)."""
         source = reading.found.source
         cited = source.citation(reading.found.path)
         file = FilePlace(
@@ -133,7 +133,7 @@ class Reader:
 
 
 def _settled(reading: Reading, now_ns: int) -> Reading:
-    """Remove the time stamp of a reading if the file has only just changed or could not be opened,
+    """Remove the time stamp of a reading if the file has just changed or could not be opened,
     so that the next check reads the file again."""
     if reading.hash and reading.found.mtime_ns < now_ns - TICK_NS:
         return reading

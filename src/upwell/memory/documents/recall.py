@@ -1,8 +1,8 @@
 """Files as memories: searches find imported files and `stm.json` like all other memories.
 
-The files are the truth, and `index.db` is derived from them. Before a search, upwell compares size
-and modification time of the files with the index; automatic doors do so only at intervals. It reads
-the files that differ, indexes those with new content, and drops deleted ones.
+The files are the source of truth, and `index.db` is derived from them. Before a search, upwell
+compares the sizes and modification times of the files with the index; automatic doors do so only at
+intervals. It reads the files that differ, indexes new content, and drops deleted files.
 """
 
 import asyncio
@@ -38,16 +38,15 @@ BATCH_FILES, BATCH_BYTES = 64, 1_000_000
 RACE_SECONDS = 0.1
 """How long automatic doors wait for changed files; indexing continues in the background."""
 LOOK_SECONDS = 5.0
-"""How long a request for a file's lines or for topics waits for the check of the imported files."""
+"""How long a request for a file's lines or for topics waits while imported files are checked."""
 RESERVE_SECONDS = 0.5
-"""The part of a search's deadline that is reserved for the search, after waiting for files."""
+"""How much of a search's time is reserved for the search itself, after waiting for files."""
 PAUSE_SECONDS = 1.0
-"""The interval at which automatic doors check for imported files while there is no index and no
-`stm.json`."""
+"""How often automatic doors check for imported files if there is no index and no `stm.json`."""
 QUIET_SECONDS = 60.0
-"""This interval instead, while the list of imports is empty too."""
+"""How often they check if the list of imports is also empty."""
 SHARE = 10
-"""Automatic doors check again after ten times the duration of the last check."""
+"""Automatic doors wait ten times as long as the last check took before they check again."""
 
 Progress = Callable[[int, int], None]
 
@@ -55,7 +54,7 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """The result of a check that took `seconds`: the numbers of files and chunks in the index, and
-    the paths that were left out."""
+    the skipped paths."""
 
     files: int
     chunks: int
@@ -91,8 +90,8 @@ class Documents:
         self._empty: Hashable = None
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the passages and notes that bear on `query`, most probable first; passages cite
-        their lines.
+        """Find the passages and notes relevant to `query`, most probable first. Passages cite their
+        lines.
 
         Raises:
             RecallUnavailable: the index failed.
@@ -105,7 +104,7 @@ class Documents:
         if store is None:
             return Found()
         try:
-            # The opening of a file asks only for memories about that file, not for passages that
+            # When a file is opened, only memories about that file are wanted, not passages that
             # share words with it.
             passages = [] if query.file else await self.catalog.search(query, deadline)
             result = await StoreRecall(store).search(query, deadline)
@@ -125,7 +124,7 @@ class Documents:
         return await self.catalog.get(memory_id)
 
     async def changes(self) -> tuple[int, int] | None:
-        """Return a token that changes whenever the index does.
+        """Return a token that changes whenever the index changes.
 
         Raises:
             StoreError: the index failed.
@@ -193,8 +192,8 @@ class Documents:
         await self.catalog.aclose()
 
     async def catch_up(self, project: str | None, deadline: Deadline | None = None) -> None:
-        """Check for changes of the files that `project` sees, and wait for the check until the
-        deadline, by default for `LOOK_SECONDS`."""
+        """Check the files that `project` sees for changes. Waits for the check until the deadline,
+        by default for `LOOK_SECONDS`."""
         if not self._watches:
             return
         deadline = deadline or Deadline.after(LOOK_SECONDS, self._clock)
@@ -205,7 +204,7 @@ class Documents:
         await _finish(self._start(project), deadline.remaining())
 
     async def _catch_up(self, query: Query, deadline: Deadline) -> None:
-        """Check for changes, and wait for the check as long as this query can."""
+        """Check for changes, and wait for the check as long as this query allows."""
         if not self._watches:
             return
         project = query.scope.project
@@ -278,8 +277,7 @@ class Documents:
 
 
 async def _finish(task: asyncio.Task[None], seconds: float) -> None:
-    """Wait at most this long for a task, which continues afterwards. Raises the exception of the
-    task."""
+    """Wait at most this long for a task, then let it continue. Raises the task's exception."""
     done, _ = await asyncio.wait({task}, timeout=max(0.0, seconds))
     if done:
         task.result()
@@ -294,8 +292,8 @@ def _deleted(
     known: Mapping[str, Known], look: Look, within: set[str], every: set[str]
 ) -> list[str]:
     """Return the indexed files that no longer exist, or whose source was removed. Files of sources
-    outside the scan may still exist; so may the notes of another project, which are a source only
-    for processes that work there."""
+    outside the scan may still exist, and so may the notes of another project, which are a source
+    only for processes in that project."""
     return [
         path
         for path, state in known.items()
@@ -322,7 +320,7 @@ def _batches(files: Sequence[FoundFile]) -> Iterator[list[FoundFile]]:
 
 
 def _is_joined(hit: Hit) -> bool:
-    """Return whether the hit was found by a file that it is about, or by its meaning."""
+    """Return whether the hit was found by its file or by its meaning."""
     return any(hit.signals.get(signal, 0.0) > 0.0 for signal in ("path_join", "meaning"))
 
 

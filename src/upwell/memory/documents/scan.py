@@ -1,8 +1,8 @@
-"""Scan imported files: which exist, which changed, and their contents.
+"""Scan imported files: find those that exist or have changed, and read their contents.
 
 Symbolic links are not followed, devices and pipes are never opened, and hidden files and folders
-are left out. A folder of notes therefore cannot lead anywhere else, and nothing in it can make a
-search hang.
+are left out. A scan therefore cannot leave a folder of notes, and nothing in it can make a search
+hang.
 """
 
 import os
@@ -18,7 +18,7 @@ SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
 MAX_FILE_BYTES = 10_000_000
 MAX_FILES = 200_000
 """Once a source has this many files, its remaining folders are not scanned: a larger source is
-unlikely to hold only notes."""
+unlikely to contain only notes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class Unreadable(Exception):
 
 
 def scan(sources: Iterable[Source], every: Collection[str], known: Mapping[str, Known]) -> Look:
-    """Scan the files of `sources`. `every` has the paths of all sources: a file belongs to the
-    innermost source around it."""
+    """Scan the files of `sources`. `every` lists the paths of all sources: a file belongs to
+    the innermost source that contains it."""
     look = Look()
     for source in sources:
         try:

@@ -1,4 +1,4 @@
-"""Embed memories a batch at a time, for every store."""
+"""Embed memories in batches, for every store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from upwell.ground.trace import LOG
 from upwell.memory.embedding.questions import MAX_FAILURES, Questions, embedded, on_model_thread
 
 MAX_CHARS = 2_000
-"""Only this much of the beginning of a longer memory is embedded."""
+"""Only this many characters from the beginning of a memory are embedded."""
 BATCH = 32
 
 
@@ -24,10 +24,10 @@ class Due:
 
 async def packed_vectors(questions: Questions, batch: Sequence[Due]) -> dict[Due, bytes]:
     """Return the packed vectors of these memories. If the model refuses a batch, its texts are
-    tried one by one, so that one unreadable text does not cost the others their vectors. If the
-    model is down, no vectors are returned.
+    tried one by one, so that one unreadable text does not stop the others from being embedded. If
+    the model is down, no vectors are returned.
     """
-    # numpy takes 100 ms to import and only searches by meaning need it.
+    # numpy takes 100 ms to import, and only searches by meaning need it.
     from upwell.memory.embedding.numbers import packed
 
     texts = [due.text for due in batch]

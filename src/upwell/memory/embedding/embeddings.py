@@ -1,4 +1,4 @@
-"""All vectors of a library: its store's and its documents'."""
+"""All vectors of a library: those of its store and of its documents."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from upwell.memory.embedding.questions import Progress, VectorIndex
 MODEL_SECONDS = 5.0
 
 Indexes = Callable[[], Awaitable[list[VectorIndex]]]
-"""The vector indexes that are usable now; none if no embedder is configured."""
+"""Returns the vector indexes that are usable now; none if no embedder is configured."""
 
 
 class Embeddings:

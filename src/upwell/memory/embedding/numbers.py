@@ -1,4 +1,4 @@
-"""Vectors as stored numbers of half precision, and what their cosines are usually like."""
+"""Vectors stored as half-precision numbers, and the usual values of their cosines."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ def unpacked(numbers: Sequence[bytes], dim: int) -> Floats:
 
 
 def code_of(vector: Vector) -> str:
-    """Return the signs of a vector's numbers, one bit a number, as digits."""
+    """Return the signs of a vector's numbers as a string of binary digits."""
     return "".join("1" if number > 0 else "0" for number in np.asarray(vector).tolist())
 
 
@@ -43,7 +43,7 @@ def usual_cosines(
 
 
 def background_of(best: Sequence[float], mean: float) -> float:
-    """Return the mean cosine of the memories that follow the very best ones, or `mean` if there are
-    none. `best` has the highest cosines, highest first."""
+    """Return the mean cosine of the memories right after the very best ones, or `mean` if there are
+    none. `best` contains the highest cosines, highest first."""
     next_best = best[BACKGROUND_FROM:BACKGROUND_TO]
     return sum(next_best) / len(next_best) if next_best else mean

@@ -1,7 +1,7 @@
 """Turn queries into vectors, to search by meaning if an embedder is configured.
 
-A model may be slow, missing or failing. A search waits for the model for a short while and then
-continues with words alone.
+A model may be slow, missing or failing. A search waits briefly for the model and then continues
+with words alone.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 0.15
 """How long a search waits for the vector of its query."""
 DEADLINE_SHARE = 0.5
-"""It waits at most this share of its remaining time."""
+"""A search waits at most this share of its remaining time."""
 CACHED_QUERIES, MAX_RUNNING = 256, 4
 MAX_FAILURES, RESET_SECONDS = 3, 60.0
 MAX_CHARS = 2_000
 
 Progress = Callable[[int, int], None]
-"""Called with the number of embedded memories, and of all memories to embed."""
+"""Called with the number of memories embedded so far and the number to embed in total."""
 
 
 class VectorIndex(Protocol):
-    """The vectors of a store's memories. `note` states which of them searches do not compare, ""
-    if they compare all."""
+    """The vectors of a store's memories. `note` tells which of them searches do not compare; it is
+    "" if they compare all."""
 
     note: str
     questions: "Questions"
@@ -60,7 +60,7 @@ class VectorIndex(Protocol):
 class Questions:
     """Query texts as vectors, each embedded once, for all stores that search by meaning.
 
-    `failure` is the reason why the model cannot be used, "" while it works.
+    `failure` is the reason why the model cannot be used, or "" if it works.
     """
 
     def __init__(self, embedder: "Embedder", *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -72,8 +72,8 @@ class Questions:
         self.failure = "" if self._has_numpy else f"numpy is missing: {extra_hint('embed')}"
 
     async def vector(self, text: str, deadline: Deadline) -> "Vector | None":
-        """Return the vector of `text`, or None if the text is blank or the model fails or is too
-        slow."""
+        """Return the vector of `text`, or None if the text is blank or the model fails or takes too
+        long."""
         if not text.strip():
             return None
         text = text[:MAX_CHARS]
@@ -130,7 +130,7 @@ def embedded(embedder: "Embedder", texts: Sequence[str]) -> "Sequence[Vector]":
     """Embed each text, and check that its vector is comparable with the others of this model.
 
     Raises:
-        LlmError: the model returned another number of vectors, or unusable ones.
+        LlmError: the model returned the wrong number of vectors, or unusable ones.
     """
     vectors, dim = embedder.embed(texts), embedder.dim
     if len(vectors) != len(texts):

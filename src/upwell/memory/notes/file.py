@@ -1,11 +1,11 @@
 """The notes file `stm.json`, and the file that records the origin of each note.
 
 `stm.json` is an array of JSON objects. upwell reads the file at each use, so edits by hand take
-effect. Every change takes a lock, writes a temporary file, syncs and renames it. upwell moves a
-torn or foreign file aside and never overwrites one; array members that are not notes stay. No key
-of a note tells its origin, since anyone can edit the file. A separate file in upwell's home
-therefore records the project and the author of each note. A repository can contain notes, but it
-cannot claim that a user of this machine wrote them.
+effect. Every change takes a lock, writes a temporary file, syncs it and renames it. An unreadable
+file is moved aside, never overwritten, and array members that are not notes are preserved. Notes do
+not record their own origin, since anyone can edit the file. Instead, a separate file in upwell's
+home records the project and author of each note. So a repository can contain notes, but it cannot
+claim that a user of this machine wrote them.
 """
 
 import errno
@@ -34,18 +34,18 @@ from upwell.ground.types.memory import Trust
 from upwell.ground.types.rpc import Ping
 
 LOCK_SECONDS = 60.0
-"""How long a change waits for the lock: enough for fifty agents that write at the same moment."""
+"""How long a change waits for the lock: enough for fifty agents writing at the same moment."""
 
 Raw = dict[str, Any]
 
 
 def patiently(path: Path) -> AbstractContextManager[None]:
-    """Hold the lock of a file of this machine."""
+    """Lock a file of this machine, waiting up to `LOCK_SECONDS`."""
     return exclusively(path, LOCK_SECONDS)
 
 
 class NotesFile:
-    """One `stm.json`, changed under a lock by `locking`. The methods block."""
+    """One `stm.json`; `locking` takes the lock that guards changes. The methods block."""
 
     def __init__(self, path: Path, clock: Clock, locking: Locking = patiently) -> None:
         self.path = path
@@ -71,7 +71,8 @@ class NotesFile:
         return [raw for raw in notes if is_note(raw)]
 
     def change(self, change: Callable[[list[Any]], list[Any]]) -> None:
-        """Replace the whole array, including members that are not notes, by the result of `change`.
+        """Replace the whole array, including members that are not notes, with the result of
+        `change`.
 
         Raises:
             StoreUnwritable: nothing was changed.
@@ -84,8 +85,7 @@ class NotesFile:
                 write_atomically(self.path, json.dumps(notes, indent=2) + "\n")
 
     def take_report(self) -> Path | None:
-        """The new path of an unreadable file that was moved since the last call; None if no file
-        was moved."""
+        """The new path of an unreadable file that was moved aside since the last call, or None."""
         moved, self._moved_aside = self._moved_aside, None
         return moved
 
@@ -104,7 +104,7 @@ class NotesFile:
         return Ping(ok=True, detail=f"{counted(sum(map(is_note, notes)), 'note')} in {self.path}")
 
     def _load_or_move_aside(self) -> list[Any]:
-        # The caller holds the lock, so this never moves a good file that another process wrote.
+        # The caller holds the lock, so this never moves a good file written by another process.
         notes = _parsed(self.path)
         if notes is not None:
             return notes
@@ -145,7 +145,7 @@ def _parsed(path: Path) -> list[Any] | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """`project` is the absolute root of the note's project; None means every project. `program` is
-    the one that the note was imported from."""
+    the program that the note was imported from."""
 
     project: str | None = None
     trust: Trust = Trust.USER
@@ -161,7 +161,7 @@ class Origins:
         self._locking = locking
 
     def all(self) -> dict[str, Origin]:
-        """Note id → origin, for every origin that can be read."""
+        """Map note ids to origins, without unreadable ones."""
         return {key: origin for key, raw in self._load().items() if (origin := _origin(raw))}
 
     def keep(self, note_id: str, origin: Origin) -> None:

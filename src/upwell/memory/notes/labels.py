@@ -1,5 +1,5 @@
-"""The labels of a note: its namespace, kind, tags and paths. `stm.json` has keys for
-the labels that were given, so a note without labels has only the four keys that seed 001 defines
+"""The labels of a note: its namespace, kind, tags and paths. A note in `stm.json` has keys only for
+the labels that were given; without any, it has only the four keys that seed 001 defines
 (docs/names.md).
 """
 
@@ -22,7 +22,7 @@ KINDS: Mapping[str, str] = {
     "preference": "patterns",
     "rule": "patterns",
 }
-"""The kinds of notes, with the namespace of each."""
+"""The kinds of notes and their namespaces."""
 GENERAL = frozenset({"preference", "rule"})
 """Kinds that need no file."""
 MAX_LISTED = 20
@@ -45,7 +45,7 @@ class Labels:
 
     @property
     def all_tags(self) -> tuple[str, ...]:
-        """The tags of the note as a memory, the kind among them."""
+        """The tags of the note as a memory, including its kind."""
         return tuple(filter(None, (self.kind, *self.tags)))
 
     def keys(self) -> dict[str, Any]:
@@ -60,11 +60,11 @@ class Labels:
 
 
 def checked_labels(args: Mapping[str, Any]) -> tuple[Labels, tuple[str, ...]]:
-    """The labels in a tool's arguments, with secrets in tags and paths masked, and the rules that
-    fired.
+    """Return the labels in a tool's arguments, with secrets in tags and paths masked, and the rules
+    that fired.
 
     Raises:
-        UsageError: one of them is malformed; the message names it.
+        UsageError: a label is malformed; the message names it.
     """
     tags, tag_rules = _masked(_listed("tags", args.get("tags", ())))
     paths, path_rules = _masked(_listed("paths", args.get("paths", ())))
@@ -82,7 +82,7 @@ def checked_labels(args: Mapping[str, Any]) -> tuple[Labels, tuple[str, ...]]:
 
 
 def labels_of(raw: Mapping[str, Any]) -> Labels:
-    """The labels of a note in the file, which people edit. One malformed label voids them all."""
+    """The labels of a note in the file, which people edit. If one is malformed, all are ignored."""
     try:
         return checked_labels({key: raw[key] for key in Labels.__slots__ if raw.get(key)})[0]
     except UsageError:

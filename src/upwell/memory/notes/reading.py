@@ -1,4 +1,4 @@
-"""Reads an `stm.json` that another program or another home wrote."""
+"""Read an `stm.json` written by another program or in another home."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ MAX_BYTES = 256_000_000
 
 
 def read_notes(path: Path) -> Iterator[Entry]:
-    """The notes of the file, in its order. A note without an id gets one from its content.
+    """Yield the notes of the file in order. A note without an id gets one from its content.
 
     Raises:
         UsageError: the file cannot be read or is not an array, or a note is malformed.

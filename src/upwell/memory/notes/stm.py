@@ -1,7 +1,7 @@
 """Short-term memory: the notes in `stm.json`.
 
 The file is an array of objects with `id`, `content`, `created_at` and `viewed_at` (ISO 8601, UTC,
-`Z`), and the labels that were given (`memory/notes/labels.py`); other keys are preserved.
+`Z`), plus any labels (`memory/notes/labels.py`); other keys are preserved.
 `memory/notes/file.py` reads and writes the file, which is the only copy of the notes.
 """
 
@@ -39,7 +39,7 @@ NO_LABELS = Labels()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One note. Times are epoch seconds; None if the file has no readable time."""
+    """One note. Times are epoch seconds, or None if the file has no readable time."""
 
     id: str
     content: str
@@ -51,11 +51,10 @@ class Entry:
 class ShortTerm:
     """The notes of one `stm.json`. The methods block; call them in a thread.
 
-    A note without an origin was written into the file by hand. In the home's file, such a note
-    belongs to the user. In a project's file (`root` is the project) it is left out, because the
-    author of the project may have written it. Methods with a `project` leave out the notes of other
-    projects. `ignored` is a project's file that upwell does not use because the file came with the
-    project.
+    A note without an origin was added to the file by hand. In the home's file, such a note belongs
+    to the user. In a project's file (`root` is the project), it is left out, because the author of
+    the project may have written it. Methods with a `project` leave out the notes of other projects.
+    `ignored` is a project's file that is not used because it came with the project.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class ShortTerm:
 
     @property
     def trash(self) -> Path:
-        """The file that holds cleared notes for 30 days."""
+        """The file that keeps cleared notes for 30 days."""
         return self._cleared.path
 
     def add(
@@ -115,10 +114,10 @@ class ShortTerm:
     def take_over(
         self, notes: Sequence[tuple[Entry, Origin]]
     ) -> tuple[list[Entry], tuple[str, ...]]:
-        """Store notes of another file, with their ids and times and with their secrets masked.
-        Notes that are already here, are empty, or belong to another project than this file are left
-        out. A note that `clear` would remove counts as viewed now. Returns the stored notes and the
-        rule of each masked secret.
+        """Store notes from another file, keeping their ids and times, with secrets masked. Skips
+        notes that are empty, already here, or from a different project than this file. A note that
+        `clear` would remove counts as viewed now. Returns the stored notes and the rule of each
+        masked secret.
 
         Raises:
             StoreError: the file cannot be read, or nothing was stored.
@@ -147,13 +146,13 @@ class ShortTerm:
         return [_entry(raw) for raw in new_notes.values()], tuple(fired_rules)
 
     def takes_from(self, project: str | None) -> bool:
-        """Whether notes of this project may be in this file. A project's own file takes its notes
-        and those of every project.
+        """Whether notes of this project may be in this file. A project's file accepts only its own
+        notes and those that belong to every project.
         """
         return self._root is None or project in (None, self._root)
 
     def _raw(self, entry: Entry) -> Raw:
-        """A note of another file, in the form in which this file stores it."""
+        """Convert a note from another file to the form that this file stores."""
         now = self._clock.now()
         created = now if entry.created_at is None else entry.created_at
         viewed = created if entry.viewed_at is None else entry.viewed_at
@@ -171,9 +170,9 @@ class ShortTerm:
         namespaces: Sequence[str] = (),
     ) -> list[Entry]:
         """Find at most `max_results` notes that meet every condition: words, id, day of creation
-        (UTC). Notes with the whole phrase rank first, then notes with all words, then by number of
-        occurrences, then by age, newest first. Marks the returned notes as viewed; the returned
-        copies still show the previous time. With `namespaces`, only notes in one of these.
+        (UTC). Notes with the whole phrase rank first, then notes with all words, then those with
+        the most occurrences, then the newest. Marks the returned notes as viewed, but the returned
+        copies still show the previous time. With `namespaces`, finds only notes in one of them.
 
         Raises:
             UsageError: every condition is missing, or `date` is invalid.
@@ -198,7 +197,7 @@ class ShortTerm:
     def place_of(
         self, entry_id: str, *, project: str | None = None, namespaces: Sequence[str] = ()
     ) -> str | None:
-        """The namespace of a note that may be seen here; None if there is no such note."""
+        """The namespace of a note that is visible here; None if there is no such note."""
         for raw in self._seen_by(project, namespaces):
             if raw["id"] == entry_id:
                 return labels_of(raw).place
@@ -207,7 +206,7 @@ class ShortTerm:
     def delete(
         self, entry_id: str, *, project: str | None = None, namespaces: Sequence[str] = ()
     ) -> bool:
-        """Delete a note. Returns False, and writes nothing, for an unknown id."""
+        """Delete a note. Returns False for an unknown id, without writing anything."""
         if not any(raw["id"] == entry_id for raw in self._seen_by(project, namespaces)):
             return False
         self.file.change(lambda notes: [raw for raw in notes if _id(raw) != entry_id])
@@ -215,8 +214,8 @@ class ShortTerm:
         return True
 
     def clear(self) -> int:
-        """Move notes that were not viewed for `retention_days` to the trash, which holds them for
-        30 days. Notes without a readable time stay. Returns the number of moved notes."""
+        """Move notes not viewed for `retention_days` to the trash, which keeps them for 30 days.
+        Notes without a readable time stay. Returns the number of moved notes."""
         horizon = self._clock.now() - self.options.retention_days * _DAY
         old = {raw["id"] for raw, _ in self._with_origins() if _is_forgotten(raw, horizon)}
         if not old:
@@ -242,7 +241,7 @@ class ShortTerm:
         return [_memory(_entry(raw), origin) for raw, origin in self._with_origins()]
 
     def _with_origins(self) -> list[tuple[Raw, Origin]]:
-        """Each note with its origin, except those left out because of their origin."""
+        """The notes of `entries`, each with its origin."""
         origins = self._origins.all() if self._origins is not None else {}
         notes = [(raw, origins.get(raw["id"])) for raw in self.file.read()]
         if self._root is None:
@@ -339,7 +338,7 @@ def _was_created_on(raw: Raw, day: date) -> bool:
 
 
 def _is_forgotten(raw: Raw, horizon: float) -> bool:
-    """Whether the last view (else the creation) was before `horizon`; False without a time."""
+    """Whether the note was last viewed (or created) before `horizon`; False without a time."""
     last = _time(raw, "viewed_at") or _time(raw, "created_at")
     return last is not None and last < horizon
 
