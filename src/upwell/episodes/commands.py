@@ -32,14 +32,14 @@ _RISKY = re.compile(
 _UNREPEATABLE = re.compile(
     r"/tmp/|/var/folders/|\$\(|`|/private/|[0-9a-f]{12,}|(?i:password|token|secret|api_?key|bearer)"
 )
-"""Parts of commands that hold for one session only, or must not be repeated (secrets)."""
+"""Parts of commands that are valid only in one session, or must not be repeated (secrets)."""
 _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 
 
 @dataclass(slots=True, eq=False)
 class _Open:
     """A failure for which no working command has been found yet. `age` is the number of commands
-    since the failure; `others` are the ones among them that were not called wrongly.
+    since the failure; `others` are those of them that were called correctly.
     """
 
     event: Event
@@ -87,8 +87,8 @@ class CommandMiner:
                     break
 
     def _drop_rerun(self, steps: Sequence[Step], failure: Failure | None) -> None:
-        """Forget failures of a command that was run again with another outcome: the state of the
-        folder made it fail, and not the way it was called.
+        """Forget failures of a command that was run again with a different outcome: it failed
+        because of the state of the folder, not because of how it was called.
         """
         now = failure.signature if failure else ""
         words = {step.words for step in steps}
@@ -199,8 +199,8 @@ def _named(step: Step, message: str) -> set[str]:
 
 
 def _alike(old: str, new: str) -> bool:
-    """True if somebody who calls the script `old` could mean `new`: both are in the same folder, or
-    one name contains all words of the other.
+    """True if someone who runs the script `old` could have meant `new`: both are in the same
+    folder, or one name contains all words of the other.
     """
     folder, _, name = old.rpartition("/")
     other_folder, _, other_name = new.rpartition("/")
@@ -212,7 +212,7 @@ def _alike(old: str, new: str) -> bool:
 
 
 def _shared(failed_step: Step, correction: Step) -> float:
-    """The share of the failed command's arguments, without options, that `correction` has, too."""
+    """The share of the failed command's arguments, without options, that `correction` also has."""
     first = {word for word in failed_step.args if not word.startswith("-")}
     return len(first & set(correction.words)) / len(first) if first else 0.0
 

@@ -1,8 +1,8 @@
-"""Finds the rules that a user lays down for the work: "never use grep on JSON, use jq". Most
-sentences with "always" or "don't" are orders for one task, or describe the product ("always show
-the last row"). A rule is a complete sentence about the agent's own work: it begins as rules do, its
-verb is about work, and nothing in it refers to another sentence, to one task or to one moment. A
-sentence that cannot be understood alone is dropped.
+"""Finds a user's rules for the work: "never use grep on JSON, use jq". Most sentences with "always"
+or "don't" are orders for one task, or describe the product ("always show the last row"). A rule is
+a complete sentence about the agent's own work: it begins as rules do, its verb is about work, and
+nothing in it refers to another sentence, to one task or to one moment. A sentence that makes no
+sense on its own is dropped.
 """
 
 import re
@@ -14,7 +14,7 @@ from upwell.episodes.sentences import sentences
 
 MAX_MESSAGE_CHARS = 1_000
 MAX_MESSAGE_LINES = 15
-"""A longer message is a paste or a plan."""
+"""A longer message is pasted text or a plan."""
 MAX_RULE_WORDS = 40
 _WORK_VERBS = frozenset(
     """
@@ -171,7 +171,7 @@ _PAIRS = (("(", ")"), ("[", "]"), ("“", "”"))
 
 
 def rules_of(prompt: Event) -> Iterator[Episode]:
-    """The rules that a user's prompt lays down."""
+    """The rules in a user's prompt."""
     for rule in rules_in(prompt.text):
         yield Episode(
             kind=EpisodeKind.RULE,
@@ -220,7 +220,7 @@ def _scope(rule: str) -> tuple[str, ...]:
 
 
 def _is_whole(rule: str) -> bool:
-    """True if the sentence can be understood alone."""
+    """True if the sentence makes sense on its own."""
     words = rule.split()
     bare = _QUOTED.sub("X", _LASTING.sub("", rule)).strip()
     return (
@@ -239,7 +239,7 @@ def _is_rule(rule: str) -> bool:
 
 
 def _is_of_work(verb: str, rule: str) -> bool:
-    """True if the sentence is about the work, and not about the product."""
+    """True if the sentence is about the work, not the product."""
     if _OF_PRODUCT.search(rule) and not _OF_WORK.search(rule):
         return False
     bases = {verb, *(verb.removesuffix(end) for end in ("ing", "ting", "ning"))}

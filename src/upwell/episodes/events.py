@@ -36,9 +36,9 @@ class Event:
     """One event of a session. `i` is its index in the session, from 0, `t` seconds since the epoch.
 
     `text` is the user's prompt or the agent's words. `tool` and `args` describe a call with the
-    tool and argument names of Claude Code, `out` is the tool's result, and `failed` tells whether
-    the call failed. `cwd` is absolute. `offset` is the byte at which the transcript records the
-    event, 0 if the format has no lines.
+    tool and argument names of Claude Code, `out` is the tool's result, and `failed` is true if the
+    call failed. `cwd` is absolute. `offset` is the byte at which the transcript records the event,
+    0 if the format has no lines.
     """
 
     session: str

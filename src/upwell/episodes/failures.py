@@ -1,7 +1,7 @@
 """Failures of usage: commands that were called wrongly, unlike failing tests and bugs.
 
 Examples are a wrong option, a missing argument, a program, script or task that does not exist, and
-a service that does not run. The next session is likely to make the same mistake. Failures are
+a service that is not running. The next session is likely to make the same mistake. Failures are
 recognised by the phrases of common command-line libraries, shells and tools, and not by the names
 of programs, because a project has programs of its own.
 """
@@ -19,7 +19,7 @@ HEAD_CHARS, TAIL_CHARS = 2_000, 800
 MAX_HEAD_LINES, MAX_TAIL_LINES = 6, 4
 MAX_MESSAGE_CHARS = 240
 MAX_UNFLAGGED_CHARS = 1_500
-"""Hosts do not always tell that a command failed. A result longer than this counts as normal
+"""Hosts do not always report that a command failed. A result longer than this counts as normal
 output.
 """
 
@@ -204,9 +204,9 @@ _ASIDE = frozenset(
 )
 """Commands that only prepare or accompany the work."""
 _CLIENTS = frozenset({"curl", "wget", "http", "psql", "sqlite3"})
-"""Programs that query services, often only to see whether a service runs."""
+"""Programs that query services, often only to check whether a service is running."""
 _LABELS = frozenset({"error", "err", "fatal", "usage", "unknown", "invalid", "missing", "warning"})
-"""Words at the beginning of an error that are not the name of a program."""
+"""Words at the beginning of an error that are not names of programs."""
 _NOT_FOUND = "command not found"
 _CALLED = frozenset({Fault.OPTION, Fault.ARGUMENT})
 """Faults in the options or arguments. If the program prints its usage with such an error, agents

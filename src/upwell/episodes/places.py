@@ -1,5 +1,5 @@
-"""The places of things: files that sessions worked with, and names in the code that searches
-found."""
+"""Locations: the files that sessions worked with, and the identifiers that searches found in
+code."""
 
 from collections.abc import Iterator
 

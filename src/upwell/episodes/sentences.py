@@ -1,4 +1,4 @@
-"""The sentences of a text that somebody typed."""
+"""The sentences of a typed text."""
 
 import re
 from collections.abc import Iterator

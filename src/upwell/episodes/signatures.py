@@ -87,7 +87,7 @@ def signature(line: str) -> str:
 
 
 def digest(text: str) -> str:
-    """A short name for a text, the same in every process."""
+    """A short digest of a text, the same in every process."""
     return blake2b(text.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).hexdigest()
 
 

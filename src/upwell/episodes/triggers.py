@@ -8,7 +8,7 @@ that a lookup by equality finds the episodes for a situation:
     file:NAME               a file of this name is missing (only for distinctive names)
     file:FOLDER/NAME        a file is missing in this folder, or in a folder of this folder
     below:FOLDER/NAME       a file is missing in this folder; it may be one folder further down
-    symbol:NAME             a search for this name of the code found nothing
+    symbol:NAME             a search for this identifier found nothing
     ticket:NAME             a prompt names this ticket
 """
 
@@ -28,7 +28,7 @@ _FAMILIES = {
     **dict.fromkeys((".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"), ".js"),
     **dict.fromkeys((".jsonc", ".json5"), ".json"),
 }
-"""Extensions that are confused with one another when somebody guesses the name of a file."""
+"""Extensions that are easily confused when someone guesses a file name."""
 _SITUATIONS = {
     **dict.fromkeys(("file", "below"), "the file {} is missing"),
     "symbol": "a search for {} finds nothing",
@@ -39,7 +39,7 @@ _FRAMEWORK = frozenset(
     "index main mod lib __init__ __main__ page layout route package tsconfig conftest error"
     " loading readme.md skill.md claude.md agents.md gemini.md changelog.md license.md".split()
 )
-"""Names that occur in many folders, with another meaning in each."""
+"""Names that occur in many folders, with a different meaning in each."""
 _ROLES = frozenset({"test", "tests", "spec"})
 
 

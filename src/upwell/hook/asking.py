@@ -1,9 +1,9 @@
-"""Asks the agent, at the end of a turn, to keep the findings of the turn (`capture.ask_agent`).
+"""Asks the agent, at the end of a turn, to store what it learned (`capture.ask_agent`).
 
-A turn is worth the question if something failed in it and then worked, or if the user corrected
-the agent. The agent is not asked if a hook has already kept it from ending this turn, if the last
-question of the session was fewer than `MIN_TURNS` turns ago, or if it has stored a note in this
-turn. Subagents are never asked.
+A turn is worth the question if something failed in it and then worked, or if the user corrected the
+agent. The agent is not asked if a hook has already made it continue this turn, if the last question
+of the session was fewer than `MIN_TURNS` turns ago, or if it has stored a note in this turn.
+Subagents are never asked.
 """
 
 from collections import OrderedDict
@@ -29,7 +29,7 @@ _READERS = frozenset(
     pwd rg sed sleep stat tail test true wc which [ [[
     """.split()
 )
-"""Programs whose exit status often reports a result, not a failure: `grep` ends with 1 if it found
+"""Programs whose exit status often reports a result, not a failure: `grep` exits with 1 if it finds
 nothing.
 """
 _VERBS_OF_RUNNERS = frozenset({"run", "exec", "x"})
@@ -44,10 +44,10 @@ _COMMAND = '`upwell remember --path FILE "SENTENCE"` in a shell'
 ToolName = Callable[[Host, Event], Awaitable[str]]
 """The name under which the agent sees `add_memory`; "" if the agent does not have the tool."""
 Commands = Callable[[Event, float], Awaitable[Sequence[tuple[str, bool]]]]
-"""Reads the transcript of an event's session: the commands since a time, and whether each of them
+"""Reads, from the transcript of an event's session, the commands since a time and whether each
 failed."""
 HasNoted = Callable[[Event, float], Awaitable[bool]]
-"""Tells whether the agent has stored a memory in the event's project since that time."""
+"""Returns whether the agent has stored a memory in the event's project since that time."""
 
 
 async def no_commands(event: Event, since: float) -> Sequence[tuple[str, bool]]:
@@ -58,9 +58,9 @@ async def no_commands(event: Event, since: float) -> Sequence[tuple[str, bool]]:
 @dataclass(slots=True)
 class _Turn:
     """The current turn of a session. `number` counts the prompts of the session, and `asked_at` is
-    the `number` of the turn in which a question was last due. `failed` are the commands that
-    failed in this turn, and `repaired` is one of them that worked later. `has_run` tells whether
-    any command ran.
+    the `number` of the turn in which a question was last due. `failed` are the commands that failed
+    in this turn, and `repaired` is one of them that worked later. `has_run`: at least one command
+    ran.
     """
 
     began_at: float
@@ -143,7 +143,7 @@ class AgentAsking:
         turn.end(self._clock.now())
         if not may_be_asked or not lesson or self._is_paused(event.session):
             return ""
-        # The turn has ended before anything else is awaited, so that two simultaneous stops get
+        # The turn has already ended, before the next await, so that two simultaneous stops get
         # one question.
         turn.asked_at = turn.number
         if await self._has_noted(event, began_at):

@@ -5,7 +5,7 @@ the client starts it. A session's start then waits for the daemon, and a prompt 
 time; any other event gets the neutral answer at once.
 
 The client imports only the cheap part of the stdlib: `socket`, `signal`, `json` and `typing` would
-each cost as much as the whole run. It can be run as a file: `python -I -S client.py [--home PATH]
+each take as long as the whole run. It can be run as a file: `python -I -S client.py [--home PATH]
 HOST [EVENT]`. The command in an agent's configuration has `--home` if the home is not in its usual
 place, because the agent may be started without `UPWELL_HOME`.
 """
@@ -35,7 +35,7 @@ STARTING_SECONDS = 5.0
 daemon that this client started is starting up, `SESSION_SECONDS` otherwise.
 """
 MARGIN_SECONDS = 0.02
-"""The daemon gets this much less time, so that its answer arrives before the deadline."""
+"""The daemon's deadline is this much earlier, so that its answer arrives in time."""
 LOOK_SECONDS = 0.02
 MAX_EVENT_BYTES = 10_000_000
 MAX_SENT_BYTES = 4_000_000
@@ -64,8 +64,8 @@ EVENTS = (
     """.split()
     )
 )
-"""Every event that upwell uses, under the names that the hosts give it. The client itself gives any
-other event the neutral answer.
+"""Every event that upwell uses, under the names that the hosts give it. Any other event gets the
+neutral answer from the client itself.
 """
 IGNORED_TOOLS = frozenset(
     """
@@ -121,7 +121,7 @@ def _seconds(name: str, default: float) -> float:
 
 _is_written = False
 _peer: "_socket.socket | None" = None
-"""The connection that brought the answer, open until the daemon knows that it was written."""
+"""The connection that brought the answer. It stays open until the daemon has the receipt."""
 
 
 def _write(answer: bytes) -> bool:
@@ -139,8 +139,8 @@ def _write(answer: bytes) -> bool:
 
 
 def _acknowledge(peer: "_socket.socket") -> None:
-    """Report that the answer was written, and end at once. A host drops the output of a hook that
-    it kills, so a process that ran on could lose an answer that was reported already.
+    """Report that the answer was written, and exit at once. A host discards the output of a hook
+    that it kills, so a process that kept running could lose an answer already reported as written.
     """
     try:
         peer.send(TAKEN)
@@ -149,7 +149,7 @@ def _acknowledge(peer: "_socket.socket") -> None:
 
 
 def _set_deadline(deadline: float) -> None:
-    """Give the neutral answer at this time, and end."""
+    """Give the neutral answer at this time, and exit."""
 
     def give_up(*_: object) -> None:
         _write(NEUTRAL)
@@ -294,7 +294,7 @@ def _received(peer: "_socket.socket") -> bytes | None:
 
 def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: float) -> bytes:
     """Start the daemon, wait until it answers, and return its answer. The answer is neutral after
-    the deadline; for a prompt, also when no daemon is starting.
+    the deadline and, for a prompt, if no daemon is starting.
     """
     from upwell.hook.start import configured_cold_seconds, is_starting, start
 

@@ -74,7 +74,7 @@ def ask(place: Place, command: str, seconds: float = ASK_SECONDS) -> Mapping[str
 
 
 def is_locked(place: Place) -> bool:
-    """True if a daemon of this home is alive: it holds the lock as long as it lives."""
+    """True if a daemon of this home is running: it holds the lock for as long as it runs."""
     try:
         lock = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -89,7 +89,7 @@ def is_locked(place: Place) -> bool:
 
 
 def end(daemon: Running) -> bool:
-    """Ask the daemon to end, then kill it if it does not. Returns whether it is gone."""
+    """Ask the daemon to stop, and kill it if it does not. Returns whether it is gone."""
     if ask(daemon.place, "stop") and _is_gone(daemon.place):
         return True
     for number in (signal.SIGTERM, signal.SIGKILL):

@@ -1,7 +1,7 @@
 """The warm process behind hooks: one for each home, on a Unix socket that only its user can open.
 
 `Daemon.run` is its startup, main loop and shutdown. The first hook starts the daemon. It holds a
-lock while it runs, and ends by itself: when no event has arrived for a while, when its socket or
+lock while it runs, and stops by itself: when no event has arrived for a while, when its socket or
 its home is gone, or when a newer upwell connects. A request is a line (`read_head`) and the event.
 """
 
@@ -77,7 +77,7 @@ class AlreadyRunning(Exception):
 
 @dataclass(slots=True)
 class Daemon:
-    """Serves `service` at `place` until there is a reason to end, such as `idle_seconds` without a
+    """Serves `service` at `place` until there is a reason to stop, such as `idle_seconds` without a
     request."""
 
     place: Place
@@ -92,11 +92,11 @@ class Daemon:
     _lock: int = -1
 
     async def run(self) -> None:
-        """Serve until there is a reason to end.
+        """Serve until there is a reason to stop.
 
         Raises:
             AlreadyRunning: this home has a daemon.
-            StoreUnwritable: the folder of sockets does not belong to this user alone.
+            StoreUnwritable: the folder of sockets is not private to this user.
         """
         self._lock = take_lock(self.place)
         try:
@@ -121,7 +121,7 @@ class Daemon:
         self._active_at = self.clock.monotonic()
 
     def stop(self) -> None:
-        """End soon. Open requests have `FINISH_SECONDS` to finish."""
+        """Stop soon. Open requests have `FINISH_SECONDS` to finish."""
         self._stop.set()
 
     def _listen(self) -> Listener:
@@ -247,7 +247,7 @@ def take_lock(place: Place) -> int:
 
     Raises:
         AlreadyRunning: another process holds the lock.
-        StoreUnwritable: the folder does not belong to this user alone.
+        StoreUnwritable: the folder is not private to this user.
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(place.folder, 0o700)
@@ -300,7 +300,7 @@ async def _is_taken(reader: asyncio.StreamReader) -> bool:
 
 
 def newer(version: str, other: str) -> bool:
-    """True if `version` is above `other`."""
+    """True if `version` is newer than `other`."""
     return _numbers(version) > _numbers(other)
 
 

@@ -46,7 +46,8 @@ TurnEnd = Callable[[Event], Coroutine[Any, Any, None]]
 
 
 Asking = Callable[[Host, Event], Coroutine[Any, Any, str]]
-"""Called at every event. Returns the question to the agent at the end of a turn, "" for none."""
+"""Called for every event. Returns the question to ask the agent at the end of a turn, "" for
+none."""
 
 
 async def ignore_turn_end(_: Event) -> None:
@@ -58,10 +59,10 @@ class OptIns:
     """The parts of the door that the user has to turn on.
 
     `shorten` fits tools' answers for the hosts in `hook.compress`; `ask` asks the agent at the end
-    of a turn to keep what it learned; `guards` refuses calls by the user's rules; `is_excluded`
-    tells in which folders events are neither answered nor recorded. `read_command` is the command
-    by which the agent gets the full text of a memory in a shell, since the agent may not have
-    upwell's MCP tools.
+    of a turn to store what it learned; `guards` refuses calls according to the user's rules;
+    `is_excluded` returns whether events in a folder are neither answered nor recorded.
+    `read_command` is the shell command that shows the agent the full text of a memory, since the
+    agent may not have upwell's MCP tools.
     """
 
     shorten: Shorten = no_shortening
@@ -73,8 +74,8 @@ class OptIns:
 
 class HookDoor:
     """Answers events within a deadline, neutrally if there is nothing to add or no time left.
-    `answered_elsewhere(host, payload)` tells whether the same event also reaches another of our
-    hooks, which answers it.
+    `answered_elsewhere(host, payload)` returns whether another of our hooks also gets the event and
+    answers it.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class HookDoor:
         payload names the event.
 
         `left_ms` is how long the caller can wait; `parent` is the process that runs the hook.
-        `receipt` tells later whether the answer arrived; without a receipt, the answer counts as
+        `receipt` later reports whether the answer arrived; without a receipt, the answer counts as
         delivered.
         """
         known = HOSTS.get(host)
@@ -149,7 +150,7 @@ class HookDoor:
         return NEUTRAL
 
     async def aclose(self) -> None:
-        """Finish the work that answers have left for later."""
+        """Finish the work that answers have deferred."""
         await self._tasks.drain()
 
     async def _answer(
@@ -171,8 +172,8 @@ class HookDoor:
         return orjson.dumps(merged(context, replacement))
 
     async def _refusal(self, host: Host, event: Event, receipt: Receipt) -> bytes:
-        """The output that keeps a tool from running; neutral if no guard refuses the call. A guard
-        refuses only once in a session; if its refusal does not reach the agent, it refuses the next
+        """The output that blocks the tool call; neutral if no guard refuses it. A guard refuses
+        only once in a session; if its refusal does not reach the agent, it refuses the next
         matching call instead."""
         guards = self._opt_ins.guards
         refusal = await guards.refusal(_cue(event, host.name)) if guards else None
@@ -213,16 +214,16 @@ class HookDoor:
         return None if self._duplicates.is_duplicate(host.name, event) else event
 
     def _is_unannounced(self, event: Event) -> bool:
-        """True if the first event that the daemon gets from this session is a tool's. The session
-        then began before the daemon did, and its standing rules are still due.
+        """True if the daemon's first event from this session is a tool call. The session then began
+        before the daemon did, and its standing rules are still due.
         """
         is_new = event.session not in self._known_sessions
         self._known_sessions.add(event.session)
         return is_new and event.kind is EventKind.TOOL
 
     def _seconds_for(self, event: Event, left_ms: int | None) -> float:
-        """The time for an answer. A session's start may take all the time that the caller can wait.
-        So may the first answers of the daemon, because they load code and data.
+        """The time for an answer. A session's start, and the daemon's first answers, may take as
+        long as the caller can wait: those answers load code and data.
         """
         if left_ms is not None and (event.kind is EventKind.SESSION or self._is_cold):
             return left_ms / 1000
@@ -233,7 +234,7 @@ class HookDoor:
     def _shortening(
         self, host: Host, event: Event, cue: Cue
     ) -> "asyncio.Task[Mapping[str, Any]] | None":
-        """Start to shorten the tool's result, if the user asked for that."""
+        """Start shortening the tool's result, if the user asked for that."""
         if host.name not in self._options.compress or not may_shorten(event, cue):
             return None
         return self._tasks.start(self._shortened(host, event))
@@ -262,8 +263,8 @@ class HookDoor:
             return {}
 
     async def _outcome_in_time(self, cue: Cue, name: str, deadline: float) -> Outcome | None:
-        """The decision; None if it misses the deadline. Memories that are found too late may be
-        delivered at the session's next call."""
+        """The decision; None if it misses the deadline. Memories found too late may be delivered
+        with the session's next call."""
         left = deadline - asyncio.get_running_loop().time()
         surfacing = self._tasks.start(self._surfacer.offer(cue))
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, left))
@@ -331,7 +332,7 @@ class HookDoor:
 
 
 class _Recent:
-    """The `MAX_REMEMBERED` keys that were added last, each with a value."""
+    """The last `MAX_REMEMBERED` keys, each with a value."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[Hashable, Any] = OrderedDict()

@@ -1,7 +1,7 @@
-"""The launcher of hooks: a script in upwell's home that agents' files name.
+"""The launcher of hooks: a script in upwell's home, called from agents' settings files.
 
-It knows the Python and the client of the upwell that ran last, so the hooks stay valid when Python
-is upgraded or upwell moves. Starting it costs less than half a millisecond.
+It contains the paths of the Python and the client of the last upwell that ran, so hooks stay valid
+when Python is upgraded or upwell moves. Starting it costs less than half a millisecond.
 """
 
 import contextlib

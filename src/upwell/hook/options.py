@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Replacing = Literal["claude", "codex", "copilot", "cursor", "opencode"]
-"""The hosts that accept another result in place of a tool's. A test compares it with `HOSTS`."""
+"""The hosts that let a hook replace a tool's result. A test compares it with `HOSTS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +13,7 @@ class HookOptions:
     - `cold_ms`: the deadline of a prompt that finds no daemon and starts it. Only the hook's client
       reads it.
     - `port`: the port on which the daemon accepts hooks that are HTTP requests; 0 for none.
-    - `idle_minutes`: the daemon ends after this time without an event.
+    - `idle_minutes`: the daemon stops after this time without an event.
     - `capture`: whether the end of a turn may propose memories.
     - `compress`: the hosts whose own tools' results are fitted to the budget.
     """

@@ -1,5 +1,5 @@
 """The address of a home's daemon: files in a folder of the user. No environment variable changes
-the place of this folder.
+its location.
 
     /tmp/upwell-UID/          0700, owner checked, never a link
         KEY.sock              the socket (0600); KEY is a hash of the home's path
@@ -7,9 +7,9 @@ the place of this folder.
         KEY.json              the daemon's description for `daemon status`
         KEY.starting          created by the hook that has just started the daemon
 
-The folder's place is fixed, so that every daemon of a user can be found, whatever environment the
-daemon was started in. The path is short, because a socket's path may have at most 104 bytes. This
-file imports little, and only from the stdlib, because every hook imports it.
+The location is fixed so that every daemon of a user can be found, whatever environment it was
+started in. The path is short because a socket's path may have at most 104 bytes. This file imports
+little, and only from the stdlib, because every hook imports it.
 """
 
 import os
@@ -68,7 +68,8 @@ def default_home() -> str:
 
 
 def is_private(folder: str) -> bool:
-    """True if this is a folder of the user that nobody else may enter, and not a link."""
+    """True if this is a folder, not a link, that belongs to the user and that nobody else can
+    enter."""
     try:
         status = os.lstat(folder)
     except OSError:

@@ -1,5 +1,5 @@
-"""Finds the texts in a tool's result that may be shortened, and puts other texts in their place, in
-the host's own shape.
+"""Finds the texts in a tool's result that may be shortened, and replaces them, keeping the host's
+own shape.
 """
 
 import re
@@ -33,8 +33,8 @@ async def no_shortening(
 
 
 def may_shorten(event: Event, cue: Cue) -> bool:
-    """True if the tool's result may be shortened. It may not if an edit depends on it, if the tool
-    writes, or if the agent is reading an original.
+    """True if the tool's result may be shortened. Not if an edit depends on it, if the tool writes,
+    or if the agent is reading an original.
     """
     if event.reply is None or event.tool in UNTOUCHED_TOOLS or writes(cue):
         return False

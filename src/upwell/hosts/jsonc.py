@@ -47,7 +47,8 @@ class Node:
     def value(self) -> Any:
         """The parsed value.
 
-        Raises: ConfigError: it contains a number that is too long for Python.
+        Raises:
+            ConfigError: it contains a number that is too long for Python.
         """
         try:
             return json.loads(self._reader.text[self.start : self.end])

@@ -1,6 +1,6 @@
-"""Recognises copies of sessions. Hosts and collections of transcripts contain some sessions several
-times, under other names and with other times. Replaying every copy would count such a session
-several times.
+"""Recognises copies of sessions. Hosts and collections of transcripts store some sessions several
+times, under different names and with different times. Replaying every copy would count such a
+session several times.
 """
 
 import hashlib

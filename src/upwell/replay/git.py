@@ -15,7 +15,7 @@ from upwell.ground.errors import UsageError
 
 SECONDS = 120
 MAX_FILE_BYTES = 1_000_000
-"""A larger file counts as an empty one."""
+"""Larger files are treated as empty."""
 _SAFE = (
     *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat"),
     *("-c", "protocol.allow=never", "-c", "core.quotePath=false", "-c", "log.showSignature=false"),
@@ -32,7 +32,7 @@ _REGULAR = ("100644", "100755")
 
 
 class Repository:
-    """The repository that `folder` lies in, which may be bare. `environment` is the user's.
+    """The repository around `folder`, which may be bare. `environment` is the user's.
 
     Raises:
         UsageError: git is not installed, or `folder` holds no repository.

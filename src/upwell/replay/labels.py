@@ -26,9 +26,7 @@ class SampledHit:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A person's answer for a memory with this score: `useful` is None if the person cannot
-    tell.
-    """
+    """A person's answer for a memory with this score: `useful` is None if the person is unsure."""
 
     score: float
     useful: bool | None

@@ -67,7 +67,7 @@ class Checkout:
         (folder / ".git").mkdir(parents=True)
 
     def move(self, at: float) -> bool:
-        """Bring the files to their state at the time `at`. Returns whether anything changed."""
+        """Update the files to their state at the time `at`. Returns whether anything changed."""
         commit = self._repository.commit_at(at)
         if commit is None or commit == self._commit:
             return False
@@ -82,7 +82,7 @@ class Checkout:
         return True
 
     def _write(self, path: str, content: bytes, changed_at: float) -> None:
-        """Write a file, except at a path that leads out of the folder or into `.git`."""
+        """Write a file, unless its path leads out of the folder or into `.git`."""
         parts = path.split("/")
         if ".." in parts or ".git" in parts or "" in parts:
             return

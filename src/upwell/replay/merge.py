@@ -1,4 +1,5 @@
-"""Merges streams of events, each in order of time. A stream is opened only when its time comes."""
+"""Merges streams of events, each in order of time. A stream is opened only when its first event is
+due."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator

@@ -70,7 +70,7 @@ class Report:
         moment.tokens += decision.tokens
 
     def sessions(self) -> Iterator[str]:
-        """Lines on every session in which a memory would have surfaced, oldest first."""
+        """Lines about every session in which a memory would have surfaced, oldest first."""
         for name, session in sorted(self._sessions.items(), key=lambda item: item[1].began):
             if not session.spoken:
                 continue
@@ -87,14 +87,14 @@ class Report:
                 yield f"  … and {rest} more (--json shows all)"
 
     def decision(self, decision: Decision) -> Iterator[str]:
-        """Lines on a decision to speak: its time, its event, and the memories."""
+        """Lines about a decision to speak: its time, its event, and the memories."""
         yield f"  {_moment(decision, SUBJECT_CHARS)}"
         for hit in decision.hits:
             text = _cut(self._projects.shown(hit.memory.text), TEXT_CHARS)
             yield f"    {hit.score:.2f}  {self._named(hit)}: {text}"
 
     def sampled_hit(self, decision: Decision, hit: Hit) -> Iterator[str]:
-        """Lines on a whole memory and the event before it, without its score."""
+        """A whole memory and the event before it, without the score, as lines."""
         yield _moment(decision, LABEL_CHARS)
         yield f"  {self._named(hit)}"
         for line in self._projects.shown(hit.memory.text).splitlines():
@@ -137,7 +137,7 @@ def _row(name: str, moment: _Moment) -> Mapping[str, Any]:
 
 
 def _moment(decision: Decision, chars: int) -> str:
-    """The time and the event of a decision, masked: prompts and commands may hold secrets."""
+    """The time and the event of a decision, masked: prompts and commands may contain secrets."""
     subject = _cut(redact(decision.subject)[0], chars)
     return f"{_minute(decision.t)}  {decision.moment}: {subject}"
 

@@ -35,7 +35,7 @@ class SimulatedClock:
         return self._at
 
     def advance(self, at: float) -> None:
-        """Set the time to `at`, unless it is later already."""
+        """Set the time to `at`, unless it is already later."""
         self._at = max(self._at, at)
 
 
@@ -67,7 +67,7 @@ class Product(Protocol):
         ...
 
     def commits(self, root: str) -> list[Memory]:
-        """Memories from those commits of a repository that give a reason."""
+        """Memories from the commits of a repository that give a reason."""
         ...
 
     async def learn(self, events: Sequence[Event], project: str) -> None:
@@ -80,7 +80,7 @@ class Product(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """The outcome of an event: the memories that surfaced, or the reason for silence. `subject` is
-    the event in a line, `detail` says more about a skip."""
+    the event in one line, `detail` explains a skip."""
 
     session: str
     i: int
@@ -130,8 +130,8 @@ class Summary:
 
 @dataclass(slots=True)
 class _Session:
-    """A session under way. `prompts` counts its prompts so far, `turn` holds the texts of the agent
-    since the last prompt, `events` the entries that capture reads at the end of the turn."""
+    """A session in progress. `prompts` counts its prompts so far, `turn` holds the texts of the
+    agent since the last prompt, `events` the entries that capture reads at the end of the turn."""
 
     relocation: Relocation | None
     prompts: int = 0
@@ -292,7 +292,7 @@ def kind_of(memory: Memory) -> str:
 
 
 def name_of(memory: Memory) -> str:
-    """The id of a memory. A passage of a document is named by its file and lines, since its id
+    """The id of a memory. A passage of a document is identified by its file and lines, since its id
     depends on the folder of the checkout."""
     if memory.lines is None:
         return memory.id

@@ -2,7 +2,7 @@
 
 Hosts copy history: a session that is resumed or forked may begin with the events of another one,
 and checkpoints of a session repeat each other. An event belongs to the first file that records it,
-and a session that copies an earlier one is skipped. A file that cannot be read is left out.
+and a session that copies an earlier one is skipped. Unreadable files are left out.
 
 Each file is read twice: first to learn which sessions exist and where each ends, then in order.
 """
@@ -22,7 +22,7 @@ Report = Callable[[str], None]
 """Receives one line about a file that is left out."""
 Progress = Callable[[int, int], None]
 Selects = Callable[[Event], bool]
-"""Decides from a session's first event whether the session is replayed."""
+"""Returns, given a session's first event, whether to replay the session."""
 _BOUNDARIES = frozenset({Kind.START, Kind.END})
 
 
@@ -52,7 +52,7 @@ def selecting(since: float, folder: Path | None) -> Selects:
 
 
 class Timeline:
-    """The events of the sessions in `transcripts` that `selects` takes. `report` receives a line
+    """The events of the sessions in `transcripts` that `selects` accepts. `report` receives a line
     for each file that cannot be read, `show` the number of files surveyed so far and of all files.
 
     `begins` is the time of the first event, in seconds since the epoch, 0 if there are no events;

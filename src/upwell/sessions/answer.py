@@ -1,8 +1,8 @@
 """The answer of a past session: its question and conclusion, the commands that worked, the files
 that it changed, and their current state.
 
-Everything is read from the transcript as it is now. If the host has removed the transcript, the
-masked excerpts of the index take its place.
+Everything is read from the current transcript. If the host has removed it, the masked excerpts of
+the index are used instead.
 """
 
 import os
@@ -73,7 +73,7 @@ def answer_of(
     whole: bool = False,
     file: str = "",
 ) -> Answer:
-    """The answer of this turn, read from its transcript, without secrets.
+    """The answer of this turn, read from its transcript, with secrets masked.
 
     `whole` adds everything that the agent wrote. `file` (an absolute path, a path within a project,
     or a name) leaves out all other files.

@@ -26,9 +26,8 @@ _INLINE = frozenset({"-c", "-e", "-p", "--eval", "-"})
 
 
 def notable(runs: Iterable[Run]) -> list[Run]:
-    """The commands that an agent would not know by itself, the latest first. Each appears once,
-    with the result of its last run: a command that failed and later worked counts as one that
-    worked.
+    """The commands that an agent could not guess, latest first. Each appears once, with the result
+    of its last run: a command that failed and later worked counts as one that worked.
     """
     latest: dict[str, Run] = {}
     for run in runs:

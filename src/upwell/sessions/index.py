@@ -94,7 +94,7 @@ class SessionIndex:
     async def refresh(
         self, show: Progress = lambda done, total: None, seconds: float | None = None
     ) -> bool:
-        """Index the new parts of the transcripts, for at most `seconds`. Returns False if time ran
+        """Index the new parts of the transcripts for at most `seconds`. Returns False if time ran
         out; the next call then continues.
 
         Raises:
@@ -162,11 +162,11 @@ class SessionIndex:
         )
 
     async def choices(self) -> tuple[list[str], list[str]]:
-        """The projects and the hosts of the sessions, those of the latest sessions first."""
+        """The projects and the hosts of the sessions, by latest session first."""
         return await (await self._open()).read(tables.choices)
 
     async def known_names(self, names: Sequence[str]) -> set[str]:
-        """Those of `names` that are names of sessions in the index."""
+        """The subset of `names` that are sessions in the index."""
         return await (await self._open()).read(lambda db: tables.known_names(db, names))
 
     async def recorded(self, name: str) -> list[Match]:
@@ -220,7 +220,7 @@ class SessionIndex:
 
 
 def read_turn(match: Match) -> Turn | None:
-    """The turn as it now is in its transcript; None if the transcript is gone or was replaced."""
+    """The turn as currently in its transcript; None if the transcript is gone or was replaced."""
     transcript = Transcript(Path(match.session.path), format_named(match.session.format))
     number, offset = match.turn.number, match.turn.offset
     try:

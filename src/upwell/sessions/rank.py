@@ -28,7 +28,7 @@ MAX_FULL_POSTINGS = 60_000
 were read, the remaining, more frequent terms count only for sessions that contain a rarer term.
 """
 EXACT_RARITY = 1.5
-"""An exact match of an error or a file weighs this many times as much as the rarest word."""
+"""An exact match of an error or a file counts this many times as much as the rarest word."""
 _DAY_SECONDS = 86_400.0
 
 Posting = tuple["array[int]", bytes]
@@ -46,7 +46,7 @@ class Tally:
     @property
     def score(self) -> tuple[float, int]:
         """The score of the session, and the key of its best turn. Among turns with equal scores it
-        is the last, which is likely to know more.
+        is the last, which is likely to contain more.
         """
         score, key = max(zip(self.turns.values(), self.turns, strict=True))
         return score + WHOLE_SHARE * self.whole, key

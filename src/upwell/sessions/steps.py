@@ -1,8 +1,8 @@
 """A past session step by step, read from its transcript for people: prompts, remarks, calls, files
 and failures, shortened and without secrets.
 
-A transcript is foreign text of any size. It is read only up to the last turn that is needed, and of
-every text only the beginning is masked and shown.
+A transcript is foreign text of any size. It is read only up to the last turn needed, and only the
+beginning of each text is masked and shown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -79,7 +79,7 @@ def _read(matches: Sequence[Match]) -> dict[int, Part]:
             if turn is None:
                 continue
             if event.kind is Kind.PROMPT:
-                # Another file may be at this path now.
+                # A different file may now be at this path.
                 if abs(event.t - turn.at) <= 1.0:
                     prompt = _cut(event.text, PROMPT_CHARS)
                     parts[number] = Part(number=number, at=event.t, prompt=prompt)

@@ -5,7 +5,7 @@ postings.
                                  └── posting    by term: the keys of turns, and the terms' weights
 
 No transcript is copied here. A turn has the offset of its question in the file, and two masked
-excerpts for the time after the host has removed the file. All tables can be rebuilt.
+excerpts in case the host removes the file. All tables can be rebuilt.
 
 A turn's key is its session's number followed by its own, so that a posting names both in 32 bits.
 Postings are appended in batches. A turn that grew is posted again under the same key. It still
@@ -363,7 +363,7 @@ def listed(
 
 
 def choices(db: sqlite3.Connection) -> tuple[list[str], list[str]]:
-    """The projects and the hosts of the sessions, those of the latest sessions first."""
+    """The projects and the hosts of the sessions, by latest session first."""
     projects, hosts = (
         [
             name
@@ -378,7 +378,7 @@ def choices(db: sqlite3.Connection) -> tuple[list[str], list[str]]:
 
 
 def known_names(db: sqlite3.Connection, names: Sequence[str]) -> set[str]:
-    """Those of `names` that are names of sessions."""
+    """The subset of `names` that are sessions."""
     known: set[str] = set()
     for start in range(0, len(names), _IN_CHUNKS):
         chunk = names[start : start + _IN_CHUNKS]

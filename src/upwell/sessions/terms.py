@@ -1,7 +1,7 @@
 """The terms of a turn, and the weight of each.
 
 A term is a number: the hash of a stem, of the path of a file or of the signature of an error. Apart
-from short masked excerpts, the index therefore holds no text of a transcript.
+from short masked excerpts, the index therefore contains no text of a transcript.
 
 The weight of a term in a turn is BM25F (Robertson, Zaragoza and Taylor, 2004). The mean lengths are
 fixed, so that the weight is known when the turn is indexed. The frequency in each field is divided
@@ -39,7 +39,7 @@ _TOKEN = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A part of a turn: its weight, and the number of words that it usually has."""
+    """A part of a turn: its weight, and its usual number of words."""
 
     weight: float
     mean_words: int
@@ -49,8 +49,8 @@ QUESTION = Field(2.2, 40)
 CONCLUSION = Field(1.5, 120)
 REMARKS = Field(0.5, 150)
 WORK = Field(0.7, 120)
-"""The question counts most, because a user asks again in similar words. The work consists of the
-commands, the files and the errors.
+"""The question counts most, because users repeat a question in similar words. The work consists of
+the commands, the files and the errors.
 """
 
 

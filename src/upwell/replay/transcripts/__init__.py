@@ -126,7 +126,7 @@ def _below(folder: Path, only: Format | None) -> Iterator[Transcript]:
 
 
 def _is_session(path: Path) -> bool:
-    """Claude Code keeps subagents' transcripts beside those of sessions."""
+    """Claude Code stores subagents' transcripts next to those of sessions."""
     return path.is_file() and not path.name.startswith("agent-")
 
 

@@ -1,7 +1,7 @@
-"""The contract of a transcript format, and functions with which every reader reads foreign values.
+"""The interface of a transcript format, and functions that every reader uses on foreign values.
 
 A transcript is foreign data: a reader takes the values that have the expected shape and ignores the
-rest. A file without anything of its format raises `Unreadable`.
+rest. If a file contains nothing in the expected format, it raises `Unreadable`.
 """
 
 import re
@@ -80,7 +80,7 @@ _INSERTED = re.compile(
     r"<(system-reminder|system_reminder|ide_\w{1,40}|user-prompt-submit-hook|hook_context)\b[^<>]*+>"
 )
 _MAX_OPEN = 20
-"""After this many inserted texts without an end, a message is left as it is."""
+"""After this many unclosed inserted texts, the rest of a message is left as is."""
 
 
 class Unreadable(UsageError):
@@ -113,7 +113,7 @@ class Draft:
     offset: int = 0
 
     def event(self, kind: Kind, at: float = 0.0, **fields: Any) -> Event:
-        """Make an event. Without a time of its own it has the time of the previous one."""
+        """Make an event. Without a time of its own, it gets the time of the previous event."""
         self.at = max(self.at, at)
         return Event(
             session=self.session,
@@ -166,7 +166,8 @@ _BLANK: Mapping[str, Any] = {"tool": "", "args": {}, "out": "", "failed": False}
 
 
 MAX_LINE_BYTES = 64_000_000
-"""A longer line of a transcript is ignored: no host writes one, and it would be held in memory."""
+"""A longer line of a transcript is ignored: no host writes one, and it would have to fit in
+memory."""
 MAX_DOCUMENT_BYTES = 256_000_000
 
 

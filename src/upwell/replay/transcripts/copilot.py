@@ -22,7 +22,7 @@ from upwell.replay.transcripts.base import (
 )
 
 _OWN_TOOLS = ("report_intent",)
-"""Tools by which the agent reports to its host."""
+"""Tools with which the agent reports to its host."""
 
 
 def read(path: Path, start: int = 0) -> Iterator[Event]:

@@ -130,7 +130,7 @@ def _of_database(path: Path) -> Iterator[Event]:
 
 def _opened(path: Path) -> sqlite3.Connection:
     """Open the database for reading. If it has no write-ahead log, or an empty one, it is opened as
-    immutable, so that SQLite creates no files beside it."""
+    immutable, so that SQLite creates no files next to it."""
     log = Path(f"{path}-wal")
     is_idle = not log.exists() or not log.stat().st_size
     quoted = quote(str(path.absolute()))

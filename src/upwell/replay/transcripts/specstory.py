@@ -1,8 +1,9 @@
 """SpecStory: `.specstory/history/*.md`, Markdown of the sessions of other hosts.
 
-It has two generations. The newer one has a time in every heading (`_**User (2026-…Z)**_`) and calls
-in `<tool-use>` blocks. The older one has neither: a call is a line like `Tool use: **grep**` or
-`Read file: …`, or a summary, and its time is estimated from the time of the file.
+The format has two generations. The newer one has a time in every heading (`_**User (2026-…Z)**_`)
+and calls in `<tool-use>` blocks. The older one has neither: a call is a line like
+`Tool use: **grep**` or `Read file: …`, or a summary, and its time is estimated from the time of the
+file.
 """
 
 import re
@@ -136,7 +137,7 @@ def _turn(heading: re.Match[str], text: str) -> _Turn:
 
 
 class _Inside:
-    """Follows the marked lines of a text, to tell whether the current one is inside a call."""
+    """Tracks, along the marked lines of a text, whether the current one is inside a call."""
 
     def __init__(self) -> None:
         self.is_open = False
@@ -301,7 +302,7 @@ def _ran(call: re.Match[str], words: str, *, marked: bool) -> bool:
 
 def _answer(call: re.Match[str], words: str, end: int) -> tuple[str, int]:
     """A tool's result and the offset of its end: the fence after a command, or the table after a
-    search. The history does not hold the content of files."""
+    search. The history does not contain the content of files."""
     pattern = _OUTPUT if call["command"] else _LISTED if call["summary"] else None
     match = pattern.match(words, call.end(), end) if pattern else None
     return (match[1].strip(), match.end()) if match else ("", call.end())
