@@ -1,12 +1,12 @@
 """The copy of a team's memories in a developer's own `memory.db`, and the writes that wait to be
 sent to the team's store.
 
-A copied memory is a row of `memory` like any other, so one search finds it beside the developer's
-own, without a network. `team_memory` lists the copied ones.
+A copied memory is a row of `memory` like any other, so one search finds it together with the
+developer's own, without a network. `team_memory` lists the copied and shared ones.
 
-SQLite's own triggers queue each write to a shared memory, in the transaction of the write: no
-caller can bypass them, and a process that dies at any moment leaves both the write and its entry in
-the queue, or neither. The outbox has the memory's id and not its content, so several changes of one
+SQLite triggers queue each write to a shared memory in the transaction of the write. No caller can
+bypass them, and a process that dies at any moment leaves both the write and its entry in the queue,
+or neither. The outbox contains the memory's id and not its content, so several changes to one
 memory are sent once.
 """
 
@@ -34,7 +34,7 @@ _QUEUE = """
 
 
 def create(db: sqlite3.Connection) -> None:
-    """Make the tables and the triggers."""
+    """Create the tables and the triggers."""
     for statement in (
         """CREATE TABLE team (
             one INTEGER PRIMARY KEY CHECK (one = 1), is_copying INTEGER NOT NULL DEFAULT 0,
@@ -88,10 +88,10 @@ OWNER = Owner("team", (create,), _salvage)
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """What a copy contains. `checked_at`: when it was last known to be up to date, in epoch
-    seconds, 0 for never. `is_complete`: whether every project has been copied to its end. `waiting`
-    counts the writes that wait to be sent, since `waiting_since`; `refused` is the store's answer
-    to one of them that it did not accept."""
+    """What a copy contains. `checked_at` is when it was last known to be up to date, in epoch
+    seconds (0: never). `is_complete`: whether every project has been copied completely. `waiting`
+    is the number of unsent writes, and `waiting_since` the time of the oldest. `refused` is the
+    store's reason for refusing one of them, or ""."""
 
     memories: int
     projects: int
@@ -115,10 +115,9 @@ def state(db: sqlite3.Connection) -> CopyState:
 
 
 def begin(db: sqlite3.Connection, source: str, now: float) -> None:
-    """Prepare the copy of a store. A copy of another store is removed, together with the writes
-    that waited for that store, which must not reach this one. If this machine is now allowed to see
-    other parts of the same store than before, the copy starts from scratch, and the writes stay
-    queued."""
+    """Prepare the copy of a store. A copy of another store is removed; so are the writes queued for
+    that store, which must not reach this one. If this machine may now see other parts of the same
+    store than before, the copy starts from scratch, and the writes stay queued."""
     (former,) = db.execute("SELECT source FROM team").fetchone()
     if former == source:
         return
@@ -146,7 +145,7 @@ def use(db: sqlite3.Connection, projects: Iterable[str], now: float) -> None:
 
 
 def leave_unused(db: sqlite3.Connection, before: float) -> None:
-    """Remove the copies of projects that were last used before a time."""
+    """Remove the copies of projects that were last used before `before`."""
     for (project,) in db.execute(
         "SELECT project FROM team_project WHERE used_at < ? AND project != ''", (before,)
     ).fetchall():
@@ -160,8 +159,8 @@ def cursors(db: sqlite3.Connection) -> list[Cursor]:
 
 
 def take(db: sqlite3.Connection, page: Page) -> int:
-    """Apply a page of changes. Memories whose own change waits to be sent, and a developer's own
-    memories that happen to have the same id, stay as they are. Returns the number of removals."""
+    """Apply a page of changes. Memories with an unsent change, and the developer's own memories
+    that happen to have the same id, stay as they are. Returns the number of removed memories."""
     project = page.cursor.project
     row = db.execute("SELECT version FROM team_project WHERE project = ?", (project,)).fetchone()
     if row is None:
@@ -220,8 +219,8 @@ def _copied(db: sqlite3.Connection, project: str) -> list[str]:
 
 
 def _is_copy_of(db: sqlite3.Connection, id: str, project: str) -> bool:
-    """Whether the copy has this memory under this project. When a memory moves to another project,
-    its former project reports it as removed; it must stay then."""
+    """Return whether the copy has this memory under this project. When a memory moves to another
+    project, its former project reports it as removed, but it must stay."""
     row = db.execute("SELECT project FROM team_memory WHERE id = ?", (id,)).fetchone()
     return row is not None and row[0] == project
 
@@ -232,7 +231,7 @@ def _among(db: sqlite3.Connection, select: str, ids: Sequence[str]) -> set[str]:
 
 
 def outgoing(db: sqlite3.Connection, limit: int, *, again: bool) -> list[Outgoing]:
-    """The waiting writes. Those that the store has refused come last, and only if `again`."""
+    """Return the unsent writes. Those that the store has refused come last, and only if `again`."""
     rows = db.execute(
         "SELECT id, token FROM outbox WHERE error = '' OR ? ORDER BY error, at, id LIMIT ?",
         (again, limit),
@@ -251,8 +250,8 @@ def outgoing(db: sqlite3.Connection, limit: int, *, again: bool) -> list[Outgoin
 
 
 def sent(db: sqlite3.Connection, writes: Sequence[Outgoing]) -> None:
-    """Remove from the outbox the writes that have arrived. If a memory has changed since it was
-    sent, the outbox has another token for it, and that write stays."""
+    """Remove the writes that have arrived from the outbox. If a memory has changed since it was
+    sent, the outbox has another token for it, and the new write stays."""
     for write in writes:
         done = db.execute(
             "DELETE FROM outbox WHERE id = ? AND token = ?", (write.id, write.token)

@@ -1,4 +1,4 @@
-"""Look up the memories that a query could mean, before any of them is judged."""
+"""Look up the memories that might match a query, before any of them is scored."""
 
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -74,7 +74,7 @@ class Filter:
 
 
 def filter_of(db: sqlite3.Connection, namespaces: tuple[str, ...] = (), now: float = 0.0) -> Filter:
-    """Return the filter of a search. It looks for expired memories and standing rules only if the
+    """Return the filter of a search. It checks for expired memories and standing rules only if the
     file has any."""
     conditions: list[str] = []
     values: list[object] = []
@@ -149,8 +149,8 @@ def by_words(
     """Return the numbers of the memories that match best, best first.
 
     If there are few clauses, many memories match equally well, so the index's own BM25 decides.
-    Otherwise the rarity of the words in each memory decides: this finds the same memories at a
-    third of the cost, since BM25 would look up the length of every memory.
+    With more clauses, the rarity of the words in each memory decides. This finds the same memories
+    at a third of the cost, since BM25 would look up the length of every memory.
     """
     if not lookup.clauses:
         return []
@@ -187,7 +187,7 @@ def _match_sql(keep: Filter, columns: str, rest: str = "") -> str:
 def existing_joins(
     db: sqlite3.Connection, keys: Mapping[str, JoinKey], corpus: Corpus
 ) -> dict[str, Join]:
-    """Return the keys under which memories exist, as joins."""
+    """Return joins for those keys under which memories are stored."""
     if not keys or not corpus.scopes:
         return {}
     rows = db.execute(
@@ -280,7 +280,7 @@ def _row(values: Sequence[Any]) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The newest living memory in a chain of superseding ones: its id, and its number."""
+    """The id and the number of the newest living memory in a chain of superseding ones."""
 
     id: str
     n: int

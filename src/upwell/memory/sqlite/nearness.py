@@ -1,11 +1,11 @@
-"""Find the memories nearest to a vector: sign bits of all vectors stay in memory, and the best
+"""Find the memories nearest to a vector: the sign bits of all vectors are held in RAM, and the best
 matches are compared exactly.
 
-One bit a dimension, the sign, ranks well enough to find candidates (Charikar 2002). The nearest by
-Hamming distance are read from the file and compared exactly, so the bits of a million vectors of
-384 numbers take 48 MB. A cosine means little by itself: each question is also compared with a
-sample of the store, and cosines count in deviations from the sample's mean, which makes models of
-different ranges comparable.
+The sign of each dimension, one bit, is enough to find candidates (Charikar 2002). The vectors
+nearest by Hamming distance are then read from the file and compared exactly. The bits of a million
+vectors of 384 numbers take 48 MB. A cosine means little by itself, so each question is also
+compared with a sample of the store. Cosines are expressed in deviations from the sample's mean,
+which makes models of different ranges comparable.
 """
 
 import sqlite3
@@ -29,8 +29,8 @@ from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import chunks, marks
 
 COMPARED = 240
-"""The nearest by sign bits are compared exactly, and the best `NEAREST` of them become
-candidates."""
+"""This many memories, the nearest by sign bits, are compared exactly, and the best `NEAREST` of
+them become candidates."""
 _BITS = 64
 _GROWTH = 1.5
 

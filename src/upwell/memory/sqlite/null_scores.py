@@ -29,10 +29,10 @@ _TEXT_CHARS = 2_000
 
 
 def key_of(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> int | None:
-    """Return the key under which the null scores of `scope` are stored. `corpus` has the memories
-    that the scope sees. The key is the number of the scope's project (of the global one while the
-    project has no memories), or a negative number for all of a tenant; None if the corpus is
-    empty."""
+    """Return the key under which the null scores of `scope` are stored. `corpus` describes the
+    memories that the scope sees. The key is the number of the scope's project (or of the global one
+    while the project has no memories), or a negative number for a whole tenant. None if the corpus
+    is empty."""
     if not corpus.scopes:
         return None
     if scope.project is None:
@@ -60,8 +60,8 @@ def load(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> NullScores:
 
 
 def due(db: sqlite3.Connection, scopes: Iterable[Scope]) -> list[Scope]:
-    """Return the scopes that are due for a measurement: they were never measured and are large
-    enough, or have grown enough since they were."""
+    """Return the scopes to measure: those that are large enough and were never measured, or have
+    grown enough since."""
     return [scope for scope in scopes if _is_due(db, scope)]
 
 
@@ -76,8 +76,8 @@ def _is_due(db: sqlite3.Connection, scope: Scope) -> bool:
 
 
 async def measure(database: Database, scope: Scope) -> None:
-    """Measure the null scores of what this scope sees, and store them. Queries of each size are
-    measured in a read of their own, so that searches can run in between."""
+    """Measure the null scores of what this scope sees, and store them. Each size of query is
+    measured in a separate read, so that searches can run in between."""
 
     def draw(db: sqlite3.Connection) -> tuple[Corpus, list[list[str]]]:
         corpus = corpus_seen_by(db, scope)
@@ -129,7 +129,7 @@ def by_chance(
 
 
 def store(db: sqlite3.Connection, key: int | None, memories: int, measured: NullScores) -> None:
-    """Store the figures, with the number of memories that they were measured over."""
+    """Store the null scores, with the number of memories that were measured."""
     db.execute("DELETE FROM background WHERE key = ?", (key,))
     db.executemany(
         "INSERT INTO background VALUES (?, ?, ?, ?, ?)",

@@ -1,8 +1,8 @@
-"""Score the hits of a recall source that has no calibrated scores, by our own signals of their
+"""Score the hits of a recall source that has no calibrated scores, using our own signals of their
 text. The scores of such a source order its hits but do not show whether a hit is relevant
 (docs/decisions.md, 4). The texts are therefore loaded into a temporary store and searched there.
-Texts without any of our signals come last: with the score 0, which automatic doors never show, or,
-in explicit searches, with the source's own score, since the source may have found them by meaning.
+Texts without any of our signals come last, with the score 0, which automatic doors never show. In
+explicit searches they get the source's own score, since the source may have found them by meaning.
 """
 
 import sqlite3
@@ -30,9 +30,9 @@ def rescored(
     deadline: Deadline,
     own_scores: Mapping[str, float] | None = None,
 ) -> list[Hit]:
-    """Return these memories, whose ids differ, as hits of `query`, most probable first. Memories
-    outside the query's scope are left out. `own_scores` are the source's own scores by id, or
-    None if they must not count; those outside 0 to 1 never count.
+    """Return these memories as hits of `query`, most probable first. Their ids must be unique.
+    Memories outside the query's scope are left out. `own_scores` maps ids to the source's own
+    scores, or is None if they must not count; scores outside 0 to 1 never count.
     """
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:

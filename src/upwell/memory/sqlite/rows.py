@@ -69,7 +69,7 @@ def text_of(value: object) -> str:
 
 
 def scope_number(db: sqlite3.Connection, tenant: str, project: str | None) -> int:
-    """Return the number of a tenant's project, which is assigned at its first memory."""
+    """Return the number of a tenant's project. A new project gets the next number."""
     row = db.execute(
         "SELECT no FROM scope WHERE tenant = ? AND project = ?", (tenant, project or "")
     ).fetchone()
@@ -88,7 +88,7 @@ def scope_number(db: sqlite3.Connection, tenant: str, project: str | None) -> in
 
 
 def visible_scopes(db: sqlite3.Connection, scope: Scope) -> list[int]:
-    """Return the scopes that a query may see: its project and the global one, or all of its
+    """Return the scopes that a query may see: its project and the global one, or all scopes of its
     tenant."""
     condition, values = seen_by(scope)
     rows = db.execute(f"SELECT no FROM scope WHERE {condition} ORDER BY no", values)
@@ -104,7 +104,7 @@ def seen_by(scope: Scope) -> tuple[str, tuple[str, ...]]:
 
 
 CHUNK = 500
-"""The most values of one `IN (…)`."""
+"""The maximum number of values in one `IN (…)`."""
 
 
 def marks(values: Sequence[object]) -> str:
@@ -148,8 +148,8 @@ def by_number(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Memor
 
 
 def by_id(db: sqlite3.Connection, tenant: str, ids: Iterable[str]) -> dict[str, Memory]:
-    """Load the memories with these ids; deleted memories are left out. Each id is looked up in a
-    single statement, so that a concurrent deletion cannot come between two reads."""
+    """Load the memories with these ids; deleted memories are left out. One statement reads the
+    whole row, so that a concurrent deletion cannot come between two reads."""
     memories: dict[str, Memory] = {}
     for chunk in chunks(ids):
         rows = db.execute(
@@ -171,12 +171,12 @@ def newest(
     is_common: bool = False,
 ) -> list[Memory]:
     """Load memories of these scopes that meet `condition`, newest first. `condition` is trusted
-    SQL with marks for `values`; `is_common` says that most memories meet it."""
+    SQL with placeholders for `values`. `is_common` means that most memories meet it."""
     spans = list(ranges(scopes))
     if not spans:
         return []
-    # SQLite would sort all memories of the scopes. The plus sign makes it walk the index of dates,
-    # where it soon has enough if most memories qualify.
+    # SQLite would sort all memories of the scopes. The plus sign makes it walk the index of dates
+    # instead, where it soon finds enough if most memories qualify.
     number = "+n" if is_common and _hold_most(db, scopes) else "n"
     within = " OR ".join(f"{number} BETWEEN ? AND ?" for _ in spans)
     rows = db.execute(
@@ -195,7 +195,7 @@ def _hold_most(db: sqlite3.Connection, scopes: Sequence[int]) -> bool:
 
 @contextmanager
 def snapshot(db: sqlite3.Connection) -> Iterator[None]:
-    """Read from one snapshot: concurrent writes stay invisible inside this block."""
+    """Read from one snapshot: concurrent writes are not visible inside this block."""
     if db.in_transaction:
         yield
         return

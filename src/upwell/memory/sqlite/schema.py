@@ -3,15 +3,15 @@
     scope ──< memory >── words (FTS5)      a memory's number `n` holds tenant, project and sequence
                 │                          in one integer: the memories of a project are a range
                 ├──< about >── anchor      exact joins with files and symbols
-                ├──< memory_trigger        the situations at which a memory surfaces
+                ├──< memory_trigger        the situations in which a memory surfaces
                 └── term                   number of memories of a scope with a stem
     background                             null scores of each scope
     trash                                  deleted memories, kept for 30 days
 
 `words`, `anchor`, `about`, `memory_trigger` and `term` are derived from `memory` and can be
-rebuilt. Two columns of `memory` are derived, too: `extra` (words that the form of the text hides,
+rebuilt. Two columns of `memory` are also derived: `extra` (words that the form of the text hides,
 such as the parts of an identifier) and `keys` (join keys, one per line). They are stored so that
-searches need not derive them for every candidate.
+searches do not have to derive them for every candidate.
 """
 
 import sqlite3

@@ -1,5 +1,5 @@
-"""Store the list of sources in `memory.db`. The list is precious, unlike the index that is
-derived from it."""
+"""Store the list of sources in `memory.db`. Unlike the index, which is derived from it, the list
+cannot be rebuilt."""
 
 import sqlite3
 

@@ -65,7 +65,7 @@ another thread, waiting for the interpreter there, and switching back.
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The vector of a query's text, and the vectors that it is compared with."""
+    """The vector of a query's text, and the vectors to compare it with."""
 
     vector: "Vector"
     vectors: VectorTable
@@ -74,8 +74,8 @@ class Question:
 class SqliteStore:
     """`Store` over one database. Methods such as `get` see the memories of `tenant`.
 
-    With `questions`, searches also find memories by meaning. Vectors are made by
-    `vectors.catch_up`, never while a memory is added.
+    With `questions`, searches also find memories by meaning. Only `vectors.catch_up` makes vectors;
+    adding a memory does not.
     """
 
     name = "builtin"
@@ -125,12 +125,12 @@ class SqliteStore:
         try:
             await self.measure({(memory.tenant, memory.project) for memory in added_memories})
         except StoreError as error:
-            # The memories are stored: the usual null scores serve until the next addition.
+            # The memories are stored. Until the next addition, searches use the old null scores.
             LOG.warning("cannot measure null scores: %s", error)
         return added
 
     async def measure(self, projects: Iterable[tuple[str, str | None]]) -> None:
-        """Measure the null scores of these tenants' projects, if the projects have grown enough."""
+        """Measure the null scores of those projects (and tenants) that have grown enough."""
         scopes = [Scope(tenant=tenant, project=project) for tenant, project in projects]
         tenants = [Scope(tenant=tenant) for tenant in {scope.tenant for scope in scopes}]
         everything = dict.fromkeys([*scopes, *tenants])
@@ -190,9 +190,9 @@ class SqliteStore:
         return await self._database.write(restore_row)
 
     async def purge(self, memory_id: str | None = None) -> int:
-        """Delete permanently: one memory, in the trash or not, or, without an id, everything
-        that has expired or has been in the trash for 30 days. No part of the texts remains in
-        the file. Returns the number of deleted memories."""
+        """Permanently delete one memory, in the trash or not. Without an id, delete everything that
+        has expired or has been in the trash for 30 days. No part of the texts remains in the file.
+        Returns the number of deleted memories."""
         now = self._clock.now()
 
         def delete_rows(db: sqlite3.Connection) -> int:
@@ -238,12 +238,12 @@ class SqliteStore:
         )
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """Return the standing rules of a scope, newest first, without memories of agents and
+        """Return the standing rules of a scope, newest first, except those written by agents or
         tools."""
         version, now = await self._database.data_version(), self._clock.now()
         if version != self._pinned_version:
             self._pinned_version, self._pinned = version, {}
-        pinned_here = self._pinned  # A newer version may replace it while this waits.
+        pinned_here = self._pinned  # Another call may replace it during the await.
         rules = pinned_here.get((scope, limit))
         if rules is None or any(rule.expires_at and rule.expires_at <= now for rule in rules):
             look = self._newest(scope, "pinned AND trust NOT IN ('agent', 'tool')", limit, 0)
@@ -272,8 +272,8 @@ class SqliteStore:
         return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put memories in the trash with these times of deletion, all or none. A stored memory with
-        the same id is removed."""
+        """Put all of these memories in the trash, with their times of deletion, or none. A stored
+        memory with the same id is removed."""
 
         def put(db: sqlite3.Connection) -> None:
             for item in items:
@@ -297,7 +297,7 @@ class SqliteStore:
         return await self._database.read(look)
 
     async def candidates(self, query: Query, deadline: Deadline) -> Pool:
-        """Return the memories that `query` could mean, or none past the deadline.
+        """Return the memories that might match `query`, or none once the deadline has passed.
 
         Raises:
             StoreError: the database failed.
@@ -372,7 +372,7 @@ class SqliteStore:
     def _newest(
         self, scope: Scope, condition: str, limit: int, offset: int, *, is_common: bool = False
     ) -> Callable[[sqlite3.Connection], Sequence[Memory]]:
-        """The read of the newest memories of a scope that meet a condition."""
+        """Return a function that reads the newest memories of a scope that meet a condition."""
         now = self._clock.now()
         condition = f"{condition} AND (expires_at IS NULL OR expires_at > ?)"
         names: tuple[str, ...] = ()
@@ -466,7 +466,7 @@ def _likeness(
 def _replacements(
     db: sqlite3.Connection, replaceable: Iterable[Candidate], corpus: Corpus, keep: Filter
 ) -> dict[str, Successor]:
-    """Map each superseded candidate to the memory that replaces it now."""
+    """Map the id of each superseded candidate to its current replacement."""
     heads = successors(db, [candidate.id for candidate in replaceable], corpus.scopes, keep.now)
     if not heads:
         return {}

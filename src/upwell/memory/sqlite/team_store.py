@@ -1,5 +1,5 @@
-"""The store of a developer who shares memories with a team: the home's own `memory.db`, with a copy
-of the team's memories in it."""
+"""The store of a developer who shares memories with a team: the home's own `memory.db`, which also
+contains a copy of the team's memories."""
 
 import asyncio
 import sqlite3
@@ -19,7 +19,7 @@ from upwell.memory.sqlite.copied import CopyState
 from upwell.memory.sqlite.store import SqliteStore
 
 UNUSED_SECONDS = 90 * 86_400.0
-"""The copy of a project that nobody here has worked on for this time is removed."""
+"""If nobody here has worked on a project for this long, its copy is removed."""
 WAITING_AT_ONCE = 100
 
 
@@ -27,7 +27,7 @@ class TeamStore(SqliteStore):
     """`Store` of a developer's own memories and of the copy. No method waits for the network.
 
     Memories in the namespace `team` and below belong to the team; the others stay here. `wanted` is
-    set when somebody works on a project that the copy lacks.
+    set when somebody starts to work on a project.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class TeamStore(SqliteStore):
         self._has_removed = False
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
-        """As `SqliteStore.add`; memories for the team then wait to be sent. A memory of a
+        """Like `SqliteStore.add`; memories for the team are also queued to be sent. A memory of a
         folder without a remote address stays here."""
         return await super().add([_prepared(memory) for memory in memories])
 
@@ -61,7 +61,7 @@ class TeamStore(SqliteStore):
     async def purge(self, memory_id: str | None = None) -> int:
         count = await super().purge(memory_id)
         if self._has_removed and memory_id is None:
-            # Memories that the team has deleted for good must leave this file, too.
+            # Memories that the team has deleted for good must also leave this file.
             self._has_removed = False
             await self.drop_deleted_words()
         return count
@@ -69,12 +69,12 @@ class TeamStore(SqliteStore):
     # The copy
 
     async def begin(self, source: str) -> None:
-        """Prepare the copy of the store with this name; a copy of another one is removed."""
+        """Prepare the copy of the store with this name. A copy of another store is removed."""
         await self._database.write(lambda db: copied.begin(db, source, self._clock.now()))
 
     async def cursors(self) -> list[Cursor]:
-        """The cursor of each project's copy. Projects that came into use are added, and the copies
-        of unused ones are removed."""
+        """Return the cursor of each project's copy. Projects that came into use are added first,
+        and the copies of unused ones are removed."""
         self.wanted.clear()
         projects, now = list(self._in_use), self._clock.now()
 
@@ -101,12 +101,13 @@ class TeamStore(SqliteStore):
         )
 
     async def outgoing(self, *, again: bool = True) -> list[Outgoing]:
-        """The writes that wait to be sent, those that were refused before only if `again`."""
+        """Return the writes that wait to be sent. Those that were refused before are included only
+        if `again`."""
         find = partial(copied.outgoing, limit=WAITING_AT_ONCE, again=again)
         return await self._database.read(find)
 
     async def has_outgoing(self) -> bool:
-        """Whether a write waits that the team's store has not refused."""
+        """Return whether there are unsent writes that the team's store has not refused."""
         sql = "SELECT 1 FROM outbox WHERE error = '' LIMIT 1"
         return await self._database.inline_read(lambda db: db.execute(sql).fetchone() is not None)
 
@@ -115,8 +116,7 @@ class TeamStore(SqliteStore):
         await self._database.write(partial(copied.sent, writes=writes))
 
     async def refuse(self, write: Outgoing, error: str) -> None:
-        """Record that the team's store does not accept a write, which is tried again now and
-        then."""
+        """Record that the team's store does not accept a write. It is resent from time to time."""
         await self._database.write(partial(copied.refuse, write=write, error=error))
 
     async def copy_state(self) -> CopyState:
@@ -132,5 +132,5 @@ class TeamStore(SqliteStore):
 
 
 def _prepared(memory: Memory) -> Memory:
-    """The memory as it is stored here: changed by `for_team` if it is for the team."""
+    """Return the memory as it is stored here: changed by `for_team` if it is for the team."""
     return for_team(memory) if is_for_team(memory) else memory

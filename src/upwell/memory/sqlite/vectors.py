@@ -3,8 +3,8 @@ and find the memories that have none.
 
     vector_model ──< vector >── memory (memory/sqlite/schema.py)
 
-Vectors are derived and can be made again. A trigger deletes the vector of a deleted or changed
-memory. The numbers have half precision, which moves a cosine by less than 0.001.
+Vectors can be rebuilt. A trigger deletes the vector of a deleted or changed memory. The numbers
+have half precision, which changes a cosine by less than 0.001.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class VectorTable:
         others: Iterable[int],
     ) -> Likeness | None:
         """Find the nearest memories, as `Nearness.look` does. Runs on the reading lane."""
-        # numpy takes 100 ms to import and only searches by meaning need it.
+        # Importing numpy takes 100 ms, and only searches by meaning need it.
         from upwell.memory.sqlite.nearness import Nearness
 
         embedder = self.questions.embedder
@@ -58,8 +58,8 @@ class VectorTable:
 
     async def catch_up(self, progress: Progress | None = None) -> int:
         """Embed the memories that have no vector of this model yet, a batch at a time. Does
-        nothing while another process embeds or the model fails. Returns the number of embedded
-        memories.
+        nothing while another process is embedding, and stops if the model fails. Returns the number
+        of embedded memories.
 
         Raises:
             StoreError: the file cannot be written.
@@ -108,7 +108,7 @@ class VectorTable:
 
 
 def model_number(db: sqlite3.Connection, name: str, dim: int) -> int:
-    """Return the number of a model, which is assigned at its first use."""
+    """Return the number of a model. A new model gets a number."""
     row = db.execute(
         "INSERT INTO vector_model (name, dim) VALUES (?, ?) ON CONFLICT (name, dim) "
         "DO UPDATE SET name = excluded.name RETURNING no",
@@ -118,7 +118,7 @@ def model_number(db: sqlite3.Connection, name: str, dim: int) -> int:
 
 
 def known_model(db: sqlite3.Connection, name: str, dim: int) -> int | None:
-    """Return the number of a model, or None if the file has no vectors of it."""
+    """Return the number of a model, or None if this file has never used it."""
     row = db.execute(
         "SELECT no FROM vector_model WHERE name = ? AND dim = ?", (name, dim)
     ).fetchone()
@@ -126,7 +126,7 @@ def known_model(db: sqlite3.Connection, name: str, dim: int) -> int | None:
 
 
 def due(db: sqlite3.Connection, model: int, after: int, limit: int) -> list[Due]:
-    """Return the next memories, by number, without a vector of this model. Standing rules are
+    """Return the next memories without a vector of this model, by number. Standing rules are
     left out because no search returns them."""
     rows = db.execute(
         "SELECT m.n, m.content_hash, m.text FROM memory m "
@@ -140,7 +140,7 @@ def due(db: sqlite3.Connection, model: int, after: int, limit: int) -> list[Due]
 def keep(
     db: sqlite3.Connection, model: int, batch: Sequence[Due], vectors: Sequence[bytes]
 ) -> None:
-    """Store these vectors, except vectors of memories that were deleted or changed meanwhile."""
+    """Store these vectors, except those of memories that have since been deleted or changed."""
     db.executemany(
         "INSERT OR REPLACE INTO vector (n, model, numbers) "
         "SELECT n, ?, ? FROM memory WHERE n = ? AND content_hash = ?",

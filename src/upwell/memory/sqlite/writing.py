@@ -35,10 +35,10 @@ class Tally:
 def insert(
     db: sqlite3.Connection, memories: Sequence[Memory], around: Mapping[str, str] | None = None
 ) -> list[int]:
-    """Store these memories, each complete with id, hash and times, and return their numbers. A
+    """Store these memories, which must have ids, hashes and times, and return their numbers. A
     memory replaces an earlier one with the same id. If a batch repeats an id, only the last
     memory is stored, and the others get the number 0. `around` maps ids to words around a
-    memory's text, such as the headings above it, by which searches find it as they do by tags."""
+    memory's text, such as the headings above it; searches find the memory by them, as by tags."""
     numbers: list[int] = []
     tallies: dict[int, Tally] = defaultdict(Tally)
     joins: list[tuple[int, str]] = []
@@ -106,7 +106,7 @@ def _number(db: sqlite3.Connection, memory: Memory) -> int:
         remove(db, old)
         if scope_of(old) == scope:
             return old
-    # The counter may be damaged. If it gave a number that is taken, no new memory could be stored.
+    # The counter may be damaged. If it returned a used number, no new memory could be stored.
     first, beyond = scope << SEQUENCE_BITS, scope + 1 << SEQUENCE_BITS
     row = db.execute(
         "UPDATE scope SET last = 1 + max(CAST(last AS INTEGER), coalesce("
