@@ -1,9 +1,9 @@
 """The coefficients of `memory/ranking/calibrate.py`, as `benchmarks/calibrate.py` prints them.
 
-At a score of 0.5, 5 % of the events without a relevant memory would be answered. For turns of
-conversations it is 3.5 %, because the fitted intercept of `turn` is lowered by 0.13. `few` and
-`few_names` keep that rate in stores of less than 500 memories, whose samples have too few positives
-to fit; these two were set by hand.
+With a threshold of 0.5, a memory would surface in 5 % of the events that have no relevant one. For
+turns of conversations the rate is 3.5 %, because the fitted intercept of `turn` is lowered by 0.13.
+`few` and `few_names` keep that rate in stores of fewer than 500 memories, whose samples have too
+few positives to fit; these two were set by hand.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Coefficients:
     """Logistic regressions for notes and for turns of a conversation, whose words are distributed
-    differently, and linear orderings of each (listwise softmax)."""
+    differently, and linear orderings for both (listwise softmax)."""
 
     note: Mapping[str, float]
     turn: Mapping[str, float]
@@ -208,6 +208,6 @@ BY_MEANING = Coefficients(
         "meaning_near": 0.47,
     },
 )
-"""The coefficients with an embedder. They were fitted with all-MiniLM-L6-v2; the features are
-deviations from the store's mean cosine, so that embedders with other ranges come close.
+"""The coefficients with an embedder. They were fitted with all-MiniLM-L6-v2. The features are
+deviations from the store's mean cosine, so that the fit is close for other embedders.
 """

@@ -32,8 +32,8 @@ MAX_PARTS = 64
 @dataclass(frozen=True, slots=True)
 class Join:
     """An exact match of a file or symbol. `strength` depends on the part that matched, `holding`
-    is the number of memories that share the match, and `stems` are the stems of its name, which
-    would name it in a text."""
+    is the number of memories that share the match, and `stems` are the stems of the name of the
+    file or symbol."""
 
     strength: float
     symbol: bool
@@ -62,14 +62,14 @@ def anchor_keys(memory: Memory) -> tuple[str, ...]:
 
 
 def exact_keys(file: str) -> list[str]:
-    """Return the keys of which every memory about exactly this file has at least one: a memory may
-    name the file by its whole path or by any end of it."""
+    """Return keys for exactly this file. Every memory about it has at least one of them, since a
+    memory may refer to a file by its whole path or by any tail of the path."""
     parts = path_parts(file.lower())[-MAX_PARTS:]
     return [_storable(f"f:{'/'.join(parts[start:])}") for start in range(len(parts))]
 
 
 def _storable(key: str) -> str:
-    # Keys are stored one a line.
+    # Keys are stored one per line.
     return sound(key.replace("\n", " "))
 
 
@@ -88,7 +88,7 @@ def path_keys(path: str) -> tuple[str, ...]:
 def join_keys(
     paths: Iterable[str], symbols: Iterable[str], project: str | None
 ) -> dict[str, JoinKey]:
-    """Return the keys to look up for a query's files and symbols, each at its greatest strength."""
+    """Return the keys to look up for a query's files and symbols, with their greatest strengths."""
     keys: dict[str, JoinKey] = {}
 
     def add(key: str, join: JoinKey) -> None:
@@ -108,9 +108,9 @@ def path_forms(path: str, project: str | None) -> list[tuple[str, float]]:
     """Return the keys under which memories about `path` may be stored, each with its strength.
 
     A path inside the project is complete. For any other path the repository's root is unknown, so
-    each of its tails of two parts or more may be the complete path. Of a pattern (`**/*name*`)
-    only the literal part of the file's name counts. A data file shares no stem with code:
-    `nothere.txt` is unrelated to `nothere.py`.
+    each tail of two or more parts may be the complete path. In a pattern (`**/*name*`), only the
+    literal part of the file's name counts. A data file has no stem key: `nothere.txt` is unrelated
+    to `nothere.py`.
     """
     if any(sign in path for sign in "*?"):
         return _pattern_forms(path)

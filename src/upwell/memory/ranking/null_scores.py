@@ -1,8 +1,8 @@
 """The null distribution of a store's scores: how well its best memory matches by chance.
 
-A threshold found on some stores drifts on others (`docs/decisions.md`). Each store is therefore
-queried with words drawn from unrelated memories, and the best scores are stored by number of words.
-A real match is judged by its distance above them. No labels are needed.
+A threshold that was found on some stores is wrong for others (`docs/decisions.md`). Each store is
+therefore queried with words drawn from unrelated memories, and the best scores are stored by number
+of words. A real match is judged by its distance above them. No labels are needed.
 """
 
 import math
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from upwell.memory.ranking.query import Corpus
 
 SIZES = (1, 2, 4, 8, 16)
-"""How many words the random queries have."""
+"""The numbers of words in the random queries."""
 SAMPLES = 30
 """The number of random queries of each size."""
 LEAST_MEMORIES = 20
@@ -21,8 +21,8 @@ GROWTH = 1.5
 """A store is measured again when it has grown by half."""
 USUAL_MEAN = (0.72, 0.98, 1.25, 1.57, 2.06)
 USUAL_SPREAD = (0.30, 0.22, 0.21, 0.24, 0.28)
-"""The usual null scores by number of words, in units of the idf of a word that only one memory has:
-the means over the development stores.
+"""The usual null scores by number of words, averaged over the development stores. The unit is the
+idf of a word that only one memory has.
 """
 _MIN_SPREAD = 0.1
 

@@ -1,7 +1,6 @@
-"""The precision of triggers: the share of useful memories among those that surfaced for one, by the
-kind of the trigger, which is the part before its colon. Two readers judged the memories that
-`upwell replay` showed for real sessions (`docs/measurements.md`); the shares are those of both
-together."""
+"""The precision of triggers: the share of surfaced memories that were useful, by kind of trigger
+(the part before the colon). Two readers judged the memories that `upwell replay` showed for real
+sessions (`docs/measurements.md`); the figures combine both readers' verdicts."""
 
 from collections.abc import Mapping
 
@@ -17,5 +16,5 @@ PRECISIONS: Mapping[str, float] = {
 
 
 def precision_of(trigger: str) -> float:
-    """The share of memories found by triggers of this kind that are useful, in 0..1."""
+    """Return the share of memories found by triggers of this kind that are useful, in 0..1."""
     return PRECISIONS.get(trigger.partition(":")[0], USUAL)

@@ -1,4 +1,4 @@
-"""A query read against a corpus: its words, their stems, and how rare each is there."""
+"""A query read against a corpus: its words, their stems, and how rare each is in the corpus."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ from upwell.memory.ranking.terms import EVERYDAY_WORDS, names_in
 MAX_TEXTS = 3
 """The number of texts of a query that are searched (seed 003, docs/names.md)."""
 MAX_WORDS = 96
-"""Only this many words of a text are looked up: a pasted file shows its subject in fewer."""
+"""Only this many words of a text are looked up. Fewer are enough to show what a pasted file is
+about."""
 MAX_NAMED_CHARS = 4_000
 LEAST_MEMORIES = 500
 COMMON_SHARE = 0.05
@@ -38,8 +39,8 @@ class Corpus:
         """Return the rarity of a word in `holding` memories (Robertson/Sparck Jones, never
         negative).
 
-        A few memories do not show which words are rare. A small store therefore counts as one of
-        `LEAST_MEMORIES`, with a `common` word in one of twenty of the memories that it lacks.
+        A few memories do not show which words are rare. A small store is therefore treated as one
+        of `LEAST_MEMORIES` memories, with a `common` word in one in twenty of the added ones.
         """
         size = max(self.memories, LEAST_MEMORIES)
         total = holding + (COMMON_SHARE * (size - self.memories) if common else 0.0)
@@ -55,9 +56,10 @@ def _idf(size: int, holding: float) -> float:
 class Reading:
     """A query text, read against a corpus.
 
-    `idf` has every stem of the text, with or without memories, and `mass` is the sum of `idf`;
-    `holding` is the number of memories with each stem. `telling` stems are not everyday
-    words, `names` look like names. `in_vocabulary` is the share of stems that some memory has.
+    `idf` has every stem of the text, whether or not any memory has it, and `mass` is the sum of
+    `idf`. `holding` maps each stem to the number of memories that have it. `telling` stems are not
+    everyday words; `names` look like names. `in_vocabulary` is the share of stems that occur in
+    some memory.
     """
 
     text: str

@@ -22,15 +22,15 @@ from upwell.memory.ranking.signals import (
 )
 
 SUPERSEDED = "superseded"
-"""The signal of a hit that a newer memory replaces; surfacing leaves such hits out."""
+"""The signal of a hit that a newer memory replaces. Such hits never surface."""
 STEP = 1e-6
 """The difference between hits of equal probability, so that their scores show their order."""
 MIN_ASSESSED = 10
-"""At least this many hits are scored, whatever the limit, because a hit raises the scores of those
-above it.
+"""At least this many hits are scored, whatever the limit, because each hit can raise the scores of
+those above it.
 """
 TRIGGER = "trigger"
-"""The signal of a hit that has a trigger of the query."""
+"""The signal of a hit that shares a trigger with the query."""
 SPEAKING = ("matched_words", "window", "path_join", "symbol_join", "meaning", TRIGGER)
 """A candidate needs at least one of these signals to become a hit."""
 BACKGROUND_FROM, BACKGROUND_TO = 5, 15
@@ -48,11 +48,11 @@ class Successor:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The candidates of one query, by number, and everything that they are compared with.
+    """The candidates of one query, by number, and everything needed to rank them.
 
     `joins` maps join keys to exact matches; `likeness` is None without an embedder; `triggered`
-    maps the numbers of candidates to the trigger of the query that they have; `successors` maps the
-    ids of superseded candidates to their replacement.
+    maps the numbers of candidates to the trigger that they share with the query; `successors` maps
+    the ids of superseded candidates to their replacements.
     """
 
     candidates: Mapping[int, Candidate]
@@ -71,7 +71,8 @@ NOTHING = Pool({}, {}, (), Corpus((), 0, 0), usual(Corpus((), 0, 0)))
 
 @dataclass(frozen=True, slots=True)
 class Assessed:
-    """A candidate, the figure that orders it, its signals, and the trigger that it has."""
+    """A candidate, its relevance, its signals, and the trigger that it shares with the query or
+    ""."""
 
     candidate: Candidate
     relevance: float
@@ -119,7 +120,7 @@ def scored(assessed: Sequence[Assessed], readings: Sequence[Reading], query: Que
 
 
 def _triggered(assessed: Sequence[Assessed], readings: Sequence[Reading]) -> list[Hit]:
-    """Turn the candidates with a trigger of the query into hits. The score is the measured
+    """Turn the candidates that share a trigger with the query into hits. The score is the measured
     precision of that kind of trigger; the words of the query do not matter."""
     return [_hit(entry, precision_of(entry.trigger), readings) for entry in assessed]
 
@@ -160,8 +161,8 @@ def _in_place_of(candidate: Candidate | None, hit: Hit) -> Hit | None:
 
 
 def _widest(readings: Sequence[Reading]) -> list[Reading]:
-    """Return the readings whose stems are not all in an earlier one. Additional words of a text
-    never lower its BM25, so the other readings cannot win."""
+    """Return the readings whose stems are not all in an earlier one. More query words never lower
+    the BM25, so the other readings cannot win."""
     widest: list[Reading] = []
     for reading in readings:
         if not any(reading.idf.keys() <= wider.idf.keys() for wider in widest):

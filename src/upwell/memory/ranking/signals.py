@@ -1,9 +1,9 @@
-"""The raw signals of a hit, which calibration judges before any fusion.
+"""The raw signals of a hit, which `memory/ranking/calibrate.py` turns into a probability.
 
 Words: BM25 (Robertson and Zaragoza 2009) over the body and, at half weight, over the words that its
-form hides; the share and the mass of the query's rarity that a memory covers; the distance to the
-other candidates. Turns of a conversation also count with their neighbours. Files and symbols: the
-strictest join, damped by the number of memories that share it.
+form hides; how much of the query's rarity a memory covers, as a share and as a sum; the distance to
+the other candidates. For a turn of a conversation, the turns next to it also count. Files and
+symbols: the strictest join, damped by the number of memories that share it.
 """
 
 import math
@@ -21,7 +21,7 @@ K1 = 1.2
 B = 0.75
 EXTRA_WEIGHT = 0.5
 MAX_COUNTED_CHARS = 20_000
-"""Only this much of the beginning of a longer memory is counted."""
+"""Only the first part of a longer memory, of this length, is counted."""
 
 SIGNALS = (
     "bm25",
@@ -59,12 +59,12 @@ NO_JOIN: Mapping[str, float] = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memory to be judged, with the counts of the query's stems in its text (`body`, of which
-    `words` is the length in words) and in its `extra` words.
+    """A memory to be scored, with the counts of the query's stems in its text (`body`) and in its
+    `extra` words. `words` is the length of the text in words.
 
     `n` is its number in the store; the turns before and after it in a conversation are `n - 1` and
-    `n + 1`. `keys` are its join keys. A memory with a `speaker` and about no file is a turn of a
-    conversation. `load` makes the whole memory, which only hits need.
+    `n + 1`. `keys` are its join keys. A memory that has a `speaker` and is about no file is a turn
+    of a conversation. `load` builds the whole memory, which only hits need.
     """
 
     n: int
@@ -92,13 +92,13 @@ class Likeness:
     background: float
 
     def deviations(self, n: int) -> float | None:
-        """Return a memory's distance above the store's mean, in deviations, or None if the
-        memory was not compared."""
+        """Return a memory's distance above the store's mean, in standard deviations, or None if
+        the memory was not compared."""
         cosine = self.cosines.get(n)
         return None if cosine is None else (cosine - self.mean) / self.spread
 
     def margin(self, n: int) -> float:
-        """Return a memory's distance above the next best memories, in deviations."""
+        """Return a memory's distance above the next best memories, in standard deviations."""
         return (self.cosines.get(n, self.background) - self.background) / self.spread
 
 
@@ -159,7 +159,7 @@ def query_signals(reading: Reading, corpus: Corpus, null_scores: NullScores) -> 
 def word_signals(
     reading: Reading, corpus: Corpus, part: Part, near: Sequence[Part]
 ) -> dict[str, float]:
-    """Return the signals of one candidate from the words of one query; `near` are the turns
+    """Return the signals of one candidate from the words of one query. `near` are the turns
     around it."""
     candidate, stems = part.candidate, sorted(part.counts)
     rarities = [reading.idf[stem] for stem in stems]
@@ -206,7 +206,7 @@ def join_signals(
 
 def meaning_signals(likeness: Likeness, n: int, turn: bool) -> dict[str, float]:
     """Return the signals of one candidate from its meaning: its cosine with the question, and
-    its distance above the store and above the next best in deviations. A turn of a conversation
+    its distances above the store's mean and above the next best memories. A turn of a conversation
     also gets the distance of its better neighbour."""
     near = [value for other in (n - 1, n + 1) if turn and (value := likeness.deviations(other))]
     own = likeness.deviations(n)
@@ -236,7 +236,7 @@ def _files(candidate: Candidate) -> int:
 
 
 def _names(reading: Reading, speaker: str) -> bool:
-    """Return whether the query names this speaker."""
+    """Return whether the query contains a name of this speaker."""
     return any(word in reading.words for word in _name_words(speaker))
 
 

@@ -54,8 +54,8 @@ EVERYDAY_WORDS = frozenset(
 
 
 _STATES, _FEW_WORDS = frozenset({"down", "off", "out"}), 2
-"""The states of a service or switch. In a query with at most this many other words they carry
-half of its meaning."""
+"""The states of a service or switch. A query with at most this many other words keeps them, since
+they carry half of its meaning."""
 MAX_WORD_CHARS = 64
 """Longer runs (hashes, base64) are not indexed as words."""
 MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 4_096, 2_000
@@ -111,14 +111,14 @@ def hidden_words(text: str) -> list[str]:
 
 
 def sound(text: str) -> str:
-    """Make `text` storable everywhere: lone surrogates are replaced, and NUL becomes a space."""
+    """Make `text` safe for every store: replace lone surrogates, and turn NUL into a space."""
     if "\0" in text:
         text = text.replace("\0", " ")
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 def word_list(text: str) -> list[str]:
-    """Return every word in order, folded and cut as the index cuts them."""
+    """Return every word in order, folded and split as in the index."""
     if text.isascii():
         return [word for word in _WORD.findall(text.lower()) if len(word) <= MAX_WORD_CHARS]
     return [
@@ -129,9 +129,9 @@ def word_list(text: str) -> list[str]:
 
 
 def query_words(text: str) -> list[str]:
-    """Return the informative words of a query, in order: stop words removed, identifiers and CJK
-    runs cut as in the index. A query of one or two such words also keeps its state words, such as
-    `down`; a query of stop words alone keeps them all.
+    """Return the informative words of a query, in order. Stop words are removed; identifiers and
+    CJK runs are split as in the index. A query of one or two such words also keeps its state words,
+    such as `down`, and a query of stop words alone keeps them all.
     """
     clean = sound(text)
     words = word_list(clean) + hidden_words(clean)
@@ -168,7 +168,7 @@ def speaker(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Worded:
-    """The words of a text in order, folded and unstemmed, and its speaker, if it names one."""
+    """The words of a text in order, folded and unstemmed, and its speaker or ""."""
 
     words: Sequence[str]
     speaker: str
