@@ -166,17 +166,16 @@ def _rows(text: str, block: Block) -> Iterator[tuple[int, int]]:
 
 
 EXTRA_LINE = 0.25
-"""The gain in words that an extra line of a citation must bring, once the citation has one whole
-statement."""
+"""How many words each extra line must add to a citation that already has one whole statement."""
 HEADED = 0.5
-"""How much a word counts if a heading above already contains it."""
+"""The weight of a word that a heading above already contains."""
 
 
 def lines_for(text: str, queries: Iterable[str]) -> tuple[int, int] | None:
     """Return the first and last line (from 0) of the part of `text` that best matches the queries:
     consecutive whole statements with many of the queries' words in few lines, and what the last
-    of them introduces. Returns None if no line has any of the words. If the statements have no word
-    that the headings lack, the part runs from the first match to the end."""
+    of them introduces. Returns None if no line contains any of the words. If all matched words are
+    in headings, the part runs from the first match to the end."""
     query_stems = {stem for query in queries for stem in stemmer().stems(query_words(query))}
     matched = [
         (statement, _stems(text[statement.start : statement.end], query_stems))

@@ -86,8 +86,9 @@ def drop(db: sqlite3.Connection, paths: Iterable[str], tenant: str) -> None:
 def file_cited(
     db: sqlite3.Connection, cited: str, project: str | None, namespaces: Sequence[str] = ()
 ) -> tuple[str, str] | None:
-    """Return the path and source path of the file with this citation; a project's own file
-    precedes a global one. With `namespaces`, everything in the file must be in one of them."""
+    """Return the path of the file with this citation, and the path of its source; a project's own
+    file takes precedence over a global one. With `namespaces`, everything in the file must be in
+    one of them."""
     visible = "" if project is None else "AND project IN ('', ?)"
     names: tuple[str, ...] = ()
     if namespaces:
@@ -137,8 +138,8 @@ def section(db: sqlite3.Connection, id: str, tenant: str) -> Memory | None:
 
 
 def embed_sections(db: sqlite3.Connection) -> None:
-    """Mark files for another reading if their sections are not memories yet, and so cannot be
-    found by meaning."""
+    """Mark files to be read again if their sections are not memories yet, and so cannot be found
+    by meaning."""
     missing = "SELECT file FROM section WHERE text != '' AND id NOT IN (SELECT id FROM part)"
     db.execute(f"UPDATE file SET hash = '', mtime_ns = 0 WHERE no IN ({missing})")
 

@@ -30,7 +30,7 @@ WEIGHTS = {
     "link": 1.5, "near": 0.4,
 }  # fmt: skip
 """The weight of an occurrence in each field: BM25F (Robertson, Zaragoza, Taylor 2004). `link`
-holds the texts of links that lead to the section, `near` the text around them. Chosen on six
+contains the texts of links to the section, `near` the text around them. Chosen on six
 projects' documentation (`docs/measurements.md`)."""
 LENGTH_SHARES = {
     "prose": 0.2, "code": 0.5, "table": 0.3, "heading": 0.3, "trail": 0.3, "path": 0.3,
@@ -40,7 +40,7 @@ LENGTH_SHARES = {
 SATURATION = 1.6
 """BM25F's k1."""
 MIN_SECTIONS = 300
-"""A few sections do not show which words are rare, so a small store counts as one of this size."""
+"""A few sections do not show which words are rare, so a smaller store is treated as this large."""
 MAX_PREFIXED = 30
 MAX_CACHED_TERMS = 20_000
 
@@ -56,7 +56,7 @@ SUBJECT_SHARE = 0.25
 @dataclass(frozen=True, slots=True)
 class Place:
     """The position of a section: its file, the section above it (0 at the top) and its headings.
-    `digest` is the same for sections of the same text; `has_text` is False for a bare heading."""
+    `digest` is the same for sections with the same text; `has_text` is False for a bare heading."""
 
     number: int
     file: int
@@ -95,8 +95,7 @@ class _Field:
 
 
 class Index:
-    """The sections of one scope, read over one connection, in the state in which the index was when
-    it was opened."""
+    """The sections of one scope, read over one connection, as the index was when it was opened."""
 
     def __init__(
         self, db: sqlite3.Connection, project: str | None, namespaces: Sequence[str]
@@ -340,8 +339,8 @@ def _link_terms(counts: LinkCounts) -> dict[str, dict[int, list[int]]]:
 
 
 def _link_scales(counts: LinkCounts) -> dict[int, tuple[float, float]]:
-    """Return the scales of the two link fields; their means cover only the sections that have
-    incoming links."""
+    """Return the scales of the two link fields; their means cover only sections with incoming
+    links."""
     lengths = {
         section: [sum(min(n, MAX_LINK_COUNT) for n in counter.values()) for counter in pair]
         for section, pair in counts.items()

@@ -12,7 +12,7 @@ from upwell.memory.documents.sections.terms import terms
 _LINK = re.compile(r"\[([^\[\]\n]{2,120})\]\(([^()\s]{1,300})\)")
 _MARKDOWN_NAME = re.compile(r"\.(?:mdx?|markdown|html)$")
 NEAR_CHARS = 120
-"""How many characters before and after a link describe its target."""
+"""This many characters before and after a link count as a description of its target."""
 MAX_LINK_COUNT = 3
 """At most this many occurrences of a term in the links to a section count."""
 
@@ -29,7 +29,7 @@ class Link:
 
 
 def page_of(path: str) -> str:
-    """Return a path as links name it, without the file's suffix."""
+    """Return a path as links write it, without the file's suffix."""
     return _MARKDOWN_NAME.sub("", path)
 
 
@@ -39,8 +39,7 @@ def anchor_of(heading: str) -> str:
 
 
 def links_in(path: str, section: Section) -> Iterator[Link]:
-    """Return the links in a section of the file `path`, without those that lead out of the
-    documentation."""
+    """Return the links in a section of the file `path` that stay within the documentation."""
     for block in section.blocks:
         if block.kind == CODE or "](" not in block.text:
             continue
@@ -53,7 +52,7 @@ def links_in(path: str, section: Section) -> Iterator[Link]:
 
 
 def _target(path: str, url: str) -> tuple[str, str] | None:
-    """Return the page and anchor of a link, or None if it leads out of the documentation."""
+    """Return the page and anchor of a link, or None if it leaves the documentation."""
     if "://" in url:
         return None
     page, _, anchor = url.partition("#")
@@ -66,7 +65,7 @@ def _target(path: str, url: str) -> tuple[str, str] | None:
 
 
 class Targets:
-    """Maps pages and anchors to sections. The first section with a name keeps it."""
+    """Maps pages and anchors to sections. If two have the same name, the first one is found."""
 
     def __init__(self) -> None:
         self._by_page: dict[tuple[str, str], int] = {}
@@ -79,8 +78,8 @@ class Targets:
             self._by_name.setdefault((posixpath.basename(page), anchor), number)
 
     def find(self, page: str, anchor: str) -> int | None:
-        """Return the number of the section. A folder stands for its index page, and a page's
-        bare name finds it as well."""
+        """Return the number of the section. A folder means its index page, and a page can also be
+        found by its bare name."""
         by_page: Mapping[tuple[str, str], int] = self._by_page
         for name in (page, f"{page}/index"):
             if (number := by_page.get((name, anchor))) is not None:

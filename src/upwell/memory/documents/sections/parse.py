@@ -1,7 +1,7 @@
 """Cut Markdown into sections, and sections into blocks, with their line numbers.
 
 A section is a heading with the text under it, up to the next heading of any level. The parser is
-linear in the size of the text, and knows the dialects that documentation is written in: callouts
+linear in the size of the text and supports the dialects used in documentation: callouts
 (`!!! warning`, `::: tip`, `> [!NOTE]`), include directives, anchors and tags in headings.
 """
 
@@ -28,8 +28,7 @@ PROSE, ITEM, CODE, TABLE, CALLOUT = "prose", "item", "code", "table", "callout"
 @dataclass(frozen=True, slots=True)
 class Block:
     """Lines `first` to `last` (1-based, inclusive) of one kind. `indent` is a list item's
-    indent; `callout` is the line that opens the note or warning around the block, 0 outside of
-    any."""
+    indent; `callout` is the line that opens the note or warning around the block, or 0."""
 
     kind: str
     first: int
@@ -41,7 +40,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and its blocks. `trail` holds the headings from the outermost to the section's
+    """A heading and its blocks. `trail` lists the headings from the outermost to the section's
     own, and may begin with the page's title from the front matter; `level` is 0 for text before
     the first heading."""
 
@@ -68,7 +67,7 @@ class _Mark:
 
 def parse(text: str, start: int = 0) -> list[Section]:
     """Return the sections of a Markdown file in order, without those that have neither heading
-    nor text. The first `start` lines are front matter, which may hold the page's title."""
+    nor text. The first `start` lines are front matter, which may contain the page's title."""
     lines = rows_of(text)
     page = _title(lines[:start])
     marks = list(_marks(lines, start))
@@ -108,7 +107,7 @@ def rows_of(text: str) -> list[str]:
 
 
 def _clean(heading: str) -> str:
-    """Strip a heading of closing marks, anchors and tags."""
+    """Strip closing marks, anchors and tags from a heading."""
     heading = _ANCHOR.sub("", heading.strip().rstrip("#").strip())
     return _TAG.sub("", heading).replace("`", "").strip()
 

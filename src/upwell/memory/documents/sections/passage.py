@@ -23,13 +23,13 @@ KIND_SHARES = {CODE: 0.6, TABLE: 0.8}
 OPENING_BONUS = 1.25
 FOLLOWING_SHARE = 0.3
 NEIGHBOUR_SHARE = 0.5
-"""A neighbour joins the passage if it holds this share of the best block's words."""
+"""A neighbour joins the passage if it is worth at least this share of the best block."""
 GOVERNING = re.compile(
     r"(?i)\b(?:do not|don't|never|avoid|must not|should not|anti-?patterns?|out of scope|"
     r"non-goals?|deprecated|obsolete|legacy|no longer|not supported|unsupported|removed in|"
     r"incorrect|wrong|bad)\b"
 )
-"""Words that turn what follows them into its opposite."""
+"""Words that negate what follows them."""
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+(?=[\"'(\[`*_]{0,3}[^\W_a-z])")
 
 Piece = tuple[str, tuple[int, int]]
@@ -91,8 +91,8 @@ def _with_text(index: Index, number: int) -> int:
 
 
 def _worths(index: Index, number: int, blocks: Sequence[Block], reading: Reading) -> list[float]:
-    """Return how much of the question each block holds; the opening paragraph counts more, code
-    and tables less."""
+    """Return how much of the question each block contains; the opening paragraph counts more,
+    code and tables less."""
     terms_by_block = index.block_terms(number)
     worth = [
         _worth(index, present, reading) * KIND_SHARES.get(block.kind, 1.0)
@@ -104,7 +104,7 @@ def _worths(index: Index, number: int, blocks: Sequence[Block], reading: Reading
 
 
 def _worth(index: Index, present: Collection[str], reading: Reading) -> float:
-    """Return how much of the question a text with these terms holds."""
+    """Return how much of the question a text with these terms contains."""
     total = 0.0
     for term, weight in reading.weights.items():
         if term in present:
@@ -174,7 +174,7 @@ def _size(blocks: Sequence[Block], block_numbers: Collection[int]) -> int:
 def _with_items(
     blocks: Sequence[Block], worth: Sequence[float], best: int, block_numbers: set[int]
 ) -> set[int]:
-    """Add other items of the section, at the same indent, that also hold much of the question,
+    """Add other items of the section, at the same indent, that also contain much of the question,
     while there is room."""
     size = _size(blocks, block_numbers)
     for index in sorted(range(len(blocks)), key=lambda position: (-worth[position], position)):
@@ -194,8 +194,8 @@ def _with_items(
 def _widened(
     blocks: Sequence[Block], worth: Sequence[float], best: int, block_numbers: set[int]
 ) -> set[int]:
-    """Add neighbours that also hold much of the question, or that continue the prose, while
-    there is room."""
+    """Add neighbours that also contain much of the question or continue the prose, while there
+    is room."""
     block_numbers, size = set(block_numbers), _size(blocks, block_numbers)
     low = high = best
     while low - 1 in block_numbers:
@@ -265,8 +265,8 @@ def _pieces(
 def _excerpt(
     index: Index, block: Block, reading: Reading, max_chars: int, *, is_lead: bool
 ) -> Piece:
-    """Cut a block that is too long to whole sentences, or whole rows of a fence or table. The
-    pieces with the most of the question remain; a lead-in keeps its last pieces."""
+    """Shorten a long block to whole sentences, or to whole rows of a fence or table. The pieces
+    that contain most of the question remain; a lead-in keeps its last pieces."""
     by_rows = block.kind in (CODE, TABLE)
     parts = block.text.split("\n") if by_rows else _SENTENCE.split(block.text)
     begins, position = list[int](), 0

@@ -8,9 +8,9 @@ from upwell.memory.documents.sections.terms import COMPOUND, terms, terms_of
 from upwell.memory.ranking.terms import sound
 
 PART_WEIGHT = 0.5
-"""A compound is one concept: its joined form counts 1, each of its parts half."""
+"""A compound is one concept: its joined form counts as 1, and each of its parts as a half."""
 FIRST_LINE_WEIGHT = 1.6
-"""The weight of the first of several lines: a pasted issue begins with its title."""
+"""The weight of the first of several lines, since a pasted issue begins with its title."""
 FOLDER_WEIGHT, ROOT_FOLDER_WEIGHT = 0.5, 0.3
 MAX_QUERY_CHARS = 4_000
 MAX_FOLDERS = 12
@@ -25,8 +25,8 @@ STRUCTURE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question as terms: the weight of each, `order` with the terms in sequence, and `compounds`
-    with the joined forms (`rootpath`). A section that lacks a joined form may still answer."""
+    """A question as terms: `weights` by term, `order` with the terms in sequence, and `compounds`
+    with the joined forms (`rootpath`). A section without a joined form may still answer."""
 
     weights: Mapping[str, float]
     order: tuple[str, ...]
@@ -62,7 +62,7 @@ def _wholes(parts: tuple[str, ...]) -> frozenset[str]:
 
 
 def of_paths(paths: Iterable[str]) -> Question:
-    """Turn the paths of files into a question: the names of files count 1, their folders less."""
+    """Turn file paths into a question: file names count as 1, and folders less."""
     weights: dict[str, float] = {}
     compounds: set[str] = set()
     for path in paths:

@@ -1,7 +1,7 @@
 """Rank sections for a question: BM25F over their fields, then a close look at the best.
 
 A section gains from its best pair of neighbouring blocks, its page, the section above it and those
-beside it. Sections with the same text under two paths count once.
+next to it. Sections with the same text under two paths count once.
 """
 
 import heapq
@@ -16,7 +16,7 @@ from upwell.memory.documents.sections.question import Question
 CLOSELY = 60
 """This many of the best sections by terms get a close look."""
 MAX_TERMS = 20
-"""This many terms of a question are looked up: the rarest and weightiest."""
+"""This many terms of a question are looked up: those with the highest weight times IDF."""
 ENOUGH = 1_000
 """Once the rarer terms have found this many sections, commoner terms only add to those."""
 PASSAGE_SHARE, PAGE_SHARE, ABOVE_SHARE, BESIDE_SHARE = 0.3, 0.15, 0.1, 0.1
@@ -52,7 +52,7 @@ def read(index: Index, question: Question) -> Reading:
 
 
 def rank(index: Index, reading: Reading) -> list[Ranked]:
-    """Return the sections that bear on a question, best first."""
+    """Return the sections relevant to a question, best first."""
     by_term, scores = _by_terms(index, reading)
     if not scores:
         return []
@@ -75,7 +75,7 @@ def rank(index: Index, reading: Reading) -> list[Ranked]:
 
 
 def _distinct(index: Index, order: Iterable[int]) -> Iterator[int]:
-    """Drop repetitions of a text after its best rank."""
+    """Keep only the best-ranked section of those with the same text."""
     seen: set[int] = set()
     for number in order:
         digest = index.places[number].digest
@@ -140,8 +140,7 @@ def _rescored(
     by_term: Mapping[str, Mapping[int, float]],
     weights: Mapping[str, float],
 ) -> dict[int, float]:
-    """Rescore with the best pair of blocks, the page, the section above and the sections beside
-    it."""
+    """Rescore with the best pair of blocks, the page, and the sections above and next to it."""
     places = index.places
     worth = {term: weights[term] * index.idf(term) for term in by_term}
     close = {number: scores[number] for number in best}
@@ -165,7 +164,7 @@ def _rescored(
 def _pairs_of_blocks(
     blocks: Sequence[frozenset[str]], present: Sequence[str], worth: Mapping[str, float]
 ) -> Iterator[float]:
-    """Return how much of the question each pair of neighbouring blocks holds."""
+    """Return how much of the question each pair of neighbouring blocks contains."""
     for first, second in pairwise((*blocks, frozenset[str]())):
         yield sum(worth[term] for term in present if term in first or term in second)
 

@@ -21,7 +21,7 @@ from upwell.memory.documents.sections.terms import terms
 from upwell.memory.ranking.terms import sound
 
 FIELDS = ("prose", "code", "table", "heading", "trail", "path")
-"""The fields of a section that its own file fills, in the order of the bits of a count."""
+"""The fields of a section that come from its own file, in the order of the bits of a count."""
 TEXT_FIELDS = 3
 """This many of the first fields contain the text itself."""
 COUNT_BITS = 7
@@ -79,15 +79,15 @@ def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[Row]:
 
 
 def section_id(path: str, trail: Sequence[str], number: int) -> str:
-    """Return an id that stays the same as long as the file's path, the section's headings and its
-    position (`number`) among the sections with these headings stay the same.
+    """Return an id made from the file's path, the section's headings and its position (`number`)
+    among the sections with these headings.
     """
     identity = "\n".join((path, *trail, str(number)))
     return "d" + hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:19]
 
 
 def parents(sections: Sequence[Section]) -> Iterator[int]:
-    """Return the place of the section above each, -1 at the top."""
+    """Return the place of the section above each section, or -1 at the top."""
     latest: dict[tuple[str, ...], int] = {}
     for index, section in enumerate(sections):
         above = (
@@ -114,7 +114,7 @@ def _fields(
 
 
 def _packed(fields: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Pack the occurrences of each term: `COUNT_BITS` bits a field, the first field lowest."""
+    """Pack the occurrences of each term: `COUNT_BITS` bits per field, the first field lowest."""
     packed: dict[str, int] = {}
     for number, field in enumerate(fields):
         shift = number * COUNT_BITS
@@ -124,7 +124,7 @@ def _packed(fields: Sequence[Sequence[str]]) -> dict[str, int]:
 
 
 def _digest(text: str) -> int:
-    """Return a digest that depends on the text only, not on its file."""
+    """Return a digest that depends only on the text, not on its file."""
     bare = "\n".join(line.strip() for line in text.strip().split("\n"))
     return int.from_bytes(hashlib.sha256(bare.encode("utf-8", "replace")).digest()[:7])
 
@@ -188,7 +188,7 @@ def remove(db: sqlite3.Connection, file: int) -> None:
 
 
 def _scope(db: sqlite3.Connection, project: str) -> int:
-    """Return the number of a project ("" is the global one)."""
+    """Return the number of a project's scope ("" is the global one)."""
     db.execute("INSERT OR IGNORE INTO section_scope (project) VALUES (?)", (project,))
     row = db.execute("SELECT no FROM section_scope WHERE project = ?", (project,)).fetchone()
     return int(row[0])
@@ -203,7 +203,7 @@ def scopes(db: sqlite3.Connection, project: str | None) -> list[int] | None:
 
 
 def create(db: sqlite3.Connection) -> None:
-    """Make the tables."""
+    """Create the tables."""
     for statement in (
         "CREATE TABLE section_scope (no INTEGER PRIMARY KEY, project TEXT NOT NULL UNIQUE)",
         """CREATE TABLE section (

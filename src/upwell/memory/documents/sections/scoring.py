@@ -1,5 +1,5 @@
-"""Estimate how probable it is that the first sections answer the question: a linear model over a
-few raw signals.
+"""Estimate the probability that the first sections answer the question, with a linear model over
+a few raw signals.
 
 Fitted on the development questions of `docs/measurements.md` ("Questions to documentation"), which
 also gives the figures for projects that were left out of the fit. With more signals, the model
@@ -20,7 +20,7 @@ from upwell.memory.documents.sections.vocabulary import UNKNOWN_BURST
 EVERYDAY_WEIGHT, UNKNOWN_NAME_WEIGHT = 0.3, 0.3
 MAX_PHRASES = 3
 SECOND_SHARE = 0.8
-"""Automatic doors show a second section only if it scores this share of the first."""
+"""Automatic doors show a second section only if it scores at least this share of the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class Calibration:
 
 
 PROMPTS = Calibration({"share": 3.148, "mass": 1.439, "covered": 1.364}, -2.213)
-"""The constant is the fitted one plus 0.2: at a score of 0.5, one in ten of the prompts that no
-section answers would get a passage."""
+"""The constant is the fitted one plus 0.2, so that at a score of 0.5, one in ten of the prompts
+that no section answers would get a passage."""
 TOOLS = Calibration({"share": 1.886, "phrases": 0.579, "subject": 0.685}, -0.178)
 NOTES = Calibration({"top_three": 1.771}, -6.991)
 """The model for notes on how to work in a repository, as opposed to documentation."""
@@ -97,8 +97,7 @@ def _mass(index: Index, reading: Reading) -> float:
 
 
 def _covered(index: Index, reading: Reading, top: Ranked, plain: Iterable[str]) -> float:
-    """Return the share of the question that the section contains, with everyday words counting
-    little."""
+    """Return the share of the question that the section contains; everyday words count little."""
     present = index.title_terms(top.number).union(*index.block_terms(top.number), top.by_term)
     total = covered = 0.0
     for term in plain:
@@ -121,8 +120,8 @@ def _beyond_talk(index: Index, term: str) -> float:
 
 
 def _phrases(index: Index, reading: Reading, number: int) -> int:
-    """Count the pairs of neighbouring terms in the question that occur within two words of one
-    another in the section."""
+    """Count the pairs of neighbouring terms in the question that occur within two words of each
+    other in the section."""
     topicality = reading.topicality
     pairs = {
         frozenset(pair)

@@ -31,19 +31,19 @@ from upwell.memory.ranking.calibrate import ASKED_SHARE
 from upwell.memory.sqlite.rows import snapshot
 
 PASSAGE = "passage"
-"""This signal marks a hit whose text is a whole passage, to be shown unchanged."""
+"""The signal of a hit whose text is a whole passage, to be shown unchanged."""
 SHARE = "first_share"
-"""This signal gives a section's share of the first section's score."""
+"""The signal with a section's score as a share of the first section's score."""
 UNASKED_PASSAGES = 2
 """Automatic doors get at most this many, the second only if it scores nearly as well as the first
 or names a file of the call."""
 MAX_OPEN = 4
-"""This many scopes stay open: a daemon serves a few projects at a time."""
+"""How many scopes stay open; a daemon serves only a few projects at a time."""
 NAMED_FILE = 0.6
-"""The least probability of a section that names the very file that a call opens. Set by hand,
-because the development questions have only one such case."""
+"""The minimum probability of a section that names the file that a call opens. Set by hand, because
+the development questions have only one such case."""
 MAX_NAMING = 20
-"""This many of the best sections are searched for the names of files."""
+"""How many of the best sections are searched for file names."""
 MAX_LIMIT = 100
 _GOES_TO_FOLDER = re.compile(r"^\s*cd\s+\S+\s*(?:&&|;)\s*")
 _ITEM_MARK = re.compile(r"\A\s*+(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
@@ -75,8 +75,8 @@ class SectionSearch:
             return hits(index, query, self._tenant)
 
     def passages(self, db: sqlite3.Connection, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Cut each section of `hits`, which other searches returned, to the passage that bears on
-        the query. Hits that are not sections stay unchanged."""
+        """Cut each section in `hits` (from other searches) to the passage relevant to the query.
+        Hits that are not sections stay unchanged."""
         with snapshot(db):
             index = self._index(db, query.scope.project, shared_only(query.scope.namespaces))
             reading = read(index, question_of(query))
@@ -108,8 +108,8 @@ class SectionSearch:
 
 
 def question_of(query: Query) -> Question:
-    """Return the question that a query puts to documentation. A text query gives its first text,
-    which has all words of the others; a call on files gives the files; a command gives itself
+    """Return the question to ask the documentation. For a text query, it is the first text, which
+    contains all words of the others; for a call on files, the files; for a command, the command
     without a leading `cd FOLDER &&`."""
     if query.command:
         return question.of_text(_GOES_TO_FOLDER.sub("", query.command))
@@ -151,8 +151,8 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
 
 
 def _naming(index: Index, ranked: Sequence[Ranked], query: Query) -> set[int]:
-    """Return those of the best sections whose text names a file of the call by its path in the
-    project."""
+    """Return those of the best sections whose text contains the project path of a file of the
+    call."""
     if query.source is not QuerySource.PATH:
         return set()
     paths = [path for path in _inside(query) if "/" in path.strip("/")]
@@ -205,8 +205,8 @@ def _hits(
 
 
 def _matched(texts: Sequence[str], quoted: Passage) -> tuple[str, ...]:
-    """Return the texts of a query with a word in the passage or its headings; if there is none,
-    the first text, which found it."""
+    """Return the texts of a query that share a word with the passage or its headings; if there
+    are none, return the first text, which found it."""
     words = set(terms("\n".join((*quoted.headings, quoted.text))))
     matched = (text for text in texts if not words.isdisjoint(terms(text)))
     return tuple(matched) or tuple(texts[:1])
@@ -220,7 +220,7 @@ def _memory(index: Index, quoted: Passage, tenant: str) -> Memory:
 
 
 def _shown(quoted: Passage, cited: str) -> str:
-    """Format a passage under its headings, without a heading that the file's path repeats and
+    """Format a passage under its headings, without headings that repeat the file's path and
     without the mark of a lone item."""
     text = quoted.text
     if quoted.kinds == (ITEM,):

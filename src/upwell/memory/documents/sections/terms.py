@@ -1,8 +1,8 @@
 """The terms of documentation and of questions to it.
 
 A compound counts by its parts and as a whole, so that `--root-path`, `root_path` and "root path"
-match one another, and so do `ResourceLimits` and "resource limits". Words are stemmed by the same
-stemmer as those of every other memory.
+match each other, and so do `ResourceLimits` and "resource limits". Words are stemmed by the same
+stemmer as in every other memory.
 """
 
 import re
@@ -34,8 +34,8 @@ FUNCTION_WORDS = frozenset(
     would wouldn't yet you you'd you'll you're you've your yours
     """.split()
 )
-"""English words that say nothing about a subject. `STOP_WORDS` of `ground/text/words.py` does not
-suit here: it has words of several languages, such as `os`, `con` and `sin`, which are terms in
+"""English words that reveal nothing about a subject. `STOP_WORDS` in `ground/text/words.py` is not
+suitable here: it has words of several languages, such as `os`, `con` and `sin`, which are terms in
 documentation."""
 MAX_WORD_CHARS = 64
 """Longer runs (hashes, base64) do not count as words."""
@@ -50,7 +50,7 @@ def terms(text: str) -> list[str]:
     learn(compounds)
     try:
         return [term for compound in compounds for term in _known[compound]]
-    except KeyError:  # another thread has just emptied the cache
+    except KeyError:  # another thread just emptied the cache
         return [term for compound in compounds for term in terms_of(compound)]
 
 

@@ -1,4 +1,4 @@
-"""Prior knowledge about words, from two data files beside this module.
+"""Prior knowledge about words, from two data files next to this module.
 
 Each line of `background.txt` has a stem and its burstiness: how often it occurs, on average, in
 those passages of 400 words that contain it. The counts were made over the English documentation of
