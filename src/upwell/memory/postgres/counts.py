@@ -1,9 +1,9 @@
-"""What a search must know before it can look for memories: how many there are in each scope that it
+"""What a search must know before it can look for memories: how many there are in the scopes that it
 sees, and how many of them have each of its words, files and symbols.
 
-The database is asked for the version of the tenant's memories and for the frequencies, in one round
-trip. Everything that does not depend on the query is cached with the version, and read again only
-when the version has changed.
+One round trip reads the version of the tenant's memories and the frequencies. Everything that does
+not depend on the query is cached with the version, and read again only when the version has
+changed.
 """
 
 import time
@@ -26,7 +26,7 @@ WHOLE_TENANT = -1
 """The scope of the null scores of all projects of a tenant."""
 MAX_OVERVIEWS = 256
 RECENT_SECONDS = 0.5
-"""For this time the version that the database reported last counts as current."""
+"""For this long, the version that the database reported last counts as current."""
 _VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s, %(main)s))"
 SIZES_OF_SCOPES = f"""
     SELECT no, project, memories, words, tokens, last FROM upwell.scope
@@ -45,8 +45,8 @@ def _holding(table: str, column: str, names: str, of_scopes: str) -> str:
 
 
 def holding(project: str | None, stems: Sequence[str]) -> Statement:
-    """Return the statement that counts, among the memories that a project sees, those with each of
-    these stems. Without a project it counts in the whole tenant and looks up no scopes."""
+    """Return the statement that counts the memories with each of these stems, among those that a
+    project sees. Without a project it counts those of the whole tenant and looks up no scopes."""
     of_scopes = "" if project is None else _OF_SCOPES
     return Statement(
         _holding("term", "stem", "stems", of_scopes), {**owners(project), "stems": list(stems)}
@@ -91,10 +91,10 @@ class Filter:
         return {**namespace_values(self.namespaces), "now": self.now}
 
     def joined(self, other: str) -> str:
-        """Return the SQL that joins the memories of a table and keeps those that pass."""
+        """Return the SQL that joins a table with the memories that pass the filter."""
         if not self.condition:
             return ""
-        # An offset keeps the planner from reading all memories.
+        # The offset prevents the planner from reading all memories.
         return f"""CROSS JOIN LATERAL (
             SELECT FROM upwell.memory m WHERE m.tenant = %(tenant)s AND m.n = {other}.n
                 AND {self.condition} OFFSET 0) AS kept"""
@@ -129,9 +129,7 @@ def namespace_values(patterns: Sequence[str]) -> dict[str, object]:
 def filter_of(
     namespaces: tuple[str, ...], now: float, *, expired: bool = True, pinned: bool = True
 ) -> Filter:
-    """Return the filter of a search. `expired` and `pinned` tell whether the store has such
-    memories.
-    """
+    """Return the filter of a search. `expired` and `pinned`: whether there are such memories."""
     conditions = [within("m.namespace", namespaces)] if namespaces else []
     conditions += ["(m.expires_at IS NULL OR m.expires_at > %(now)s)"] if expired else []
     conditions += ["NOT m.pinned"] if pinned else []
@@ -141,8 +139,8 @@ def filter_of(
 @dataclass(frozen=True, slots=True)
 class Counts:
     """The frequencies of a query's words and keys in its scope. `mean_tokens` is the mean length of
-    the scope's memories, hidden words included; `supersedes` is False if no memory of the tenant
-    supersedes another, and `has_file` if no memory is about the query's file."""
+    the scope's memories, including hidden words. `supersedes` is False if no memory of the tenant
+    supersedes another; `has_file` is False if no memory is about the query's file."""
 
     corpus: Corpus
     mean_tokens: float
@@ -158,14 +156,14 @@ class Counts:
         return planned(text, word_of, holding, self.corpus)
 
     def holding_these(self, holding: Mapping[str, int]) -> "Counts":
-        """Return these counts for other stems: `holding` maps each to its number of memories."""
+        """Return these counts for other stems. `holding` maps each to its number of memories."""
         return replace(self, holding={stem: int(count) for stem, count in holding.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What does not depend on a query, as of a version: the corpus that a scope sees, its null
-    scores, and the kinds of memories that the tenant has."""
+    """What does not depend on the query, at one version of the memories: the corpus that a scope
+    sees, its null scores, and the kinds of memories that the tenant has."""
 
     version: int
     corpus: Corpus
@@ -177,8 +175,8 @@ class Overview:
 
 
 class Overviews:
-    """The overviews of the scopes that were searched last, and the version of each tenant that the
-    database reported last."""
+    """The overviews of the most recently searched scopes, and the latest version of each tenant's
+    memories that the database reported."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[tuple[str, str | None], Overview] = OrderedDict()
@@ -196,12 +194,12 @@ class Overviews:
         self._versions.pop(tenant, None)
 
     def version(self, tenant: str) -> int | None:
-        """The version of a tenant, if the database reported it a moment ago."""
+        """Return the version of a tenant, if the database reported it a moment ago."""
         version, at = self._versions.get(tenant, (None, 0.0))
         return version if time.monotonic() - at < RECENT_SECONDS else None
 
     def known(self, scope: Scope, version: int) -> Overview | None:
-        """The overview of a scope as of this version, or None."""
+        """Return the cached overview of a scope at this version, or None."""
         key = (scope.tenant, scope.project)
         overview = self._of.get(key)
         if overview is None or overview.version != version:
@@ -210,7 +208,7 @@ class Overviews:
         return overview
 
     async def read(self, postgres: Postgres, scope: Scope, version: int) -> Overview:
-        """Read the overview of a scope, of this version or a later one.
+        """Read the overview of a scope at this version or a later one.
 
         Raises:
             StoreError: the database failed.
@@ -277,7 +275,7 @@ def version_statement() -> Statement:
 
 
 def _joins(keys: Mapping[str, JoinKey], counted: Mapping[str, int]) -> dict[str, Join]:
-    """Map the keys that memories have to their joins."""
+    """Map those keys that some memory has to their joins."""
     return {
         key: join_of(join_key, counted[indexable(key)])
         for key, join_key in keys.items()
@@ -291,7 +289,7 @@ def sizes_of(scope: Scope) -> Statement:
 
 
 def owners(project: str | None) -> dict[str, object]:
-    """Return the values that name the project of a query, in all of its forms."""
+    """Return the SQL values for all forms of a query's project."""
     path, address, main = owners_of(project) if project else (project, project, project)
     return {"project": path, "address": address, "main": main}
 

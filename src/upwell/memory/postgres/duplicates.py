@@ -36,7 +36,7 @@ async def find_duplicates(
     postgres: Postgres, tenant: str, memories: Sequence[Memory]
 ) -> list[tuple[str, ...]]:
     """Return, for each memory of a tenant, the ids of its exact and near duplicates in the same
-    project, in the store or earlier in the batch. The memory that it replaces does not count.
+    project, in the store or earlier in the batch. A stored memory with the same id does not count.
 
     Raises:
         StoreError: the database failed.

@@ -1,9 +1,9 @@
-"""Look up the candidates of a query in two round trips: the frequencies of its words, files and
-symbols (`counts.py`); and the memories that contain them, with the neighbours and successors of
-these.
+"""Look up the candidates of a query in two round trips. The first reads the frequencies of its
+words, files and symbols (`counts.py`); the second reads the memories that contain them, with their
+neighbours and successors.
 
-The statements of the second round trip are one transaction. Those that find memories put the
-memories' numbers into a setting of that transaction, and those that read memories take the numbers
+The statements of the second round trip are one transaction. Those that find memories add the
+memories' numbers to a setting of that transaction, and those that read memories get the numbers
 from there.
 """
 
@@ -42,8 +42,8 @@ from upwell.memory.ranking.signals import K1, B, Candidate, Likeness
 from upwell.memory.ranking.terms import sound
 
 MERGED_RATIO = 20
-"""Postings are looked up one by one only if that many times as many would have to be read in order:
-looking one up takes 3 µs, reading the next one 0.1 to 0.2 µs."""
+"""Postings are looked up one by one only if reading them in order would mean reading more than this
+many times as many: looking one up takes 3 µs, reading the next one 0.1 to 0.2 µs."""
 _LEAST_IDF = 1e-6
 READ = f"m.n, m.extra, m.keys, m.is_turn, {', '.join(f'm.{name}' for name in COLUMNS.split(', '))}"
 _LEADING = 4
@@ -68,9 +68,9 @@ _LOOKING_UP = Statement(_PLANNED_AS.format(merge="off", loop="on", plan="auto"),
 
 
 def merging(matching: Sequence[Statement]) -> list[Statement]:
-    """Return these statements of `matches` with planner settings under which pairs of words are
-    joined in the order of their postings, whatever the planner knows of the tables. All other parts
-    are lateral subqueries, which these settings cannot change."""
+    """Return these statements of `matches` with planner settings under which the postings of a pair
+    of words are merged in order, whatever statistics the planner has. All other parts are lateral
+    subqueries, which these settings do not affect."""
     return [_MERGING, *matching, _LOOKING_UP]
 
 
@@ -117,8 +117,8 @@ async def pool_of(
 @dataclass(frozen=True, slots=True)
 class _Found:
     """The result of the second round trip: the trigger of each memory that was found by one, the
-    rows of all memories, those of the successors of superseded ones, the vectors of found
-    memories, and the memories that were found by their vectors alone."""
+    rows of all memories, the rows of successors, the vectors of found memories, and the memories
+    that were found by their vectors alone."""
 
     triggered: Mapping[int, str]
     rows: Rows
@@ -127,7 +127,7 @@ class _Found:
     by_meaning: frozenset[int] = frozenset()
 
     def without(self, numbers: Collection[int]) -> "_Found":
-        """The same without these memories."""
+        """Return a copy without these memories."""
         return replace(self, rows=[row for row in self.rows if row[0] not in numbers])
 
 
@@ -140,7 +140,7 @@ def _farther(found: _Found, likeness: Likeness) -> set[int]:
 
 
 async def _no_question() -> None:
-    """Stands in for a question if there is no embedder."""
+    """Return no question, for stores without an embedder."""
 
 
 async def _found(
@@ -189,7 +189,7 @@ async def _found(
 
 
 def _numbers_in(found: Rows) -> frozenset[int]:
-    """The numbers in a setting. `found` has one row, the value of the setting."""
+    """Return the numbers in a setting. `found` is one row with the value of the setting."""
     listed = found[0][0]
     return frozenset(map(int, listed.split(","))) if listed else frozenset()
 
@@ -208,7 +208,7 @@ def _noted(finding: Statement) -> Statement:
 def matches(
     lookup: Lookup, corpus: Corpus, mean_tokens: float, keep: Filter, limit: int = PER_TEXT
 ) -> Statement | None:
-    """Return the statement that finds the memories that match a lookup best, best first; None if
+    """Return the statement that finds the memories that match a lookup best, best first, or None if
     nothing can match."""
     if not lookup.clauses:
         return None
@@ -262,8 +262,8 @@ def _single_sql(few: bool) -> str:
 
 def _pair_sql(number: int, span: int, few: bool, *, is_merged: bool) -> str:
     """Return the SQL that finds the memories of a span with both stems of a pair. If `is_merged`,
-    the postings of both stems are read in their order; otherwise those of the left one are looked
-    up among those of the right one."""
+    the postings of both stems are read in order. If not, each posting of the left stem is looked up
+    among those of the right one."""
     low, high = f"%(low_{span})s::bigint", f"%(high_{span})s::bigint"
     worth = (
         f"{_worth('a', f'%(left_worth_{number})s::float8', few)} + "
@@ -277,7 +277,7 @@ def _pair_sql(number: int, span: int, few: bool, *, is_merged: bool) -> str:
     if is_merged:
         join = f"JOIN upwell.posting b ON {right} AND b.n = a.n"
     else:
-        # An offset keeps the planner from another join.
+        # The offset prevents the planner from choosing another join.
         join = f"""CROSS JOIN LATERAL (
             SELECT * FROM upwell.posting b WHERE {right} AND b.n = a.n OFFSET 0) AS b"""
     return f"""
@@ -285,7 +285,7 @@ def _pair_sql(number: int, span: int, few: bool, *, is_merged: bool) -> str:
 
 
 def _worth(posting: str, worth: str, few: bool) -> str:
-    """Return the SQL of a posting's contribution to the score: its part of BM25, or the rarity of
+    """Return the SQL for a posting's contribution to the score: its share of BM25, or the rarity of
     its word.
     """
     if not few:
@@ -305,8 +305,8 @@ def _worths_of(lookup: Lookup, corpus: Corpus) -> dict[str, float]:
 
 
 def _by_anchors(keys: Sequence[str], counts: Counts) -> Statement:
-    """Return the statement that finds the newest memories under these keys in each scope; those of
-    the first keys if there are too many."""
+    """Return the statement that finds the newest memories under these keys in each scope. If there
+    are too many, the first keys come first."""
     scopes = counts.corpus.scopes
     spans = {
         "lows": [scope << SEQUENCE_BITS for scope in scopes],
@@ -333,8 +333,8 @@ def _by_triggers(triggers: Sequence[str], counts: Counts) -> Statement:
 def _newest_with(
     table: str, column: str, names: Sequence[str], keep: Filter, values: Mapping[str, object]
 ) -> Statement:
-    """Return the statement that lists the newest `most` memories of each span from `lows` to
-    `highs` with each of these names, after the place of the name."""
+    """Return the statement that lists the newest `most` memories with each of these names, in each
+    span from `lows` to `highs`. Each row is the name's place and the memory's number."""
     return Statement(
         f"""SELECT k.place, p.n
             FROM unnest(%(names)s::text[]) WITH ORDINALITY AS k(name, place)
@@ -357,8 +357,8 @@ NUMBERED = f"""
     SELECT {READ} FROM upwell.memory m WHERE m.tenant = %(tenant)s AND m.n = ANY(%(numbers)s)"""
 _THESE = f"string_to_array(current_setting('{_NUMBERS}', true), ',')::bigint[]"
 _THOSE_NAMED = f"string_to_array(current_setting('{_NAMED}', true), ',')::bigint[]"
-# A lateral subquery with an offset is looked up by its key. With another join, a planner that knows
-# nothing of the table yet may read all memories of the tenant.
+# The lateral subquery with an offset makes the planner look up memories by key. With another join,
+# a planner without statistics of the table may read all memories of the tenant.
 _LOOKED_UP = """CROSS JOIN LATERAL (
         SELECT * FROM upwell.memory m
         WHERE m.tenant = %(tenant)s AND m.n = listed.n OFFSET 0) AS m"""
@@ -375,9 +375,8 @@ _OF_FOUND = f"""ANY(ARRAY(
 
 
 def successors_sql(superseded: str) -> str:
-    """Return the statement that lists the living memories within the ranges that supersede some
-    memories, those that supersede them in turn, and so on. `superseded` completes
-    `supersedes = …`."""
+    """Return the statement that lists the living memories, within the ranges, that supersede some
+    memories, directly or through others. `superseded` is the SQL that follows `supersedes =`."""
     living = f"""(m.expires_at IS NULL OR m.expires_at > %(now)s) AND EXISTS (
         SELECT FROM {_RANGES} WHERE m.n BETWEEN span.low AND span.high)"""
     return f"""
@@ -423,7 +422,7 @@ def _candidate(tenant: str, row: Sequence[Any], keep: Filter) -> Candidate | Non
 
 
 def row_of(tenant: str, row: Sequence[Any]) -> Row:
-    """Convert a row of `READ` to the row from which a candidate is made."""
+    """Convert a row of `READ` to a `Row`, from which a candidate is made."""
     n, extra, keys, _, *columns = row
     load = partial(from_row, tenant, columns)
     return Row(n, columns[ID], columns[NAMESPACE], text_of(columns), extra, keys, load)

@@ -80,7 +80,7 @@ async def measure_if_due(postgres: Postgres, scope: Scope) -> None:
         "means": [mean for mean, _ in figures],
         "spreads": [spread for _, spread in figures],
     }
-    # A new version tells every process to read the figures again.
+    # A new version makes every process read the null scores again.
     await postgres.ask(scope.tenant, Statement(_STORED, values), NEXT_VERSION)
 
 

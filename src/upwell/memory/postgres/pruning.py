@@ -1,8 +1,8 @@
-"""Prune the log of changes: forget which memories were deleted long ago.
+"""Prune the log of changes: remove the records of old deletions.
 
 `change` has one row for each memory, from which new copies are filled, and one for each deletion.
-Only the latter are pruned, after `store.deletions_days`. Each project's scope names its last pruned
-deletion, and a copy that has not seen it is made anew (`memory/postgres/shared.py`).
+Only the latter are pruned, after `store.deletions_days`. Each project's scope records its last
+pruned deletion. A copy that has not seen that deletion is rebuilt (`memory/postgres/shared.py`).
 """
 
 import asyncio
@@ -35,8 +35,8 @@ _PRUNE = """
 
 
 class Pruning:
-    """Prunes the deletions of a tenant that are older than `days`. Any number of replicas may do so
-    at once: each batch holds the lock that every writer of the tenant takes."""
+    """Prunes the deletions of a tenant that are older than `days`. Several replicas may do this at
+    once, since each batch takes the tenant's write lock."""
 
     def __init__(self, postgres: Postgres, tenant: str, days: float) -> None:
         self._postgres = postgres
@@ -58,7 +58,7 @@ class Pruning:
             if count < BATCH:
                 self._done_at = time.monotonic()
                 return total
-            # Let the tenant's writers in between two batches.
+            # Give the tenant's writers a turn between two batches.
             await asyncio.sleep(time.monotonic() - began)
 
     async def run_if_due(self) -> None:

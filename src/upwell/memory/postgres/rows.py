@@ -1,7 +1,7 @@
 """Memories as rows.
 
-PostgreSQL's texts hold neither NUL nor lone surrogates. A memory with such a text keeps its bytes
-in `raw`, and a readable form in `text`.
+PostgreSQL's texts cannot contain NUL or lone surrogates. If a memory's text does, its bytes are
+stored in `raw`, and a readable form in `text`.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _MAX_INDEXED_BYTES = 1_000
 
 
 def indexable(key: str) -> str:
-    """Return `key`, or the hash of a key that is too long for an index of PostgreSQL."""
+    """Return `key`, or its hash if it is too long for a PostgreSQL index."""
     encoded = key.encode()
     if len(encoded) <= _MAX_INDEXED_BYTES:
         return key

@@ -1,5 +1,5 @@
-"""The team's store, as machines with a copy use it: it returns the changes since a cursor, and
-takes the writes that machines send."""
+"""The team's store, as used by machines with a copy: it returns the changes since a cursor, and
+accepts the writes that machines send."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,15 +19,15 @@ from upwell.memory.postgres.writing import LOCK_TENANT, insert, remove
 from upwell.memory.records import from_json, to_json
 
 MAX_COPIED = 50_000
-"""The most memories of one project in a copy, the last changed ones."""
+"""The maximum number of memories of one project in a copy. The most recently changed are copied."""
 PAGE = 100
-"""Changes in one page: a copy takes a page in some 50 ms."""
+"""The number of changes in one page. A copy applies a page in about 50 ms."""
 TOKEN_SECONDS = 90 * 86_400.0
-"""How long the token of a write that has arrived is stored. A machine repeats an unacknowledged
-write at its next contact."""
+"""How long the token of a received write is stored. It identifies repeated writes: a machine
+resends an unacknowledged write at its next contact."""
 _BEYOND = 2**63 - 1
-"""A version that no store reaches."""
-NOT_YOURS = "a memory with this id, or the one that it replaces, is not yours to change"
+"""A version higher than any store can reach."""
+NOT_YOURS = "you may not change the memory with this id, or the one that it replaces"
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _IDENTITY = "SELECT identity::text FROM upwell.tenant WHERE tenant = %(tenant)s"
 _VERSION = "SELECT coalesce(max(version), 0) FROM upwell.tenant WHERE tenant = %(tenant)s"
@@ -70,15 +70,15 @@ _BY_IDS = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id
 
 
 class PostgresSharedMemories:
-    """`SharedMemories` of a tenant. Copies do not name the tenant: on each machine its memories
-    have `DEFAULT_TENANT`."""
+    """`SharedMemories` of a tenant. Copies do not contain the tenant's name: on each machine, the
+    memories belong to `DEFAULT_TENANT`."""
 
     def __init__(self, postgres: Postgres, *, tenant: str = DEFAULT_TENANT) -> None:
         self.postgres = postgres
         self._tenant = tenant
 
     async def identity(self) -> str:
-        """The name of this store, which it keeps when it moves.
+        """Return the identity of this store, which does not change when the store moves.
 
         Raises:
             StoreError: the database failed.
@@ -89,11 +89,11 @@ class PostgresSharedMemories:
         return str(identity)
 
     async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
-        """The next changes of each of these projects, in one round trip; two if a copy is new, or
-        must begin anew because it has missed deletions whose rows are gone, or because the database
-        is older than it was."""
+        """Return the next changes of each of these projects, in one round trip. A second one is
+        needed if a copy is new or must start again, either because it has missed deletions that
+        were pruned or because the database was restored from a backup."""
         projects = Statement(_PRUNED, {"projects": [cursor.project for cursor in cursors]})
-        # The other way round, deletions could be pruned between the two statements.
+        # In the opposite order, deletions could be pruned between the two statements.
         ((version,),), *read, rows = await self.postgres.ask(
             self._tenant, Statement(_VERSION, {}), *map(_changes, cursors), projects
         )
@@ -114,12 +114,12 @@ class PostgresSharedMemories:
         await listen(self.postgres, self._tenant, announced)
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
-        """Take over these writes in one transaction, except those that have arrived before."""
+        """Apply these writes in one transaction, except those that have arrived before."""
         return (await self.receive_within(writes, None)).refused
 
     async def receive_within(self, writes: Sequence[Outgoing], limits: Limits | None) -> Received:
-        """Take over these writes in one transaction, except those that have arrived before and
-        those beyond the limits.
+        """Apply these writes in one transaction, except those that have arrived before and those
+        beyond the limits.
 
         Raises:
             StoreError: the database failed; nothing was changed, unless the connection broke while
@@ -170,12 +170,12 @@ class PostgresSharedMemories:
             for project in projects | ({None} if projects else set()):
                 await measure_if_due(self.postgres, Scope(tenant=self._tenant, project=project))
         except StoreError as error:
-            # The memories are stored: the former null scores serve until the next addition.
+            # The memories are stored. Until the next addition, searches use the old null scores.
             LOG.warning("cannot measure null scores: %s", error)
 
     async def _begun(self, cursors: Sequence[Cursor], version: int) -> list[Page]:
-        """The first pages of new copies, which contain nothing but the cursor from which the last
-        changed memories are read."""
+        """Return the first pages of new copies. They contain only a cursor, behind which the most
+        recently changed memories follow."""
         if not cursors:
             return []
         read = await self.postgres.ask(
@@ -205,7 +205,7 @@ class PostgresSharedMemories:
 
 
 async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[Outgoing]:
-    """The writes that have not arrived earlier. Records them as arrived."""
+    """Return the writes that have not arrived before, and record them as arrived."""
     (fresh,) = await transaction.run(
         Statement(_RECEIVE, {"tokens": sorted(w.token for w in writes), "seconds": TOKEN_SECONDS})
     )
@@ -216,9 +216,9 @@ async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[O
 async def _beyond(
     transaction: Transaction, writes: Sequence[Outgoing], limits: Limits
 ) -> list[Refused]:
-    """The writes beyond the limits, which are not recorded as arrived: those that would change,
-    delete or supersede a memory that the machine may not change, and new memories for which there
-    is no room."""
+    """Return the writes beyond the limits, and record them as not arrived: those that would change,
+    delete or supersede a memory that the machine may not change, and new memories that would exceed
+    the maximum."""
     ids = {id for write in writes for id in _touched(write)}
     _, rows, trashed, ((size,),) = await transaction.run(
         LOCK_TENANT,
@@ -246,22 +246,22 @@ async def _beyond(
 
 
 def _touched(write: Outgoing) -> set[str]:
-    """The ids of the memories that a write changes, deletes or supersedes."""
+    """Return the ids of the memories that a write changes, deletes or supersedes."""
     supersedes = write.content.supersedes if isinstance(write.content, Memory) else None
     return {write.id, *([supersedes] if supersedes else [])}
 
 
 def _must_begin(cursor: Cursor, version: int, pruned: tuple[int, str]) -> bool:
-    """Whether a copy has to start again. `version` is the store's version; `pruned` is the version
-    of the project's last deletion that the store no longer lists."""
+    """Return whether a copy has to start again. `version` is the store's version; `pruned` is the
+    position of the project's last pruned deletion."""
     if cursor.base >= 0:
         return not pruned[0] <= cursor.base <= version
     return not (0 <= cursor.version <= version and cursor.position >= pruned)
 
 
 def _first(cursor: Cursor, version: int, start: int, after: str) -> Cursor:
-    """The cursor with which a copy begins to fill, behind a change. Its version is lower than that
-    of the former cursor: this tells the copy that it has to start again."""
+    """Return the cursor with which a copy starts to fill, directly behind a change. Its version is
+    lower than that of the former cursor, which tells the copy to start again."""
     if cursor.base > version:
         # The database was restored from a backup while the copy was filled: one more step.
         return Cursor(cursor.project, _BEYOND)

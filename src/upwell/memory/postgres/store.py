@@ -56,8 +56,8 @@ _SIZE = "SELECT coalesce(sum(memories), 0)::bigint FROM upwell.scope WHERE tenan
 
 
 class PostgresStore:
-    """`Store` in one database. Methods without a tenant of their own, such as `get`, see the
-    memories of `tenant`. With `questions`, searches also find and compare memories by meaning.
+    """`Store` in one database. Methods that are not given a tenant, such as `get`, see the memories
+    of `tenant`. With `questions`, searches also find and compare memories by meaning.
     """
 
     name = "postgres"
@@ -103,7 +103,7 @@ class PostgresStore:
         try:
             await self._measure({(memory.tenant, memory.project) for memory in added_memories})
         except StoreError as error:
-            # The memories are stored: the usual null scores serve until the next addition.
+            # The memories are stored. Until the next addition, searches use the old null scores.
             LOG.warning("cannot measure null scores: %s", error)
         return [Added(id=memory.id, duplicates=duplicates[memory.id]) for memory in added_memories]
 
@@ -147,7 +147,7 @@ class PostgresStore:
             return True
 
     async def purge(self, memory_id: str | None = None) -> int:
-        """Delete permanently: the memory with this id, in the trash or not; without an id,
+        """Permanently delete the memory with this id, in the trash or not. Without an id, delete
         everything that has expired or has been in the trash for 30 days. Returns the number of
         deleted memories.
         """
@@ -180,7 +180,7 @@ class PostgresStore:
         return [from_row(scope.tenant, row) for row in rows]
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """Return the standing rules of a scope, newest first, without memories of agents and
+        """Return the standing rules of a scope, newest first, except those written by agents or
         tools."""
         version, now = self._overviews.version(scope.tenant), self._clock.now()
         if version is not None:
@@ -215,8 +215,8 @@ class PostgresStore:
         return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put memories in the trash with these times of deletion, all or none. A stored memory with
-        the same id is removed."""
+        """Put all of these memories in the trash, with their times of deletion, or none. A stored
+        memory with the same id is removed."""
         async with self._writing() as transaction:
             await remove(transaction, [item.memory.id for item in items])
             await transaction.run(_in_trash(items))
@@ -322,7 +322,7 @@ class PostgresStore:
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[Transaction]:
-        """A transaction whose changes this process sees at once."""
+        """Run a transaction, and make its changes visible to this process immediately."""
         try:
             async with self._postgres.transaction(self._tenant) as transaction:
                 yield transaction

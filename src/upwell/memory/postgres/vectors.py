@@ -1,13 +1,13 @@
 """Vectors of memories in PostgreSQL, in a plain table, and the memories nearest to a question.
 
 As in SQLite (`memory/sqlite/nearness.py`), the nearest memories are found by the signs of their
-vectors' numbers, and their vectors are compared exactly. The server counts the signs that differ,
-which needs no extension; the exact comparison is made here, because that would need one.
+vectors' numbers, and their vectors are then compared exactly. The server counts the signs that
+differ, which needs no extension. The exact comparison would need one, so it is made here.
 
 Replicas take turns at embedding: one of them holds a lease on the tenant's memories, which it
-renews with every batch. Each model has vectors of its own, so replicas that change to another model
-one by one do not overwrite each other's; vectors of a model that no replica has used for a week are
-deleted. A trigger deletes the vectors of a deleted or changed memory.
+renews with every batch. Each model has its own vectors, so replicas that switch to another model
+one by one do not overwrite each other's vectors. Vectors of a model that no replica has used for a
+week are deleted. A trigger deletes the vectors of a deleted or changed memory.
 """
 
 import asyncio
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from upwell.memory.embedding.numbers import Floats, Numbers
 
 LEASE_SECONDS = 120.0
-"""Longer than an endpoint takes for a batch, so that the lease of a living replica does not end."""
+"""Longer than an endpoint takes for a batch, so that a running replica does not lose its lease."""
 UNUSED_SECONDS = 7 * 86_400.0
 COMPARED = 120
-"""The rows and vectors of this many memories, the nearest by sign bits, are read; the best
+"""The rows and vectors of this many memories, the nearest by sign bits, are read. The best
 `NEAREST` of them by cosine become candidates."""
 MAX_SCANNED = 200_000
-"""Among more memories than this, only those that are found by words, files or symbols are
+"""If there are more memories than this, only those found by words, files or symbols are
 compared."""
 _FORM = "with signs"
-"""Stored vectors of another form are not used. Replicas of different versions do not replace each
-other's."""
+"""The form in which vectors are stored. Vectors in another form are not used, and replicas of
+different versions do not replace each other's."""
 SAMPLE_SECONDS = 60.0
 """How long a sample of the tenant's vectors is used."""
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
@@ -68,8 +68,8 @@ _DUE = f"""
         SELECT FROM upwell.embedding e
         WHERE e.tenant = %(tenant)s AND e.model = %(model)s AND e.n = m.n)
     ORDER BY m.n LIMIT {BATCH}"""
-# The lock of a row makes a writer that replaces the memory wait, so that the trigger sees the
-# vector that it must delete.
+# The row lock makes a writer that replaces the memory wait, so that the trigger sees the vector
+# that it must delete.
 _KEEP = """
     INSERT INTO upwell.embedding (tenant, model, n, numbers, code, namespace)
     SELECT %(tenant)s, %(model)s, living.* FROM (
@@ -109,16 +109,16 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The vector of a query's text, the model that it comes from, and the vectors of the tenant
-    that show which cosines are usual."""
+    """The vector of a query's text, its model, and a sample of the tenant's vectors, which shows
+    which cosines are usual."""
 
     vector: "Vector"
     model: int
     sample: Sample
 
     def nearest(self, corpus: Corpus, keep: Filter) -> Statement | None:
-        """The statement that finds the memories of the corpus whose vectors have the most signs in
-        common with the question's; None if there are too many memories."""
+        """Return the statement that finds the memories of the corpus whose vectors share the most
+        signs with the question's, or None if there are too many memories."""
         from upwell.memory.embedding.numbers import code_of
 
         if corpus.memories > MAX_SCANNED:
@@ -145,8 +145,8 @@ class Question:
         )
 
     def statement(self, found: str, named: str) -> Statement:
-        """The statement that reads the vectors of the memories of the array `found`, and of the
-        neighbours of those of the array `named`."""
+        """Return the statement that reads the vectors of the memories in the array `found`, and of
+        the neighbours of those in the array `named`."""
         return Statement(
             f"""SELECT e.n, e.numbers FROM (
                     SELECT unnest({found}) AS n UNION
@@ -219,8 +219,8 @@ class PostgresVectors:
 
     async def catch_up(self, progress: Progress | None = None) -> int:
         """Embed the memories that have no vector of this model yet, a batch at a time. Does
-        nothing while another replica embeds or the model fails. Returns the number of embedded
-        memories.
+        nothing while another replica is embedding, and stops if the model fails. Returns the number
+        of embedded memories.
 
         Raises:
             StoreError: the database failed.
@@ -252,8 +252,7 @@ class PostgresVectors:
 
     @property
     def _model(self) -> int:
-        """The number of the model: 63 bits of the SHA-256 of its name, its dimension, and the form
-        in which its vectors are stored."""
+        """The number of the model: 63 bits of the SHA-256 of its name, dimension and `_FORM`."""
         embedder = self.questions.embedder
         name = f"{embedder.name}\n{embedder.dim}\n{_FORM}".encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.sha256(name).digest()[:8]) >> 1
@@ -266,8 +265,8 @@ class PostgresVectors:
         return int(rows[0][0]) if rows else None
 
     async def _lease(self) -> int | None:
-        """Take or renew the lease. Returns the version of the tenant's memories at which all had a
-        vector, or None if another replica holds the lease."""
+        """Take or renew the lease. Returns the last version of the tenant's memories at which all
+        had a vector, or None if another replica holds the lease."""
         (rows,) = await self._postgres.ask(self._tenant, self._leasing())
         return int(rows[0][0]) if rows else None
 
@@ -279,7 +278,7 @@ class PostgresVectors:
         await self._postgres.ask(self._tenant, self._of_model(_RELEASE, complete=complete))
 
     async def _embed_all(self, progress: Progress | None) -> tuple[int, bool]:
-        """Return the number of embedded memories, and whether the model took every batch."""
+        """Return the number of embedded memories, and whether every batch was embedded."""
         done, after = 0, -1
         earlier, total = await self.counts()
         while batch := await self._due(after):
@@ -325,7 +324,7 @@ class PostgresVectors:
         return sample
 
     async def _drawn(self, tenant: str) -> Sample | None:
-        # numpy takes 100 ms to import, which must not hold up the event loop.
+        # Importing numpy takes 100 ms, which must not block the event loop.
         await asyncio.to_thread(import_module, "upwell.memory.embedding.numbers")
         import numpy as np
 

@@ -1,5 +1,5 @@
-"""Write memories and everything derived from them, in the caller's transaction: two round trips,
-however many memories there are."""
+"""Write memories and everything derived from them, in the caller's transaction. This takes two
+round trips for any number of memories."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from upwell.memory.ranking.terms import Indexed, indexed, sound, speaker
 from upwell.memory.stems import counted
 
 LONG_CHARS = 20_000
-"""Longer texts are indexed in a thread, because other requests should not wait for that."""
+"""Longer texts are indexed in a thread, so that other requests do not have to wait."""
 _SPEAKER_CHARS = 100
 _MEMORY = f"n, {COLUMNS}, extra, keys, is_turn"
 _MEMORY_TYPES = f"bigint, {TYPES}, text, text, boolean"
@@ -51,7 +51,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Changes:
-    """The rows to write and to remove, and the counts that change with them."""
+    """The rows to write and to remove, and the resulting changes to the counts."""
 
     memories: list[tuple[Any, ...]] = field(default_factory=list)
     postings: list[tuple[str, int, float, int]] = field(default_factory=list)
@@ -86,8 +86,8 @@ class Changes:
     def _count(
         self, n: int, parts: Indexed, keys: Sequence[str], sign: int
     ) -> tuple[dict[str, float], int]:
-        """Count a memory in its scope. Returns the weighted frequency of each of its stems, and
-        its length in words, hidden ones included."""
+        """Add a memory to the counts of its scope, or subtract it. Returns the weighted frequency
+        of each of its stems, and its length in words, including hidden ones."""
         body, extra = counted(parts.body), counted(parts.extra)
         length = body.total() + extra.total()
         tally = self.tallies[scope_of(n)]
@@ -105,9 +105,8 @@ class Changes:
 
 
 async def insert(transaction: Transaction, tenant: str, memories: Sequence[Memory]) -> None:
-    """Store these memories of a tenant, each complete with id, hash and times. A memory replaces an
-    earlier one with the same id; if several in the batch have the same id, the last one is
-    stored.
+    """Store these memories of a tenant, which must have ids, hashes and times. A memory replaces an
+    earlier one with the same id. If a batch repeats an id, only the last memory is stored.
     """
     latest = {memory.id: memory for memory in memories}
     projects = sorted({memory.project or "" for memory in latest.values()})
@@ -126,8 +125,8 @@ def _replacement(
     last: dict[int, int],
     scope_number: Mapping[str, int],
 ) -> list[Statement]:
-    """The statements that write these memories in place of the `old` ones. Counts the new numbers
-    in `last`."""
+    """Return the statements that replace the `old` rows with these memories. Raises the counters in
+    `last` for new numbers."""
     changes = Changes()
     number_of = {}
     for row in old:
@@ -159,8 +158,8 @@ async def remove(transaction: Transaction, ids: Sequence[str]) -> int:
 async def _prepared(
     transaction: Transaction, tenant: str, projects: Sequence[str], ids: Sequence[str]
 ) -> tuple[Rows, Rows]:
-    """Lock the tenant's row, so that one writer at a time changes the counts. Returns the tenant's
-    scopes of these projects, which are created if they are missing, and the rows with these ids.
+    """Lock the tenant's row, so that only one writer at a time changes the counts. Returns the
+    scopes of these projects, creating missing ones, and the rows with these ids.
     """
     _, names, _, scopes, old = await transaction.run(
         # Two replicas may insert one tenant at once, and either of its unique keys may conflict.
@@ -186,7 +185,7 @@ async def _prepared(
     )
     if names[0][0] != tenant:
         raise StoreError(
-            f"the tenant name {tenant!r} has the same hash as another tenant's",
+            f"the tenant name {tenant!r} has the same hash as the name of another tenant",
             hint="choose another name",
         )
     return scopes, old
@@ -205,8 +204,8 @@ def _statements(changes: Changes, last: Mapping[int, int]) -> list[Statement]:
 
 
 def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, ...]]) -> Statement:
-    """Return the statement that inserts these rows. Each column is one array, so that a batch of
-    any size is one statement. COPY is not possible under row-level security.
+    """Return the statement that inserts these rows. Each column is passed as an array, so that one
+    statement can insert a batch of any size. COPY is not possible under row-level security.
     """
     names = [name.strip() for name in columns.split(",")]
     arrays = [
@@ -221,9 +220,9 @@ def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, .
 
 
 def array(values: Sequence[Any]) -> Sequence[Any] | str:
-    """The literal of an array of texts or numbers (PostgreSQL 8.15.2), or `values` themselves if
-    there is anything else among them. Encoding a list takes the driver ten times as long and would
-    block the event loop, since a batch of long texts has hundreds of thousands of postings."""
+    """Return an array of texts or numbers as a literal (PostgreSQL 8.15.2), or `values` itself if
+    it contains anything else. The driver takes ten times as long to encode a list. That would block
+    the event loop, since a batch of long texts has hundreds of thousands of postings."""
     kinds = set(map(type, values))
     if kinds == {str}:
         escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
