@@ -56,7 +56,7 @@ def test_its_hooks_are_installed_listed_and_removed(
     installer.apply(installer.installing(host.name))
     assert installer.installed() == {host.name: str(installer.path_of(host.name))}
     assert installer.present() == [host.name]
-    assert host.hooks.next_step
+    assert host.hooks.next_step, f"the hooks of {host.name} need a next_step"
     installer.apply(installer.uninstalling(host.name))
     assert installer.installed() == {}
 

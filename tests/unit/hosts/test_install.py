@@ -71,7 +71,7 @@ def test_an_install_into_no_file_is_undone_completely(hooks: Installer, host: st
     assert hooks.apply(plan) == ""
     assert hooks.installed().keys() == {host}
     assert not hooks.installing(host).changes
-    assert plan.next_step
+    assert plan.next_step, f"the hooks of {plan.agent} need a next_step"
     hooks.apply(hooks.uninstalling(host))
     assert not plan.path.exists()
     assert not hooks.installed()
