@@ -1,5 +1,5 @@
-"""Merge two orders of preference: units that answer the question, and units that matter in any
-case.
+"""Merge two orders of preference: units that answer the question, and units that matter
+anyway.
 """
 
 from collections.abc import Mapping, Sequence

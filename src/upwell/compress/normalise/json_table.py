@@ -5,7 +5,7 @@
 
 The result is valid JSON with the same content in fewer tokens (0.68 of the source on average for
 uniform arrays). `json/rows.py` uses the same form for shortened arrays. A document with a string
-that begins with `…` is left unchanged, so that every table in a result is one that we wrote.
+that begins with `…` is left unchanged, so that every table in a result was written by upwell.
 """
 
 from upwell.compress.json.tree import ARRAY, OBJECT, SCALAR, Node, compact

@@ -96,7 +96,7 @@ def _matches(rows: list[str], heads: list[re.Match[str] | None]) -> list[str]:
 def _full_names(rows: list[str], heads: list[re.Match[str] | None]) -> dict[str, str]:
     """Map the names of files to their full names.
 
-    A search may show the same file under its absolute path and under its path from the working
+    A search may show one file under both its absolute path and its path from the working
     directory. This is recognised only if all absolute paths are below that directory. No line is
     found twice in one file, so if two names of one file would share a line number, all names are
     left as they are.

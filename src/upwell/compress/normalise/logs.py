@@ -6,8 +6,8 @@
     test b::two ... ok                  b::one
                                         b::two
 
-Nothing is lost: the head line has the common words and the number of lines, and each following
-line has the words that differ. Lines are compared word by word.
+Nothing is lost: the head line contains the common words and the number of lines, and each following
+line the words that differ. Lines are compared word by word.
 """
 
 import re

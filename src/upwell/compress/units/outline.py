@@ -1,7 +1,7 @@
 """Split source code and the output of commands into lines, each linked to the enclosing lines it
 depends on.
 
-Indentation shows which lines govern a line: the nearest lines above it with less and less
+Indentation shows which lines govern a line: the nearest lines above it with ever less
 indentation, such as the `if`, the signature and the class around a statement. This method needs no
 grammar, treats all languages alike, and takes time linear in the length of the text.
 """
@@ -45,7 +45,7 @@ _DEFINES = re.compile(
     r"|#{1,6}[ \t]|[A-Z][A-Z0-9_]{3,}[ \t]*+[:=]"
 )
 """The beginning of a line that defines something in most languages: a keyword or a constant. Only
-the keyword of a function or a type is in the first group. Headings match, too."""
+the keyword of a function or a type is in the first group. Headings also match."""
 _DEFINING = frozenset("#abcdefilmnoprstuvABCDEFGHIJKLMNOPQRSTUVWXYZ")
 """The first characters of such lines."""
 _SIGNATURE = re.compile(
@@ -160,7 +160,7 @@ def split_text(text: str, name: str = "") -> Units:
 
 
 def _raise_links(units: Units, text: str) -> None:
-    """Raise the links of search results, because a summary of them is of little use without
+    """Raise the links of search results, because a summary of them is of little use without the
     addresses. The links get a part of the budget (`_LINKS_SHARE`) first; the rest is for all lines.
     """
     if " <http" not in text:

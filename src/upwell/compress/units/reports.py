@@ -1,6 +1,6 @@
 """Salience of lines in the reports of commands: test runners, compilers, linters, builds.
 
-The reader of a report asks in this order how it ended, what failed, and why and where. Lines are
+The reader of a report asks, in this order: how it ended, what failed, and why and where. Lines are
 recognised by shapes that many tools share (`FAILED name`, `path:line: error: …`, `3 passed,
 1 failed`), not by the name of a tool.
 """
@@ -73,7 +73,7 @@ _FOREIGN = re.compile(
 LAST_RESULT, FAILED, ERROR, BAD_RESULT, RESULT = 6.0, 5.0, 4.5, 4.3, 4.2
 DETAIL, WARNING = 4.0, 1.5
 _AGAIN, _LATER = 0.4, 0.2
-"""The loss of a message that occurred before, and that of each further detail of one failure."""
+"""What a message loses if it occurred before, and what each further detail of a failure loses."""
 _MOST_DETAILS = 6
 _MENTIONS_FAILURE = re.compile(r"\bfail", re.I)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^“”]*”|(?<!\S)[^\s/'\"`]*+/\S*")

@@ -31,7 +31,7 @@ _RAISED = re.compile(
 _PANIC = re.compile(r"panic(?:ked|:)")
 _TRACE_HEAD = "Traceback (most recent call last)"
 _REPEATED = 2.0
-"""The loss of a line with each doubling of its earlier occurrences."""
+"""What a line loses with each doubling of its earlier occurrences."""
 _FRAME = re.compile(r'\s+(?:at |File "|from )|\s+\S+\.(?:go|rs|py|js|ts):\d+')
 _FOREIGN = re.compile(
     r"site-packages|node_modules|dist-packages|/lib/python|node:internal|j(?<=\bj)avax?\.|s(?<=\bs)un\."
@@ -49,8 +49,8 @@ def _template(line: str) -> str:
 
 class Line(NamedTuple):
     """A line of a log. Its `shape` is the beginning of the line, by which lines are compared. In a
-    fold (similar lines under one head line, see `normalise/logs.py`), the shape has the words of
-    the head, and the line needs the head."""
+    fold (similar lines under one head line, see `normalise/logs.py`), the shape contains the words
+    of the head, and the line needs the head."""
 
     start: int
     end: int
