@@ -310,7 +310,7 @@ async function draw(place) {
   const day = (at) => new Date(at * 1000).toLocaleDateString([], { month: "short", day: "numeric" })
   const bars = uPlot.paths.bars({ size: [0.6, 40], radius: 0.15 })
   const plot = new uPlot({
-    width: place.clientWidth, height: 220,
+    width: place.clientWidth, height: 220, legend: { live: false },
     series: [{ label: "day", value: (_, at) => (at ? day(at) : "–") }, ...series.map((one, index) => ({ label: one.label, stroke: colour(index ? "--warm" : "--water"), fill: index ? undefined : colour("--water"), width: index ? 2 : 0, paths: index ? undefined : bars, points: { show: false } }))],
     axes: [{ ...axis, values: (_, values) => values.map(day) }, { ...axis, size: 64, values: (_, values) => values.map((value) => (Math.abs(value) >= 1000 ? `${value / 1000}k` : value)) }],
     scales: { x: { time: true, range: (_, first, last) => [first - 43200, last + 43200] } },
