@@ -27,7 +27,7 @@ TOKEN_SECONDS = 90 * 86_400.0
 resends an unacknowledged write at its next contact."""
 _BEYOND = 2**63 - 1
 """A version higher than any store can reach."""
-NOT_YOURS = "you may not change the memory with this id, or the one that it replaces"
+NOT_YOURS = "a memory with this id, or the one that it replaces, is not yours to change"
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _IDENTITY = "SELECT identity::text FROM upwell.tenant WHERE tenant = %(tenant)s"
 _VERSION = "SELECT coalesce(max(version), 0) FROM upwell.tenant WHERE tenant = %(tenant)s"
