@@ -106,8 +106,8 @@ def _case_of(surfacing: Surfacing, hit: Hit) -> str:
 
 
 def _tokens_of(surfacing: Surfacing) -> int:
-    """The tokens of a surfacing. A part that was cut off a surfacing still has the whole text, so
-    only the last lines are counted, one for each hit of the part."""
+    """The tokens of a surfacing. When a surfacing is cut, its last hits still carry the whole text:
+    only the last lines count, one for each of these hits."""
     lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
     if len(lines) <= len(surfacing.hits):
         return count(surfacing.text)

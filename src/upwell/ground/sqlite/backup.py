@@ -49,7 +49,7 @@ class Backups:
         """Make today's backup, replacing an existing one.
 
         Raises:
-            StoreError: as `make_if_due`.
+            StoreError: as for `make_if_due`.
         """
         path = self._today()
         await asyncio.to_thread(self._make, path, replace=True)
