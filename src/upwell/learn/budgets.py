@@ -69,8 +69,8 @@ def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     """The ratio that follows from the number of each `Report` on `tool`.
 
     The ratio is 1.15 to the power of n. A report of "too little" adds 1 to n, and a report of "too
-    much" subtracts 1. Each time that an agent fetches the rest adds a third, but as many fetches as
-    a fifth of the deliveries are not counted.
+    much" subtracts 1. Each time an agent fetches the rest adds a third, except for the first few
+    fetches, up to a fifth of the number of deliveries.
     """
     little = sum(counts.get(kind, 0) for kind in _SAYS_TOO_LITTLE)
     much = counts.get(Report.TOO_LONG, 0)

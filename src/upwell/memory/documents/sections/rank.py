@@ -140,7 +140,7 @@ def _rescored(
     by_term: Mapping[str, Mapping[int, float]],
     weights: Mapping[str, float],
 ) -> dict[int, float]:
-    """Rescore with the best pair of blocks, the page, and the sections above and next to it."""
+    """Rescore each section by its best pair of blocks, its page, and the sections around it."""
     places = index.places
     worth = {term: weights[term] * index.idf(term) for term in by_term}
     close = {number: scores[number] for number in best}
