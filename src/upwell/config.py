@@ -425,8 +425,8 @@ class _Reading:
 
 
 def _with_line(error: ConfigError, path: Path) -> ConfigError:
-    """Return the error with the number of the line that sets its key. If there is none, it is the
-    line of the heading of the table around the key."""
+    """Return the error with the number of the line that sets its key. If no line does, use the line
+    of the enclosing table's heading."""
     if not error.key or error.origin != str(path):
         return error
     text = read_regular_file(path).decode("utf-8")

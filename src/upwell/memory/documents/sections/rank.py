@@ -106,8 +106,8 @@ def _by_terms(
 def _contributions(
     index: Index, term: str, reading: Reading, among: frozenset[int] | None
 ) -> dict[int, float]:
-    """Return a term's contribution to each section (of `among`, once enough are known): its own
-    BM25F, or the best variant's."""
+    """Return a term's BM25F in each section, or that of its best variant if that is higher. `among`
+    limits the sections, once enough of them are known."""
     own = index.idf(term)
     is_known = bool(index.postings(term).frequencies)
     scores: dict[int, float] = {}
