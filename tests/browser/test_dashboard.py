@@ -99,6 +99,7 @@ def test_a_rating_counts(open_page: Open, dashboard: Dashboard) -> None:
 
 def test_a_standing_rule_has_no_thumbs(open_page: Open, dashboard: Dashboard) -> None:
     text = f"Rule {secrets.token_hex(4)}: answer in verse"
+    upwell(dashboard, "daemon", "start")
     rule = upwell(dashboard, "rules", "add", "--everywhere", text).strip()
     event = {"hook_event_name": "SessionStart", "source": "startup", "cwd": "/tmp"}
     upwell(dashboard, "hook", "claude", stdin=json.dumps({**event, "session_id": text}))
