@@ -98,8 +98,8 @@ def test_tools_with_odd_answers(start: Start) -> None:
     assert text_of(peer.call("lone_surrogate")).encode("utf-8", "surrogatepass")
     peer.start("tools/call", {"name": "duplicate"})
     with pytest.raises(AssertionError, match="answered twice"):
-        for _ in range(100):  # The second answer may come after that of a later call.
-            peer.call("ok")
+        # The second answer may come after those of later calls.
+        [peer.call("ok") for _ in range(100)]
 
 
 def test_a_server_that_exits_at_once(start: Start) -> None:
