@@ -24,6 +24,7 @@ from upwell.gateway.calls.fit import Cut, Fitter
 from upwell.gateway.calls.worker_pool import work
 from upwell.gateway.front.handshake import Hello
 from upwell.gateway.server import Gateway
+from upwell.ground.background import BackgroundTasks
 from upwell.ground.embed import embedder_of
 from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.home import Home, default_home
@@ -53,8 +54,8 @@ async def serve(
 
 
 def report_problems(app: App, say: Callable[[str], None]) -> None:
-    """Report the invalid settings, which the gateway ignores, and the loss and the return of a
-    team's database."""
+    """Report invalid settings, which the gateway ignores, and when the connection to a team's
+    database is lost or restored."""
     if app.postgres:
         app.postgres.report_to(say)
     for mistake in app.mistakes:
@@ -68,17 +69,13 @@ async def housekeeping(app: App, gateway: Gateway) -> AsyncIterator[None]:
         await app.budgets.load_learned()
     await forget_notes(app.notes)
     # Not a TaskGroup: a task that fails must not end the gateway.
-    tasks = [
-        asyncio.create_task(run_housekeeping(app)),
-        asyncio.create_task(follow_config(app, gateway)),
-        asyncio.create_task(app.follow_team()),
-    ]
+    tasks = BackgroundTasks("housekeeping")
+    for chore in (run_housekeeping(app), follow_config(app, gateway), app.follow_team()):
+        tasks.start(chore)
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.aclose()
         await app.aclose()
         await asyncio.to_thread(send_last_spans)
 

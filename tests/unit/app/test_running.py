@@ -1,10 +1,15 @@
 """Questions of the command line to a home."""
 
+import asyncio
+import logging
 from pathlib import Path
 
 import pytest
 
+from upwell.app import Settings, build
+from upwell.app.running import housekeeping
 from upwell.cli.main import main
+from upwell.ground.trace import LOG
 
 
 @pytest.fixture(autouse=True)
@@ -33,3 +38,18 @@ def test_config_check_counts_valid_settings(home: Path, capsys: pytest.CaptureFi
     (home / "config.toml").write_text("[surface]\nmin_score = 0.4\n")
     assert main(["config", "check"]) == 0
     assert capsys.readouterr().out == f"{home / 'config.toml'}: 1 setting, all valid\n"
+
+
+async def test_a_chore_that_fails_is_logged_and_ends_nothing_else(
+    home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("a bug in hot reload")
+
+    monkeypatch.setattr("upwell.app.running.follow_config", broken)
+    app = await build(Settings(home=home, environment={}))
+    monkeypatch.setattr(LOG, "propagate", True)  # the app logs to its own file only
+    with caplog.at_level(logging.ERROR):
+        async with housekeeping(app, app.gateway()):
+            await asyncio.sleep(0.05)
+            assert "housekeeping: a background task failed" in caplog.text
