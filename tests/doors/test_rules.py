@@ -131,3 +131,9 @@ def test_a_rule_that_is_replaced_on_the_command_line_is_replaced_by_a_rule(house
     assert not by_id[new]["replaced"]
     assert by_id[new]["tools"] == ["Read"]
     assert not heard(house, "src/api.py", "replaced")
+
+
+def test_the_replacement_of_a_rule_for_every_project_is_for_every_project(house: House) -> None:
+    old = house.upwell("rules", "add", "--everywhere", TEXT).strip()
+    new = house.upwell("remember", "Answer errors with plain text", "--supersedes", old).strip()
+    assert {row["id"]: row["project"] for row in rules(house)}[new] is None

@@ -112,12 +112,13 @@ def _absent(memory: Memory) -> list[str]:
 
 
 async def _as_rule(app: "App", memory: Memory) -> Memory:
-    """The memory as a standing rule with the same scope if it replaces one of the user's rules."""
+    """The memory as a standing rule of the same project and scope if it replaces one of the user's
+    rules."""
     old = await app.memory.get(memory.supersedes) if memory.supersedes else None
     if memory.pinned or old is None or not old.pinned or old.trust is not Trust.USER:
         return memory
     note(f"upwell: memory {old.id} is a standing rule, so its replacement is one, too")
-    return replace(memory, pinned=True, triggers=old.triggers)
+    return replace(memory, pinned=True, triggers=old.triggers, project=old.project)
 
 
 async def _added(app: "App", memory: Memory, *, share: bool) -> "tuple[Added, set[str]]":
