@@ -137,3 +137,9 @@ def test_the_replacement_of_a_rule_for_every_project_is_for_every_project(house:
     old = house.upwell("rules", "add", "--everywhere", TEXT).strip()
     new = house.upwell("remember", "Answer errors with plain text", "--supersedes", old).strip()
     assert {row["id"]: row["project"] for row in rules(house)}[new] is None
+
+
+def test_the_replacement_of_a_guard_is_a_guard(house: House) -> None:
+    old = house.upwell("rules", "add", TEXT, "--tool", "Bash(make *)", "--guard").strip()
+    new = house.upwell("remember", "Never run make here", "--supersedes", old).strip()
+    assert {row["id"]: row["guard"] for row in rules(house)}[new]

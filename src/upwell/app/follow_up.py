@@ -80,7 +80,7 @@ class FollowUp:
         TOKENS_SAVED.add(call.server, by=cut.tokens_before - cut.tokens_after)
         self._learning.shortened(_place_of(call), cut.tokens_before, cut.tokens_after)
         # Stored at once: another process may show the savings before this one counts again.
-        self._writes.start(self._learning.breakdown.flush())
+        self._writes.start(self._learning.store_figures())
         self._cuts.note(call, cut)
         self._traces.note(cut.keys, call.trace_id)
         if cut.keys and is_tracing():
@@ -103,7 +103,7 @@ class FollowUp:
             tokens = await asyncio.to_thread(count, text)
             place = Place(row["host"], row["project"], row["tool"])
             self._learning.breakdown.add(place, read_again=tokens)
-            await self._learning.breakdown.flush()
+            await self._learning.store_figures()
         return text
 
     def traced(self, tool: Tool) -> Tool:

@@ -81,7 +81,9 @@ def remember(
         supersedes=id_in(supersedes) if supersedes else None,
         expires_at=time.time() + seconds_of(ttl) if ttl else None,
     )
-    added, identical_ids = with_app(lambda app: _added(app, memory, share=share))
+    added, identical_ids = with_app(
+        lambda app: _added(app, memory, share=share, everywhere=everywhere)
+    )
     note_masked(added.redacted)
     for absent in _absent(memory):
         note(
@@ -111,17 +113,26 @@ def _absent(memory: Memory) -> list[str]:
     return [path for path in plain if not any((place / path).exists() for place in places)]
 
 
-async def _as_rule(app: "App", memory: Memory) -> Memory:
-    """The memory as a standing rule of the same project and scope if it replaces one of the user's
-    rules."""
+async def _as_rule(app: "App", memory: Memory, *, everywhere: bool) -> Memory:
+    """The memory as a rule like the one that it replaces, if that is one of the user's standing
+    rules: with the same scope, also a guard or paused, and of the same project unless it is for
+    every project."""
     old = await app.memory.get(memory.supersedes) if memory.supersedes else None
     if memory.pinned or old is None or not old.pinned or old.trust is not Trust.USER:
         return memory
     note(f"upwell: memory {old.id} is a standing rule, so its replacement is one, too")
-    return replace(memory, pinned=True, triggers=old.triggers, project=old.project)
+    return replace(
+        memory,
+        pinned=True,
+        triggers=old.triggers,
+        tags=tuple(dict.fromkeys((*old.tags, *memory.tags))),
+        project=None if everywhere else old.project,
+    )
 
 
-async def _added(app: "App", memory: Memory, *, share: bool) -> "tuple[Added, set[str]]":
+async def _added(
+    app: "App", memory: Memory, *, share: bool, everywhere: bool
+) -> "tuple[Added, set[str]]":
     """Store a memory. Returns the outcome and the ids of older memories with the same text."""
     from upwell.app.local_copy import send_now
     from upwell.ground.remote_address import address_of
@@ -136,7 +147,7 @@ async def _added(app: "App", memory: Memory, *, share: bool) -> "tuple[Added, se
             f"{memory.project} has no remote address, so other machines cannot identify it",
             hint="add a git remote named origin, or leave out --share",
         )
-    memory = await _as_rule(app, memory)
+    memory = await _as_rule(app, memory, everywhere=everywhere)
     added = await app.memory.add(memory)
     if is_teams(memory.namespace) and (reason := await send_now(app.config, app.memory.store)):
         note(f"upwell: the memory will be sent once the team's store accepts it: {reason}")

@@ -3,6 +3,7 @@
 import math
 import re
 import time
+from datetime import UTC, datetime
 
 from upwell.ground.errors import UsageError
 
@@ -46,14 +47,18 @@ def epoch_of(since: str | None) -> float:
 
 
 def days_since(since: str) -> int:
-    """The number of days that `--since` covers, today included: `7d` is seven days.
+    """The number of calendar days (UTC) that `--since` covers, today included: `7d` is seven days,
+    and a date counts from that day on.
 
     Raises:
         UsageError: `since` is not a time, is in the future, or is more than 90 days ago.
     """
-    seconds = time.time() - epoch_of(since)
-    # A moment has passed since the duration was subtracted: `7d` must not become eight days.
-    days = max(1, math.ceil((seconds - 60) / _UNITS["d"]))
-    if seconds < 0 or days > MAX_DAYS:
+    began = datetime.fromtimestamp(epoch_of(since), UTC).date()
+    days = (datetime.now(UTC).date() - began).days + 1
+    if _SPAN.fullmatch(since.strip().lower()):
+        days = math.ceil(seconds_of(since) / _UNITS["d"])
+    if days < 1:
+        raise UsageError(f"--since {since!r:.40} is in the future")
+    if days > MAX_DAYS:
         raise UsageError(f"--since goes back at most {MAX_DAYS} days")
     return days

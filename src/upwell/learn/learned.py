@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError, StoreUnwritable
-from upwell.ground.trace import LOG
+from upwell.ground.trace import LOG, contained
 from upwell.ground.types.cue import Door
 from upwell.ground.types.surfacing import Rating
 from upwell.learn.budgets import LearnOptions
@@ -88,6 +88,8 @@ class Learned:
         self._shifts: Mapping[str, float] = {}
         self._demoted: Mapping[str, float] = {}
         self._version: Hashable = _UNKNOWN
+        self._given: dict[tuple[str, str], Rating] = {}
+        self._given_version: Hashable = _UNKNOWN
 
     def min_score(
         self, tool: str, principal: str = "", case: str = "", *, exact: bool = False
@@ -125,13 +127,19 @@ class Learned:
             return _UNKNOWN
 
     async def ratings_given(self) -> dict[tuple[str, str], Rating]:
-        """The valid ratings of people, by surfacing and memory; empty without a database.
-
-        Raises:
-            StoreError: the ratings cannot be read.
-        """
-        ratings = await self._ratings.valid() if self._ratings else []
-        return {(rated.surfacing, without_rater(rated.memory)): rated.rating for rated in ratings}
+        """The valid ratings of people, by surfacing and memory; empty while the memory cannot be
+        read. They are read again only after the memory has changed."""
+        version = await self.version()
+        if self._ratings is None or version is _UNKNOWN:
+            return {}
+        if version != self._given_version:
+            with contained("reading the ratings"):
+                given = await self._ratings.valid()
+                self._given_version = version
+                self._given = {
+                    (one.surfacing, without_rater(one.memory)): one.rating for one in given
+                }
+        return self._given
 
     async def load_learned(self) -> None:
         """Refresh thresholds and demotions if the database has changed. If this fails, the old ones

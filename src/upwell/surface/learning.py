@@ -239,6 +239,11 @@ class Learning:
         ):
             self.counts.add(Event.COMPRESSED, kind, tool=tool, by=number)
 
+    async def store_figures(self) -> None:
+        """Store what was counted, so that other processes can show it."""
+        await self.counts.flush()
+        await self.breakdown.flush()
+
     def opened(self, session: str, memory_id: str) -> None:
         """Note that the agent fetched the full text of a memory."""
         if self._watching:

@@ -11,6 +11,7 @@ from upwell.gateway.calls.fit import Cut
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.rpc import ToolCall
 from upwell.usage.breakdown import Metric, Total, whole
+from upwell.usage.stats import stats_of
 from upwell.wire.rawjson import RawObject, dumps
 
 LINES = "\n".join(
@@ -67,6 +68,7 @@ async def test_another_process_sees_the_savings_at_once(tmp_path: Path) -> None:
             while (total := whole(await _totals(other)))[Metric.READ_AGAIN] == 0:
                 await asyncio.sleep(0.01)
         assert total.saved > 0
+        assert stats_of(await other.learning.counts.since(1)).saved
     finally:
         await other.aclose()
         await app.aclose()

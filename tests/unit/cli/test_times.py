@@ -1,5 +1,7 @@
 """Durations and times of the command line."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from upwell.cli.times import days_since
@@ -13,7 +15,16 @@ def test_a_duration_covers_as_many_days_as_it_says(since: str, days: int) -> Non
     assert days_since(since) == days
 
 
-@pytest.mark.parametrize("since", ["91d", "2199-01-01"])
-def test_days_that_were_not_counted_are_refused(since: str) -> None:
-    with pytest.raises(UsageError, match="at most 90 days"):
+def test_a_date_counts_from_that_day_on() -> None:
+    now = datetime.now(UTC)
+    assert days_since(now.date().isoformat()) == 1
+    late_yesterday = (now - timedelta(days=1)).replace(hour=23, minute=59)
+    assert days_since(late_yesterday.isoformat()) == 2
+
+
+@pytest.mark.parametrize(
+    ("since", "complaint"), [("91d", "at most 90 days"), ("2199-01-01", "in the future")]
+)
+def test_days_that_were_not_counted_are_refused(since: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
         days_since(since)
