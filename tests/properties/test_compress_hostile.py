@@ -86,18 +86,26 @@ def test_the_result_is_within_budget(case: str) -> None:
 
 
 MEGABYTES = 4
+MOST_STEPS = 25
+"""CPU time for each character, as a multiple of one iteration of a loop over the matches of a
+regular expression, measured in the same process. The slowest case, nested arrays, takes about
+ten."""
 MEASURE = """
-import sys, time
+import re, sys, time
 from pathlib import Path
 sys.path[:0] = [sys.argv[1]]
 from test_compress_hostile import CASES
 from upwell.compress import compress
 compress("warm up " * 2_000, max_tokens=100)
+begun = time.process_time()
+for match in re.finditer("a", "a" * 1_000_000):
+    match.end()
+step = time.process_time() - begun
 text = CASES[sys.argv[2]](int(sys.argv[3]))
 begun = time.process_time()
 compress(text, max_tokens=2_000, query="where is the error")
 status = Path("/proc/self/status").read_text()  # getrusage would include the parent's peak
-print(time.process_time() - begun, int(status.partition("VmHWM:")[2].split()[0]) // 1024)
+print((time.process_time() - begun) / step, int(status.partition("VmHWM:")[2].split()[0]) // 1024)
 """
 
 
@@ -111,6 +119,6 @@ def test_megabytes_take_bounded_time_and_memory(case: str) -> None:
     arguments = [str(Path(__file__).parent), case, str(MEGABYTES * 1_000_000)]
     run = [sys.executable, "-c", MEASURE, *arguments]
     output = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    seconds, megabytes = map(float, output.split())
+    steps, megabytes = map(float, output.split())
     assert megabytes <= 200
-    assert seconds <= 2.0 * MEGABYTES, "1 s a megabyte on an idle machine"
+    assert steps <= MOST_STEPS * MEGABYTES
