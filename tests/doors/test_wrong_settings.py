@@ -27,7 +27,7 @@ def test_the_gateway_runs_with_every_valid_setting(
     peer.wait_for_tools("up__echo")
     assert everything(peer.call("up__echo", text="on")) == "on"
     lines = (tmp_path / "serve-0.stderr").read_text().splitlines()
-    told = [line for line in lines if line.startswith("upwell: running without a setting: ")]
+    told = [line for line in lines if line.startswith("upwell: ignoring an invalid setting: ")]
     assert len(told) == len(lines) == 2
     assert any("surface.max_cuont" in line for line in told)
     assert any("server.off.enabled" in line for line in told)
@@ -67,7 +67,7 @@ def test_hooks_answer_with_every_valid_setting(tmp_path: Path) -> None:
         event = prompt(str(house.project), "Who publishes the ferry timetable on Mondays?")
         assert "ferry timetable" in str(house.hook("claude", event=event).json)
         log = (house.home / "log" / "upwell.log").read_text()
-        assert log.count("running without a setting") == 2
+        assert log.count("ignoring an invalid setting") == 2
     finally:
         house.stop()
 

@@ -59,7 +59,7 @@ def report_problems(app: App, say: Callable[[str], None]) -> None:
     if app.postgres:
         app.postgres.report_to(say)
     for mistake in app.mistakes:
-        say(f"upwell: running without a setting: {mistake}")
+        say(f"upwell: ignoring an invalid setting: {mistake}")
 
 
 @asynccontextmanager

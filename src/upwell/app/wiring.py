@@ -536,7 +536,7 @@ async def build(settings: Settings | None = None) -> App:
     config.home.prepare()
     log_to(config.home.logs)
     for mistake in mistakes:
-        LOG.error("running without a setting: %s", mistake)
+        LOG.error("ignoring an invalid setting: %s", mistake)
     app = await assemble(config, settings)
     app.mistakes = tuple(mistakes)
     return app
