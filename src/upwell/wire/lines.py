@@ -153,7 +153,7 @@ class PipeSink:
 
 
 class FileSink:
-    """Writes to a file or a terminal on a thread, because the event loop cannot wait for these."""
+    """Uses a thread to write to a file or a terminal: the event loop cannot wait for these."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -173,7 +173,7 @@ class FileSink:
 
 
 class FileSource:
-    """Reads a file or a terminal on a thread."""
+    """Uses a thread to read a file or a terminal."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -190,8 +190,8 @@ def _is_pipe(descriptor: int) -> bool:
 async def open_stdio() -> tuple[Source, Sink]:
     """Our own stdin and stdout as a source and a sink, whatever they are connected to.
 
-    From then on, file descriptor 1 points to stderr, so that an accidental print cannot corrupt the
-    protocol.
+    After this call, file descriptor 1 points to stderr, so that an accidental print cannot corrupt
+    the protocol.
     """
     loop = asyncio.get_running_loop()
     out = os.dup(1)

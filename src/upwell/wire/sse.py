@@ -68,8 +68,8 @@ async def read_events(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIter
 
 
 async def _lines(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[tuple[bytes, int]]:
-    """Lines without their line endings, LF or CRLF, and the number of bytes dropped from each: a
-    line over the cap is not kept whole."""
+    """Yield each line without its line ending (LF or CRLF), together with the number of bytes
+    dropped from it. A line over the cap is not kept whole."""
     parts: list[bytes] = []
     size = retained_bytes = 0
     async for chunk in chunks:
