@@ -1,5 +1,5 @@
-"""Adds settings and servers of another program to `config.toml`. The user's own settings win,
-comments and order stay, and nothing is written that upwell would refuse.
+"""Adds another program's settings and servers to `config.toml`. The user's own settings win,
+comments and order are kept, and nothing is written that upwell would refuse.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +18,8 @@ SET_HERE = "already set in config.toml"
 
 
 class Additions:
-    """Additions to the file at `path`. `mistakes_in` returns the mistakes in a text that is to
-    become the content of the file.
+    """Additions to the file at `path`. `mistakes_in` returns the mistakes in a proposed content of
+    the file.
     """
 
     def __init__(self, path: Path, mistakes_in: Callable[[str], Sequence[ConfigError]]) -> None:
@@ -27,7 +27,7 @@ class Additions:
         self._mistakes_in = mistakes_in
 
     def obstacle(self, key: Key, value: Any) -> str:
-        """The reason why a setting, or the table of a server, is not written; "" if it can be.
+        """The reason why a setting or a server's table cannot be written; "" if it can.
 
         Raises:
             ConfigError: the file is not TOML.
@@ -42,7 +42,7 @@ class Additions:
         return f"upwell does not accept it: {new[0].hint or new[0].message}" if new else ""
 
     def write(self, additions: Sequence[tuple[Key, Any]]) -> None:
-        """Write all additions; a key that was set in the meantime stays.
+        """Write all additions, except keys that were set in the meantime.
 
         Raises:
             ConfigError: the file is not TOML; it stays unchanged.

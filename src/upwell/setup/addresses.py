@@ -1,7 +1,7 @@
-"""Checks the addresses that a login may contact: a server names them, and it could name hosts of
-this network. An address is judged by the host that the system would connect to, in any notation:
-`2852039166`, `0xa9fea9fe`, `[::ffff:169.254.169.254]` and `169-254-169-254.nip.io` are the same
-host.
+"""Checks the addresses that a login may contact. The MCP server supplies them, so they could point
+into the local network. The check judges the host that the system would connect to, however it is
+written: `2852039166`, `0xa9fea9fe`, `[::ffff:169.254.169.254]` and `169-254-169-254.nip.io` are
+the same host.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "instance-da
 METADATA_ADDRESSES = frozenset(
     map(ipaddress.ip_address, ("100.100.100.200", "192.0.0.192", "fd00:ec2::254"))
 )
-"""The addresses of cloud metadata services that are not link-local."""
+"""Addresses of cloud metadata services outside the link-local range."""
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 RESOLVE_SECONDS = 5.0
 LOCAL_ENDS = (".local", ".lan", ".internal", ".intranet", ".corp", ".home", ".home.arpa")
@@ -30,9 +30,10 @@ _HEX_QUAD = re.compile(r"(?<![0-9a-z])[0-9a-f]{8}(?![0-9a-z])")
 
 
 def check(address: str, url: str) -> None:
-    """Check an address that the server at `url` names. Only HTTPS, the server's own origin, and
-    plain HTTP between hosts of this machine are allowed. A public server may not point to a private
-    address, nor a server elsewhere to this machine. A cloud's metadata service is never allowed.
+    """Check an address supplied by the server at `url`. It must be HTTPS, or plain HTTP either to
+    the server's own origin or between hosts of this machine. A public server may not point to a
+    private address, and a server elsewhere may not point to this machine. A cloud's metadata
+    service is never allowed.
 
     Raises:
         PermissionError: the address is not allowed.
@@ -50,7 +51,7 @@ def check(address: str, url: str) -> None:
 
 
 async def check_resolved(address: str, url: str) -> None:
-    """Check an address, and every IP address that its name resolves to now.
+    """Check an address, and every IP address that its host currently resolves to.
 
     Raises:
         PermissionError: one of them is not allowed.
@@ -71,7 +72,8 @@ async def check_resolved(address: str, url: str) -> None:
 
 
 def ip_of(host: str) -> Ip | None:
-    """The IP address that `host` represents, in any notation; None for a host name."""
+    """The IP address that `host` represents, in any spelling; None for a host name. An IPv4 address
+    inside an IPv6 address is returned as IPv4."""
     try:
         ip: Ip = ipaddress.ip_address(host)
     except ValueError:
@@ -87,7 +89,7 @@ def ip_of(host: str) -> Ip | None:
 
 
 def _meant(host: str) -> Ip | None:
-    """The IP address that `host` is, or that its name spells out."""
+    """The IP address that `host` is or spells out, like `10-0-0-1.nip.io`; None for other names."""
     if ip := ip_of(host):
         return ip
     spelt = _QUAD.search(host)
@@ -121,8 +123,7 @@ def _is_metadata(host: str) -> bool:
 
 def _is_as_near(host: str, own_host: str) -> bool:
     """True if a server at `own_host` may send a login to `host`: the host is public, or the server
-    is as near to this machine as the host, for example both on this machine or both in a private
-    network."""
+    is at least as near to this machine, for example if both are in a private network."""
     if _is_loopback(host):
         return _is_loopback(own_host)
     ip, own = _meant(host), _meant(own_host)

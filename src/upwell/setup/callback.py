@@ -24,8 +24,8 @@ _ANSWER = (
 
 
 class Callback:
-    """Listens inside its context. `expect` sets the state of the current login; a request with any
-    other state is refused."""
+    """Listens while its context is open. `expect` sets the state of the current login; a request
+    with any other state is refused."""
 
     def __init__(self, port: int = 0) -> None:
         self._port = port
@@ -67,7 +67,7 @@ class Callback:
         self._state, self._server_name = state, server
 
     async def answer(self) -> Mapping[str, str]:
-        """The query parameters of the request with which the browser returns."""
+        """Wait for the browser to return. Returns the query parameters of its request."""
         assert self._response
         return await self._response
 

@@ -1,6 +1,6 @@
 """Signing in to a server in the user's browser, with the official SDK's OAuth client.
 
-The SDK finds the authorization server (RFC 9728, 8414), registers upwell there (RFC 7591), makes
+The SDK finds the authorization server (RFC 9728, 8414), registers upwell there (RFC 7591), builds
 the request (PKCE, resource, state, issuer) and exchanges the code. Only this module loads the SDK,
 which the extra `upwell[login]` installs.
 """
@@ -41,10 +41,10 @@ Show = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginRequest:
-    """A request for a login at `server`, whose address is `url`. For a `client_id` that was
-    registered beforehand, `port` is the port of its redirect; without a `client_id`, upwell
-    registers itself. `scope` is added to the scopes that the server asks for. With a
-    `client_secret`, upwell signs in without a user, and only at the authorization server `issuer`.
+    """A request for a login at `server`, whose address is `url`. `client_id` is a client registered
+    beforehand, and `port` the port of its redirect; without a `client_id`, upwell registers itself.
+    `scope` is added to the scopes that the server requests. With a `client_secret`, upwell signs in
+    without a user, and only at the authorization server `issuer`.
     """
 
     server: str
@@ -84,7 +84,7 @@ def _check_installed() -> None:
 
 
 async def _sign_in(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
-    """The login that the SDK makes when the server requires one."""
+    """Send the server a request, and return the login that the SDK performs for it."""
     import httpx2
 
     logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -181,8 +181,8 @@ def _provider(request: LoginRequest, callback: Callback, show: Show) -> "OAuthCl
 
 
 def with_scope(address: str, scope: str) -> str:
-    """The address of an authorization request with these scopes added. The SDK asks for the scopes
-    in the server's metadata, and for more only within a session of its own."""
+    """The address of an authorization request with these scopes added. By itself, the SDK requests
+    only the scopes in the server's metadata, and others only within a session of its own."""
     if not scope:
         return address
     parts = urlsplit(address)
@@ -248,7 +248,7 @@ def _beside(url: str, path: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """One line. A malformed answer is not quoted, because it may contain tokens."""
+    """The error in one line. A malformed answer is not quoted, because it may contain tokens."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     text = " ".join(str(error).split())

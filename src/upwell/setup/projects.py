@@ -53,8 +53,8 @@ def include_project(project: str, home: Path | None = None) -> Path:
         rest = _without(patterns, project)
         if pattern := ProjectOptions(exclude=tuple(rest)).pattern_of(project):
             raise UsageError(
-                f"projects.exclude has {pattern!r}, which names {project} and perhaps others",
-                hint="change it in config.toml, which `upwell config show` names",
+                f"projects.exclude has {pattern!r}, which matches {project} and perhaps others",
+                hint="edit it in config.toml; `upwell config check` prints the file's path",
             )
         return rest
 
@@ -62,7 +62,7 @@ def include_project(project: str, home: Path | None = None) -> Path:
 
 
 def _without(patterns: Sequence[str], project: str) -> list[str]:
-    """The patterns, except those for this folder alone."""
+    """The patterns, except those that match only this folder."""
     own = {project, glob.escape(project)}
     return [
         pattern

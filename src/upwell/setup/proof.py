@@ -1,5 +1,5 @@
-"""Proves that an installed hook works: runs the command line in the host's own file on a recorded
-event, in the way that the host runs it.
+"""Proves that an installed hook works, by running the command in the host's own file on a recorded
+event, as the host would.
 """
 
 import json
@@ -14,15 +14,15 @@ from upwell.hosts.base import PROBE_SESSIONS, Host
 
 TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
-"""How often to try an event, because a daemon may still be starting at the first try."""
+"""How many times to try an event: at the first try, the daemon may still be starting."""
 _NOT_INHERITED = frozenset({"UPWELL_HOME", "COPILOT_CLI", "COPILOT_HOOK_DIR"})
 """Variables that may be set in this terminal and would change the hook's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The outcome of a trial: `fault` is "" for a hook that works, `command` is the command line
-    that ran."""
+    """The outcome of a trial. `fault` is "" if the hook works; `command` is the command that was
+    run."""
 
     host: str
     event: str
@@ -38,8 +38,8 @@ def prove(
     events_answered: Callable[[], int],
 ) -> Proof:
     """Run the session-start command in `hooks_file`, the content of the host's hooks file, as if a
-    session started in `folder`. `events_answered` returns how many events the
-    daemon has answered so far.
+    session started in `folder`. `events_answered` returns how many events the daemon has answered
+    so far.
     """
     event = host.probe.event
     try:
@@ -59,8 +59,8 @@ def prove(
 
 
 def run_once(host: Host, hooks_file: str, environment: Mapping[str, str], seconds: float) -> str:
-    """Run the command in `hooks_file`, the content of an agent's hooks file, for an event that
-    upwell does not answer. Returns the fault of the command; "" if it works.
+    """Run the command in `hooks_file`, the content of an agent's hooks file, on an event that
+    upwell does not answer. Returns the command's fault; "" if it works.
 
     Raises:
         ConfigError: the file does not have the expected structure.
@@ -82,7 +82,7 @@ def _fault(
     environment: Mapping[str, str],
     seconds: float = TIMEOUT_SECONDS,
 ) -> str:
-    """The fault of one run; "" for a good answer."""
+    """The fault of one run; "" if the answer is valid."""
     inherited = {key: value for key, value in environment.items() if key not in _NOT_INHERITED}
     try:
         done = subprocess.run(

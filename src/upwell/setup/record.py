@@ -20,9 +20,9 @@ SHORTEN = ("hook", "compress")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """A change to `config.toml`: its content `before` (None for no file), the digest `written` of
-    the content that setup wrote, the servers that were added, and whether capture and shortening
-    were switched on."""
+    """A change to `config.toml`. `before` is its earlier content (None if there was no file),
+    `written` the digest of the content that setup wrote, `servers` the added servers. `capture` and
+    `shorten` are True if setup switched them on."""
 
     before: str | None = None
     written: str = ""
@@ -31,8 +31,8 @@ class ConfigChange:
     shorten: bool = False
 
     def after(self, path: Path) -> str | None:
-        """The content of the file without this change: the earlier bytes or, if the file was edited
-        since then, the current content without our entries.
+        """The content of the file without this change: the earlier bytes or, if the file has been
+        edited since, the current content without our entries.
 
         Raises:
             ConfigError: the file is not TOML.
@@ -56,8 +56,8 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupRecord:
-    """The agents whose hooks and whose servers setup changed, the change to `config.toml`, and the
-    keys of the findings that it learned, by kind."""
+    """`hooks` and `clients` are the agents whose hooks and servers setup changed, `config` is the
+    change to `config.toml`, and `learned` the keys of the learned findings by kind."""
 
     hooks: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class SetupRecord:
     learned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def joined(self, other: "SetupRecord") -> "SetupRecord":
-        """The record of an earlier run, `self`, joined with the record `other` of a later one."""
+        """This record joined with that of a later run."""
         kinds = {*self.learned, *other.learned}
         return SetupRecord(
             hooks=_joined(self.hooks, other.hooks),
@@ -100,7 +100,7 @@ def read_record(path: Path) -> SetupRecord | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreUnwritable(
             f"{path} cannot be read: {error}",
-            hint="`upwell hook uninstall` removes the hooks, `upwell eject` gives the servers back",
+            hint="`upwell hook uninstall` removes the hooks; `upwell eject` restores the servers",
         ) from error
 
 
@@ -115,8 +115,8 @@ def add_to_record(path: Path, addition: SetupRecord) -> None:
 
 
 def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) -> None:
-    """Remove from the record everything that was undone, or all learned findings that were
-    forgotten. An empty record is removed.
+    """With `undone`, drop everything except the learned findings; with `forgotten`, drop the
+    findings. A record that becomes empty is deleted.
     """
     with exclusively(path):
         record = read_record(path) or SetupRecord()
@@ -133,9 +133,8 @@ def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) 
 def config_plan(
     path: Path, text: str | None, before: str | None, shorten: Sequence[str] = ()
 ) -> Plan:
-    """The change to `config.toml`. It also switches on capture, and shortening for the agents in
-    `shorten`, unless the user has already set these keys. `text` is the planned content without
-    these keys.
+    """The change from `before` to `text`. It also switches on capture, and shortening for the
+    agents in `shorten`, unless `text` already sets these keys.
     """
     document = tomlkit.parse(text or "")
     values = [(CAPTURE, True), *([(SHORTEN, list(shorten))] if shorten else [])]

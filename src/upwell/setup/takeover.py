@@ -34,9 +34,9 @@ _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server of an agent's file. `name` is its name behind upwell; "" if the server stays in the
-    agent's file, for the reason `left`. `known` means that upwell already has the server. `proxy`
-    is the name of the proxy in front of the server.
+    """A server in an agent's file. `name` is its name behind upwell; "" if the server stays in the
+    agent's file, for the reason in `left`. `known` is True if upwell already has the server.
+    `proxy` is the name of the proxy in front of the server.
     """
 
     client: str
@@ -50,9 +50,9 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class OutdatedRule:
-    """A permission rule of the agent `host` that names tools by their names before the move.
-    `renamed` is its pattern with their new names or, for a rule about all tools of a server, the
-    beginning of their new names (`PermissionRule.behind_upwell`)."""
+    """A permission rule of the agent `host` that contains names of tools from before the move.
+    `renamed` is its pattern with the new names or, for a rule about all tools of a server, the
+    prefix of the new names (`PermissionRule.behind_upwell`)."""
 
     host: str
     rule: PermissionRule
@@ -62,8 +62,8 @@ class OutdatedRule:
 @dataclass(slots=True)
 class Takeover:
     """A plan: `config` for `config.toml` and `files` for the agents' files. `refused` gives the
-    reason for each file that cannot be changed. `outdated` are the permission rules that will match
-    nothing afterwards; the plan leaves them to the user.
+    reason for each file that cannot be changed. `outdated` lists the permission rules that will
+    match nothing afterwards; the plan leaves them to the user.
     """
 
     config: Plan
@@ -79,7 +79,7 @@ class Takeover:
 
 
 class Clients:
-    """The agents of this machine and their servers; with `project`, also the agents' files in that
+    """The agents on this machine and their servers; with `project`, also the agents' files in that
     folder. Permission rules are read from the user's settings and from those in `folder`, the
     working directory."""
 
@@ -136,7 +136,7 @@ class Clients:
 
     def _taken(self, client: str, agent: str, entry: Entry, servers: Any) -> list[Server]:
         """An agent's server or, if that is a proxy that upwell replaces, the servers behind the
-        proxy. Adds to `servers` those that are not there yet.
+        proxy. New ones are added to `servers`.
         """
         user = self._installation
         behind = servers_behind(entry.table, user.environment, user.user_folder)
@@ -150,7 +150,7 @@ class Clients:
         ] or [_taken(client, agent, entry, servers)]
 
     def _outdated(self, servers: Sequence[Server]) -> list[OutdatedRule]:
-        """The permission rules that name one of these servers and have no successor yet."""
+        """The permission rules for these servers that have no successor yet."""
         outdated = []
         for host in HOSTS.values():
             new_names = {
@@ -188,7 +188,7 @@ class Clients:
         return self._installer.apply(plan)
 
     def giving_back(self) -> tuple[list[Plan], dict[str, str]]:
-        """The plans of `eject`, and the reasons why a file cannot be changed, by file."""
+        """The plans of `eject`, and the reason for each file that cannot be changed."""
         plans, refused = [], {}
         for name, client in self._files.items():
             try:
@@ -214,8 +214,8 @@ def _in_rules(name: str) -> str:
 
 
 def _has_successor(rule: PermissionRule, renamed: str, rules: Iterable[PermissionRule]) -> bool:
-    """True if there is a rule with the new name and the same action; for a rule about all tools of
-    a server, one about any of them."""
+    """True if another rule has the new name and the same action; for a rule about all tools of a
+    server, if one has the new name of any of them."""
     patterns = [other.pattern for other in rules if other.action == rule.action]
     if rule.tool:
         return renamed in patterns
