@@ -148,7 +148,7 @@ def test_a_program_that_is_not_there(upwell: Upwell, program: str) -> None:
         (("--from", "mem0", "no/such.json"), "no such file"),
         (("--from", "mem0", "--format", "stm"), "--from takes neither"),
         (("--dry-run",), "need --from"),
-        (("--from", "mem0", "--project", "shop"), "does not name a folder"),
+        (("--from", "mem0", "--project", "shop"), "is not NAME=FOLDER"),
     ],
 )
 def test_wrong_usage_is_reported_in_one_line(

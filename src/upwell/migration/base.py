@@ -56,9 +56,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of upwell, by the parts of its key, with the name that it had in the other
-    program.
-    """
+    """A setting of upwell: the parts of its key, its value, and its name in the other program."""
 
     key: tuple[str, ...]
     value: Any
@@ -86,8 +84,8 @@ Item = Record | Note | Setting | Server | LeftOut
 
 
 def link_out(file: Path, folder: Path) -> LeftOut | None:
-    """Leave out `file` if it is a link in `folder` that leads elsewhere: nobody wrote its target as
-    a memory. Returns None for any other file."""
+    """Leave out `file` if it is a link that leads out of `folder`: nobody wrote its target as a
+    memory. Returns None for any other file."""
     if file.resolve().is_relative_to(folder.resolve()):
         return None
     return LeftOut("a link out of the folder", str(file))
@@ -103,11 +101,11 @@ class Program(Protocol):
 
     @property
     def usual(self) -> str:
-        """A description of the place where the program usually keeps its memories, for messages."""
+        """Where the program usually stores its memories, for messages."""
         ...
 
     def stores(self, place: Place) -> list[Path]:
-        """Its stores on this machine; empty if there are none."""
+        """Its stores on this machine."""
         ...
 
     def read(self, path: Path, place: Place) -> Iterator[Item]:
@@ -133,8 +131,8 @@ def record(
     project_name: str = "",
     session: str = "",
 ) -> Record:
-    """A memory with its provenance: the program, its id there and its times. Its id here is the
-    same at every import. A kind that is not a valid namespace becomes a tag."""
+    """A memory with its provenance: the program, its id there and its times. Its id in upwell is
+    the same at every import. A kind that is not a valid namespace becomes a tag."""
     name, extra_tags = _namespace(kind)
     identity = json.dumps([program, record_id])
     memory = Memory(
@@ -176,7 +174,7 @@ def time_of(value: object) -> float | None:
 
 
 def texts(value: object) -> list[str]:
-    """The texts of a list, of a JSON list in a text, or of a text with commas."""
+    """The texts in a list, in a JSON list written as text, or in a text separated by commas."""
     if isinstance(value, str):
         stripped = value.strip()
         if stripped.startswith("["):

@@ -1,7 +1,7 @@
 """basic-memory: its notes, Markdown files with front matter, observations and relations.
 
 An observation (`- [decision] Text #tag (context)`) becomes a memory of its kind, with the title of
-its note. The rest of the note, with its relations, becomes one memory, or one for each section if
+its note. The rest of the note, including its relations, becomes one memory, or one per section if
 it is long. Tasks are left out. `~/.basic-memory/config.json` lists the folders of the projects.
 
 Sources: basic-memory 0.24 (`markdown/plugins`, `config`) and its documentation of the format.
@@ -122,8 +122,8 @@ def _memories(file: Path, name: str) -> Iterator[Item]:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """The text of a note, or each section with its heading if the note is long. Sections
-    with the same heading are joined.
+    """The text of a note, or each section with its heading if the note is long. Sections with the
+    same heading are joined.
     """
     if len(text) <= MAX_WHOLE_CHARS:
         yield from [("", text)] if text else []
@@ -144,7 +144,7 @@ def _note(file: Path, name: str, fields: Fields) -> _Note:
     status = file.stat()
     type_ = field(fields, "type").lower()
     return _Note(
-        # The permalink stays when the file is moved.
+        # The permalink stays the same when the file is moved.
         name=field(fields, "permalink") or name,
         title=field(fields, "title") or file.stem,
         tags=[tag.lstrip("#") for tag in items(fields, "tags")],
@@ -166,7 +166,7 @@ def _observation(note: _Note, category: str, text: str) -> Record:
 
 
 def _without_last_tags(text: str) -> str:
-    """The text without the tags at its end, which may precede a context in brackets."""
+    """The text without the tags at its end. A context in brackets may follow the tags; it stays."""
     start = text.rfind("(") if text.endswith(")") else len(text)
     words = text[:start].split()
     while words and words[-1].startswith("#"):
@@ -192,8 +192,8 @@ def _kind(category: str) -> str:
 
 
 def _without_empty_headings(lines: list[str], title: str) -> str:
-    """The prose of a note: without the headings of its observations and relations, and without its
-    title, which is kept separately.
+    """The prose of a note without its title, which is stored separately, and without the headings
+    of its observations and relations.
     """
     rest = [line for line in lines if not _EMPTY_HEADING.fullmatch(line.strip())]
     return "\n".join(line for line in rest if line.strip() != f"# {title}").strip()

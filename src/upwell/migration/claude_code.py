@@ -1,9 +1,10 @@
 """Claude Code: its own memory files, `~/.claude/projects/PROJECT/memory/*.md`.
 
-Each file holds one memory, with a description and a type in its front matter. `MEMORY.md` is a list
-of links to them, or holds memories itself; Claude Code loads it into each session. `PROJECT` is the
-path of the project's folder, with `-` for every character but letters and digits; the transcripts
-in `PROJECT` hold the path itself. `CLAUDE.md` is left out, because Claude Code loads it by itself.
+Each file contains one memory, with a description and a type in its front matter. `MEMORY.md` links
+to them, or contains memories itself; Claude Code loads it into each session. `PROJECT` is the path
+of the project's folder, with `-` in place of every character other than a letter or digit; the
+transcripts in `PROJECT` contain the path itself. `CLAUDE.md` is left out, because Claude Code loads
+it by itself.
 
 Sources: Claude Code 2.1 (its documentation of memory; the layout is not documented).
 """
@@ -74,7 +75,7 @@ def _memories(file: Path, project: str) -> Iterator[Item]:
         return
     fields, body = front_and_body(text)
     description = field(fields, "description")
-    # Where the lines of a memory are joined, the colon keeps the description apart from the body.
+    # When the lines of a memory are joined, the colon separates the description from the body.
     if description and description[-1] not in ".:!?":
         description += ":"
     parts = [] if description.rstrip(":") in body else [description]
@@ -91,8 +92,8 @@ def _memories(file: Path, project: str) -> Iterator[Item]:
 
 
 def _of_index(file: Path, text: str, project: str) -> Iterator[Item]:
-    """The list items of the index become memories, except those that link to files. Headings give
-    the section, and all other lines are left out."""
+    """The list items of the index as memories, each with the heading of its section. Links to files
+    and all other lines are left out."""
     section = ""
     for line in text.splitlines():
         bare = line.strip()
@@ -134,8 +135,8 @@ def _record(
 
 
 def _project(folder: Path) -> str:
-    """The project's path as a transcript beside the memory states it, else the name of the folder,
-    to which `--project` can assign a path.
+    """The project's path according to a transcript next to the memory folder, else the name of the
+    folder, to which `--project` can assign a path.
     """
     for transcript in sorted(folder.parent.glob("*.jsonl")):
         if cwd := _cwd(transcript):

@@ -2,7 +2,7 @@
 
 An observation has a type, a title, a narrative, facts (a JSON list) and files; a session has a
 summary. The project of both is the name of the repository's folder, without a path. The database of
-claude-mem's server also has `memory_items`: memories that a person added, whose projects have
+claude-mem's server also contains memories added by people, in `memory_items`; their projects have
 paths.
 
 Sources: the schema of claude-mem 13.25 (`SessionStore`, `storage/sqlite/schema`) and its mode
@@ -34,7 +34,7 @@ _KINDS_OF_CONCEPTS = {
     "pattern": "patterns",
 }
 _OPEN_TYPES = ("discovery", "change")
-"""Types that say little; the first informative concept decides instead."""
+"""Types too vague to decide the kind; the first known concept decides instead."""
 _SENSITIVE = "sensitive"
 _MANUAL = (
     "SELECT item.*, project.root_path FROM memory_items AS item "
@@ -133,8 +133,7 @@ def _manual(database: ForeignDatabase) -> Iterator[Item]:
 
 
 def _prompts(database: ForeignDatabase) -> Iterator[Item]:
-    """Prompts are left out, because the agent's own transcripts have them together with the
-    results."""
+    """Prompts are left out, because the agent's own transcripts contain them with the results."""
     if database.columns("user_prompts"):
         (row,) = database.rows("SELECT count(*) AS count FROM user_prompts")
         if row["count"]:

@@ -1,8 +1,8 @@
 """Cursor: the rules of a project, `.cursor/rules/*.mdc`, and the older `.cursorrules`.
 
-A rule that always applies becomes a standing rule; a rule with globs becomes one for the
-files that its globs match. Any other rule is used only when the agent asks for it or the user names
-it, so it becomes a memory that is found by its description. Rules in `.cursor/rules` of a subfolder
+A rule that always applies becomes a standing rule; a rule with globs becomes one for the files that
+its globs match. Cursor uses any other rule only when the agent asks for it or the user mentions it,
+so it becomes a memory that is found by its description. Rules in `.cursor/rules` of a subfolder
 apply in that subfolder.
 
 Sources: Cursor's documentation of rules; its front matter is not YAML.
@@ -47,7 +47,7 @@ class CursorRules:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files of rules in a folder and in all folders below it."""
+    """The rule files in a folder and in all folders below it."""
     if folder.parts[-2:] == _RULES.parts:
         yield from folder.rglob("*.mdc")
         return
@@ -96,9 +96,9 @@ def _rule(file: Path, root: Path) -> Item:
 
 
 def _text(fields: Fields, body: str, *, is_standing: bool) -> str:
-    """The text of a rule. A rule that searches have to find starts with its description. A standing
-    rule keeps the exact text of its file: Cursor loads that file itself, and upwell recognises the
-    text and does not repeat it in Cursor."""
+    """The text of a rule. A rule that must be found by a search starts with its description. A
+    standing rule keeps the exact text of its file: Cursor loads that file itself, and upwell
+    recognises the text and does not repeat it in Cursor."""
     description = field(fields, "description")
     if not body or (not is_standing and description not in body):
         return f"{description}\n{body}".strip()

@@ -1,8 +1,9 @@
 """mem0 and OpenMemory: exports in JSON, `history.db` of a local mem0, and `openmemory.db`.
 
-An export is a list of memories, or an object with `results` or `memories`; that of OpenMemory is a
-zip of JSON and JSON lines. `history.db` has every change of every memory; the last change holds its
-current text. A local Qdrant next to it is not read: its pickled Python objects could run code.
+An export is a list of memories, or an object with `results` or `memories`; an export of OpenMemory
+is a zip of JSON and JSON lines. `history.db` contains every change to every memory; the last one
+has the current text. A local Qdrant next to it is not read: its pickled Python objects could run
+code.
 
 Sources: mem0ai 2.2 (`memory/storage`, `get_all`), OpenMemory (`models`, `routers/backup`), and the
 documentation of exports.
@@ -40,8 +41,7 @@ _DAMAGE = (
     zlib.error,
     zipfile.BadZipFile,
 )
-"""The exceptions of `zipfile` for an archive that is damaged, encrypted, or packed in a way that it
-cannot read."""
+"""The exceptions that reading a damaged, encrypted or unsupported archive can raise."""
 _LISTS = ("results", "memories", "data")
 _TEXTS = ("memory", "content", "text", "data")
 _CHANGES = """
@@ -137,7 +137,7 @@ def _listed(value: Any, file: Path) -> Iterable[Any]:
 
 
 def _zipped(file: Path) -> Iterator[Any]:
-    """The memories in OpenMemory's export. The JSON lines are read first, because they have the
+    """The memories in OpenMemory's export. The JSON lines are preferred, because they have the
     names of apps and categories.
     """
     try:

@@ -1,9 +1,9 @@
 """memtomem-stm: the servers behind its proxy, and its settings.
 
-The servers and the limits of their responses are in `stm_proxy.json`. Every setting may also be a
-variable, `MEMTOMEM_STM_SECTION__KEY`, in the shell or in an agent's file beside the proxy's
-command; a variable wins over the file. memtomem-stm has another scale of scores, so thresholds are
-left out, and so is every setting that has no equivalent.
+The servers and the limits of their responses are in `stm_proxy.json`. Every setting can also be
+given as a variable, `MEMTOMEM_STM_SECTION__KEY`, in the shell or next to the proxy's command in an
+agent's file; a variable wins over the file. Thresholds are left out, because memtomem-stm's scores
+have another scale. Settings without an equivalent are also left out.
 
 Source: memtomem-stm 0.6 (`config`, `proxy/config`, `surfacing/config`).
 """

@@ -20,7 +20,7 @@ def metadata_of(value: object) -> Mapping[str, Any]:
 
 
 def project_in(metadata: Mapping[str, Any]) -> tuple[str | None, str]:
-    """The folder of the project, or else its name, as the metadata state it."""
+    """The folder of the project and "", or else None and its name; the name is "" if unknown."""
     stated = [string(metadata.get(name)) for name in _PROJECTS]
     for value in filter(None, stated):
         return (value, "") if value.startswith("/") else (None, value)

@@ -1,4 +1,6 @@
-"""Imports from another program: plans everything that its stores contain, then writes the plan.
+"""Imports memories, notes, settings and servers from another program: plans the import, then
+carries it out.
+
 A memory has the same id at every import, so it is imported once. If the program has changed a text
 since the last import, the new text replaces the earlier one. Texts that the project already has,
 and memories that the user has deleted here, are left out.
@@ -13,10 +15,10 @@ from typing import Protocol
 from upwell.ground.errors import UsageError
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Trust
-from upwell.memory.library import Library, masked
+from upwell.memory.library import Library
 from upwell.memory.notes.file import Origin
 from upwell.memory.notes.stm import Entry, ShortTerm
-from upwell.memory.records import check, content_hash, validated
+from upwell.memory.records import check, content_hash, masked, validated
 from upwell.memory.transfer import exported
 from upwell.migration.base import (
     Item,
@@ -60,8 +62,8 @@ class Configuration(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Present:
-    """The memories that are already here: the memories by id, the ids in the trash, and the texts
-    of each project.
+    """What is already here: the memories with an id in the import, the ids in the trash, and every
+    memory's project and text hash.
     """
 
     memories: dict[str, Memory]
@@ -210,9 +212,7 @@ def _placed(record: Record, projects: Projects) -> Memory | LeftOut:
 
 
 def _checked(memory: Memory) -> tuple[Memory, tuple[str, ...]] | LeftOut:
-    """The memory in the form in which it would be stored, and the rules that masked secrets in
-    it.
-    """
+    """The memory as it would be stored, and the rules that masked secrets in it."""
     if not memory.text.strip():
         return LeftOut(EMPTY, memory.source)
     try:

@@ -1,5 +1,4 @@
-"""The plan of an import: everything that would be imported, and everything that would be left
-out."""
+"""The plan of an import: the items to import and the items to leave out."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -25,8 +24,8 @@ class Omission:
 
 @dataclass(slots=True)
 class Plan:
-    """`redacted` counts the masked secrets by rule; `changed` the memories that replace an earlier
-    text of the same program; `notes_file` is the file for the notes."""
+    """`redacted` counts the masked secrets by rule. `changed` counts the memories that replace an
+    earlier text of the same program. `notes_file` is the file for the notes."""
 
     program: str
     stores: list[str]

@@ -19,9 +19,9 @@ NO_PROJECT = ("", "unknown-project", "default")
 
 @dataclass(frozen=True, slots=True)
 class Projects:
-    """The folders of projects by name. `given` comes from the user; `known` maps the last part of a
-    folder's path, and the name that Claude Code derives from the path, to the folders on this
-    machine. With `everywhere`, a name without a folder means every project.
+    """The folders of projects by name. `given` comes from the user. `known` contains the folders on
+    this machine, by the last part of their path and by the name that Claude Code derives from it.
+    With `everywhere`, a name without a folder means every project.
     """
 
     given: Mapping[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Projects:
 
 
 def projects_at(place: Place, given: Iterable[str] = (), *, everywhere: bool = False) -> Projects:
-    """The projects that the user named as NAME=FOLDER, the repository of the working directory, and
+    """The projects given by the user as NAME=FOLDER, the repository of the working directory, and
     the folders in which Claude Code has worked.
 
     Raises:
@@ -92,6 +92,7 @@ def _assignment(item: str) -> tuple[str, str]:
     path = Path(os.path.expanduser(folder))
     if not name or not folder or not path.is_dir():
         raise UsageError(
-            f"--project {item!r} does not name a folder", hint="for example --project shop=~/shop"
+            f"--project {item!r} is not NAME=FOLDER with an existing folder",
+            hint="for example --project shop=~/shop",
         )
     return name, project_of(str(path.resolve())) or ""

@@ -52,7 +52,7 @@ def test_no_project_means_every_project(name: str) -> None:
 
 @pytest.mark.parametrize("item", ["shop", "shop=", "=/tmp", "shop=/no/such/folder"])
 def test_a_project_needs_a_name_and_a_folder(tmp_path: Path, item: str) -> None:
-    with pytest.raises(UsageError, match="does not name a folder"):
+    with pytest.raises(UsageError, match="is not NAME=FOLDER"):
         projects_at(place_at(tmp_path), [item])
 
 
