@@ -81,13 +81,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The input of `build`. `home` is by default the user's home. `flags` are dotted keys, which
-    override the home's file and the environment. A `tolerant` app, which the gateway and hooks use,
-    ignores invalid settings and works without a memory that cannot be opened, instead of failing.
-    `cwd` decides the project if a cue has no folder. A replay passes a simulated `clock`. With
-    `watches` False, imported files are read again only by `documents.refresh`. With
-    `waits_for_judge`, every decision waits for the verdict of the model that judges it. With
-    `is_replica`, a session may continue on another replica.
+    """The input of `build`. `home` defaults to the user's home. `flags` maps dotted keys to values
+    that override the home's file and the environment. The gateway and the hooks use a `tolerant`
+    app: it ignores invalid settings, and runs without memory if the memory cannot be opened. `cwd`
+    determines the project of a cue that has no folder. A replay passes a simulated `clock`. With
+    `watches` False, only `documents.refresh` reads imported files again. With `waits_for_judge`,
+    every decision waits for the verdict of the model that judges it. With `is_replica`, a session
+    may continue on another replica.
     """
 
     home: Path | None = None
@@ -102,7 +102,7 @@ class Settings:
 
 
 class App:
-    """Everything of one home, wired together. Close it with `aclose`."""
+    """All parts of upwell for one home, wired together. Close it with `aclose`."""
 
     def __init__(
         self,
@@ -143,8 +143,7 @@ class App:
 
     def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
         config, clock, options = self.config, settings.clock, self.config.surfacing()
-        # Surfacing, pending calls and HTTP sessions use the same state, so that replicas can share
-        # it.
+        # Surfacing, pending calls and HTTP sessions use one state, which replicas can share.
         self._session_state = self._sessions_of(settings)
         self.learning = open_learning(
             config, self._surface_of, self._ttl_store, self._files, memory, clock
@@ -254,9 +253,9 @@ class App:
         definitions: Definitions | None = None,
         name_of: NameOf | None = None,
     ) -> Toolbox:
-        """upwell's own MCP tools for a principal. `definitions` holds the full definitions of all
-        servers' tools, for clients that receive an abridged list; `name_of` knows which tools the
-        servers have."""
+        """upwell's own MCP tools for a principal. `definitions` contains the full definitions of
+        all servers' tools, for clients that receive an abridged list; `name_of` looks up a server's
+        tools."""
 
         def served(server: str, tool: str) -> str:
             own_name, names = name_of(server, tool) if name_of else (tool, ())
@@ -285,7 +284,7 @@ class App:
         return self._files.team.postgres if self._files.team else None
 
     def resources(self, principal: Principal = OWNER) -> Resources:
-        """upwell's own MCP resources, as a principal may see them."""
+        """upwell's own MCP resources, limited to what a principal may see."""
         project, viewed = project_of(self._cwd), self.learning.viewed
         return Resources(self.memory, self.topics, project, principal, viewed=viewed)
 
@@ -309,16 +308,17 @@ class App:
         )
 
     def _is_untouched(self, session: str) -> bool:
-        """True if the session's calls pass as they are: upwell is paused, or the gateway runs in a
-        project that the user excluded."""
+        """True if the session's calls pass through unchanged: upwell is paused, or the gateway runs
+        in a project that the user excluded."""
         return self.pause.holds(session) or self.config.projects.excludes(self._cwd)
 
     def gateway(self, parent: int | None = None, tenants: ManyTenants | None = None) -> Gateway:
-        """The MCP gateway over this app, for the agent whose process `parent` started it, or for
-        the principals of `tenants`."""
+        """The MCP gateway of this app, either for the agent that started it, whose process is
+        `parent`, or for the principals of `tenants`."""
         config, definitions = self.config, Definitions(self.config.gateway.lazy_tools_tokens)
 
-        # Not `gateway.name_of`: the constructor below already lists upwell's tools.
+        # Not `gateway.name_of`, because the constructor below lists upwell's tools before `gateway`
+        # exists.
         def name_of(server: str, tool: str) -> tuple[str, Sequence[str]]:
             return gateway.name_of(server, tool)
 
@@ -373,8 +373,8 @@ class App:
         )
 
     def _asking(self) -> AgentAsking | None:
-        """Asks the agent at the end of a turn to store what it learned; None unless the user has
-        turned that on."""
+        """Asks the agent, at the end of a turn, to store what it learned. None unless the user has
+        turned this on."""
         if not self.config.capture.ask_agent:
             return None
         # The readers of transcripts take a while to load.
@@ -413,7 +413,7 @@ class App:
         return self._past_sessions
 
     def moving_in(self) -> "MovingIn":
-        """Takes over the memories, notes and settings of other programs."""
+        """Imports the memories, notes and settings of other programs."""
         from upwell.app.moving_in import moving_in
 
         return moving_in(self.config, self.memory, self.notes)
@@ -435,8 +435,8 @@ class App:
         return await self.surfacer.journal.recent()
 
     def checks(self) -> dict[str, Awaitable[Ping | None]]:
-        """The check of every part except the documents, to be awaited; its result is None for a
-        part that is not in use.
+        """A check for each part except the documents. The caller awaits it; its result is None for
+        a part that is not in use.
         """
         checks: dict[str, Awaitable[Ping | None]] = {
             "memory": self.memory.ping(),
@@ -483,7 +483,7 @@ class App:
                 LOG.warning("housekeeping: %s", error)
 
     async def follow_team(self) -> None:
-        """Adopt what other machines of the team change, until cancelled."""
+        """Adopt the changes that the team's other machines make, until cancelled."""
         await keep_copy(self.config, self.memory.store)
         await self.team_changes.follow()
 
@@ -499,7 +499,7 @@ class App:
             await self.topics.refresh()
             await self.embeddings.catch_up()
         except StoreError as error:
-            LOG.warning("the indexes of memory cannot be prepared: %s", error)
+            LOG.warning("the memory indexes cannot be prepared: %s", error)
 
     async def aclose(self) -> None:
         """Write pending data and close the files."""
@@ -543,7 +543,7 @@ async def build(settings: Settings | None = None) -> App:
 
 
 async def assemble(config: Config, settings: Settings, postgres: "Postgres | None" = None) -> App:
-    """Build the app of a configuration, with these connections to the database if there are any.
+    """Build the app for a configuration. `postgres`: open connections to the database, to share.
 
     Raises:
         StoreError: a file cannot be used.
