@@ -15,12 +15,12 @@ from upwell.ground.clock import Deadline
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.memory import Query, Scope
 from upwell.memory.base import SharedMemories
-from upwell.memory.external.gateway import GatewayMemories
 from upwell.memory.postgres.shared import PostgresSharedMemories
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.recall import StoreRecall
-from upwell.memory.replication import Replication
 from upwell.memory.sqlite.team_store import TeamStore
+from upwell.memory.team.gateway import GatewayMemories
+from upwell.memory.team.replication import Replication
 from upwell.testing import ManualClock
 
 SHOP = "github.com/acme/shop"

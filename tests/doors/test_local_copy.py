@@ -27,7 +27,7 @@ from tests.postgres import APPLICATION, cluster
 from tests.proxy import Proxy
 from upwell.ground.postgres.migrate import migrate
 from upwell.ground.postgres.schema import TABLES_OF_A_TENANT
-from upwell.memory.external.gateway import POLL_SECONDS
+from upwell.memory.team.gateway import POLL_SECONDS
 
 DELAY_SECONDS = 0.05
 

@@ -25,8 +25,8 @@ from upwell.memory.postgres import shared as postgres_shared
 from upwell.memory.postgres.pruning import Pruning
 from upwell.memory.postgres.shared import PostgresSharedMemories
 from upwell.memory.postgres.store import PostgresStore
-from upwell.memory.replication import Replication
 from upwell.memory.sqlite.team_store import TeamStore
+from upwell.memory.team.replication import Replication
 from upwell.testing import ManualClock
 
 MOST_STEPS = 60

@@ -16,8 +16,8 @@ from tests.team_gateway import OWNER_TOKEN, Gateway, gateway
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.memory import Memory, Scope, Trust
 from upwell.ground.types.principal import Role, granted, private_of
-from upwell.memory.exchange import MAX_CURSORS, PAGES_BYTES
 from upwell.memory.postgres.store import PostgresStore
+from upwell.memory.team.exchange import MAX_CURSORS, PAGES_BYTES
 from upwell.web.options import LimitOptions
 
 pytestmark = pytest.mark.slow  # every attack opens a gateway and a PostgreSQL

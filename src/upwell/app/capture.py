@@ -17,8 +17,9 @@ from upwell.ground.project import project_of
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.memory import Memory, Trust
-from upwell.memory.library import Library, masked
+from upwell.memory.library import Library
 from upwell.memory.places import Places
+from upwell.memory.records import masked
 from upwell.replay.transcripts import Transcript, transcripts_at
 from upwell.surface.options import never_excluded
 

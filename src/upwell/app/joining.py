@@ -10,8 +10,8 @@ from upwell.config import Config, load
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.files import exclusively, write_atomically
 from upwell.ground.secrets.mask import masked_address
-from upwell.memory.external.gateway import GatewayMemories, checked_token
 from upwell.memory.sqlite.team_store import TeamStore
+from upwell.memory.team.gateway import GatewayMemories, checked_token
 
 NO_TEAM = "this home has no copy of a team's memories"
 

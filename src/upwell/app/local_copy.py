@@ -22,9 +22,9 @@ from upwell.ground.text.format import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import SharedMemories, Store
-from upwell.memory.replication import Replication
 from upwell.memory.sqlite.copied import CopyState
 from upwell.memory.sqlite.team_store import TeamStore
+from upwell.memory.team.replication import Replication
 
 LOOK_SECONDS = 1.0
 """How often to look for writes of other processes of this home."""
@@ -149,7 +149,7 @@ async def _connected(config: Config) -> AsyncIterator[SharedMemories]:
     """
     await asyncio.to_thread(_import_library, config)
     if config.store.is_gateway:
-        from upwell.memory.external.gateway import GatewayMemories
+        from upwell.memory.team.gateway import GatewayMemories
 
         gateway = GatewayMemories(config.store.url, partial(gateway_token, config))
         try:
@@ -173,7 +173,7 @@ def gateway_token(config: Config) -> str:
     Raises:
         StoreError: this home has no token.
     """
-    from upwell.memory.external.gateway import checked_token
+    from upwell.memory.team.gateway import checked_token
 
     token, path = config.store.token, config.home.gateway_token_file
     if not token:

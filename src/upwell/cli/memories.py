@@ -67,7 +67,7 @@ def remember(
     as_json: Json = False,
 ) -> None:
     """Store a memory and print its id."""
-    from upwell.memory.sharing import shared_namespace
+    from upwell.memory.team.sharing import shared_namespace
 
     content = typer.get_text_stream("stdin").read() if text == ["-"] else " ".join(text)
     memory = Memory(
@@ -136,7 +136,7 @@ async def _added(
     """Store a memory. Returns the outcome and the ids of older memories with the same text."""
     from upwell.app.local_copy import send_now
     from upwell.ground.remote_address import address_of
-    from upwell.memory.sharing import is_teams
+    from upwell.memory.team.sharing import is_teams
 
     if share and not app.config.store.url:
         raise UsageError(

@@ -4,12 +4,11 @@ It masks secrets and extracts files and symbols before it stores a memory.
 """
 
 import builtins
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
-from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types.memory import DEFAULT_TENANT, Found, Hit, Memory, Query, Scope, Trust
 from upwell.ground.types.rpc import Ping
@@ -18,7 +17,7 @@ from upwell.memory.base import Added, Recall, Store
 from upwell.memory.documents.recall import Documents
 from upwell.memory.embedding.questions import VectorIndex
 from upwell.memory.recall import Passages, Reader, Recalls, StoreRecall
-from upwell.memory.records import check_pin, memory_of, namespace_pattern
+from upwell.memory.records import check_pin, masked, memory_of, namespace_pattern
 
 SEARCH_SECONDS = 10.0
 """The time limit of an explicit search; automatic doors set a shorter one."""
@@ -268,37 +267,3 @@ class Library:
         if not isinstance(item, Memory):
             memory = replace(memory, tenant=self._tenant, project=memory.project or default_project)
         return masked(memory)
-
-
-def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
-    """The memory with all secrets masked, and the names of the rules that fired."""
-    fired: dict[str, None] = {}
-
-    def clean(value: str) -> str:
-        text, rules = redact(value)
-        fired.update(dict.fromkeys(rules))
-        return text
-
-    text = clean(memory.text)
-    clean_memory = replace(
-        memory,
-        text=text,
-        source=clean(memory.source),
-        tags=tuple(map(clean, memory.tags)),
-        paths=tuple(map(clean, _outside_secrets(memory.paths, memory.text, text, paths_in))),
-        symbols=tuple(map(clean, _outside_secrets(memory.symbols, memory.text, text, symbols_in))),
-        triggers=tuple(map(clean, memory.triggers)),
-    )
-    return clean_memory, tuple(sorted(fired))
-
-
-def _outside_secrets(
-    names: Sequence[str], text: str, clean_text: str, names_in: Callable[[str], Sequence[str]]
-) -> Sequence[str]:
-    """The names that were not part of a secret. A line of a private key looks like an identifier,
-    and on its own it cannot be recognised as a secret. `names_in` extracts names from a text; it
-    may write a path with backslashes differently from the text."""
-    if text == clean_text:
-        return names
-    lost = set(names_in(text)) - set(names_in(clean_text))
-    return [name for name in names if name not in lost and (name not in text or name in clean_text)]

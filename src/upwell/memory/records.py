@@ -1,4 +1,4 @@
-"""Validation and normal form of memories: the import shape, namespaces, ids and hashes.
+"""Validation and normal form of memories: the import shape, namespaces, ids, hashes and secrets.
 
 Every store uses these functions to check the memories that callers pass in.
 """
@@ -7,12 +7,13 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from upwell.ground.errors import UsageError
+from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Trust
 from upwell.ground.types.principal import EVERY
@@ -186,7 +187,7 @@ def moment(value: object, name: str = "created_at") -> float | None:
     """Epoch seconds from a number or an ISO 8601 time (UTC if it has no offset); None for None.
 
     Raises:
-        UsageError: the value is not a time; the message calls it `name`.
+        UsageError: the value is not a time. The message refers to it by the given `name`.
     """
     if value is None:
         return None
@@ -281,6 +282,40 @@ def check(memory: Memory) -> None:
                 f"the {name} of a memory is not valid Unicode: {value!a}",
                 hint="remove the lone surrogates",
             )
+
+
+def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
+    """The memory with all secrets masked, and the names of the rules that fired."""
+    fired: dict[str, None] = {}
+
+    def clean(value: str) -> str:
+        text, rules = redact(value)
+        fired.update(dict.fromkeys(rules))
+        return text
+
+    text = clean(memory.text)
+    clean_memory = replace(
+        memory,
+        text=text,
+        source=clean(memory.source),
+        tags=tuple(map(clean, memory.tags)),
+        paths=tuple(map(clean, _outside_secrets(memory.paths, memory.text, text, paths_in))),
+        symbols=tuple(map(clean, _outside_secrets(memory.symbols, memory.text, text, symbols_in))),
+        triggers=tuple(map(clean, memory.triggers)),
+    )
+    return clean_memory, tuple(sorted(fired))
+
+
+def _outside_secrets(
+    names: Sequence[str], text: str, clean_text: str, names_in: Callable[[str], Sequence[str]]
+) -> Sequence[str]:
+    """The names that were not part of a secret. A line of a private key looks like an identifier,
+    and on its own it cannot be recognised as a secret. `names_in` extracts names from a text; it
+    may write a path with backslashes differently from the text."""
+    if text == clean_text:
+        return names
+    lost = set(names_in(text)) - set(names_in(clean_text))
+    return [name for name in names if name not in lost and (name not in text or name in clean_text)]
 
 
 def stamped(memory: Memory, now: float) -> Memory:

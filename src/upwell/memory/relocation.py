@@ -19,7 +19,7 @@ from upwell.ground.types.memory import Memory
 from upwell.memory.base import Added, IndexSource
 from upwell.memory.ranking.terms import sound
 from upwell.memory.records import to_json
-from upwell.memory.sharing import addressed
+from upwell.memory.team.sharing import addressed
 
 BATCH = 200
 """Memories per transaction. Other writers to the target wait for at most one transaction."""

@@ -20,7 +20,7 @@ from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.memory.recall import MemoryReader
-from upwell.memory.sharing import is_teams
+from upwell.memory.team.sharing import is_teams
 from upwell.surface.guards import refusal_key
 from upwell.surface.loaded import loaded_by
 from upwell.surface.render import beneath, citation, preview

@@ -18,7 +18,7 @@ from upwell.ground.project import project_of
 from upwell.ground.text.anchors import paths_in, relative_to
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Trust
-from upwell.memory.sharing import is_teams
+from upwell.memory.team.sharing import is_teams
 from upwell.surface.query import COMMAND_KEYS, anchors_of
 
 PAUSED = "paused"

@@ -23,7 +23,7 @@ from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.learn.implicit import Uses
 from upwell.learn.thresholds import Use
 from upwell.memory.recall import MemoryReader
-from upwell.memory.sharing import own_name
+from upwell.memory.team.sharing import own_name
 from upwell.surface.context_sketch import COMPACTED
 from upwell.surface.filters import distinct
 from upwell.surface.learning import Learning

@@ -1,4 +1,4 @@
-"""`/team`: the team's memories for machines that keep a copy of them (`memory/exchange.py`)."""
+"""`/team`: the team's memories, for machines with a copy of them (`memory/team/exchange.py`)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,9 +14,9 @@ from upwell import __version__
 from upwell.ground.errors import StoreError
 from upwell.ground.trace import LOG
 from upwell.ground.types.principal import IN_SCOPE, Principal
-from upwell.memory import exchange
-from upwell.memory.access import AccessedMemories
-from upwell.memory.exchange import (
+from upwell.memory.team import exchange
+from upwell.memory.team.access import AccessedMemories
+from upwell.memory.team.exchange import (
     PAGES_PATH,
     PATH,
     PROTOCOL,

@@ -34,8 +34,8 @@ from upwell.memory.postgres.writing import insert, remove
 from upwell.memory.ranking.scoring import NOTHING, Pool
 from upwell.memory.records import check, complete, from_json, stamped, to_json
 from upwell.memory.relocation import Discarded
-from upwell.memory.sharing import addressed
 from upwell.memory.stems import stemmer
+from upwell.memory.team.sharing import addressed
 
 _TO_TRASH = """
     INSERT INTO upwell.trash

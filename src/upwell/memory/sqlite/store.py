@@ -22,7 +22,6 @@ from upwell.memory.ranking.scoring import NOTHING, Pool, Successor
 from upwell.memory.ranking.signals import Candidate, Likeness
 from upwell.memory.records import check, complete, from_json, stamped, to_json
 from upwell.memory.relocation import Discarded
-from upwell.memory.sharing import for_worktrees
 from upwell.memory.sqlite import null_scores, schema
 from upwell.memory.sqlite.duplicates import find_duplicates
 from upwell.memory.sqlite.lookup import (
@@ -52,6 +51,7 @@ from upwell.memory.sqlite.rows import (
 from upwell.memory.sqlite.vectors import VectorTable
 from upwell.memory.sqlite.writing import insert, remove
 from upwell.memory.stems import stemmer
+from upwell.memory.team.sharing import for_worktrees
 
 if TYPE_CHECKING:
     from upwell.ground.embed import Vector

@@ -13,10 +13,10 @@ from upwell.ground.types.memory import Memory, Query, Scope
 from upwell.memory.base import Added, Cursor, Outgoing, Page
 from upwell.memory.embedding.questions import Questions
 from upwell.memory.ranking.scoring import Pool
-from upwell.memory.sharing import for_team, is_for_team
 from upwell.memory.sqlite import copied
 from upwell.memory.sqlite.copied import CopyState
 from upwell.memory.sqlite.store import SqliteStore
+from upwell.memory.team.sharing import for_team, is_for_team
 
 UNUSED_SECONDS = 90 * 86_400.0
 """If nobody here has worked on a project for this long, its copy is removed."""

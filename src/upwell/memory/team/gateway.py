@@ -1,8 +1,8 @@
 """The team's store behind a gateway (`upwell serve --http`), for a machine that has a token but no
 password for the database.
 
-The messages are defined in `memory/exchange.py`. Every failure is a `StoreError` with a message of
-one line and a hint. No message contains the token.
+The messages are defined in `memory/team/exchange.py`. Every failure is a `StoreError` with a
+message of one line and a hint. No message contains the token.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from upwell import __version__
 from upwell.ground.errors import StoreError
 from upwell.ground.secrets.mask import masked_address
 from upwell.ground.secrets.redact import redacted_start
-from upwell.memory import exchange
 from upwell.memory.base import Change, Cursor, Outgoing, Page, Refused
-from upwell.memory.exchange import (
+from upwell.memory.team import exchange
+from upwell.memory.team.exchange import (
     PROTOCOL,
     Greeting,
     Malformed,

@@ -4,7 +4,7 @@ import pytest
 
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Memory, Provenance, Trust
-from upwell.memory.sharing import for_team, is_for_team, own_name, shared_namespace
+from upwell.memory.team.sharing import for_team, is_for_team, own_name, shared_namespace
 from upwell.surface.session_start import standing
 
 

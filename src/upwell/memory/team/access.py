@@ -13,9 +13,8 @@ from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Provenance
 from upwell.ground.types.principal import EVERY, PRIVATE, Principal
 from upwell.memory.base import VIEW, Change, Cursor, Outgoing, Page, Refused, Removal
-from upwell.memory.exchange import Malformed, check_name, storable
-from upwell.memory.library import masked
-from upwell.memory.records import check, check_pin, memory_of, stamped
+from upwell.memory.records import check, check_pin, masked, memory_of, stamped
+from upwell.memory.team.exchange import Malformed, check_name, storable
 
 MAX_DOOR_CHARS = 40
 _FOLDERS = ("/", "~")

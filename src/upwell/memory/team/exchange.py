@@ -1,5 +1,5 @@
 """The messages that a developer's machine exchanges with a gateway to read and change a team's
-memories (`memory/external/gateway.py`, `web/team.py`): JSON over HTTP.
+memories (`memory/team/gateway.py`, `web/team.py`): JSON over HTTP.
 
     GET  /team          → Greeting   the store, and whether the token may write
     POST /team/pages    PagesRequest → PagesReply     the next changes of some projects

@@ -1,0 +1,1 @@
+"""A team's memories: what is shared, the copy on each machine, and the gateway between them."""
