@@ -34,8 +34,8 @@ _MARGIN = 1.5
 cost less together than alone.
 """
 _CHARS_PER_TOKEN, _USUAL_SPREAD = 8.0, 1.6
-"""Upper bounds for the average characters of a token: in any text, and as a multiple of the average
-at the beginning of the same text.
+"""Upper bounds for the average number of characters per token: in any text, and as a multiple of
+the average at the beginning of the same text.
 """
 _ROUNDS = 3
 """At most this many rounds of selection: the first overestimates the cost of gaps, and later ones
@@ -96,7 +96,7 @@ def assemble(
 
 
 class _Weights:
-    """Estimates the tokens of units: once for each unit, and only if it may be selected."""
+    """Estimates the tokens of units, each at most once, and only of units that may be selected."""
 
     def __init__(self, units: Units, text: str) -> None:
         self.text = text
@@ -120,7 +120,7 @@ class _Weights:
 
 
 def _max_chars(text: str, remaining: RemainingBudget) -> float:
-    """Return more characters than any selection within `remaining` is likely to have."""
+    """Return a number of characters that a selection within `remaining` is unlikely to exceed."""
     if remaining.tokens == math.inf:
         return remaining.chars
     chars = _USUAL_SPREAD * chars_per_token(text, remaining.tokens)
@@ -148,9 +148,9 @@ def _all(batches: list[list[int]]) -> set[int]:
 def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, float], float]:
     """Score the units that answer `question`, and those next to or under them.
 
-    Returns the scores (BM25 without length normalisation, times coverage; units that answer nothing
-    themselves get a part of a match's score), and the share of the question that the best unit
-    covers, 0..1.
+    Returns the scores (BM25 without length normalisation, times coverage; neighbours and units
+    under a matching heading get a part of its score), and the share of the question that the best
+    unit covers, 0..1.
     """
     hits = _hits(units, text, question)
     weights = {

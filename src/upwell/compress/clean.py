@@ -33,7 +33,7 @@ _DATA = re.compile(
 
 
 def without_embedded_data(text: str) -> tuple[str, tuple[Omission, ...]]:
-    """Replace long base64 data outside fences by its size: `data:…;base64,[…9,120 chars]`."""
+    """Replace long base64 data outside fences with its size: `data:…;base64,[…9,120 chars]`."""
     if ";base64," not in text:
         return text, ()
     sizes: list[int] = []
@@ -90,7 +90,7 @@ _GAP = re.compile(r"(?:\r?\n){4,}")
 
 
 def without_overstrikes(text: str) -> str:
-    """Remove backspaces: those of bold and underlined letters (manual pages) and of spinners."""
+    """Remove backspaces, which manual pages use for bold and underlined letters, and spinners."""
     if "\x08" not in text:
         return text
     return _BOLD.sub(r"\1", _UNDERLINED.sub("", _SPINNING.sub("", text)))

@@ -1,5 +1,4 @@
-"""Order the units of a text by the names that they contribute, for texts that are read for their
-names.
+"""Order the units of a text by the names that they contribute.
 
 Code, search results, diffs and the output of commands are used for the identifiers, paths and
 numbers in them. The worth of a unit is that of its names that no selected unit shows yet, divided
@@ -21,7 +20,7 @@ from upwell.compress.units.base import BLANK, SIGNATURE, Units
 
 _NAME = re.compile(r"[^\W\d][\w./-]{2,}\w|\d{4,}")
 _ASCII_NAME = re.compile(r"[A-Za-z_][\w./-]{2,}\w|\d{4,}", re.ASCII)
-"""The same pattern for ASCII texts. It takes slightly more than half the time."""
+"""The same pattern for ASCII texts, almost twice as fast."""
 _IDENTIFIER = re.compile(r"[\d_./]|[a-z][A-Z]")
 _PLAIN_WORD = 0.2
 """The worth of a plain word relative to an identifier, path or number."""
@@ -96,7 +95,7 @@ _ASCII = bytes(range(128))
 
 
 def _has_foreign_letters(text: str) -> bool:
-    """Return whether a text contains letters or digits beyond ASCII, not just dashes and arrows."""
+    """Return whether a text contains letters or digits that are not ASCII."""
     if text.isascii():
         return False
     rest = text.encode("utf-8", "replace").translate(None, _ASCII)

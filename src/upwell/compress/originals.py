@@ -3,8 +3,8 @@
 A key is an HMAC of the content with a secret of this home, bound to the tenant and the principal.
 The same response therefore gets the same key, which prompt caches depend on, and keys cannot be
 guessed. A text is stored in parts, so that reading a chunk of a long text reads only the parts
-needed. A text that contains a secret is never written to disk; in memory, where there is less room,
-the parts are compressed.
+needed. A text that contains a secret stays in memory and is never written to disk. Parts in memory
+are compressed, because there is less room.
 """
 
 import asyncio
@@ -166,8 +166,8 @@ class Originals:
         return raw.decode("utf-8", "surrogatepass")
 
     async def find(self, key: str) -> StoredOriginal:
-        """Describe the original under `key` without reading it, and restart its time to live. The
-        description has the default values of `private` and `disk_bytes`.
+        """Describe the original under `key` without reading it, and restart its time to live. In
+        the description, `private` and `disk_bytes` have their default values.
 
         Raises:
             KeyUnknown: the original expired, was evicted, or never existed.

@@ -1,6 +1,4 @@
-"""Merge two orders of preference: units that answer the question, and units that matter
-anyway.
-"""
+"""Merge two orders of preference: units that answer the question, and units that matter anyway."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,9 +1,9 @@
 """Turn a question into search terms, and find the places of a text that match them.
 
-Terms are found with `str.find`, so the work grows with the matches and not with the words of the
-text. A term matches at the beginning of a word: `creat` finds `created_at` and `CreationDate`,
-`port` does not find `report`. If an embedder is configured, `Meaning` finds units that answer the
-question in other words.
+Terms are found with `str.find`, so the work grows with the number of matches and not with the
+number of words. A term matches at the beginning of a word: `creat` finds `created_at` and
+`CreationDate`, but `port` does not find `report`. If an embedder is configured, `Meaning` finds
+units that answer the question in other words.
 """
 
 import math
@@ -99,7 +99,7 @@ def _exact_chunks(query: str) -> Iterable[str]:
 
 
 def lowered(text: str) -> str:
-    """Return `text` in lower case with every character at its old offset."""
+    """Return `text` in lower case, with every character at its original offset."""
     lowercase = text.lower()
     if len(lowercase) == len(text):
         return lowercase

@@ -1,5 +1,5 @@
-"""Search an original: find the passages that answer a query, and the offsets at which the agent can
-read on.
+"""Search an original for the passages that answer a query, and for the offsets at which the agent
+can continue reading.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Found:
 
 
 def search_original(text: str, query: str, remaining: RemainingBudget, name: str = "") -> Found:
-    """Find the places where `text` answers `query`, as many as fit `remaining`.
+    """Find the places where `text` answers `query`, best first, as many as fit `remaining`.
 
     Each match is shown with its offset for `read_more`. `name` helps to detect the kind of text.
     """

@@ -32,8 +32,9 @@ _LONGEST = 60
 """If the records of an array have more values than this on average, each value is selected by its
 own salience instead."""
 _LATER, _ENDS, _ODDNESS = 0.25, 1.0, 0.5
-"""`_LATER`: what a record loses with each doubling of its position. `_ENDS`: what the first and the
-last record gain. `_ODDNESS`: the weight of the amount by which a record's oddest value stands out.
+"""`_LATER`: the loss of a record with each doubling of its position. `_ENDS`: the gain of the first
+and the last record. `_ODDNESS`: the weight of the amount by which a record's oddest value stands
+out.
 """
 _TIE = 1e-6
 
@@ -102,7 +103,7 @@ class Basket:
         self._pay(style.note)
 
     def settle(self, text: str) -> None:
-        """Replace the estimate by the real cost of `text`, the document written so far."""
+        """Replace the estimate with the real cost of `text`, the document written so far."""
         self.chars = self.tokens = 0.0
         self._pay(text)
 
@@ -120,7 +121,7 @@ class Basket:
         return bought_units
 
     def give_back(self, unit: int) -> None:
-        """Undo the last purchase, that of `unit`."""
+        """Undo the last purchase, which was `unit`."""
         node = self._doc.nodes[unit]
         node.units.remove(unit)
         node = self._tables.put_back(unit) or node

@@ -1,4 +1,4 @@
-"""Parse a JSON passage into a tree. Of a very large document, read only the records that matter.
+"""Parse a JSON passage into a tree; in a very large document, read only the records that matter.
 
 A large document is scanned once without building nodes below its records (the items of the array
 that makes up most of it). Records that match the question and a sample of all others are then read

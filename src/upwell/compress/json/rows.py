@@ -1,4 +1,4 @@
-"""Tables: arrays of similar objects, written as rows with the keys once in front.
+"""Tables: arrays of similar objects, written as rows after a head that lists the keys.
 
     [{"…": "table", "same": {"on": true}, "columns": ["id", "at.day"], "∅": "no such key"},
      [7, 26], [8, "∅", {"by": "x"}], [9]]

@@ -18,16 +18,15 @@ _TELLING = frozenset(
     number count total path file email key value label description summary result conclusion
     date time created updated phase severity level method operation""".split()
 )
-"""Words in the keys of the values that tell most about a record."""
+"""Words in keys whose values tell most about a record."""
 _DULL = frozenset(
     """url uri href link links self sha hash etag checksum integrity signature gravatar avatar
     curies node digest nonce html git ssh svn managed microsecond second minute hour""".split()
 )
-"""Words in the keys of values that tell little: links, hashes, parts of a time."""
+"""Words in keys whose values tell little: links, hashes, parts of a time."""
 _WRITTEN = frozenset("body text content comment message reply answer".split())
-"""Keys of texts that a person wrote: they are longer than other values, and the point of the
-record.
-"""
+"""Keys of texts written by a person. They are longer than other values, and usually the point of
+the record."""
 _TROUBLE = "error fail denied fatal exception panic crash invalid timeout refused".split()
 _TIME = re.compile(r'"?(?:\d{4}-\d\d-\d\d|\w{3}, \d\d? \w{3} \d{4}|1[5-9]\d{8}(?:\d{3})?\b)')
 _NUMBER = re.compile(r'"?-?\d[\d,.]*+(?: ?[A-Za-z%]{1,3})?"?\Z')
@@ -143,8 +142,8 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
     """Score the units that answer `question`.
 
     Returns the score of each such unit, and the share of the question that the best unit covers,
-    0..1. A term counts when it is in the unit's key path or its value, and counts less when it
-    is in another value of an enclosing container.
+    0..1. A term counts when it is in the unit's key path or its value, and counts less when it is
+    in another value of an enclosing container.
     """
     hits, holders = _value_hits(doc, text, question)
     credits, precision = _path_credits(doc, question)

@@ -1,4 +1,4 @@
-"""Write lists of paths and search results with each folder or file once. Nothing is lost.
+"""Write lists of paths and search results so that each folder or file appears once, losslessly.
 
     src/harbor/crane.py            src/harbor/
     src/harbor/quay.py      →       crane.py

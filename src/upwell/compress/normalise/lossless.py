@@ -137,8 +137,8 @@ def normalise(
 
 
 def _page(passage: Passage, remaining: RemainingBudget, strategy: str) -> Normal:
-    """Write a page as Markdown. If scripts or styles were left out, a last line counts their
-    characters and names the key of the original."""
+    """Write a page as Markdown. If scripts or styles were left out, a last line gives the number of
+    their characters and the key of the original."""
     markdown = to_markdown(passage.text)
     omitted = _unseen(passage.text)
     if not omitted:

@@ -133,7 +133,7 @@ no marks.
 
 
 class Trouble:
-    """The places in a text that mention an error; found once for the text."""
+    """The places in a text that mention an error, found once per text."""
 
     def __init__(self, text: str) -> None:
         self._places = _places(lowered(text), _TROUBLE)
@@ -144,7 +144,7 @@ class Trouble:
 
 
 class Marks:
-    """The places in a text that mention an error, warn, or summarise; found once for the text."""
+    """The places in a text that report an error, warn, or summarise, found once per text."""
 
     def __init__(self, text: str) -> None:
         lowercase = lowered(text)
@@ -244,7 +244,7 @@ def split_groups(text: str) -> Units:
 
 def lift_edges(units: Units, above: float = -math.inf) -> None:
     """Raise the first and the last units of a text, except those with a salience of at most `above`
-    and those that are raised already."""
+    and those already raised."""
     size = len(units)
     for step in range(min(_EDGE, size // 4)):
         for unit in (step, size - 1 - step):

@@ -63,8 +63,8 @@ _ELEMENT = re.compile(
     r"|menuitem|tab|option|switch|slider|spinbutton|treeitem)\b",
     re.M,
 )
-"""A page element that can be clicked or filled in, as a snapshot of the accessibility tree shows
-it.
+"""A page element that can be clicked or filled in, as written in a snapshot of the accessibility
+tree.
 """
 _MANY_ELEMENTS = 0.1
 _PLACE = re.compile(r"[ \t]*+(?:-->|at |in |File )?[ \t]*+\"?[^\s:\"]++(?::\d+|\", line \d+)")
@@ -172,8 +172,8 @@ def _raise_links(units: Units, text: str) -> None:
 
 
 def _raise_elements(units: Units, elements: Container[int]) -> None:
-    """Raise the elements of a page. No unit then needs another: the line of an element says
-    everything that the groups around it say.
+    """Raise the elements of a page, and remove all needs: the line of an element repeats everything
+    in the groups around it.
     """
     units.needs = [()] * len(units)
     for unit, start in enumerate(units.starts):
@@ -182,7 +182,7 @@ def _raise_elements(units: Units, elements: Container[int]) -> None:
 
 
 def _name_records(units: Units, text: str) -> None:
-    """Let the lines of a record need its first line, if all records begin with the same field:
+    """Make the lines of a record need its first line, if all records begin with the same field:
 
     Name: harbor-0
     Status: running

@@ -31,7 +31,7 @@ _RAISED = re.compile(
 _PANIC = re.compile(r"panic(?:ked|:)")
 _TRACE_HEAD = "Traceback (most recent call last)"
 _REPEATED = 2.0
-"""What a line loses with each doubling of its earlier occurrences."""
+"""The loss of a line each time the number of its occurrences doubles."""
 _FRAME = re.compile(r'\s+(?:at |File "|from )|\s+\S+\.(?:go|rs|py|js|ts):\d+')
 _FOREIGN = re.compile(
     r"site-packages|node_modules|dist-packages|/lib/python|node:internal|j(?<=\bj)avax?\.|s(?<=\bs)un\."
