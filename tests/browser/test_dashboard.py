@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import DESKTOP, PHONE, Dashboard, Open
-from tests.browser.past import MEMORIES
+from tests.browser.past import MEMORIES, RULE
 from tests.doors.npm.install import PREFIX, ensure
 from upwell.web.dashboard.routes import PAGES
 
@@ -170,6 +170,15 @@ def test_the_inbox_is_emptied_by_decisions(open_page: Open, dashboard: Dashboard
     assert recalled(dashboard, "inbox")["proposals"] == []
     texts = [rule["text"] for rule in recalled(dashboard, "rules")["rules"]]
     assert "Never edit files under `api/gen`; they are generated." in texts
+
+
+def test_a_search_finds_a_standing_rule_and_marks_it(open_page: Open) -> None:
+    page = open_page("memory")
+    page.get_by_label("Search").fill("what customers read")
+    rule = page.locator("#memories li", has_text=RULE)
+    expect(rule.locator(".mark").first).to_have_text("standing rule")
+    page.get_by_label("Kind").select_option("episode")
+    expect(rule).to_have_count(0)
 
 
 def test_a_rule_is_paused_and_resumed(open_page: Open) -> None:

@@ -1,5 +1,6 @@
 """Memory: search and browse, one memory, the inbox, the rules, the review and the trash."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -9,7 +10,10 @@ from upwell.app.wiring import App
 from upwell.episodes.triggers import in_words
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
+from upwell.memory.ranking.terms import query_words
+from upwell.memory.stems import counted, stemmer
 from upwell.surface.render import citation
+from upwell.surface.scopes import PAUSED
 from upwell.web.dashboard.desk import Fields
 
 SHOWN = 40
@@ -19,6 +23,8 @@ LOOKED_AT = 5_000
 decisions, only those whose use was judged are counted.
 """
 MAX_RULES = 500
+MIN_RULE_SHARE = 0.5
+"""A search finds a standing rule that contains at least this share of its words."""
 MAX_OFFERS = 100
 _BATCH = 500
 _OPTIONS_FROM = 500
@@ -48,7 +54,8 @@ async def memory(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def memories(app: App, fields: Fields) -> Mapping[str, Any]:
-    """One page of the memories that match: hits of a search best first, else the newest."""
+    """One page of the memories that match. A search lists standing rules first, then its hits, best
+    first; without a search, the newest memories come first."""
     offset = int(fields["offset"]) if fields.get("offset", "").isdigit() else 0
     if "q" in fields:
         hits, following = await _found(app, fields), None
@@ -133,13 +140,31 @@ async def trash(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def _found(app: App, fields: Fields) -> list[Hit]:
-    hits = await app.memory.search(
-        fields["q"][:2_000],
-        limit=SHOWN,
+    query = fields["q"][:2_000]
+    scope = Scope(
         project=fields.get("project"),
-        namespaces=[fields["namespace"]] if "namespace" in fields else (),
+        namespaces=(fields["namespace"],) if "namespace" in fields else (),
     )
-    return [hit for hit in hits if _matches(hit.memory, fields)]
+    hits = await app.memory.search(
+        query, limit=SHOWN, project=scope.project, namespaces=scope.namespaces
+    )
+    rules = await app.memory.store.pinned(scope, limit=MAX_RULES)
+    found = [*await asyncio.to_thread(_rules_with, rules, query), *hits]
+    return [hit for hit in found if _matches(hit.memory, fields)][:SHOWN]
+
+
+def _rules_with(rules: Sequence[Memory], query: str) -> list[Hit]:
+    """The standing rules that share enough words with the query, most words first. No search of a
+    store returns them."""
+    wanted = set(stemmer().stems(query_words(query)))
+    shares = {
+        rule.id: len(wanted & counted(" ".join((rule.text, *rule.triggers))).keys()) / len(wanted)
+        for rule in rules
+        if wanted
+    }
+    found = [rule for rule in rules if shares.get(rule.id, 0.0) >= MIN_RULE_SHARE]
+    found.sort(key=lambda rule: -shares[rule.id])
+    return [Hit(memory=rule, score=0.0) for rule in found]
 
 
 async def _listed(app: App, fields: Fields, offset: int) -> tuple[list[Hit], int | None]:
@@ -192,7 +217,8 @@ def _is_kind(memory: Memory, kind: str) -> bool:
 def _row(hit: Hit, superseded: Mapping[str, str]) -> dict[str, Any]:
     memory = hit.memory
     marks: Sequence[tuple[str, bool]] = (
-        ("rule", memory.pinned),
+        ("standing rule", memory.pinned),
+        ("paused", memory.pinned and PAUSED in memory.tags),
         ("episode", bool(memory.triggers) and not memory.pinned),
         ("superseded", memory.id in superseded),
         ("expires", memory.expires_at is not None),
