@@ -9,9 +9,8 @@ from tests.tables import expand
 
 from upwell.compress import compress
 from upwell.compress.json.tree import compact, parse
-from upwell.compress.normalise.json_table import as_tables
 from upwell.compress.normalise.logs import HEAD, fold
-from upwell.compress.normalise.lossless import to_markdown
+from upwell.compress.normalise.lossless import as_tables, to_markdown
 
 records = st.fixed_dictionaries(
     {
