@@ -162,7 +162,7 @@ async def decisions(
             outcome = await surfacer.offer(cue)
             results.append(((time.perf_counter() - began) * 1e3, isinstance(outcome, Surfacing)))
             if isinstance(outcome, Surfacing):
-                await surfacer.delivered(outcome, cue)
+                await surfacer.deliveries.delivered(outcome, cue)
 
     await asyncio.gather(*(client() for _ in range(clients)))
     return results

@@ -81,7 +81,7 @@ def toolbox_of(
                 for tool in (read_more_tool, select_tool, search_original_tool)
             ),
             compression_feedback_tool(partial(app.budgets.report, rater=principal.name), served),
-            feedback_tool(partial(app.surfacer.rate_all, principal=principal)),
+            feedback_tool(partial(app.surfacer.ratings.rate_all, principal=principal)),
             context_tool(
                 app.surfacer.surface,
                 app.cwd,

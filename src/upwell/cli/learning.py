@@ -40,7 +40,7 @@ def feedback(
         rating=Rating(rating),
         memory_id=id_in(memory) if memory else None,
     )
-    rated = with_app(lambda app: app.surfacer.rate(rating_of_surfacing))
+    rated = with_app(lambda app: app.surfacer.ratings.rate(rating_of_surfacing))
     if as_json:
         say_json(
             {

@@ -388,7 +388,7 @@ async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
         say(by_command(outcome.text, READ_COMMAND))
     elif cue.door != Door.SESSION:
         say(EMPTY_DIGEST)
-    threshold = app.surfacer.threshold
+    threshold = app.learning.min_score
     hook_score = threshold(replace(cue, door=Door.PROMPT)) if cue.door == Door.ASK else None
     is_empty = not isinstance(outcome, Surfacing) and await is_memory_empty(app)
     account = account_of(

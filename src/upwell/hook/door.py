@@ -284,7 +284,7 @@ class HookDoor:
         text, omitted = _within(worded, host.events.max_bytes)
         output = host.events.context_output(event, text) if text else {}
         if not output:
-            self._tasks.start(self._surfacer.take_back(surfacing, cue))
+            self._tasks.start(self._surfacer.deliveries.take_back(surfacing, cue))
             return {}
 
         def conclude(delivered: bool) -> None:
@@ -299,16 +299,16 @@ class HookDoor:
         """Record whether a surfacing was delivered; its last `omitted` entries were left out."""
         if not delivered:
             LOG.info("the answer to a hook did not reach its host")
-            await self._surfacer.take_back(surfacing, cue)
+            await self._surfacer.deliveries.take_back(surfacing, cue)
             return
         if omitted:
-            surfacing = await self._surfacer.cut(surfacing, cue, omitted)
-        await self._surfacer.delivered(surfacing, cue)
+            surfacing = await self._surfacer.deliveries.cut(surfacing, cue, omitted)
+        await self._surfacer.deliveries.delivered(surfacing, cue)
 
     async def _take_back_late(self, surfacing: "asyncio.Task[Outcome]", cue: Cue) -> None:
         outcome = await surfacing
         if isinstance(outcome, Surfacing):
-            await self._surfacer.take_back(outcome, cue, late=True)
+            await self._surfacer.deliveries.take_back(outcome, cue, late=True)
 
     def _record_session(self, event: Event, parent: int) -> None:
         """Record which process a session belongs to: at the first event of the session, and again

@@ -110,6 +110,8 @@ class Pace:
     def __init__(self, state: SessionState, options: Options) -> None:
         self._state = state
         self._options = options
+        self.is_shared = state.is_shared
+        """True if other replicas share the counts, so that each check queries a database."""
 
     async def refusal(self, cue: Cue, query: Query) -> Skip | None:
         """The reason to show nothing at this cue right now, or None."""

@@ -22,8 +22,8 @@ from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Query
 from upwell.ground.types.rpc import Ping
 from upwell.ground.types.surfacing import Intent, Skip, SkipReason
-from upwell.surface.background import LateHits
 from upwell.surface.filters import PostFilter, held_back_as
+from upwell.surface.late_hits import LateHits
 from upwell.surface.moments import Moment
 from upwell.surface.options import JudgeOptions
 from upwell.surface.verdict import (

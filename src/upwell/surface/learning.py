@@ -3,21 +3,18 @@ down (demotions), how agents used memories, and counts.
 """
 
 import hashlib
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.errors import UsageError
 from upwell.ground.text.tokens import count
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
+from upwell.ground.types.surfacing import Rating, Skip, SkipReason, Surfacing
 from upwell.ground.uris import STM_ID
 from upwell.learn.budgets import LearnOptions
-from upwell.learn.feedback import Rated, of_rater, without_rater
+from upwell.learn.feedback import Rated, without_rater
 from upwell.learn.implicit import Observation, Rare, Sighting, Uses, Watching, Written
 from upwell.learn.learned import Learned, Limits
 from upwell.learn.thresholds import Use
@@ -28,55 +25,7 @@ from upwell.surface.render import ENTRY_MARK
 from upwell.usage.breakdown import Breakdown, Place
 from upwell.usage.counts import Counts, Event
 
-
-def ratings_of(
-    feedback: Feedback, decision: Mapping[str, Any] | None, now: float, principal: str = ""
-) -> list[Rated]:
-    """One rating for each memory that `feedback` concerns: its `memory_id`, or all memories of the
-    surfacing. Standing rules are left out, because no search chose them. The owner may rate every
-    surfacing, another principal only its own.
-
-    Raises:
-        UsageError: the surfacing does not exist, or does not contain the memory.
-    """
-    surfacing_id = feedback.surfacing_id
-    may_rate = not principal or (decision or {}).get("principal", "") == principal
-    if decision is None or decision["outcome"] != "surfaced" or not may_rate:
-        raise UsageError(
-            f"no surfacing {surfacing_id!r}",
-            hint="its id is in the block of memories and in _meta; ids are valid for 90 days",
-        )
-    scores = {memory_id: float(score) for memory_id, score in decision["memories"]}
-    evidence = decision["evidence"]
-    rateable_ids = [
-        memory_id for memory_id in scores if "pinned" not in evidence.get(memory_id, {})
-    ]
-    named_memory = feedback.memory_id
-    if named_memory is not None and named_memory not in rateable_ids:
-        rule = " (a standing rule)" if named_memory in scores else ""
-        raise UsageError(
-            f"memory {named_memory!r}{rule} was not chosen in surfacing {surfacing_id}",
-            hint=f"it chose: {', '.join(rateable_ids) or 'none that can be rated'}",
-        )
-    return [
-        Rated(
-            surfacing=surfacing_id,
-            memory=of_rater(memory_id, principal),
-            rating=feedback.rating,
-            at=now if feedback.at is None else feedback.at,
-            door=decision["door"],
-            tool=of_rater(decision["tool"] or decision["door"], principal),
-            score=scores[memory_id],
-            signals=evidence.get(memory_id, {}),
-        )
-        for memory_id in (rateable_ids if named_memory is None else [named_memory])
-    ]
-
-
 _SESSION_DIGEST_CHARS = 12
-MAX_RATINGS = 120
-"""How many ratings a principal other than the owner may make within an hour."""
-_QUOTA_SECONDS = 3600.0
 MarkUsed = Callable[[Sequence[str]], Awaitable[None]]
 """Receives the ids of memories that were used."""
 
@@ -137,8 +86,6 @@ class Learning:
         self.breakdown = Breakdown(ttl_store, clock)
         self._uses = Uses(ttl_store)
         self._mark_used = mark_used
-        self._clock = clock
-        self._spent: dict[str, deque[float]] = {}
         self._watching = (
             Watching(ttl_store, self._uses, rare, self._conclude, clock, _case_of)
             if options.implicit_signals
@@ -265,21 +212,6 @@ class Learning:
             if ended:
                 self._watching.ended(session)
             await self._conclude_uses()
-
-    def spend(self, principal: str, number: int = 1) -> None:
-        """Count ratings of a principal who is not the owner.
-
-        Raises:
-            UsageError: the principal has made too many ratings within the hour.
-        """
-        if not principal:
-            return
-        now, spent = self._clock.monotonic(), self._spent.setdefault(principal, deque())
-        while spent and now - spent[0] > _QUOTA_SECONDS:
-            spent.popleft()
-        if len(spent) + number > MAX_RATINGS:
-            raise UsageError(f"more than {MAX_RATINGS} ratings in an hour", hint="rate less often")
-        spent.extend([now] * number)
 
     async def rate(self, ratings: Sequence[Rated]) -> None:
         """Learn from ratings.

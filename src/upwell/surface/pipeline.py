@@ -3,45 +3,40 @@ in; a `Surfacing` (a text with memories) or a `Skip` (the reason for silence) co
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable, UpwellError
 from upwell.ground.limits import Breaker
 from upwell.ground.llm import Chat
+from upwell.ground.meters import DECISION_SECONDS, DECISIONS
 from upwell.ground.session_state import LocalSessionState, SessionState
 from upwell.ground.text.words import terms
 from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Trust
-from upwell.ground.types.principal import OWNER, Principal
-from upwell.ground.types.surfacing import (
-    NO_INTENT,
-    Feedback,
-    Intent,
-    Rating,
-    Skip,
-    SkipReason,
-    Surfacing,
-)
-from upwell.learn.feedback import Rated, without_rater
+from upwell.ground.types.surfacing import NO_INTENT, Intent, Skip, SkipReason, Surfacing
 from upwell.memory.ranking.scoring import SUPERSEDED
 from upwell.memory.recall import MemoryReader
-from upwell.surface.background import BackgroundWork, LateHits, PendingWrites, begun, together
 from upwell.surface.context_sketch import ContextSketches
+from upwell.surface.deliveries import Deliveries
 from upwell.surface.episodes import situation_of
 from upwell.surface.filters import Gate, Pace, PostFilter
 from upwell.surface.intent import Classifier, detector_of
-from upwell.surface.journal import Journal, undelivered
-from upwell.surface.judge import Case, Judge, JudgeModel, is_judged
-from upwell.surface.learning import Learning, ratings_of
-from upwell.surface.metering import count_decision, count_delivery, label
+from upwell.surface.journal import Journal
+from upwell.surface.judge import Case, Judge, JudgeModel
+from upwell.surface.late_hits import LateHits
+from upwell.surface.learning import Learning
 from upwell.surface.moments import UNASKED, Moment, file_of, moment_of, triggers_in
 from upwell.surface.options import Options
 from upwell.surface.query import CueReader
+from upwell.surface.rating import Ratings
+from upwell.surface.record import DecisionRecord
 from upwell.surface.render import (
     beneath,
     digest,
@@ -52,13 +47,10 @@ from upwell.surface.render import (
 )
 from upwell.surface.rules import Rules, rule_hit
 from upwell.surface.seen_log import SeenLog
-from upwell.surface.session_start import MISSED, Compaction, SessionStart
+from upwell.surface.session_start import Compaction, SessionStart
 
 Outcome = Surfacing | Skip
 _OVERSAMPLING = 2
-_OPENING = frozenset({"pinned", "kind", "told"})
-"""A hit with one of these signals is a standing rule or opens a session. `Rules` and `SessionStart`
-record the deliveries of such hits."""
 MAX_EPISODES = 16
 """The maximum number of memories that a search by triggers alone returns."""
 
@@ -83,7 +75,8 @@ class _Question:
 
 
 class Surfacer:
-    """Decides whether to speak and what to say.
+    """Decides whether to speak and what to say. Doors report to `deliveries` which surfacings
+    arrived, and to `ratings` what their readers think of them; `journal` stores the decisions.
 
     `reader` reads the memory. `ttl_store` contains the home's log of deliveries and its journal,
     `state` the short-lived state of sessions. `chat` is the model behind `intent.use_llm` and
@@ -118,8 +111,6 @@ class Surfacer:
         )
         self._gate = Gate(options)
         self._pace = Pace(state, options)
-        self._is_shared = state.is_shared
-        self._pending = PendingWrites()
         self._seen_log = SeenLog(
             ttl_store, surface.dedup_ttl_seconds, self._learning.was_ignored_twice
         )
@@ -142,17 +133,22 @@ class Surfacer:
             ttl_store,
             options,
         )
-        self._journal = Journal(ttl_store, options, clock)
-        self._background = BackgroundWork([self._journal.flush, *self._learning.jobs()])
+        self.journal = Journal(ttl_store, options, clock)
+        self._record = DecisionRecord(self.journal, self._learning, options)
+        self.deliveries = Deliveries(
+            self._record,
+            self._seen_log,
+            self._pace,
+            self._late_hits,
+            self._rules,
+            self._session_start,
+            self._query,
+        )
+        self.ratings = Ratings(self._record, self._seen_log, clock)
 
     def _judge_by(self, chat: Chat) -> Judge:
         model = JudgeModel(chat, self._options.judge, self._learning.counts, self._clock)
         return Judge(model, self._post_filter, self._late_hits)
-
-    @property
-    def journal(self) -> Journal:
-        """The record of decisions."""
-        return self._journal
 
     @property
     def verdicts(self) -> Mapping[str, int]:
@@ -164,23 +160,23 @@ class Surfacer:
         logged and becomes `Skip(FAULT)`; only a cancellation is raised."""
         outcome = await self.offer(cue)
         if isinstance(outcome, Surfacing):
-            await self.delivered(outcome, cue)
+            await self.deliveries.delivered(outcome, cue)
         return outcome
 
     async def offer(self, cue: Cue) -> Outcome:
         """Decide like `surface`, for a door that learns later whether its answer arrived, and
-        reports this with `delivered` or `take_back`. Until then, but for at most a minute, the
-        memories count as delivered."""
+        reports this to `deliveries`. Until then, but for at most a minute, the memories count as
+        delivered."""
         if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
             return Skip(reason=SkipReason.EXCLUDED_PROJECT)
         started = self._clock.monotonic()
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
         with span("upwell.surface", trace_id=cue.trace_id, door=str(cue.door)) as current:
             outcome = await _without_faults(self._outcome(cue))
-            conclude(current, label(outcome), failed=_has_failed(outcome))
+            conclude(current, _label(outcome), failed=_has_failed(outcome))
         took_ms = (self._clock.monotonic() - started) * 1000
-        count_decision(cue, outcome, took_ms / 1000)
-        self._note(cue, outcome, took_ms)
+        _measure(cue, outcome, took_ms / 1000)
+        self._record.note(cue, outcome, took_ms)
         return replace(outcome, took_ms=took_ms) if isinstance(outcome, Surfacing) else outcome
 
     def refused(self, cue: Cue, rule: Memory) -> None:
@@ -188,100 +184,7 @@ class Surfacer:
         refusal = Skip(
             reason=SkipReason.REFUSED, detail=f"rule {rule.id}", held_back=(rule_hit(rule),)
         )
-        self._note(cue, refusal, 0.0)
-
-    def threshold(self, cue: Cue) -> float:
-        """The score that a memory needs at this cue: `min_score`, as ratings have changed it."""
-        return self._learning.min_score(cue)
-
-    async def rate(self, feedback: Feedback, principal: Principal = OWNER) -> list[Rated]:
-        """Learn from a rating by a principal. Returns one record for each memory that the rating
-        concerns.
-
-        Raises:
-            UsageError: no such surfacing, no such memory in it, or too many ratings.
-            StoreError: the rating could not be stored.
-        """
-        return await self.rate_all(feedback.surfacing_id, [feedback], principal)
-
-    async def rate_all(
-        self, surfacing_id: str, feedback: Sequence[Feedback], principal: Principal = OWNER
-    ) -> list[Rated]:
-        """Learn from the ratings of single memories in one surfacing: from all of them or, if one
-        is refused, from none.
-
-        Raises:
-            UsageError: as in `rate`.
-            StoreError: the ratings could not be stored.
-        """
-        self._learning.spend(principal.name, len(feedback))
-        decision = await self._journal.find(surfacing_id)
-        now = self._clock.now()
-        ratings = [
-            rated
-            for rating in feedback
-            for rated in ratings_of(rating, decision, now, principal.name)
-        ]
-        names = ", ".join(dict.fromkeys(str(rating.rating) for rating in feedback))
-        with span(
-            "upwell.feedback",
-            surfacing=surfacing_id,
-            trace_id=decision["trace_id"] if decision else "",
-        ) as current:
-            await self._learning.rate(ratings)
-            conclude(current, names)
-        for rating in ratings:
-            if rating.rating is Rating.ALREADY_KNOWN:
-                await self._seen_log.known(without_rater(rating.memory), principal.name)
-        self._background.request()
-        return ratings
-
-    async def delivered(self, surfacing: Surfacing, cue: Cue) -> None:
-        """Record that the agent received this surfacing."""
-        memories = [hit.memory for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
-        count_delivery(surfacing)
-        await self._pending.settled(cue.session)
-        if not self._options.records(cue):
-            return
-
-        async def record() -> None:
-            if cue.session and cue.door != Door.SESSION:
-                await self._seen_log.record(memories, cue.session, cue.principal.name)
-
-        if cue.door == Door.ASK:
-            await self._learning.viewed(memories)
-        # Written at once, because a process that is killed loses its pending decisions.
-        await together(record, self._journal.flush, self._learning.counts.flush)
-
-    async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
-        """Undo a surfacing that did not reach the agent, so that its memories may surface again.
-        With `late`, it came too late for its call and may be offered at a later one (`LateHits`).
-        """
-        await self._pending.settled(cue.session)
-        if self._options.records(cue):
-            self._learning.undo(surfacing, cue, late=late)
-            skip = undelivered(surfacing, late=late)
-            self._journal.note(cue, skip, surfacing.id, surfacing.took_ms, late=late)
-        with contained("taking back a surfacing"):
-            await self._withdraw(surfacing.hits, cue)
-            if cue.door == Door.SESSION:
-                await self._session_start.take_back(cue, surfacing)
-            else:
-                await self._take_back_from(cue, surfacing, late=late)
-        self._background.request()
-
-    async def cut(self, surfacing: Surfacing, cue: Cue, omitted: int) -> Surfacing:
-        """Undo the last `omitted` memories of a surfacing, for which the host had no room. Returns
-        the surfacing without them."""
-        await self._pending.settled(cue.session)
-        delivered_hits, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
-        shorter = replace(surfacing, hits=delivered_hits, held_back=(*rest, *surfacing.held_back))
-        self._learning.undo_part(replace(surfacing, hits=rest), cue)
-        self._journal.note(cue, shorter, surfacing.id, surfacing.took_ms)
-        with contained("taking back part of a surfacing"):
-            await self._withdraw(rest, cue)
-        self._background.request()
-        return shorter
+        self._record.note(cue, refusal, 0.0)
 
     def last_request(self, session: str) -> str:
         """The last request of the session's user; "" if none is known."""
@@ -289,7 +192,7 @@ class Surfacer:
 
     async def compacting(self, session: str) -> None:
         """Allow repeats, because the session's agent is about to lose its context."""
-        await self._pending.settled(session)
+        await self.deliveries.settled(session)
         self._sketches.compacted(session)
         if self._judge:
             self._judge.forget(session)
@@ -299,29 +202,20 @@ class Surfacer:
     def missed(self, cue: Cue) -> None:
         """Note that no process answered when the session of this cue began. The session gets its
         standing rules at its next event, unless it already has them."""
-        if cue.session:
-            start = Cue(
-                door=Door.SESSION,
-                text=MISSED,
-                session=cue.session,
-                cwd=cue.cwd,
-                host=cue.host,
-                read_command=cue.read_command,
-            )
-            self._session_start.owe(start)
+        self._session_start.missed(cue)
 
     async def aclose(self) -> None:
         """Write everything that is pending."""
         self._classifier.close()
         if self._judge:
             await self._judge.aclose()
-        await self._pending.aclose()
-        await self._background.aclose()
+        await self.deliveries.aclose()
+        await self._record.aclose()
 
     async def _outcome(self, cue: Cue) -> Outcome:
         if self._judge:
             self._judge.note(cue)
-        await self._pending.settled(cue.session)
+        await self.deliveries.settled(cue.session)
         triggers = triggers_in(cue)
         moment = self._moment(cue, triggers)
         if cue.door == Door.SESSION:
@@ -359,7 +253,8 @@ class Surfacer:
         if isinstance(question, Skip):
             return question
         searching = partial(self._search, question, deadline)
-        async with begun(searching, now=self._is_shared) as search:
+        # A replica asks the database for the pace, so its search runs in the meantime.
+        async with _started(searching, ahead=self._pace.is_shared) as search:
             if refusal := await self._pace.refusal(cue, question.query):
                 return replace(refusal, intent=question.intent)
             late_hits = await self._take_late_hits(question)
@@ -524,45 +419,8 @@ class Surfacer:
             held_back=tuple(hit for hit in all_hits if hit.memory.id not in ids),
             situation=next((situation_of(cue, hit.trigger) for hit in hits if hit.trigger), ""),
         )
-        await self._record(question, surfacing)
+        await self.deliveries.reserve(surfacing, cue, question.query)
         return question.answered(surfacing)
-
-    async def _record(self, question: _Question, surfacing: Surfacing) -> None:
-        cue = question.cue
-        if not cue.session:
-            return
-        reader = cue.session, cue.principal.name
-        reserve = partial(self._seen_log.reserve, surfacing.memories, *reader)
-        pace = partial(self._pace.record, cue, question.query, surfacing.id)
-        if self._is_shared:
-            self._pending.start(cue.session, reserve, pace)
-        else:
-            await reserve()
-            await pace()
-
-    async def _withdraw(self, hits: Sequence[Hit], cue: Cue) -> None:
-        memories = [hit.memory for hit in hits]
-        await self._seen_log.withdraw(memories, cue.session, cue.principal.name)
-        await self._rules.take_back(cue.session, memories)
-
-    async def _take_back_from(self, cue: Cue, surfacing: Surfacing, *, late: bool) -> None:
-        await self._pace.withdraw(cue.session, surfacing.id)
-        # Rules are left out, because `Rules` gives them again at the next opportunity.
-        hits = [hit for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
-        query = self._query(cue) if late and hits else None
-        if query is not None:
-            judged = any(map(is_judged, hits))
-            await self._late_hits.keep(cue, query, hits, judged=judged)
-
-    def _note(self, cue: Cue, outcome: Outcome, took_ms: float) -> None:
-        """Hand the decision to the journal and to learning, which work after the call."""
-        if not self._options.records(cue):
-            return
-        key = outcome.id if isinstance(outcome, Surfacing) else f"k_{secrets.token_hex(6)}"
-        with contained("noting a decision"):
-            self._journal.note(cue, outcome, key, took_ms)
-            self._learning.notice(cue, outcome)
-            self._background.request()
 
 
 async def _without_faults(deciding: Awaitable[Outcome]) -> Outcome:
@@ -597,3 +455,35 @@ def _may_be_said(hit: Hit) -> bool:
 
 def _has_failed(outcome: Outcome) -> bool:
     return isinstance(outcome, Skip) and outcome.reason in (SkipReason.FAULT, SkipReason.DEADLINE)
+
+
+def _label(outcome: Outcome) -> str:
+    """The label of an outcome in a span."""
+    if isinstance(outcome, Skip):
+        return f"skip {outcome.reason}"
+    return f"surfaced {len(outcome.hits)}"
+
+
+def _measure(cue: Cue, outcome: Outcome, seconds: float) -> None:
+    """Count a decision and its duration in the metrics of the process."""
+    reason = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
+    DECISIONS.add(str(cue.door), reason)
+    DECISION_SECONDS.observe(seconds, str(cue.door))
+
+
+@asynccontextmanager
+async def _started[T](
+    work: Callable[[], Coroutine[Any, Any, T]], *, ahead: bool
+) -> AsyncIterator[Callable[[], Awaitable[T]]]:
+    """Yield a function that returns the result of `work`. With `ahead`, the work starts at once,
+    runs in parallel with the block and is cancelled at its end. Without `ahead`, it starts when the
+    function is called."""
+    if not ahead:
+        yield work
+        return
+    task = asyncio.create_task(work())
+    try:
+        yield lambda: task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

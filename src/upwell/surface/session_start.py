@@ -196,6 +196,20 @@ class SessionStart:
         if len(self.owed) > MAX_OWED:
             self.owed.popitem(last=False)
 
+    def missed(self, cue: Cue) -> None:
+        """Give the session of this cue its rules at its next event, because no process answered
+        when it began."""
+        if cue.session:
+            start = Cue(
+                door=Door.SESSION,
+                text=MISSED,
+                session=cue.session,
+                cwd=cue.cwd,
+                host=cue.host,
+                read_command=cue.read_command,
+            )
+            self.owe(start)
+
     async def take_back(self, cue: Cue, surfacing: Surfacing) -> None:
         """Give the opening at the session's next event, because it did not reach the agent."""
         if not cue.session:

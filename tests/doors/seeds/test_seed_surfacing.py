@@ -249,7 +249,9 @@ async def test_a_known_memory_is_silent_for_seven_days_in_every_session(lab: Lab
     async with lab() as bench:
         said = await bench.use("fs__open", path="src/walnut.py")
         assert isinstance(said, Surfacing)
-        await bench.app.surfacer.rate(Feedback(surfacing_id=said.id, rating=Rating.ALREADY_KNOWN))
+        await bench.app.surfacer.ratings.rate(
+            Feedback(surfacing_id=said.id, rating=Rating.ALREADY_KNOWN)
+        )
         bench.clock.advance(6.9 * DAY)
         other = {"door": "tool", "tool": "fs__open", "args": {"path": "src/walnut.py"}}
         assert why(await bench.say(session="t", **other)) == "repeated"
@@ -315,7 +317,9 @@ async def test_ratings_move_the_threshold_of_their_tool(lab: Lab, rating: str, m
         for n in range(12):
             said = await bench.use("fs__open", path=f"l{n}.py")
             assert isinstance(said, Surfacing)
-            await bench.app.surfacer.rate(Feedback(surfacing_id=said.id, rating=Rating(rating)))
+            await bench.app.surfacer.ratings.rate(
+                Feedback(surfacing_id=said.id, rating=Rating(rating))
+            )
             bench.clock.advance(10)
         await bench.app.learning.learned.tune()
         (tuned,) = [row for row in await bench.app.learning.learned.thresholds() if row.samples]
@@ -340,7 +344,7 @@ async def test_three_bad_ratings_demote_a_memory(lab: Lab) -> None:
             said = await bench.say(session=f"s{number}", **cue)
             assert isinstance(said, Surfacing)
             rating = Feedback(surfacing_id=said.id, rating=Rating.NOT_RELEVANT)
-            await bench.app.surfacer.rate(rating)
+            await bench.app.surfacer.ratings.rate(rating)
             bench.clock.advance(60)
         assert why(await bench.say(session="s4", **cue)) == "demoted"
 

@@ -56,7 +56,7 @@ async def filled(app: App, principal: Principal, secret: str) -> dict[str, str]:
     cue = Cue(door="prompt", text="when does the settlement job run?", session="s")
     outcome = await app.surfacer.surface(cue)
     assert isinstance(outcome, Surfacing)
-    await app.surfacer.rate(Feedback(surfacing_id=outcome.id, rating=Rating.NOT_RELEVANT))
+    await app.surfacer.ratings.rate(Feedback(surfacing_id=outcome.id, rating=Rating.NOT_RELEVANT))
     assert original.key
     return {"memory": added.id, "key": original.key, "surfacing": outcome.id}
 

@@ -95,8 +95,8 @@ async def test_commands_alone_open_a_compacted_session() -> None:
     outcome = await surfacer.offer(start)
     assert isinstance(outcome, Surfacing)
     assert ids(outcome) == []
-    await surfacer.delivered(outcome, start)
-    await surfacer.take_back(outcome, start)
+    await surfacer.deliveries.delivered(outcome, start)
+    await surfacer.deliveries.take_back(outcome, start)
     await surfacer.aclose()
 
 

@@ -111,14 +111,14 @@ async def test_a_session_opens_without_what_cannot_be_read(method):
 async def test_taking_back_and_compacting_never_raise(records, method):
     surfacer = Surfacer(FakeRecall([HIT]), BrokenStore(method), EVERY_MOMENT)
     outcome = await surfacer.surface(READ)
-    await surfacer.take_back(outcome, READ, late=True)
+    await surfacer.deliveries.take_back(outcome, READ, late=True)
     await surfacer.compacting("s")
     assert "Traceback" in records.text
 
 
 async def test_a_late_hit_that_cannot_be_checked_costs_the_offer_only(records):
     surfacer = Surfacer(Broken("changes", BUG), MemoryTtlStore(), EVERY_MOMENT)
-    await surfacer.take_back(await surfacer.surface(READ), READ, late=True)
+    await surfacer.deliveries.take_back(await surfacer.surface(READ), READ, late=True)
     assert "Traceback" in records.text
     assert isinstance(await surfacer.surface(READ), Surfacing)
 

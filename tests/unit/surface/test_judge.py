@@ -133,7 +133,7 @@ async def test_an_answer_that_missed_its_door_comes_with_the_next_call(
     stage = Stage(model)
     late = await stage.surfacer.offer(PROMPT)
     assert isinstance(late, Surfacing)
-    await stage.surfacer.take_back(late, PROMPT, late=True)
+    await stage.surfacer.deliveries.take_back(late, PROMPT, late=True)
     assert told(await stage.surfacer.surface(ROUTINE)) == ["unlikely"]
 
 

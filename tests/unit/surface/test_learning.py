@@ -78,7 +78,7 @@ async def say_and_rate(stage, rating, times=1, memory=None):
         stage.clock.advance(DAYS_8)
         outcome = await stage.surfacer.surface(read(session=f"session {number}"))
         assert isinstance(outcome, Surfacing), outcome
-        await stage.surfacer.rate(
+        await stage.surfacer.ratings.rate(
             Feedback(surfacing_id=outcome.id, rating=rating, memory_id=memory)
         )
     stage.clock.advance(DAYS_8)
@@ -94,7 +94,7 @@ async def test_ratings_move_the_threshold_of_the_next_call(stage):
         if isinstance(outcome, Skip):
             break
         feedback = Feedback(surfacing_id=outcome.id, rating=Rating.NOT_RELEVANT)
-        await stage.surfacer.rate(feedback)
+        await stage.surfacer.ratings.rate(feedback)
     assert isinstance(outcome, Skip)
     assert outcome.reason is SkipReason.BELOW_MIN_SCORE
     other = Cue(door="tool", tool="db__query", args={"query": "cache reload"}, session="s")
@@ -123,7 +123,7 @@ async def test_an_already_known_memory_is_silent_for_seven_days(stage):
     outcome = await stage.surfacer.surface(read())
     stage.clock.advance(6 * 86_400)
     known = Feedback(surfacing_id=outcome.id, rating=Rating.ALREADY_KNOWN)
-    await stage.surfacer.rate(known)
+    await stage.surfacer.ratings.rate(known)
     stage.clock.advance(6 * 86_400)
     later = await stage.surfacer.surface(read(session="another"))
     assert isinstance(later, Skip)
@@ -144,14 +144,16 @@ async def test_feedback_on_an_unknown_surfacing_is_one_clear_line(
         memory_id=memory,
     )
     with pytest.raises(UsageError, match=complaint):
-        await stage.surfacer.rate(feedback)
+        await stage.surfacer.ratings.rate(feedback)
 
 
 async def test_a_rating_waits_for_a_decision_that_is_being_written(stage):
     outcome = await stage.surfacer.surface(read())
     writing = asyncio.create_task(stage.surfacer.journal.flush())
     await asyncio.sleep(0)
-    reply = await stage.surfacer.rate(Feedback(surfacing_id=outcome.id, rating=Rating.HELPFUL))
+    reply = await stage.surfacer.ratings.rate(
+        Feedback(surfacing_id=outcome.id, rating=Rating.HELPFUL)
+    )
     assert [entry.memory for entry in reply] == ["m1"]
     await writing
 
@@ -161,12 +163,14 @@ async def test_a_skip_cannot_be_rated(stage):
     await stage.surfacer.surface(read())
     (decision,) = await stage.surfacer.journal.recent()
     with pytest.raises(UsageError, match="no surfacing"):
-        await stage.surfacer.rate(Feedback(surfacing_id=decision["id"], rating=Rating.HELPFUL))
+        await stage.surfacer.ratings.rate(
+            Feedback(surfacing_id=decision["id"], rating=Rating.HELPFUL)
+        )
 
 
 async def test_a_rating_records_its_surfacing(stage):
     outcome = await stage.surfacer.surface(read(trace_id="t" * 32))
-    (first,) = await stage.surfacer.rate(
+    (first,) = await stage.surfacer.ratings.rate(
         Feedback(surfacing_id=outcome.id, rating=Rating.PARTIALLY_HELPFUL)
     )
     assert (first.tool, first.door, first.score, first.signals) == (
@@ -181,7 +185,7 @@ async def test_a_rating_records_its_surfacing(stage):
 
 async def test_late_hits_are_given_at_the_next_call_about_the_same_file(stage):
     late = await stage.surfacer.surface(read())
-    await stage.surfacer.take_back(late, read(), late=True)
+    await stage.surfacer.deliveries.take_back(late, read(), late=True)
     stage.recall.hits = []
     elsewhere = Cue(door="tool", tool="fs__write", args={"path": "b.py"}, session="s")
     assert isinstance(await stage.surfacer.surface(elsewhere), Skip), "a gate was shut: it waits"
@@ -205,7 +209,7 @@ async def test_late_hits_are_given_at_the_next_call_about_the_same_file(stage):
 )
 async def test_late_hits_are_not_given_elsewhere_or_much_later(stage, next_cue, wait):
     late = await stage.surfacer.surface(read())
-    await stage.surfacer.take_back(late, read(), late=True)
+    await stage.surfacer.deliveries.take_back(late, read(), late=True)
     stage.recall.hits = []
     stage.clock.advance(wait)
     assert isinstance(await stage.surfacer.surface(next_cue), Skip)
@@ -213,7 +217,7 @@ async def test_late_hits_are_not_given_elsewhere_or_much_later(stage, next_cue, 
 
 async def test_late_hits_are_searched_again_after_a_change_of_the_memory(stage):
     late = await stage.surfacer.surface(read())
-    await stage.surfacer.take_back(late, read(), late=True)
+    await stage.surfacer.deliveries.take_back(late, read(), late=True)
     stage.recall.hits = []
     stage.recall.version += 1
     assert isinstance(await stage.surfacer.surface(read()), Skip)
@@ -225,7 +229,7 @@ async def test_a_memory_deleted_before_its_late_hit_is_not_offered(stage):
     stage.recall.hits = [hit("m1"), hit("m2", text="the cache is sharded by tenant")]
     late = await stage.surfacer.surface(read())
     stage.recall.hits = [hit("m1")]
-    await stage.surfacer.take_back(late, read(), late=True)
+    await stage.surfacer.deliveries.take_back(late, read(), late=True)
     outcome = await stage.surfacer.surface(read())
     assert [memory.id for memory in outcome.memories] == ["m1"]
 
@@ -233,7 +237,7 @@ async def test_a_memory_deleted_before_its_late_hit_is_not_offered(stage):
 async def test_late_hits_are_offered_whatever_happens_to_ratings(stage):
     """Only changes of memories count, not writes to the tables of feedback."""
     late = await stage.surfacer.surface(read())
-    await stage.surfacer.take_back(late, read(), late=True)
+    await stage.surfacer.deliveries.take_back(late, read(), late=True)
     await stage.database.write(lambda db: db.execute("CREATE TABLE unrelated (id TEXT)"))
     searches = len(stage.recall.asked)
     assert isinstance(await stage.surfacer.surface(read()), Surfacing)
@@ -243,7 +247,7 @@ async def test_late_hits_are_offered_whatever_happens_to_ratings(stage):
 @pytest.mark.parametrize("path", ["src/ca\udcffche.py", "src/caché.py"])
 async def test_a_late_hit_survives_any_name_of_a_file(stage, path):
     late = await stage.surfacer.surface(read(path))
-    await stage.surfacer.take_back(late, read(path), late=True)
+    await stage.surfacer.deliveries.take_back(late, read(path), late=True)
     searches = len(stage.recall.asked)
     assert isinstance(await stage.surfacer.surface(read(path)), Surfacing)
     assert len(stage.recall.asked) == searches
@@ -251,7 +255,7 @@ async def test_a_late_hit_survives_any_name_of_a_file(stage, path):
 
 async def test_a_late_hit_that_was_delivered_meanwhile_is_not_repeated(stage):
     late = await stage.surfacer.surface(read())
-    await stage.surfacer.take_back(late, read(), late=True)
+    await stage.surfacer.deliveries.take_back(late, read(), late=True)
     asked = Cue(door="ask", text="when does the cache reload?", session="s")
     assert isinstance(await stage.surfacer.surface(asked), Surfacing)
     stage.recall.hits = []
@@ -301,5 +305,7 @@ async def test_a_decision_with_fewer_fields_can_be_explained_and_rated(stage):
     await stage.ttl_store.put("decision", {"s_cold": value}, ttl_seconds=60)
     (decision,) = await stage.surfacer.journal.recent()
     assert (decision["id"], decision["late"], decision["queries"]) == ("s_cold", False, [])
-    (first,) = await stage.surfacer.rate(Feedback(surfacing_id="s_cold", rating=Rating.HELPFUL))
+    (first,) = await stage.surfacer.ratings.rate(
+        Feedback(surfacing_id="s_cold", rating=Rating.HELPFUL)
+    )
     assert (first.tool, first.memory, first.score) == ("Read", "m1", 0.8)

@@ -154,7 +154,7 @@ async def test_memories_are_new_to_another_principal():
     assert stage.recall.asked[-1].scope.namespaces == ("decisions",)
     again = replace(read("lib/cache.py", session="hers"), principal=ada)
     assert await reason(surfacer, again) is SkipReason.REPEATED
-    await surfacer.take_back(outcome, again)
+    await surfacer.deliveries.take_back(outcome, again)
     assert isinstance(await surfacer.surface(again), Surfacing)
     assert await reason(surfacer, read("lib/cache.py")) is SkipReason.REPEATED
 
@@ -171,7 +171,7 @@ async def test_an_undelivered_memory_may_surface_again():
     stage = Stage(hit())
     surfacer = stage.surfacer()
     outcome = await surfacer.surface(read())
-    await surfacer.take_back(outcome, read())
+    await surfacer.deliveries.take_back(outcome, read())
     assert isinstance(await surfacer.surface(read("lib/cache.py")), Surfacing)
 
 
@@ -201,7 +201,7 @@ async def test_an_undelivered_surfacing_counts_neither_for_rate_nor_for_cooldown
     surfacer = stage.surfacer()
     first = await surfacer.surface(read())
     assert await reason(surfacer, read("src/other.py")) is SkipReason.RATE
-    await surfacer.take_back(first, read())
+    await surfacer.deliveries.take_back(first, read())
     second = await surfacer.surface(read())
     assert isinstance(second, Surfacing), "neither the rate nor the cooldown counts it"
     stage.recall.hits = [hit("m2", text="another note")]
@@ -215,7 +215,7 @@ async def test_taking_one_surfacing_back_leaves_the_others_counted():
     for number in range(2):
         stage.recall.hits = [hit(f"m{number}", text=f"note number {number}")]
         outcomes.append(await surfacer.surface(read(f"src/file{number}.py")))
-    await surfacer.take_back(outcomes[0], read("src/file0.py"))
+    await surfacer.deliveries.take_back(outcomes[0], read("src/file0.py"))
     stage.recall.hits = [hit("m9", text="another note")]
     assert await reason(surfacer, read("src/file1.py")) is SkipReason.COOLDOWN
     assert isinstance(await surfacer.surface(read("src/file9.py")), Surfacing)
@@ -231,7 +231,7 @@ async def test_replicas_that_share_the_state_share_rate_cooldown_and_late_hits()
     )
     first = await entry.surface(read())
     assert await reason(other, read("src/other.py")) is SkipReason.RATE
-    await entry.take_back(first, read(), late=True)
+    await entry.deliveries.take_back(first, read(), late=True)
     searches = len(stage.recall.asked)
     assert isinstance(await other.surface(read()), Surfacing)
     assert len(stage.recall.asked) == searches, "the late hits answer, without a search"

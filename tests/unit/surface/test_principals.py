@@ -8,7 +8,7 @@ from upwell.ground.ttl_store import Kind
 from upwell.ground.types.principal import Principal
 from upwell.ground.types.surfacing import Feedback, Rating, Surfacing
 from upwell.learn.budgets import Budgets, Report
-from upwell.surface.learning import MAX_RATINGS
+from upwell.surface.rating import MAX_RATINGS
 
 ADA, BOB = Principal("ada"), Principal("bob")
 DAYS_8 = 8 * 86_400
@@ -32,7 +32,7 @@ async def rated_down(stage, principal, times):
         outcome = await said_to(stage, principal, f"{principal.name} {number}")
         if isinstance(outcome, Surfacing):
             feedback = Feedback(surfacing_id=outcome.id, rating=Rating.NOT_RELEVANT)
-            await stage.surfacer.rate(feedback, principal)
+            await stage.surfacer.ratings.rate(feedback, principal)
 
 
 async def test_a_memory_that_one_rated_down_still_surfaces_for_the_others(stage):
@@ -48,9 +48,9 @@ async def test_a_principal_rates_its_own_surfacings_only(stage):
     outcome = await said_to(stage, ADA, "ada")
     feedback = Feedback(surfacing_id=outcome.id, rating=Rating.NOT_RELEVANT)
     with pytest.raises(UsageError, match="no surfacing"):
-        await stage.surfacer.rate(feedback, BOB)
-    assert await stage.surfacer.rate(feedback, ADA)
-    assert await stage.surfacer.rate(feedback)
+        await stage.surfacer.ratings.rate(feedback, BOB)
+    assert await stage.surfacer.ratings.rate(feedback, ADA)
+    assert await stage.surfacer.ratings.rate(feedback)
 
 
 async def test_a_principal_has_a_quota(stage):
@@ -58,10 +58,10 @@ async def test_a_principal_has_a_quota(stage):
     outcome = await said_to(stage, BOB, "s")
     feedback = Feedback(surfacing_id=outcome.id, rating=Rating.HELPFUL)
     for _ in range(MAX_RATINGS):
-        await stage.surfacer.rate(feedback, BOB)
+        await stage.surfacer.ratings.rate(feedback, BOB)
     with pytest.raises(UsageError, match="in an hour"):
-        await stage.surfacer.rate(feedback, BOB)
-    assert await stage.surfacer.rate(feedback)
+        await stage.surfacer.ratings.rate(feedback, BOB)
+    assert await stage.surfacer.ratings.rate(feedback)
 
 
 async def test_a_report_of_another_moves_no_budget(stage):

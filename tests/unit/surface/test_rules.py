@@ -163,7 +163,7 @@ async def test_late_rules_are_given_at_the_next_prompt() -> None:
     stage = surfacer(Pinned(RULE), FOUND)
     late = await stage.surface(prompt())
     assert isinstance(late, Surfacing)
-    await stage.take_back(late, prompt(), late=True)
+    await stage.deliveries.take_back(late, prompt(), late=True)
     assert await told(stage, prompt()) == ["m1", "r1"]
     assert await told(stage, prompt("what else is there to know?")) == []
 
@@ -172,7 +172,7 @@ async def test_rules_beyond_the_hosts_limit_are_given_again() -> None:
     stage = surfacer(Pinned(RULE), FOUND)
     said = await stage.surface(prompt())
     assert isinstance(said, Surfacing)
-    rest = await stage.cut(said, prompt(), omitted=1)
+    rest = await stage.deliveries.cut(said, prompt(), omitted=1)
     assert [memory.id for memory in rest.memories] == ["m1"]
     assert await told(stage, prompt("what else is there to know?")) == ["r1"]
 

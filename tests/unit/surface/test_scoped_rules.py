@@ -61,7 +61,7 @@ async def test_a_rule_that_was_not_delivered_is_due_again() -> None:
     cue = read("src/api/orders.py")
     offered = await stage.offer(cue)
     assert isinstance(offered, Surfacing)
-    await stage.take_back(offered, cue, late=True)
+    await stage.deliveries.take_back(offered, cue, late=True)
     assert await told(stage, read("/repo/README.md")) == [], "late, and not where it belongs"
     assert await told(stage, cue) == ["api"]
     assert await told(stage, prompt("what else is there to know?")) == []

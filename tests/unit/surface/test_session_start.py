@@ -220,7 +220,7 @@ async def too_late(stage: Stage) -> None:
     begins = Cue(door="session", session="s", cwd="/repo")
     late = await stage.surfacer.surface(begins)
     assert isinstance(late, Surfacing)
-    await stage.surfacer.take_back(late, begins, late=True)
+    await stage.surfacer.deliveries.take_back(late, begins, late=True)
 
 
 async def test_a_late_opening_is_given_at_the_next_event() -> None:

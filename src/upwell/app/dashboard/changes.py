@@ -135,7 +135,7 @@ async def rate(app: App, fields: Fields) -> str:
     feedback = Feedback(
         surfacing_id=fields.get("id", ""), rating=Rating(rating), memory_id=fields.get("memory")
     )
-    return noted(await app.surfacer.rate(feedback))
+    return noted(await app.surfacer.ratings.rate(feedback))
 
 
 async def switch(app: App, fields: Fields, *, on: bool) -> str:

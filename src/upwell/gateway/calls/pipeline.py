@@ -293,7 +293,7 @@ class CallSurfacing:
         """Record whether an injected outcome was delivered."""
         outcome, cue = search.result()
         if delivered and isinstance(outcome, Surfacing):
-            self.returns.start(self._surfacer.delivered(outcome, cue))
+            self.returns.start(self._surfacer.deliveries.delivered(outcome, cue))
         else:
             self.returns.start(self._take_back(search, late=False))
 
@@ -303,7 +303,7 @@ class CallSurfacing:
             return
         outcome, cue = search.result()
         if isinstance(outcome, Surfacing):
-            await self._surfacer.take_back(outcome, cue, late=late)
+            await self._surfacer.deliveries.take_back(outcome, cue, late=late)
 
 
 class Calls(Protocol):

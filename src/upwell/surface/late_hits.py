@@ -1,119 +1,15 @@
-"""Work after the call: writes in batches, and memories that were found too late for their call."""
+"""Memories that were found too late for their call. A later cue about the same thing gets them."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from upwell.ground.background import BackgroundTasks
 from upwell.ground.session_state import SessionState
-from upwell.ground.trace import contained
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Hit, Query
 from upwell.memory.recall import MemoryReader
-
-FLUSH_SECONDS = 0.5
-
-Job = Callable[[], Awaitable[object]]
-
-
-class BackgroundWork:
-    """Runs all of its jobs half a second after a request, so that one run serves every request made
-    in the meantime. Owns the task that runs them, and ends it in `aclose`."""
-
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self._jobs = jobs
-        self._is_due = False
-        self._closing = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    def request(self) -> None:
-        """Schedule a run of the jobs."""
-        self._is_due = True
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
-
-    async def aclose(self) -> None:
-        """Run every job once more, and stop."""
-        self._closing.set()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
-        await self._run_jobs()
-
-    async def _run(self) -> None:
-        while self._is_due:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), FLUSH_SECONDS)
-            await self._run_jobs()
-
-    async def _run_jobs(self) -> None:
-        self._is_due = False
-        await together(*self._jobs)
-
-
-async def together(*jobs: Job) -> None:
-    """Run the jobs together, so that their writes share a transaction. A job that fails does not
-    stop the others."""
-
-    async def run(job: Job) -> None:
-        with contained("background work of surfacing"):
-            await job()
-
-    await asyncio.gather(*map(run, jobs))
-
-
-@asynccontextmanager
-async def begun[T](
-    work: Callable[[], Coroutine[Any, Any, T]], *, now: bool
-) -> AsyncIterator[Callable[[], Awaitable[T]]]:
-    """Yield a function that returns the result of `work`. With `now`, the work starts at once, runs
-    in parallel with the block and is cancelled at its end. Without `now`, it starts when the
-    function is called."""
-    if not now:
-        yield work
-        return
-    task = asyncio.create_task(work())
-    try:
-        yield lambda: task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-class PendingWrites:
-    """Writes that belong to a session. An answer does not wait for them; the session's next
-    decision does. Owns the tasks of the writes."""
-
-    def __init__(self) -> None:
-        self._tasks = BackgroundTasks("surfacing")
-        self._of: dict[str, asyncio.Task[None]] = {}
-
-    def start(self, session: str, *jobs: Job) -> None:
-        """Run these jobs together, after the session's earlier jobs."""
-        before = self._of.get(session)
-
-        async def run() -> None:
-            if before is not None:
-                await asyncio.wait({before})
-            await together(*jobs)
-            if self._of.get(session) is asyncio.current_task():
-                del self._of[session]
-
-        self._of[session] = self._tasks.start(run())
-
-    async def settled(self, session: str) -> None:
-        """Wait until the writes of this session have ended."""
-        if task := self._of.get(session):
-            await asyncio.wait({task})
-
-    async def aclose(self) -> None:
-        """Wait until all writes have ended."""
-        await self._tasks.drain()
-
 
 LATE = "late"
 LATE_SECONDS = 60.0

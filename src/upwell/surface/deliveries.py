@@ -1,0 +1,161 @@
+"""The life of a surfacing after the decision: its memories are reserved while the answer is on its
+way, and then delivered, or taken back so that they may surface again."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.meters import MEMORIES
+from upwell.ground.trace import contained
+from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.memory import Hit, Query
+from upwell.ground.types.surfacing import Surfacing
+from upwell.surface.filters import Pace
+from upwell.surface.judge import is_judged
+from upwell.surface.late_hits import LateHits
+from upwell.surface.record import DecisionRecord, Job, together
+from upwell.surface.rules import Rules
+from upwell.surface.seen_log import SeenLog
+from upwell.surface.session_start import SessionStart
+
+_OPENING = frozenset({"pinned", "kind", "told"})
+"""A hit with one of these signals is a standing rule or opens a session. `Rules` and `SessionStart`
+record the deliveries of such hits."""
+
+
+class Deliveries:
+    """Tracks which surfacings reach their agents. `query_of` returns the query of a cue."""
+
+    def __init__(
+        self,
+        record: DecisionRecord,
+        seen_log: SeenLog,
+        pace: Pace,
+        late_hits: LateHits,
+        rules: Rules,
+        session_start: SessionStart,
+        query_of: Callable[[Cue], Query | None],
+    ) -> None:
+        self._record = record
+        self._seen_log = seen_log
+        self._pace = pace
+        self._late_hits = late_hits
+        self._rules = rules
+        self._session_start = session_start
+        self._query_of = query_of
+        self._pending = PendingWrites()
+
+    async def settled(self, session: str) -> None:
+        """Wait for the reservations of the session's earlier surfacings."""
+        await self._pending.settled(session)
+
+    async def reserve(self, surfacing: Surfacing, cue: Cue, query: Query) -> None:
+        """Count the memories of a surfacing as delivered for a minute, and the surfacing towards
+        the session's rate limit."""
+        if not cue.session:
+            return
+        reader = cue.session, cue.principal.name
+        reserve = partial(self._seen_log.reserve, surfacing.memories, *reader)
+        pace = partial(self._pace.record, cue, query, surfacing.id)
+        if self._pace.is_shared:
+            self._pending.start(cue.session, reserve, pace)
+        else:
+            await reserve()
+            await pace()
+
+    async def delivered(self, surfacing: Surfacing, cue: Cue) -> None:
+        """Record that the agent received this surfacing."""
+        memories = [hit.memory for hit in _without_opening(surfacing.hits)]
+        MEMORIES.add(by=len(surfacing.hits))
+        await self.settled(cue.session)
+        if not self._record.covers(cue):
+            return
+
+        async def log() -> None:
+            if cue.session and cue.door != Door.SESSION:
+                await self._seen_log.record(memories, cue.session, cue.principal.name)
+
+        if cue.door == Door.ASK:
+            await self._record.learning.viewed(memories)
+        # Written at once, because a process that is killed loses its pending decisions.
+        await self._record.write(log)
+
+    async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
+        """Undo a surfacing that did not reach the agent, so that its memories may surface again.
+        With `late`, it came too late for its call and may be offered at a later one (`LateHits`).
+        """
+        await self.settled(cue.session)
+        self._record.undo(surfacing, cue, late=late)
+        with contained("taking back a surfacing"):
+            await self._withdraw(surfacing.hits, cue)
+            if cue.door == Door.SESSION:
+                await self._session_start.take_back(cue, surfacing)
+                return
+            await self._pace.withdraw(cue.session, surfacing.id)
+            if late:
+                await self._offer_later(surfacing, cue)
+
+    async def cut(self, surfacing: Surfacing, cue: Cue, omitted: int) -> Surfacing:
+        """Undo the last `omitted` memories of a surfacing, for which the host had no room. Returns
+        the surfacing without them."""
+        await self.settled(cue.session)
+        delivered_hits, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
+        shorter = replace(surfacing, hits=delivered_hits, held_back=(*rest, *surfacing.held_back))
+        self._record.shorten(shorter, rest, cue)
+        with contained("taking back part of a surfacing"):
+            await self._withdraw(rest, cue)
+        return shorter
+
+    async def aclose(self) -> None:
+        """Wait for all reservations."""
+        await self._pending.aclose()
+
+    async def _withdraw(self, hits: Sequence[Hit], cue: Cue) -> None:
+        memories = [hit.memory for hit in hits]
+        await self._seen_log.withdraw(memories, cue.session, cue.principal.name)
+        await self._rules.take_back(cue.session, memories)
+
+    async def _offer_later(self, surfacing: Surfacing, cue: Cue) -> None:
+        # Rules are left out, because `Rules` gives them again at the next opportunity.
+        hits = _without_opening(surfacing.hits)
+        query = self._query_of(cue) if hits else None
+        if query is not None:
+            judged = any(map(is_judged, hits))
+            await self._late_hits.keep(cue, query, hits, judged=judged)
+
+
+def _without_opening(hits: Sequence[Hit]) -> list[Hit]:
+    return [hit for hit in hits if not _OPENING & hit.signals.keys()]
+
+
+class PendingWrites:
+    """Writes that belong to a session. An answer does not wait for them; the session's next
+    decision does. Owns the tasks of the writes."""
+
+    def __init__(self) -> None:
+        self._tasks = BackgroundTasks("surfacing")
+        self._of: dict[str, asyncio.Task[None]] = {}
+
+    def start(self, session: str, *jobs: Job) -> None:
+        """Run these jobs together, after the session's earlier jobs."""
+        before = self._of.get(session)
+
+        async def run() -> None:
+            if before is not None:
+                await asyncio.wait({before})
+            await together(*jobs)
+            if self._of.get(session) is asyncio.current_task():
+                del self._of[session]
+
+        self._of[session] = self._tasks.start(run())
+
+    async def settled(self, session: str) -> None:
+        """Wait until the writes of this session have ended."""
+        if task := self._of.get(session):
+            await asyncio.wait({task})
+
+    async def aclose(self) -> None:
+        """Wait until all writes have ended."""
+        await self._tasks.drain()
