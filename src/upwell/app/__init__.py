@@ -1,6 +1,6 @@
 """The only package that wires objects together.
 
-`build` makes the app of a home, `serve` runs the gateway.
+`build` builds the app of a home; `serve` runs the gateway.
 """
 
 from upwell.app.doctor import examine

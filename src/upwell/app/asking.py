@@ -1,5 +1,6 @@
 """Facts for the hook that asks the agent, at the end of a turn, to store what it learned: the name
-under which the agent sees `add_memory`, and whether it has stored something by itself."""
+under which the agent sees `add_memory`, whether something has been stored already, and the commands
+of the session."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from upwell.replay.transcripts import transcripts_at
 TOOL = "add_memory"
 MAX_TRANSCRIPT_BYTES = 300_000
 MAX_FILE_BYTES = 400_000
-"""A larger file of an agent is not read, because parsing its other parts would take too long."""
+"""A larger settings file is not read, because parsing its other parts would take too long."""
 
 
 async def tool_name(config: Config, host: Host, event: Event) -> str:

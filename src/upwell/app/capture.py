@@ -36,9 +36,9 @@ READ_TTL_SECONDS = 400 * 86_400.0
 
 @dataclass(slots=True)
 class Gain:
-    """Counts of what sessions taught: new proposals, older proposals that were dropped to make room
-    (`displaced`), memories that were stored, known memories that a session confirmed
-    (`strengthened`), and places of files and symbols. `redacted` names the rules that masked a
+    """Counts what was learned from sessions: new proposals, older proposals that were dropped to
+    make room (`displaced`), memories that were stored, known memories that a session confirmed
+    (`strengthened`), and places of files and symbols. `redacted` lists the rules that masked a
     secret. `read_before` counts the transcripts that were left out because they were read before.
     """
 
@@ -63,8 +63,8 @@ class Gain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """The keys of everything that sessions left in a home: memories, open proposals, places, and
-    transcripts that were read.
+    """The keys of everything that a home has learned from sessions: memories, open proposals and
+    places, and the transcripts that were read.
     """
 
     memories: frozenset[str] = frozenset()
@@ -279,7 +279,7 @@ def _masked(place: Memory) -> Memory:
 
 
 def _strengthened(known: Memory, proposal: Proposal) -> Memory:
-    """The memory with a higher count, because another session has found the same."""
+    """The memory with a higher count, because another session reached the same conclusion."""
     last = max(known.updated_at or 0.0, proposal.at or 0.0)
     return replace(known, occurrences=known.occurrences + 1, updated_at=last)
 

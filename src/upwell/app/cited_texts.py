@@ -1,5 +1,5 @@
-"""Reads the texts behind keys and citations: originals of shortened results, memories, documents,
-past sessions."""
+"""Reads the texts behind keys and citations: originals of shortened results, memories, documents
+and past sessions."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CitedTexts:
-    """The texts that the owner of a home may read by a key or a citation. `cwd` decides the
+    """The texts that the owner of a home may read by a key or a citation. `cwd` determines the
     project; `viewed` is called with the memories that were read; `past` opens the past sessions."""
 
     def __init__(
@@ -39,7 +39,7 @@ class CitedTexts:
 
     async def read(self, key: str, lines: str = "") -> str:
         """The text behind `key`, which is the key of an original, the id of a memory, or a citation
-        such as `upwell://memory/ID`. Of an original, `lines` selects a part, such as `120-180`.
+        such as `upwell://memory/ID`. `lines` selects a part of an original, such as `120-180`.
 
         Raises:
             KeyUnknown: the original expired, was evicted, or never existed.
@@ -81,8 +81,8 @@ class CitedTexts:
         return SeenSessions(self._past(), project_of(self._cwd))
 
     async def _is_memory(self, memory_id: str) -> bool:
-        """True if there is a memory with this id. New documents are indexed before the answer is
-        no."""
+        """True if there is a memory with this id. If there is none yet, new documents are indexed
+        first."""
         if await self._memory.library.get(memory_id) is None:
             with contained("looking for new notes"):
                 await self._memory.documents.refresh()

@@ -47,8 +47,8 @@ class Warm:
         self._following: asyncio.Task[None] | None = None
         self._port = 0
         self.on_request: Callable[[], None] = _do_nothing
-        """Called at every HTTP request, to keep the daemon from ending as idle. The daemon itself
-        sees only the requests on its socket."""
+        """Called at every HTTP request, so that the daemon does not count as idle. The daemon
+        itself sees only the requests on its socket."""
 
     @property
     def app(self) -> App:
@@ -111,7 +111,7 @@ class Warm:
         await self.serve_http()
 
     async def serve_http(self) -> None:
-        """Accept hooks that are HTTP requests at the configured port, if there is one."""
+        """Accept hooks over HTTP on the configured port, if there is one."""
         port = self.app.config.hook.port
         if port == self._port:
             return
@@ -197,8 +197,8 @@ async def run_daemon() -> bool:
 
 
 def run_or_replace() -> bool:
-    """Run the daemon. A running daemon that no longer answers is replaced; if one answers, the
-    result is False.
+    """Run the daemon, in place of one that no longer answers. Returns False if a running daemon
+    answers.
 
     Raises:
         UpwellError: the daemon cannot start.
@@ -220,7 +220,7 @@ def main() -> int:
 
 
 def _end_hung() -> bool:
-    """End a daemon that holds its lock and does not answer. Returns True if one was ended."""
+    """End a daemon that is running but does not answer. Returns True if one was ended."""
     from upwell.config import load
 
     daemon = daemon_at(str(load().home.root))

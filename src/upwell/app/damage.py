@@ -1,4 +1,4 @@
-"""The report on a damaged memory: the rows that were saved, and how to restore a backup."""
+"""The report on damage to `memory.db`: the rows that were saved, and how to restore a backup."""
 
 import time
 from pathlib import Path
@@ -40,7 +40,7 @@ def _restore_hint(home: Home, damaged_at: float) -> str:
 
 
 def restoring(home: Home, copy: Path) -> str:
-    """Instructions to put `copy` in the place of the memory.
+    """Instructions to replace `memory.db` with `copy`.
 
     The write-ahead log is removed first, because it belongs to the database that `copy` replaces.
     """

@@ -1,4 +1,4 @@
-"""`upwell doctor`: the health of every part, found by using each as upwell uses it."""
+"""`upwell doctor`: checks the health of every part by using it as upwell does."""
 
 import asyncio
 import os
@@ -36,9 +36,7 @@ TRIAL = Query(texts=("upwell doctor",), limit=1)
 
 
 async def examine(cwd: str | None = None) -> AsyncIterator[tuple[str, Ping]]:
-    """`upwell doctor`: the health of each part as soon as it is known, even if one of them keeps
-    the others from starting.
-    """
+    """`upwell doctor`: yield the name and the health of each part as soon as it is known."""
     try:
         config, mistakes = config_mistakes()
         config.home.prepare()
@@ -166,8 +164,8 @@ def _hooks(config: Config) -> list[tuple[str, Ping]]:
 
 
 def _hook(installer: "Installer", own: "Installation", host: str) -> Ping:
-    """Run the hook that an agent's file names, on an event that upwell never answers, and look for
-    a setting that keeps the agent from running it.
+    """Run the hook from an agent's settings file on an event that upwell never answers, and look
+    for a setting that keeps the agent from running it.
     """
     from upwell.hosts import HOSTS
     from upwell.setup.proof import run_once

@@ -1,5 +1,4 @@
-"""Events as people read them: decisions and shortened results, newest first. `upwell top` and the
-dashboard show them."""
+"""Decisions and shortened results as `upwell top` and the dashboard show them, newest first."""
 
 import asyncio
 import math
@@ -25,9 +24,9 @@ Event = dict[str, Any]
 async def events(
     app: App, filters: Mapping[str, str], limit: int, before: float = math.inf
 ) -> list[Event]:
-    """The latest events that match, newest first. `filters` may have values for the fields of
-    `EXACT`, a part of the `file`, and `spoke` for only those events at which a memory surfaced or a
-    result was shortened.
+    """The latest events that match, newest first. `filters` may contain values for the fields in
+    `EXACT`, a part of the `file`, and `spoke`, which selects the events at which a memory surfaced
+    or a result was shortened.
 
     Raises:
         StoreError: the journal cannot be read.
@@ -45,8 +44,8 @@ async def events(
 async def following(
     app: App, filters: Mapping[str, str], after: float
 ) -> AsyncIterator[Sequence[Event]]:
-    """Matching events that are written later than the time `after`, oldest first, as they come.
-    While there are none, yields an empty list from time to time. Never ends.
+    """Matching events that are written after the time `after`, oldest first, as they arrive. While
+    there are none, yields an empty list from time to time. Never ends.
 
     Raises:
         StoreError: the journal cannot be read.

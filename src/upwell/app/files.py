@@ -1,6 +1,4 @@
-"""Opens the files of a home (memory, TTL store, originals, the secret) and runs their periodic
-chores.
-"""
+"""Opens the files of a home: memory, TTL store, originals and the secret."""
 
 import hashlib
 import secrets
@@ -81,9 +79,9 @@ Secret = Callable[[], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The open databases of an app and their periodic chores. `databases` are SQLite files,
-    `closing` closes connections to other databases, `indexed` are the stores of memories, and
-    `team` is the database that a team shares."""
+    """The open databases of an app and their periodic chores. `team` is the database that a team
+    shares, `databases` are SQLite files, `indexed` are the stores of memories, and `closing` closes
+    connections to other databases."""
 
     team: Team | None = None
     databases: list[Database] = field(default_factory=list)
@@ -106,9 +104,9 @@ class Files:
 def open_files(
     config: Config, *, tolerant: bool = False, postgres: "Postgres | None" = None
 ) -> Files:
-    """The collection to which a home's databases are added. It begins with the team's database, if
-    there is one; `postgres` is a connection to it that is open already. Without the driver, a
-    tolerant app goes without the team's database.
+    """The `Files` of a home, with only the team's database if there is one; the caller opens the
+    others. `postgres`: connections to the team's database that are already open. Without the
+    driver, a tolerant app runs without that database.
 
     Raises:
         ConfigError: the driver is not installed.
@@ -158,7 +156,7 @@ def _open_team_store(
     config: Config, files: Files, questions: Questions | None, clock: Clock
 ) -> tuple[Store, Sources, LearningStore | None]:
     """The stores that a team shares. If the driver is missing, there is no memory at all, because
-    the home's own store has other memories."""
+    the home's own store contains other memories."""
     team = files.team
     if team is None:
         missing = StoreError("the PostgreSQL driver is missing", hint="run `upwell doctor`")
@@ -180,7 +178,7 @@ def _open_team_store(
 
 
 def open_memory_db(home: Home, *, has_copy: bool = False) -> Database:
-    """The database of a home's own memories, imported files and ratings, and of the copy of a
+    """The database with a home's own memories, imported files and ratings, and with the copy of a
     team's memories if there is one.
 
     Raises:
@@ -208,7 +206,7 @@ def postgres_store(url: str, tenant: str, clock: Clock = SYSTEM_CLOCK) -> "Postg
 @dataclass(frozen=True, slots=True)
 class Memories:
     """All parts of the memory: the library, short notes, imported documents, the places of files
-    and symbols that sessions taught, the memories of other programs, and ratings."""
+    and symbols learned from sessions, other programs' memories, and ratings."""
 
     library: Library
     notes: ShortTerm
@@ -260,8 +258,8 @@ def open_memory(
 def _open_ltm(
     config: Config, ttl_store: TtlStore, patience: Patience, *, tolerant: bool
 ) -> "LtmRecall | None":
-    """The memory server of `ltm.*`, None if no such key is set. Its modules are imported only if
-    there is one. A tolerant app ignores a server whose keys are incomplete.
+    """The memory server configured by `ltm.*`. If no such key is set, the result is None, and its
+    modules are not imported. A tolerant app ignores a server whose keys are incomplete.
 
     Raises:
         ConfigError: a key that another one needs is missing.
@@ -295,9 +293,9 @@ def _patience_of(config: Config) -> Patience:
 
 
 def open_notes(config: Config, cwd: str | None, locking: Locking = patiently) -> ShortTerm:
-    """The notes of the folder's project (`.upwell/stm.json`) if the project has a folder `.upwell`,
-    else those of the home or of its team. A file that came with a repository or an archive is not
-    used, because this user did not write its notes.
+    """The notes of the folder's project (`.upwell/stm.json`) if the project has a `.upwell` folder,
+    otherwise those of the home or of its team. A file that came with a repository or an archive is
+    not used, because this user did not write its notes.
     """
     home, project = config.home, project_of(cwd)
     notes = ShortTerm(
@@ -341,11 +339,12 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
     try:
         database = open_database(config.home.ledger_db, [OWNER], synchronous="NORMAL")
     except StoreError as error:
-        LOG.error("ledger.db cannot be used; this process works in memory: %s", error)
+        LOG.error("ledger.db cannot be used; this process keeps its data in memory: %s", error)
         return MemoryTtlStore(options=options, clock=clock)
     if database.obstacle:
         LOG.error(
-            "ledger.db cannot be written; this process works in memory: %s", database.obstacle
+            "ledger.db cannot be written; this process keeps its data in memory: %s",
+            database.obstacle,
         )
         return copy_in_memory(database.path, options, clock)
     ttl_store: TtlStore = SqliteTtlStore(database, options=options, clock=clock)
@@ -402,14 +401,14 @@ def open_audit_log(config: Config, files: Files) -> Log:
 
 
 def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:
-    """The cache of servers' answers, if `cache.tools` names any tool."""
+    """The cache of servers' answers; None if `cache.tools` is empty."""
     if not config.cache.tools:
         return None
     return Cache(ttl_store, secret_of(config), config.cache, has_secret)
 
 
 def secret_of(config: Config) -> Secret:
-    """The secret for the keys of originals and cached answers: `store.secret` if it is set, else
+    """The secret for the keys of originals and cached answers: `store.secret` if it is set, or else
     the content of a file in the home, which is created once, atomically, with mode 0600. A changed
     file is read again, so a replica that started without the team's database adopts the team's
     secret once the file is a copy of it."""

@@ -1,4 +1,4 @@
-"""Follows what agents do with shortened results: for learning, and in the trace of their call."""
+"""Records what agents do with shortened results, for learning and in the trace of the call."""
 
 import asyncio
 from collections import OrderedDict
@@ -48,11 +48,11 @@ class Traces:
 
 
 class FollowUp:
-    """Learns from shortened results: how many were delivered, and which of them an agent came back
-    to read further.
+    """Learns from shortened results: how many were delivered, and which of them an agent read
+    further.
 
-    While spans are sent, `ttl_store` keeps the trace of each shortened result, because the result
-    may have been shortened by another process, such as a hook, or before a restart.
+    While tracing is on, `ttl_store` keeps the trace of each shortened result, because the result
+    may come from another process, such as a hook, or from before a restart.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class FollowUp:
         self.shortened_by_hook(call, cut)
 
     def shortened_by_hook(self, call: ToolCall, cut: Cut) -> None:
-        """Count a shortened result of an agent's own tool, whose originals the agent reads with the
+        """Count a shortened result of an agent's own tool. The agent reads its originals on the
         command line, in another process.
         """
         TOKENS_SAVED.add(call.server, by=cut.tokens_before - cut.tokens_after)
@@ -87,7 +87,7 @@ class FollowUp:
             self._writes.start(self._keep(cut.keys, call.trace_id))
 
     def on_follow_up(self, original: StoredOriginal, text: str) -> None:
-        """Count that an agent reads `text`, which is a part of an original."""
+        """Count `text`, the part of an original that an agent reads."""
         self._budgets.on_follow_up(original.key)
         self._reading.start(self.read_again(original.key, text))
 

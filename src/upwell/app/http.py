@@ -34,8 +34,8 @@ from upwell.web.tokens import Tokens, token_of
 
 async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None:
     """Serve `/mcp`, `/team`, `/hook`, `/dashboard`, `/healthz`, `/readyz` and `/metrics` at
-    `HOST:PORT` until a signal ends the process. `say` first receives the address and the path of
-    the token.
+    `HOST:PORT` until a signal ends the process. `say` receives the invalid settings, and then the
+    address and the path of the token.
 
     Raises:
         UsageError: the address is invalid or in use.
@@ -103,7 +103,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
 
 
 def _admission(app: App, shared: Callable[[], str] | None) -> Admission:
-    """Admits the tokens of the home, the team's `shared` one, and those of an identity provider."""
+    """Admits the home's tokens, the team's `shared` token, and those of an identity provider."""
     home = app.config.home
     tokens = Tokens(token_of(home.token_file), home.tokens_file, shared)
     oidc = open_oidc(app.config.oidc)
@@ -132,9 +132,9 @@ def _servers(gateway: Gateway) -> list[dict[str, str]]:
 
 
 class _Readiness:
-    """Whether the gateway is ready. It becomes ready once every server has come up or failed, at
-    the latest after `seconds`, and stays ready while a failed server is started again. So one
-    broken server does not keep the others from being used.
+    """Whether the gateway is ready. It becomes ready once every server has come up or failed, after
+    `seconds` at the latest, and stays ready while a failed server restarts. So one broken server
+    does not keep the others from being used.
     """
 
     def __init__(self, gateway: Gateway, seconds: float) -> None:
@@ -143,7 +143,7 @@ class _Readiness:
         self._is_ready = False
 
     def reason(self) -> str:
-        """The servers for which requests have to wait, or ""."""
+        """Why the gateway is not ready: the servers that are starting. "" if it is ready."""
         upstreams = self._gateway.upstreams
         starting = [upstream.name for upstream in upstreams if upstream.state is State.STARTING]
         self._is_ready = self._is_ready or not starting or time.monotonic() >= self._until
@@ -151,7 +151,7 @@ class _Readiness:
 
 
 def _health(app: App, gateway: Gateway, unready: Callable[[], str]) -> list[BaseRoute]:
-    """The routes for health and metrics of the gateway."""
+    """The gateway's routes for health and metrics."""
 
     def state() -> Mapping[str, Any]:
         return {"version": __version__, "servers": len(gateway.upstreams)}

@@ -80,7 +80,7 @@ async def leave(*, drop_waiting: bool) -> int:
 
     config = load()
     if not config.store.has_copy:
-        raise UsageError(NO_TEAM, hint="upwell team join URL")
+        raise UsageError(NO_TEAM, hint="run `upwell team join URL`")
     if (origin := config.values["store.url"].origin) != str(config.home.config_file):
         raise UsageError(f"store.url is set in {origin}", hint=f"remove it from {origin} first")
     lock = FileLock(config.home.prepare().root / LOCK, mode=0o600)
@@ -89,7 +89,7 @@ async def leave(*, drop_waiting: bool) -> int:
     except Timeout:
         raise UsageError(
             "another process keeps the copy up to date",
-            hint="end your agents, run `upwell daemon stop`, and then this command again",
+            hint="end your agents, run `upwell daemon stop`, and then run this command again",
         ) from None
     try:
         removed = await _drop_copy(drop_waiting=drop_waiting)

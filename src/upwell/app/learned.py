@@ -1,5 +1,5 @@
-"""Thresholds and budgets in use, and those that the evidence suggests: `upwell tune --json` and the
-dashboard."""
+"""Thresholds and budgets in use, and those that the evidence suggests, for `upwell tune --json` and
+the dashboard."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from upwell.ground.text.format import iso
 
 
 async def learned(app: App) -> dict[str, Any]:
-    """Thresholds and budgets by tool, and the memories that are no longer offered.
+    """Thresholds and budgets by tool, and the memories that no longer surface by themselves.
 
     Raises:
         StoreError: a store cannot be read.

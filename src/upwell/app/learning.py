@@ -1,5 +1,5 @@
 """Wires the learning side of a home, and runs its chores. Chores at the end of a turn run after the
-answer to the event, so they delay no answer.
+answer to the event, so they do not delay it.
 """
 
 import asyncio
@@ -151,7 +151,7 @@ def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:
 
 
 def answered_elsewhere(hooks_file: Path, host: str, payload: Mapping[str, Any]) -> bool:
-    """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those answer."""
+    """True if Cursor, which also runs Claude Code's hooks, has a hook of its own that answers."""
     if host != "claude" or "cursor_version" not in payload:
         return False
     from upwell.hosts.install import installed_entries

@@ -29,7 +29,7 @@ from upwell.memory.team.replication import Replication
 LOOK_SECONDS = 1.0
 """How often to look for writes of other processes of this home."""
 CHECK_SECONDS = 60.0
-"""How often to ask for changes without a notification, and to send again what was refused."""
+"""How often to poll for changes even without a notification, and to resend refused changes."""
 RETRY_SECONDS = 2.0
 TURN_SECONDS = 5.0
 """How often a waiting process checks whether the process that keeps the copy has ended."""
@@ -59,8 +59,8 @@ async def keep_copy(config: Config, store: Store) -> None:
 
 
 async def send_now(config: Config, store: Store) -> str:
-    """Send the waiting changes, for a command that has just shared something. Returns "" if none
-    waits any longer, else the reason; the next process that keeps the copy sends the rest."""
+    """Send the waiting changes, for a command that has just shared something. Returns "" if all
+    were sent, otherwise the reason; the next process that keeps the copy sends the rest."""
     if not isinstance(store, TeamStore):
         return ""
     reason = ""
@@ -85,7 +85,7 @@ async def copy_ping(config: Config, store: Store) -> Ping | None:
         async with asyncio.timeout(TRIAL_SECONDS), _connected(config) as shared:
             await shared.identity()
     except (StoreError, ConfigError, TimeoutError) as error:
-        hint = "upwell goes on with the copy, and sends waiting changes later"
+        hint = "upwell keeps working from its copy, and sends waiting changes later"
         if isinstance(error, UpwellError) and error.hint:
             hint = f"{error.hint}; {hint}"
         return Ping(ok=False, detail=f"{detail}; {_reason(error)}", hint=hint)
@@ -180,7 +180,9 @@ def gateway_token(config: Config) -> str:
         try:
             token = read_regular_file(path).decode() if path.exists() else ""
         except (OSError, UnicodeDecodeError) as error:
-            raise StoreError(f"cannot read {path}: {error}", hint="upwell team join URL") from error
+            raise StoreError(
+                f"cannot read {path}: {error}", hint="run `upwell team join URL` again"
+            ) from error
     return checked_token(token)
 
 
@@ -197,7 +199,7 @@ def _import_library(config: Config) -> None:
 
 @asynccontextmanager
 async def _turn(path: Path) -> AsyncIterator[None]:
-    """Wait until no other process of the home keeps the copy. The lock ends with its process."""
+    """Wait until no other process of the home keeps the copy. A lock ends with its process."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path, mode=0o600)

@@ -1,4 +1,4 @@
-"""The memory server of `ltm.*`: an upstream for upwell itself, hidden from agents."""
+"""The memory server configured by `ltm.*`: an upstream for upwell itself, hidden from agents."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ MAX_ANSWER_BYTES = 4_000_000
 
 
 def open_ltm(config: Config, ttl_store: TtlStore, patience: Patience) -> LtmRecall:
-    """The configured memory server, which starts at the first question.
+    """The configured memory server. It starts with the first question.
 
     Raises:
         ConfigError: a key that another one needs is missing.
@@ -57,8 +57,8 @@ def server_of(options: LtmOptions, folder: str) -> ServerOptions:
 
 
 class LtmServer:
-    """Implements `Calls` with an upstream server, which is started at the first question and
-    restarted with backoff."""
+    """Implements `Calls` with an upstream server, which starts with the first question and restarts
+    with backoff."""
 
     def __init__(
         self, server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]
@@ -125,7 +125,7 @@ class LtmServer:
 
 
 async def _ignore_changes(upstream: Upstream) -> None:
-    """Tools are read at every question, so a change needs no action."""
+    """Tools are read for every question, so a change needs no action."""
 
 
 def _declared(tool: RawObject) -> frozenset[str]:

@@ -15,7 +15,7 @@ _STARTED_AT = time.time()
 
 
 def gateway_metrics(app: App, gateway: Gateway) -> list[Metric]:
-    """All metrics of a gateway. No label names a tenant or a principal."""
+    """All metrics of a gateway. No label contains the name of a tenant or a principal."""
     return [
         *_of_servers(gateway),
         *map(of_meter, METERS),
@@ -26,18 +26,18 @@ def gateway_metrics(app: App, gateway: Gateway) -> list[Metric]:
 
 
 def process_metrics() -> list[Metric]:
-    """Memory, processor and files of this process, under the names that Prometheus' own clients
-    use."""
+    """Memory, processor time and open files of this process, with the names that Prometheus's own
+    clients use."""
     return [
         gauge("process_resident_memory_bytes", "Resident memory", rss_bytes()),
         counted("process_cpu_seconds_total", "Processor time of this process", time.process_time()),
         gauge("process_open_fds", "Open files and connections", _open_files()),
-        gauge("process_start_time_seconds", "Start, in seconds since 1970", _STARTED_AT),
+        gauge("process_start_time_seconds", "Start time, in seconds since 1970", _STARTED_AT),
     ]
 
 
 def rss_bytes() -> int:
-    """Resident memory now; 0 if /proc does not report it."""
+    """The resident memory of this process; 0 if /proc does not report it."""
     try:
         pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     except OSError:
@@ -53,7 +53,7 @@ def _of_servers(gateway: Gateway) -> Sequence[Metric]:
         gauge("upwell_upstreams", "Servers behind the gateway", len(gateway.upstreams)),
         gauge("upwell_upstreams_ready", "Servers that can be called", len(ready)),
         Metric("upwell_upstream_up", "Whether a server can be called", "gauge", states),
-        Metric("upwell_calls_in_flight", "Requests that a server has", "gauge", in_flight),
+        Metric("upwell_calls_in_flight", "Requests in flight at a server", "gauge", in_flight),
         gauge("upwell_sessions", "Connected agents", len(gateway.audience.sessions)),
     ]
 
@@ -67,7 +67,11 @@ def _of_database(app: App) -> Sequence[Metric]:
         return []
     use = app.postgres.use
     return [
-        gauge("upwell_database_up", "0 while the team's database is lost", float(not use.is_lost)),
+        gauge(
+            "upwell_database_up",
+            "0 while there is no connection to the team's database",
+            float(not use.is_lost),
+        ),
         gauge(
             "upwell_database_connections",
             "Open connections to the team's database",
@@ -80,12 +84,12 @@ def _of_database(app: App) -> Sequence[Metric]:
         ),
         gauge(
             "upwell_database_connections_max",
-            "The most connections to the team's database",
+            "Maximum number of connections to the team's database",
             use.most,
         ),
         gauge(
             "upwell_database_waiting",
-            "Requests that wait for a connection to the team's database",
+            "Requests waiting for a connection to the team's database",
             use.waiting,
         ),
     ]

@@ -1,4 +1,4 @@
-"""Constructs the parts that moving in from other programs needs."""
+"""Wires the parts that import the data of other programs."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -48,7 +48,7 @@ async def memories(app: App, query: str, limit: int) -> list[dict[str, Any]]:
 
 
 async def is_memory_empty(app: App) -> bool:
-    """True if no memory is stored, noted or read from documents, and no other program is asked.
+    """True if there are no memories, notes or documents, and no memory server is configured.
 
     Raises:
         StoreError: the memory cannot be read.
@@ -62,7 +62,7 @@ async def is_memory_empty(app: App) -> bool:
 
 
 def in_words(code: str) -> str:
-    """A reason for silence as people read it."""
+    """A reason for silence, in words."""
     return REASONS[SkipReason(code)] if code in list(SkipReason) else code.replace("_", " ")
 
 

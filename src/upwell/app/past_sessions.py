@@ -24,7 +24,7 @@ from there.
 
 
 class PastSessions:
-    """Searches the sessions of every agent of this user, and the SpecStory histories in the folder
+    """Searches this user's sessions with every agent, and the SpecStory histories in the folder
     `cwd`.
     """
 
@@ -75,7 +75,7 @@ class PastSessions:
         return await self._index.known_names(names)
 
     async def recorded(self, name: str) -> list[Match]:
-        """Every turn of the session with this name, in order of time."""
+        """Every turn of the session with this name, oldest first."""
         return await self._index.recorded(name)
 
     async def matches(self, question: str, scope: Scope, limit: int) -> list[Match]:
@@ -96,8 +96,8 @@ class PastSessions:
 
     async def changes(self, path: str, cwd: str, scope: Scope, limit: int) -> list[Answer]:
         """The turns that changed a file, newest first. If no turn changed the file under its
-        absolute path, `path` is looked up as given, since transcripts from another machine have
-        other folders.
+        absolute path, `path` is looked up as given, because transcripts from another machine
+        contain other folders.
 
         Raises:
             StoreError: the index cannot be read.

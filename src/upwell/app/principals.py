@@ -18,7 +18,7 @@ from upwell.web.tokens import shared_token
 
 MAX_TOOLBOXES = 500
 NameOf = Callable[[str, str], tuple[str, Sequence[str]]]
-"""Returns a server's own name for a tool, and the names of all its tools that are known."""
+"""Returns a server's own name for a tool, and all known names of the server's tools."""
 
 
 class ToolsAndResources(Protocol):
@@ -39,7 +39,7 @@ class OfTenant(Protocol):
 
 
 class ManyTenants(Calls, Protocol):
-    """The apps of the tenants of a gateway, and the path of their calls."""
+    """The apps of a gateway's tenants, and the path of their calls."""
 
     def of(self, tenant: str) -> AbstractAsyncContextManager[OfTenant]:
         """Open the app of a tenant, "" for the home's own."""
@@ -47,8 +47,8 @@ class ManyTenants(Calls, Protocol):
 
 
 class Toolboxes:
-    """The same list of tools for all principals; each call runs in its caller's toolbox, in the app
-    of the caller's tenant."""
+    """Lists the same tools for all principals, and runs each call in its caller's toolbox, in the
+    app of the caller's tenant."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Toolboxes:
 
 
 class SeenResources:
-    """The same URIs for all principals; each read returns the content that its reader may see."""
+    """Lists the same URIs for all principals; each read returns only what its reader may see."""
 
     def __init__(self, own: ToolsAndResources, tenants: ManyTenants | None = None) -> None:
         self._own = own
@@ -103,8 +103,8 @@ class SeenResources:
 
 
 def team_token(config: Config) -> Callable[[], str] | None:
-    """Returns the owner's token, which is the same on all machines of a team and changes with the
-    team's secret. None for a home without a team."""
+    """A function that returns the owner's token, which is the same on all machines of a team and
+    changes with the team's secret. None for a home without a team."""
     if not config.home.is_shared:
         return None
     secret, path = secret_of(config), config.home.team_token_file

@@ -17,8 +17,8 @@ from upwell.surface.scopes import PAUSED, replaced_among, scope_of, standing
 async def accept(
     app: App, inbox: Inbox, proposals: Sequence[Proposal], texts: Sequence[str] | None = None
 ) -> tuple[list[Memory], list[Added]]:
-    """Store proposals as memories, with the edited texts if there are any. A rule becomes a
-    standing rule, since a person vouches for it now.
+    """Store proposals as memories, with the edited `texts` if there are any. A rule becomes a
+    standing rule, because a person now vouches for it.
 
     Raises:
         UsageError: a text is empty.
@@ -63,17 +63,17 @@ async def change_rule(app: App, rule_id: str, change: Callable[[Memory], Memory]
 
 
 def paused(rule: Memory) -> Memory:
-    """The rule with the mark that keeps it from surfacing."""
+    """The rule with a tag that keeps it from surfacing."""
     return replace(rule, tags=tuple(dict.fromkeys((*rule.tags, PAUSED))))
 
 
 def resumed(rule: Memory) -> Memory:
-    """The rule without the mark of `paused`."""
+    """The rule without the tag of `paused`."""
     return replace(rule, tags=tuple(tag for tag in rule.tags if tag != PAUSED))
 
 
 def described_rules(rules: Sequence[Memory]) -> list[dict[str, Any]]:
-    """All rules as `described_rule` shows them, with `replaced` for those that another replaces."""
+    """All rules as in `described_rule`, with `replaced`: whether another rule replaces the rule."""
     replaced = replaced_among(rules)
     return [{**described_rule(rule), "replaced": rule.id in replaced} for rule in rules]
 

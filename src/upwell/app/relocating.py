@@ -53,7 +53,7 @@ async def migrate(to: str, origin: str, *, apply: bool, notes: bool, progress: P
             "memories move to and from a database, not a gateway"
             if config.store.is_gateway
             else "no database to move from",
-            hint="name it: upwell migrate --to sqlite --from URL",
+            hint="pass its address: upwell migrate --to sqlite --from URL",
         )
     names = (str(config.home.memory_db), masked_address(config.store.url))
     source, target = reversed(names) if home_is_target else names

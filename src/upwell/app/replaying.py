@@ -35,8 +35,8 @@ COMMITS = 5_000
 """How many of a repository's latest commits are read."""
 COPY_TRIES = 5
 _LEFT_OUT = ("ltm", "llm", "memory", "server", "store")
-"""Sections of the configuration that a replay leaves out. Other programs would know of later
-events, and the database of a team would receive the replay's writes."""
+"""Sections of the configuration that a replay leaves out. Other programs would know about later
+events, and a team's database would receive the replay's writes."""
 _FLAGS: Mapping[str, object] = {"surface.timeout_seconds": 60.0}
 _MAX_SCRATCH = 100
 
@@ -81,7 +81,7 @@ async def replaying(
     With `judged`, the user's model judges every event, and the replay waits for each verdict.
 
     Raises:
-        UsageError: `repository` is not a repository; or there is no model.
+        UsageError: `repository` is not a repository, or there is no model.
         ConfigError, StoreError: the user's home cannot be read.
     """
     config = load()
@@ -158,8 +158,8 @@ def _accepted(proposals: Iterable[Proposal]) -> list[Memory]:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A private folder that is removed at the end. Its path takes part in searches, so its name is
-    short and meaningless; memory ids depend on the path, so it is the same in every run.
+    """A private folder that is removed at the end. Searches also match its path, so its name is
+    short and meaningless. Memory ids depend on the path, so it is the same in every run.
     """
     base = Path(tempfile.gettempdir()).resolve()
     for number in range(_MAX_SCRATCH):
@@ -175,7 +175,7 @@ def _scratch() -> Iterator[Path]:
         return
     raise StoreError(
         f"{base} has {_MAX_SCRATCH} scratch folders",
-        hint="delete the folders uw-* that replays left",
+        hint="delete the uw-* folders left by earlier replays",
     )
 
 
@@ -202,8 +202,8 @@ def _environment_like(environment: Mapping[str, str], left_out: Sequence[str]) -
 
 
 async def _memories_of(config: Config, copy: Path) -> list[Memory]:
-    """The user's memories and notes, read from a copy of the home's files, or from the database of
-    the team."""
+    """The user's memories and notes, read from a copy of the home's files, or from the team's
+    database."""
     if config.store.is_team:
         return await _exported(Settings(home=config.home.root, environment=config.environment))
     home = config.home
@@ -243,7 +243,7 @@ def _copy(source: Path, target: Path) -> None:
         if _stamps(source, log) == before:
             return
         time.sleep(0.1 * attempt)
-    raise StoreError(f"{source} keeps changing", hint="try again when no agent runs")
+    raise StoreError(f"{source} keeps changing", hint="try again when no agent is running")
 
 
 def _stamps(*paths: Path) -> list[tuple[int, int] | None]:

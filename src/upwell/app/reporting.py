@@ -1,4 +1,4 @@
-"""The report on the last days, from the learning side and the memory of a home."""
+"""The report of `upwell stats`, and the memories that no longer surface by themselves."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from upwell.usage.stats import stats_of
 
 
 async def report_of(learning: Learning, budgets: Budgets, memory: Library, days: int) -> list[str]:
-    """The lines of `upwell stats`, and what was learned about each tool."""
+    """The lines of `upwell stats` for the last `days` days, with each tool's learned values."""
     # This process may have counts that it has not written yet.
     await learning.counts.flush()
     totals = stats_of(await learning.counts.since(days))

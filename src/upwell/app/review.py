@@ -29,7 +29,7 @@ _SHOWN_CHARS = 80
 
 
 class Reason(StrEnum):
-    """The reasons, in the order in which they are asked about."""
+    """Why a memory is offered for removal, in the order in which the person is asked."""
 
     CONTRADICTED = "contradicted"
     STALE = "stale"
@@ -49,10 +49,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The recorded use of memories. `successors` maps the id of a superseded memory to the id of
-    its replacement, `negatives` an id to the weight of its bad ratings, and `uses` an id to the
-    verdicts on the memory, oldest first. `observed_since` is the time of the first verdict on any
-    memory, None if there is no verdict.
+    """The recorded use of memories, by memory id. `successors` contains the id of the memory that
+    replaced a superseded one, `negatives` the weight of the bad ratings, and `uses` the verdicts,
+    oldest first. `observed_since` is the time of the first verdict on any memory, None if there is
+    no verdict.
     """
 
     successors: Mapping[str, str] = field(default_factory=dict)
@@ -73,8 +73,8 @@ class Review:
         self._inbox = inbox
 
     async def offers(self, project: str | None, reason: Reason | None = None) -> list[Offer]:
-        """The offers among the memories of a project (of all projects if None), at most one for
-        each memory, ordered by reason. Offers that a person has declined are not made again.
+        """The offers for the memories of a project (of all projects if None), at most one for each
+        memory, ordered by reason. An offer that a person has declined is not made again.
 
         Raises:
             StoreError: the store failed.
@@ -151,8 +151,8 @@ class Review:
 
 
 def forget_for_good(inbox: Inbox, memory: Memory, *, duplicates: bool = False) -> None:
-    """Never learn this memory again from sessions and commits, since a person has removed it. With
-    `duplicates`, never learn the same words or another conclusion for its situation either.
+    """Never learn this memory again from sessions and commits, because a person has removed it.
+    With `duplicates`, never learn the same words or another conclusion for its situation either.
 
     Raises:
         StoreError: the inbox failed.
@@ -193,12 +193,11 @@ def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> 
 
 def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
     """Pairs of memories of one project that say nearly the same: the id of the one to drop, and the
-    id of the one to keep. A standing rule is kept rather than another memory, otherwise the newer
-    one.
+    id of the one to keep. If only one of them is a standing rule, that one is kept, otherwise the
+    newer one.
 
-    Two texts that have 80 % of their words in common also have a word in common among the rarest
-    fifth of their words, so only those words are looked up (prefix filtering, Chaudhuri et al.
-    2006)."""
+    Two texts that share 80 % of their words also share one of the rarest fifth of their words, so
+    only those words are looked up (prefix filtering, Chaudhuri et al. 2006)."""
     ranked = sorted(memories, key=lambda memory: (memory.pinned, _age(memory)), reverse=True)
     words = {memory.id: frozenset(terms(memory.text)) for memory in ranked}
     holding: dict[str, int] = defaultdict(int)
@@ -232,7 +231,7 @@ def _replaced_episodes(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
 
 
 def _missing_parts(memory: Memory) -> str:
-    """The files or symbols of a memory that no longer exist; "" if the memory still holds. An
+    """The files or symbols of a memory that no longer exist; "" if the memory still applies. An
     episode (a conclusion from a session) needs all its files and symbols, any other memory only one
     of its files."""
     if memory.project is None or not os.path.isabs(memory.project) or memory.pinned:

@@ -1,4 +1,4 @@
-"""Running an app: the gateway, its worker processes, and commands on a home."""
+"""Runs the gateway, its worker processes, and commands on a home."""
 
 import asyncio
 import itertools

@@ -1,7 +1,7 @@
-"""`upwell setup`: sets up every agent on this machine by one plan, and undoes it. It runs the code
-of `hook install`, `init`, `hook capture` and `learn sessions`, in this order, and records its
-changes in `setup.json`. Undoing runs in the reverse order, so that a file with both hooks and
-servers gets its original bytes back.
+"""`upwell setup`: sets up every agent on this machine, and undoes the setup. It runs the code of
+`init`, `hook capture`, `hook install` and `learn sessions`, and records its changes in
+`setup.json`. Hooks are written after servers and removed before them, so that a file with both gets
+its original bytes back.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -40,8 +40,8 @@ changed.
 
 @dataclass(slots=True)
 class SetupPlan:
-    """Everything that setup would change: `takeover` holds the servers and `config.toml`, `hooks`
-    the agents' hooks. `refused` gives the reason for each file that cannot be changed.
+    """Everything that setup would change: `takeover` contains the servers and `config.toml`, and
+    `hooks` the agents' hooks. `refused` gives the reason for each file that cannot be changed.
     """
 
     takeover: Takeover
@@ -66,8 +66,8 @@ class UndoPlan:
 
 
 class SettingUp:
-    """Plans a setup, writes it, tries it out and undoes it. `clients` are the agents' servers,
-    `installer` their hooks.
+    """Plans a setup, writes it, tries it out and undoes it. `clients` changes the agents' servers,
+    and `installer` their hooks.
     """
 
     def __init__(self, clients: Clients, installer: Installer, home: Home) -> None:
@@ -86,8 +86,8 @@ class SettingUp:
         return self._home.root
 
     def plan(self, *, shorten: bool = False) -> SetupPlan:
-        """The changes that are still to be made. With `shorten`, the results of the agents' own
-        tools will be shortened if an agent allows that.
+        """The changes that are still to be made. With `shorten`, one of them turns on shortening
+        the results of the agents' own tools, for the agents that allow this.
 
         Raises:
             ConfigError: `config.toml` cannot be read.
@@ -113,7 +113,7 @@ class SettingUp:
             ConfigError, StoreUnwritable: `config.toml` or the record cannot be written; no agent's
                 file was changed.
         """
-        # Before the first change, so that an interrupted setup can be undone, too.
+        # Before the first change, so that even an interrupted setup can be undone.
         add_to_record(self._home.setup_file, self._record_of(plan))
         if plan.takeover.config.changes:
             self._clients.take(plan.takeover)
@@ -137,7 +137,7 @@ class SettingUp:
         add_to_record(self._home.setup_file, SetupRecord(learned=learned))
 
     def proofs(self, folder: str, environment: Mapping[str, str]) -> Iterator[Proof]:
-        """Try upwell's hooks in each agent that has them, as if a session started in `folder`."""
+        """Try upwell's hooks in each agent that has them, as at a session start in `folder`."""
         for agent in self._installer.installed():
             text = self._installer.text_of(agent)
             yield prove(HOSTS[agent], text, folder, environment, self._events_answered)
@@ -163,8 +163,8 @@ class SettingUp:
         return plan
 
     def undo(self, report: Report) -> None:
-        """Remove everything that setup wrote. Only the part of the record about past sessions
-        stays.
+        """Remove everything that setup wrote. If nothing fails, only the part of the record about
+        past sessions stays.
 
         Raises:
             StoreUnwritable: the record is damaged, or cannot be written.
@@ -203,7 +203,7 @@ class SettingUp:
         return Holdings(**{kind: frozenset(record.learned.get(kind, ())) for kind in kinds})
 
     def forgot_learned(self) -> None:
-        """Record that the holdings of setup were dropped."""
+        """Record that everything that setup learned was dropped."""
         reduce_record(self._home.setup_file, forgotten=True)
 
     def _record(self) -> SetupRecord:
@@ -211,7 +211,7 @@ class SettingUp:
 
     def _given_back(self, record: SetupRecord) -> tuple[list[Plan], dict[str, str]]:
         """The plans that give the agents of this record their servers back, and the reason for each
-        file for which this is impossible.
+        file that cannot be changed.
         """
         if not record.clients:
             return [], {}

@@ -1,4 +1,4 @@
-"""Fits the results of an agent's own tools to the budget, if the user asked for that
+"""Fits the results of an agent's own tools to the budget, if the user turned that on
 (`hook.compress`).
 """
 
@@ -19,10 +19,10 @@ from upwell.surface.options import READ_COMMAND
 
 
 class Shortening:
-    """Fits the texts of a result as the gateway does: by `compress.*` and by the tables of tools,
-    in which a built-in tool is named `HOST__Tool` (`[tool."claude__Bash"]`). `paused` tells if a
-    session is paused. Nothing is learned here, because hooks do not see which originals the agent
-    reads with the command line.
+    """Fits the texts of a result as the gateway does: according to `compress.*` and to the tables
+    of tools, where a built-in tool is called `HOST__Tool` (`[tool."claude__Bash"]`). `paused`
+    returns whether a session is paused. Nothing is learned here, because hooks do not see which
+    originals the agent reads on the command line.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ def load() -> None:
 
 
 def read_command(home: Home) -> str:
-    """The command that reads an original or a memory, without the key or address at its end."""
+    """The command that reads an original or a memory. The caller appends the key or the address."""
     if home.root == usual_home():
         return READ_COMMAND
     return f"UPWELL_HOME={shlex.quote(str(home.root))} {READ_COMMAND}"

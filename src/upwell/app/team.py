@@ -22,7 +22,7 @@ PULL_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The connections to a team's database, and the files of the home that it holds."""
+    """The connections to a team's database, and the home's files that it contains."""
 
     postgres: "Postgres"
     files: "HomeFiles"
@@ -43,7 +43,7 @@ class Team:
 
 
 def no_driver() -> ConfigError:
-    """The error of a configuration that needs PostgreSQL, if the driver is not installed."""
+    """The error for a configuration that needs PostgreSQL, if the driver is not installed."""
     return ConfigError(
         "store.url needs the PostgreSQL driver",
         key="store.url",
@@ -53,7 +53,7 @@ def no_driver() -> ConfigError:
 
 def open_team(config: Config, postgres: "Postgres | None" = None) -> Team | None:
     """The team's database; None if `store.url` is not set, or if this home has a copy of the team's
-    memories instead. `postgres`: the connections of another tenant, to share; otherwise the first
+    memories instead. `postgres`: another tenant's connections, to share; without them, the first
     use connects.
 
     Raises:
@@ -85,7 +85,7 @@ def open_team(config: Config, postgres: "Postgres | None" = None) -> Team | None
 
 def current_files(config: Config) -> Locking:
     """Bring the copies of shared files up to date, for a command that reads or changes them.
-    Returns the lock under which they change.
+    Returns the lock for changing them.
 
     Raises:
         StoreError: the database failed.
@@ -109,7 +109,7 @@ class TeamChanges:
         self._apply_ratios = apply_ratios
         self._versions: Versions | None = None
         self.after_pull: list[Callable[[], object]] = []
-        """Called after the shared files were pulled, for example to renew the owner's token."""
+        """Called after each pull of the shared files, for example to renew the owner's token."""
 
     async def follow(self) -> None:
         """Adopt changes as they are announced, until cancelled."""
@@ -119,7 +119,7 @@ class TeamChanges:
             await listen(self._team.postgres, self._team.tenant, self._adopt)
 
     async def check(self) -> None:
-        """Adopt what has changed since the last check.
+        """Adopt the changes since the last check.
 
         Raises:
             StoreError: the database failed.

@@ -1,6 +1,6 @@
 """The team's memories behind `/team` of a gateway, for the principals of every tenant.
 
-No tenant's app is opened: machines ask every few seconds, and only 64 apps may be open at once.
+No tenant's app is opened: machines poll every few seconds, and only 64 apps may be open at once.
 """
 
 import time
@@ -29,9 +29,9 @@ or the database is replaced."""
 
 
 class _Remembered:
-    """`LimitedMemories` that asks for its identity at most once a minute, and that prunes the
-    records of old deletions. Otherwise a tenant's app prunes them, but a tenant that is used only
-    through `/team` has no open app."""
+    """`LimitedMemories` that asks for its identity at most once a minute and prunes the records of
+    old deletions. A tenant's app also prunes them, but a tenant that is used only through `/team`
+    has no open app."""
 
     def __init__(self, shared: LimitedMemories, pruning: "Pruning") -> None:
         self._shared = shared
@@ -94,7 +94,7 @@ class TeamAccess:
 
         postgres = self._app.postgres
         if postgres is None:
-            raise StoreError("there is no team's database", hint="set store.url")
+            raise StoreError("there is no team database", hint="set store.url")
         if name not in self._tenants:
             shared = PostgresSharedMemories(postgres, tenant=name)
             audit = Audit(PostgresLog(postgres, name))

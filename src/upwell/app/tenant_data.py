@@ -1,5 +1,5 @@
-"""`upwell tenant`: everything that a tenant has, in the database and in files. Exports it, deletes
-it, and reads its audit log."""
+"""`upwell tenant`: exports or deletes all data of a tenant, in the database and in files, and reads
+the tenant's audit log."""
 
 import asyncio
 import base64
@@ -28,7 +28,7 @@ _DERIVED = frozenset(
     {"posting", "term", "anchor", "about", "memory_trigger", "null_score", "change"}
     | {"embedding", "embedding_model"}
 )
-"""Tables that are computed from others, so an export leaves them out."""
+"""Tables that are computed from other tables. An export omits them."""
 _PAGE = 1_000
 
 
@@ -55,12 +55,12 @@ async def exported(tenant: str) -> AsyncIterator[dict[str, Any]]:
 
 
 async def delete(tenant: str) -> dict[str, int]:
-    """Delete everything that this gateway stores for a tenant, its tokens first, and record the
-    deletion in the audit log of the home's own tenant. Returns the number of rows and files by
-    place.
+    """Delete everything that this gateway stores for a tenant, beginning with its tokens. If the
+    tenant is not the home's own, record the deletion in the home's audit log. Returns the number of
+    deleted tokens, of files, and of rows by table.
 
     Raises:
-        UsageError: the name is invalid, or the tenant is the home's own without a database.
+        UsageError: the name is invalid, or the tenant is the home's own and has no database.
         StoreError: the database failed; nothing in it was deleted.
     """
     deleted: dict[str, int] = {}
@@ -107,7 +107,7 @@ async def audit(tenant: str, limit: int) -> list[Event]:
 
 async def record_administration(tenant: str, action: str, subject: str) -> None:
     """Record an action that the owner has just taken on the command line, in the audit log of a
-    tenant ("" for the home's own). A log that cannot be written is reported in upwell's own log."""
+    tenant ("" for the home's own). If this fails, upwell's own log reports it."""
     with contained("writing the audit log"):
         async with _of(tenant or load().store.tenant) as (config, home):
             home.prepare()
@@ -132,7 +132,7 @@ async def _of(tenant: str) -> AsyncIterator[tuple[Config, Home]]:
 
 
 def _rows(config: Config) -> Iterator[tuple[str, Any]]:
-    """The tenant's rows of every table, as of one moment."""
+    """The tenant's rows in every table except `_DERIVED`, as one consistent snapshot."""
     import psycopg
 
     from upwell.ground.postgres.connection import settings_of, store_error
@@ -179,14 +179,14 @@ async def _delete_rows(config: Config) -> dict[str, int]:
             await transaction.run(*(Statement(deleting.format(t), {}) for t in tables))
             left = await transaction.run(*(Statement(counting.format(t), {}) for t in tables))
             if any(rows[0][0] for rows in left):
-                raise StoreError("rows of the tenant are left", hint="run the command again")
+                raise StoreError("some rows remained", hint="run the command again")
     finally:
         await postgres.aclose()
     return {table: int(rows[0][0]) for table, rows in zip(tables, counts, strict=True)}
 
 
 def _files(home: Home) -> Iterator[Path]:
-    """The files of a tenant's home, without SQLite's auxiliary files, locks, links to the owner's
+    """The files of a tenant's home, except SQLite's auxiliary files, locks, links to the owner's
     settings, and the files of other tenants."""
     for path in sorted(home.root.rglob("*")) if home.root.is_dir() else ():
         is_part = path.name.endswith(("-wal", "-shm", ".lock"))

@@ -1,5 +1,5 @@
 """The tenants that one gateway serves. Each has an app of its own, with its own memory, ledger,
-originals, learning and topics, so that nothing of one tenant can reach another. They share the
+originals, learning and topics, so that no data of one tenant can reach another. They share the
 servers behind the gateway and the connections to the database.
 """
 
@@ -23,8 +23,8 @@ MAX_OPEN = 64
 IDLE_SECONDS = 600.0
 FOLLOW_SECONDS = 0.5
 ACTIVE_SECONDS = 10.0
-"""A tenant is in use until this long after its last request. Meanwhile, changes by other machines
-are looked up every `FOLLOW_SECONDS`; later, the next request looks them up first.
+"""A tenant is in use until this long after its last request. While it is in use, changes by other
+machines are looked up every `FOLLOW_SECONDS`; after that, its next request looks them up first.
 """
 _MINUTE = 60.0
 _MINUTES_OF_HOUSEKEEPING = 60
@@ -44,8 +44,8 @@ class Opened:
 
 
 class Tenants:
-    """The apps of tenants: the home's `own`, and one for each other tenant, which its first request
-    opens."""
+    """The apps of tenants: the home's `own`, and one for each other tenant, opened by its first
+    request."""
 
     def __init__(self, own: App, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._own = Opened(own, own.pipeline())
@@ -100,7 +100,7 @@ class Tenants:
             await asyncio.gather(*(_adopt(opened.app) for opened in active))
 
     async def close_idle(self, seconds: float = IDLE_SECONDS) -> None:
-        """Close the apps that nobody has used for that long."""
+        """Close the apps that have not been used for this long."""
         before = self._clock.monotonic() - seconds
         async with self._opening:
             for tenant, opened in list(self._others.items()):
@@ -108,7 +108,7 @@ class Tenants:
                     await self._close(tenant)
 
     async def aclose(self) -> None:
-        """End the searches that still run, and close all apps but the home's own."""
+        """End the searches that are still running, and close all apps but the home's own."""
         await self._own.pipeline.aclose()
         async with self._opening:
             for tenant in list(self._others):

@@ -26,10 +26,9 @@ from upwell.surface.pipeline import Surfacer
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Record, Toolbox
 from upwell.tools.describe import describe_tool
-from upwell.tools.feedback import Served, compression_feedback_tool, feedback_tool
+from upwell.tools.feedback import Served, compression_feedback_tool, feedback_tool, stats_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
 from upwell.tools.recall import Document, Sessions, context_tool, get_tool, search_tool
-from upwell.tools.statistics import stats_tool
 
 _TOOL_NAME = re.compile(r"[\w.:/-]{1,128}")
 
@@ -37,7 +36,7 @@ _TOOL_NAME = re.compile(r"[\w.:/-]{1,128}")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """The parts of an app that its tools use. `sessions` searches past sessions, `cited_lines`
-    reads what the owner's citations name, `record` writes the audit log."""
+    reads the text behind a citation for the owner, and `record` writes the audit log."""
 
     config: Config
     cwd: str | None
@@ -57,8 +56,8 @@ class Parts:
 def toolbox_of(
     app: Parts, principal: Principal, definitions: Definitions | None, served: Served
 ) -> Toolbox:
-    """The tools for a principal. The tools for short notes are only for principals who see the
-    default namespace, and the statistics are only for the owner."""
+    """The tools for a principal. Only principals who see the default namespace get the tools for
+    short notes, and only the owner gets the statistics."""
     config = app.config
     project, status = project_of(app.cwd), config.shows_status()
     originals, follow_up = app.originals.of(principal.name), app.follow_up
@@ -116,7 +115,7 @@ def known_tool(
     servers: Sequence[ServerOptions], server: str, tool: str, tools: Sequence[str] = ()
 ) -> str:
     """The full name of a tool of one of these servers, or of an agent's own tool (`claude`,
-    `Bash`). `tools` are the names of the server's tools if they are known.
+    `Bash`). `tools` are the names of the server's tools, if known.
 
     Raises:
         UsageError: no such server, or no such tool.
@@ -128,6 +127,6 @@ def known_tool(
         raise UsageError(f"no server is called {server!r:.80}", hint=hint)
     if not _TOOL_NAME.fullmatch(tool) or (tools and tool not in tools):
         near = difflib.get_close_matches(tool, tools, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "give server and tool separately"
+        hint = f"did you mean {' or '.join(near)}?" if near else "pass server and tool separately"
         raise UsageError(f"{server} has no tool {tool!r:.80}", hint=hint)
     return f"{server}__{tool}"
