@@ -1,4 +1,6 @@
-"""Feedback from agents: `feedback` on memories, `compression_feedback` on shortened results."""
+"""Feedback from agents: `feedback` on memories, `compression_feedback` on shortened results. And in
+return: `stats`, what upwell said, saved and learned.
+"""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,7 +12,7 @@ from upwell.ground.types.surfacing import Feedback, Rating
 from upwell.ground.uris import memory_id as id_in
 from upwell.learn.budgets import FEW, MOVING, Report
 from upwell.learn.feedback import Rated
-from upwell.tools.base import WRITES, Result, Tool, text_result
+from upwell.tools.base import READ_ONLY, WRITES, Result, Tool, text_result
 
 KINDS = tuple(str(report) for report in Report if report not in (Report.CAME_BACK, Report.SERVED))
 Recording = Callable[[str, Report, str], Awaitable[None]]
@@ -23,6 +25,9 @@ Raises:
 """
 RATINGS = tuple(str(rating) for rating in Rating)
 MAX_AT_ONCE = 50
+Statistics = Callable[[int], Awaitable[Sequence[str]]]
+"""The lines of a report on the given number of days."""
+DEFAULT_DAYS, MAX_DAYS = 7, 90
 
 
 def feedback_tool(rate: Rate) -> Tool:
@@ -128,5 +133,27 @@ def compression_feedback_tool(record: Recording, served: Served) -> Tool:
         },
         required=("server", "tool"),
         annotations=WRITES,
+        run=run,
+    )
+
+
+def stats_tool(statistics: Statistics) -> Tool:
+    """`stats(days?)`: the report of `upwell stats` and the budgets and thresholds of `upwell
+    tune`."""
+
+    async def run(args: Mapping[str, Any], session: str) -> Result:
+        days = args.get("days", DEFAULT_DAYS)
+        if not 1 <= days <= MAX_DAYS:
+            raise UsageError(f"days is {days}", hint=f"pass 1 to {MAX_DAYS}")
+        return text_result("\n".join(await statistics(days)))
+
+    return Tool(
+        name="stats",
+        description=(
+            "Statistics of upwell, for the user: memories surfaced and used, reasons for silence, "
+            "tokens saved, what was learned about each tool."
+        ),
+        properties={"days": {"type": "integer", "description": f"Default {DEFAULT_DAYS}."}},
+        annotations=READ_ONLY,
         run=run,
     )
