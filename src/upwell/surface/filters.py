@@ -48,7 +48,7 @@ class Gate:
     def _check_cue(self, cue: Cue, triggers: Sequence[str]) -> Skip | None:
         if cue.door in AUTOMATIC_DOORS and self._options.is_paused(cue.session):
             return Skip(reason=SkipReason.PAUSED)
-        surface = self._options.beside(cue).surface
+        surface = self._options.for_cue(cue).surface
         if not surface.enabled:
             return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
         messages = messages_of(self._options.lexicon)
@@ -117,7 +117,7 @@ class Pace:
         """The reason to show nothing at this cue right now, or None."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return None
-        surface = self._options.beside(cue).surface
+        surface = self._options.for_cue(cue).surface
         now, query_terms = self._state.now(), _terms_of(query)
         recent = [json.loads(value) for value in await self._recent(cue.session)]
         for time, words in recent:
@@ -134,7 +134,7 @@ class Pace:
         if not cue.session:
             return
         entry = json.dumps([self._state.now(), sorted(_terms_of(query))]).encode()
-        ttl_seconds = max(RATE_SECONDS, self._options.beside(cue).surface.cooldown_seconds)
+        ttl_seconds = max(RATE_SECONDS, self._options.for_cue(cue).surface.cooldown_seconds)
         await self._state.put(cue.session, PACE, surfacing_id, entry, ttl_seconds=ttl_seconds)
 
     async def withdraw(self, session: str, surfacing_id: str) -> None:
@@ -189,7 +189,7 @@ class PostFilter:
             best, threshold = max(pairs, key=lambda pair: pair[0].score)
             detail = f"best {best.score:.2f} < {threshold:.2f}"
             return held_back_as(SkipReason.BELOW_MIN_SCORE, detail, hits)
-        options, now = self._options.beside(cue), self._clock.now()
+        options, now = self._options.for_cue(cue), self._clock.now()
         if cue.door not in AUTOMATIC_DOORS:
             return _comparable(ranked(probable, intent, options, now))
         episodes = [hit for hit in probable if hit.trigger]
@@ -246,7 +246,7 @@ class PostFilter:
         triggers decide."""
         related = [hit for hit in hits if not hit.memory.triggers]
         helpful = suited(cue, moment, related) if moment is not None else related
-        ordered = ranked(helpful, intent, self._options.beside(cue), self._clock.now())
+        ordered = ranked(helpful, intent, self._options.for_cue(cue), self._clock.now())
         return await self.new_to_agent(cue, ordered)
 
     async def new_to_agent(self, cue: Cue, hits: Sequence[Hit]) -> list[Hit]:

@@ -257,7 +257,7 @@ class Journal:
 
     def may_persist(self, tool: str | None) -> bool:
         """True if readable texts of this tool, or of messages if `tool` is None, may be stored."""
-        return self._options.beside(Cue(door="", tool=tool)).surface.persist_query_text
+        return self._options.for_cue(Cue(door="", tool=tool)).surface.persist_query_text
 
 
 def undelivered(surfacing: Surfacing, *, late: bool) -> Skip:

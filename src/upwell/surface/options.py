@@ -192,7 +192,7 @@ class Options:
         project that the user excluded."""
         return not (cue.session.startswith(PROBE_SESSIONS) or self.is_excluded(cue.cwd))
 
-    def beside(self, cue: Cue) -> "Options":
+    def for_cue(self, cue: Cue) -> "Options":
         """The options for this cue: those of its tool (`server__tool`, or the host's own name for
         it), with sizes that suit its window."""
         if self.of_cue is None or (cue.tool is None and cue.window is None):

@@ -213,6 +213,8 @@ class Surfacer:
         await self._record.aclose()
 
     async def _outcome(self, cue: Cue) -> Outcome:
+        """The decision about a cue. The standing rules that its session lacks are added to it, and
+        so is the session's opening if that has not arrived."""
         if self._judge:
             self._judge.note(cue)
         await self.deliveries.settled(cue.session)
@@ -221,8 +223,8 @@ class Surfacer:
         if cue.door == Door.SESSION:
             return await self._start_session(cue)
         outcome = await self._decide(cue, moment, triggers)
-        outcome = await self._session_start.join(cue, outcome, self._clock.now())
-        outcome = await self._rules.join(cue, outcome)
+        outcome = await self._session_start.add_if_due(cue, outcome, self._clock.now())
+        outcome = await self._rules.add_if_due(cue, outcome)
         return replace(outcome, moment=str(moment)) if moment else outcome
 
     async def _start_session(self, cue: Cue) -> Outcome:
@@ -234,7 +236,7 @@ class Surfacer:
 
     def _moment(self, cue: Cue, triggers: Sequence[str]) -> Moment | None:
         """Add a cue to the session's context and return its moment, if moments matter."""
-        if cue.door not in AUTOMATIC_DOORS or self._options.beside(cue).surface.moments == "all":
+        if cue.door not in AUTOMATIC_DOORS or self._options.for_cue(cue).surface.moments == "all":
             return None
         moment = moment_of(cue, self._sketches.of(cue.session).prompts, triggers)
         if moment in UNASKED and self._cue_reader.asks_by_template(cue):
@@ -314,11 +316,11 @@ class Surfacer:
         return replace(query, triggers=tuple(triggers))
 
     def _query(self, cue: Cue, intent: Intent = NO_INTENT) -> Query | None:
-        items = profile_of(cue.door, intent, self._options.beside(cue)).items
+        items = profile_of(cue.door, intent, self._options.for_cue(cue)).items
         return self._cue_reader.query(cue, items * _OVERSAMPLING)
 
     def _timeout(self, cue: Cue) -> float:
-        return self._options.beside(cue).surface.timeout_seconds
+        return self._options.for_cue(cue).surface.timeout_seconds
 
     async def _take_late_hits(self, question: _Question) -> list[Hit]:
         """The hits that came too late for an earlier call of the session, if this cue is about the
@@ -399,7 +401,7 @@ class Surfacer:
     ) -> Outcome:
         """Say as many of the chosen hits as fit the budget of the door."""
         cue, texts = question.cue, question.query.texts
-        profile = profile_of(cue.door, question.intent, self._options.beside(cue))
+        profile = profile_of(cue.door, question.intent, self._options.for_cue(cue))
         is_digest = cue.door == Door.ASK
         shown = map(without_heading, chosen_hits) if is_digest else chosen_hits
         frame = frame_of(cue.door, cue.read_command)

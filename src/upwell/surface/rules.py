@@ -90,7 +90,7 @@ class Rules:
         if keys:
             await self._ttl_store.delete(Kind.RULES, sorted(keys))
 
-    async def join(self, cue: Cue, outcome: Surfacing | Skip) -> Surfacing | Skip:
+    async def add_if_due(self, cue: Cue, outcome: Surfacing | Skip) -> Surfacing | Skip:
         """`outcome` with the rules for this cue that the session lacks; unchanged if the rules
         cannot be read."""
         with contained("adding the standing rules"):

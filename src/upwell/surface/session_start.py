@@ -179,7 +179,7 @@ class SessionStart:
             signals=best.signals if best is not None else {"pinned": 1.0},
         )
 
-    async def join(self, cue: Cue, outcome: Surfacing | Skip, now: float) -> Surfacing | Skip:
+    async def add_if_due(self, cue: Cue, outcome: Surfacing | Skip, now: float) -> Surfacing | Skip:
         """`outcome` with the pending opening of the cue's session, if any."""
         if cue.session not in self.owed or cue.door not in (Door.PROMPT, Door.TOOL):
             return outcome

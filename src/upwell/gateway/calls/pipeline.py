@@ -12,13 +12,12 @@ from upwell.gateway.calls.cache import Cache
 from upwell.gateway.calls.fit import Fitter, blocks_of
 from upwell.gateway.calls.results import (
     content_of,
-    failure,
-    refused,
+    error_result,
     text_block,
     text_of,
     with_content,
     with_meta,
-    without_ours,
+    without_forged_meta,
 )
 from upwell.gateway.calls.worker_pool import HEAVY_BYTES, WorkerPool
 from upwell.gateway.clients import Client
@@ -169,7 +168,7 @@ class Race:
 class CallSurfacing:
     """Looks for memories about each call while the call is in flight. If the memories chosen for a
     reply (a `Surfacing`) do not reach the agent, they are taken back, so that a later call may
-    deliver them.
+    deliver them. `client.receipt` reports whether the reply was written.
 
     `options` returns the options of a tool; `progressive` returns whether a tool's results come
     chunk by chunk.
@@ -221,7 +220,7 @@ class CallSurfacing:
                 self.returns.start(guards.withdraw(refusal))
 
         client.receipt.when_settled(settle)
-        return refused(refusal.reason)
+        return error_result(refusal.reason)
 
     def with_request(self, call: ToolCall, client: Client) -> ToolCall:
         """The call, with the user's last request in the session added if it is known."""
@@ -349,6 +348,8 @@ class Pipeline:
     async def _answered(
         self, call: ToolCall, upstream: Upstream, client: Client, current: Any
     ) -> Reply:
+        """The reply for the client. An error, or a question that the client must answer first, gets
+        no memories and is passed on unchanged."""
         if self._paused(self._surfacing.session_of(client)):
             current.set_attribute("paused", True)
             return await self._send(call, upstream, client)
@@ -362,9 +363,9 @@ class Pipeline:
             if reply.error or wants_input(reply.result):
                 return reply
             try:
-                fitted = without_ours(await self._fitting.fit(call, reply))
+                fitted = without_forged_meta(await self._fitting.fit(call, reply))
             except NotJson as error:
-                return failure(_malformed(call, error))
+                return error_result(str(_malformed(call, error)))
             if race.may_look_again() and (answer := await _answer_in_vain(call, fitted)):
                 race.look_again(answer)
             result = await self._surfacing.injected(fitted, await race.outcome(), call)
@@ -389,7 +390,7 @@ class Pipeline:
             return await self._cache.through(call, upstream.server, client, send)
         except UpstreamError as error:
             LOG.warning("%s", error)
-            return failure(error)
+            return error_result(str(error))
 
 
 def _failed(search: "asyncio.Task[tuple[Outcome, Cue]]") -> bool:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from upwell.ground.errors import UpwellError
 from upwell.ground.types.rpc import Reply
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, kind_of
 
@@ -12,12 +11,7 @@ def text_block(text: str) -> bytes:
     return dumps({"type": "text", "text": text})
 
 
-def failure(error: UpwellError) -> Reply:
-    """A tool result that tells the model what went wrong and how to fix it."""
-    return refused(str(error))
-
-
-def refused(reason: str) -> Reply:
+def error_result(reason: str) -> Reply:
     """A tool result that tells the model why the call failed or was not made."""
     return Reply(result=dumps({"content": [{"type": "text", "text": reason}], "isError": True}))
 
@@ -50,7 +44,7 @@ OURS = frozenset({"surfacing_id", "upwell"})
 """The keys of `_meta` that are the gateway's own."""
 
 
-def without_ours(result: RawObject) -> RawObject:
+def without_forged_meta(result: RawObject) -> RawObject:
     """A server's result, without the keys of `_meta` that only the gateway may write."""
     raw = result.get("_meta")
     if raw is None or kind_of(raw) != "object":

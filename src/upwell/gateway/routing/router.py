@@ -189,6 +189,8 @@ class Router:
         return RawObject(((b'"tools"', self._catalog.listing),))
 
     async def _call_tool(self, params: RawObject, context: RequestContext) -> Reply:
+        """Call the tool behind a public name: an upstream's tool, or one of ours, which has no
+        upstream."""
         name = params.value("name")
         if not isinstance(name, str):
             raise Refused(INVALID_PARAMS, "tools/call needs the name of a tool")
@@ -208,6 +210,8 @@ class Router:
         params: RawObject,
         context: RequestContext,
     ) -> Reply:
+        """Call an upstream's tool. A client that received the tool without its schema learns the
+        schema when its arguments are wrong."""
         call = _call_for(target, params, present_trace_id(), context.principal.name)
         schema = self._catalog.hidden_schema(name)
         if schema:
