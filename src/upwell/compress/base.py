@@ -17,20 +17,9 @@ bounded.
 
 
 class Strategy(Protocol):
-    """One way to shorten a text. Implementations are stateless and safe to call from any thread."""
+    """A function that shortens a text. It has no state and is safe to call from any thread."""
 
-    name: str
-
-    def __init__(self, tools: "Tools") -> None: ...
-
-    def fits(self, passage: Passage) -> bool:
-        """Return whether the strategy suits this kind of text.
-
-        Only the fallback ladder calls this. A strategy chosen by a caller is used for any text.
-        """
-        ...
-
-    def compress(self, passage: Passage, budget: Budget) -> Compressed:
+    def __call__(self, passage: Passage, budget: Budget, tools: "Tools", /) -> Compressed:
         """Fit `passage` into `budget`.
 
         Raises:

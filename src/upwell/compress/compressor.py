@@ -23,6 +23,8 @@ LADDER = ("progressive", "hybrid", "truncate")
 """The strategies to try, in this order, when a strategy fails or its result is over budget or below
 the retention floor (the share of a text that must be delivered if its original is not stored). The
 order comes from seed 002 (docs/names.md)."""
+_FALLBACK_KINDS = {"hybrid": frozenset((Kind.MARKDOWN, Kind.API_DOCS, Kind.CODE))}
+"""The kinds of text for which a rung is a fallback; a rung that is not listed takes every kind."""
 _READ_ON = frozenset({"selective", "progressive"})
 """Strategies whose results are useful only with the key of the original."""
 _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
@@ -119,7 +121,7 @@ class Compressor:
                 tried.append(Attempt(strategy=rung, outcome=reason))
                 continue
             try:
-                result = load(rung, self._tools).compress(passage, budget)
+                result = load(rung)(passage, budget, self._tools)
             except CompressionError as error:
                 tried.append(Attempt(strategy=rung, outcome=error.message))
                 continue
@@ -204,9 +206,9 @@ def _skip_reason(passage: Passage, rung: str, *, asked: bool) -> str:
     """
     if rung in _READ_ON and not passage.key:
         return "no key to read the rest"
-    if asked or rung == "progressive":
-        return ""
-    return "" if load(rung).fits(passage) else f"not suited to {passage.kind}"
+    if not asked and passage.kind not in _FALLBACK_KINDS.get(rung, Kind):
+        return f"not suited to {passage.kind}"
+    return ""
 
 
 def _against_input(passage: Passage, result: Compressed) -> Compressed:

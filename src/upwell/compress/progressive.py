@@ -10,7 +10,7 @@ when that sum is the length of the original. To join chunks, take the text befor
 import re
 from collections.abc import Iterable
 
-from upwell.compress.base import NO_TOOLS, Fitted, RemainingBudget, Tools, outcome
+from upwell.compress.base import Fitted, RemainingBudget, Tools, outcome
 from upwell.ground.errors import CompressionError, UsageError
 from upwell.ground.text.safe import boundary
 from upwell.ground.text.tokens import exceeds
@@ -79,22 +79,12 @@ def within(text: str, offset: int, remaining: RemainingBudget) -> str:
     raise CompressionError("no room for a chunk and its footer", strategy="progressive")
 
 
-class Progressive:
-    """Delivers the first chunk; `read_more(key, offset)` delivers the others."""
-
-    name = "progressive"
-
-    def __init__(self, tools: Tools = NO_TOOLS) -> None:
-        self._tools = tools
-
-    def fits(self, passage: Passage) -> bool:
-        return bool(passage.key)
-
-    def compress(self, passage: Passage, budget: Budget) -> Compressed:
-        text = passage.text
-        if not text:
-            return outcome(passage, Fitted(chunk(text)), self.name, lossless=True)
-        part = within(text, 0, RemainingBudget.of(budget))
-        missing = len(text) - len(content(part))
-        omitted = (Omission(what="characters", count=missing, total=len(text)),) if missing else ()
-        return outcome(passage, Fitted(part, omitted), self.name, lossless=not missing)
+def progressive(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
+    """Deliver the first chunk; `read_more(key, offset)` delivers the others."""
+    text = passage.text
+    if not text:
+        return outcome(passage, Fitted(chunk(text)), "progressive", lossless=True)
+    part = within(text, 0, RemainingBudget.of(budget))
+    missing = len(text) - len(content(part))
+    omitted = (Omission(what="characters", count=missing, total=len(text)),) if missing else ()
+    return outcome(passage, Fitted(part, omitted), "progressive", lossless=not missing)

@@ -4,40 +4,39 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from upwell.compress.base import Strategy, Tools
+    from upwell.compress.base import Strategy
 
 STRATEGIES = {
-    "auto": "upwell.compress.strategies:Auto",
-    "none": "upwell.compress.strategies:PassThrough",
-    "truncate": "upwell.compress.strategies:Truncate",
-    "hybrid": "upwell.compress.strategies:Hybrid",
-    "selective": "upwell.compress.selective:Selective",
-    "progressive": "upwell.compress.progressive:Progressive",
-    "extract_fields": "upwell.compress.strategies:ExtractFields",
-    "schema_pruning": "upwell.compress.strategies:SchemaPruning",
-    "skeleton": "upwell.compress.strategies:Skeleton",
-    "llm_summary": "upwell.compress.strategies:Summary",
+    "auto": "upwell.compress.strategies:auto",
+    "none": "upwell.compress.strategies:pass_through",
+    "truncate": "upwell.compress.strategies:truncate",
+    "hybrid": "upwell.compress.strategies:hybrid",
+    "selective": "upwell.compress.selective:selective",
+    "progressive": "upwell.compress.progressive:progressive",
+    "extract_fields": "upwell.compress.strategies:extract_fields",
+    "schema_pruning": "upwell.compress.strategies:schema_pruning",
+    "skeleton": "upwell.compress.strategies:skeleton",
+    "llm_summary": "upwell.compress.strategies:llm_summary",
 }
-"""Name → class, written `module:class`. Add a strategy by writing the class and a line here."""
+"""Name → function, written `module:function`. A new strategy is a function, and a line here.
+"""
 
 
-def load(name: str, tools: "Tools | None" = None) -> "Strategy":
-    """Create the strategy called `name`, with the `tools` that it may use.
+def load(name: str) -> "Strategy":
+    """Import the strategy called `name`.
 
     Raises:
         UsageError: no strategy has this name; the hint suggests the nearest one.
     """
     check(name)
-    from upwell.compress.base import NO_TOOLS
-
-    return _class_of(name)(tools or NO_TOOLS)
+    return _function_at(STRATEGIES[name])
 
 
 @lru_cache
-def _class_of(name: str) -> "type[Strategy]":
+def _function_at(place: str) -> "Strategy":
     from pkgutil import resolve_name
 
-    strategy: type[Strategy] = resolve_name(STRATEGIES[name])
+    strategy: Strategy = resolve_name(place)
     return strategy
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from upwell.compress.assemble import relevance
-from upwell.compress.base import NO_TOOLS, Fitted, RemainingBudget, Tools, outcome
+from upwell.compress.base import Fitted, RemainingBudget, Tools, outcome
 from upwell.compress.json.read import read_json
 from upwell.compress.json.tree import OBJECT, SCALAR, Node
 from upwell.compress.relevance import ask
@@ -262,19 +262,9 @@ def _entry(text: str, section: Section, preview: int) -> dict[str, object]:
     return entry
 
 
-class Selective:
-    """Delivers the table of contents; `select_sections(key, sections)` delivers sections."""
-
-    name = "selective"
-
-    def __init__(self, tools: Tools = NO_TOOLS) -> None:
-        self._tools = tools
-
-    def fits(self, passage: Passage) -> bool:
-        return bool(passage.key)
-
-    def compress(self, passage: Passage, budget: Budget) -> Compressed:
-        text = table(passage, RemainingBudget.of(budget))
-        count = len(sections_of(passage))
-        omitted = (Omission(what="sections", count=count, total=count),)
-        return outcome(passage, Fitted(text, omitted), self.name)
+def selective(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
+    """Deliver the table of contents; `select_sections(key, sections)` delivers sections."""
+    text = table(passage, RemainingBudget.of(budget))
+    count = len(sections_of(passage))
+    omitted = (Omission(what="sections", count=count, total=count),)
+    return outcome(passage, Fitted(text, omitted), "selective")

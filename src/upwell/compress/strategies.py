@@ -68,42 +68,20 @@ def fit_text(
     return assemble(passage, split_units, ask(passage.query), remaining, meaning)
 
 
-class PassThrough:
+def pass_through(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
     """`none`: return the text unchanged, whatever the budget."""
+    return whole(passage)
 
-    name = "none"
 
-    def __init__(self, tools: Tools = NO_TOOLS) -> None:
-        self._tools = tools
-
-    def fits(self, passage: Passage) -> bool:
-        return True
-
-    def compress(self, passage: Passage, budget: Budget) -> Compressed:
+def truncate(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
+    """Keep the parts of any text that answer the question or stand out."""
+    remaining = RemainingBudget.of(budget)
+    if remaining.holds(passage.text):
         return whole(passage)
-
-
-class Truncate:
-    """`truncate`: keep the parts of any text that answer the question or stand out."""
-
-    name = "truncate"
-
-    def __init__(self, tools: Tools = NO_TOOLS) -> None:
-        self._tools = tools
-
-    def fits(self, passage: Passage) -> bool:
-        return True
-
-    def compress(self, passage: Passage, budget: Budget) -> Compressed:
-        remaining = RemainingBudget.of(budget)
-        if remaining.holds(passage.text):
-            return whole(passage)
-        root = read_json(passage)
-        if root is not None:
-            return outcome(
-                passage, fit_json(passage, root, remaining, "values", self._tools), self.name
-            )
-        return outcome(passage, fit_text(passage, remaining, self._tools), self.name)
+    root = read_json(passage)
+    if root is not None:
+        return outcome(passage, fit_json(passage, root, remaining, "values", tools), "truncate")
+    return outcome(passage, fit_text(passage, remaining, tools), "truncate")
 
 
 _STRUCTURE = 2.0 * FIRST
@@ -129,83 +107,41 @@ def lift_structure(units: Units, *, first_lines: bool = False) -> None:
             units.salience[unit] += _FIRST_LINE
 
 
-class Hybrid:
-    """`hybrid`: in Markdown, headings first, then the parts that matter; in code, the lines with
-    the most telling names."""
-
-    name = "hybrid"
-
-    def __init__(self, tools: Tools = NO_TOOLS) -> None:
-        self._tools = tools
-
-    def fits(self, passage: Passage) -> bool:
-        return passage.kind in (Kind.MARKDOWN, Kind.API_DOCS, Kind.CODE)
-
-    def compress(self, passage: Passage, budget: Budget) -> Compressed:
-        remaining = RemainingBudget.of(budget)
-        if remaining.holds(passage.text):
-            return whole(passage)
-        if passage.kind in JSON_KINDS:
-            raise CompressionError("JSON has no headings", strategy=self.name)
-        units = split(passage.text, passage.kind, passage.name)
-        if passage.kind != Kind.CODE:
-            lift_structure(units)
-        return outcome(passage, fit_text(passage, remaining, self._tools, units), self.name)
+def hybrid(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
+    """In Markdown, keep headings first, then the parts that matter; in code, the lines with the
+    most telling names."""
+    remaining = RemainingBudget.of(budget)
+    if remaining.holds(passage.text):
+        return whole(passage)
+    if passage.kind in JSON_KINDS:
+        raise CompressionError("JSON has no headings", strategy="hybrid")
+    units = split(passage.text, passage.kind, passage.name)
+    if passage.kind != Kind.CODE:
+        lift_structure(units)
+    return outcome(passage, fit_text(passage, remaining, tools, units), "hybrid")
 
 
-class Skeleton:
-    """`skeleton`: each heading with its first line; in OpenAPI, the values that stand out."""
-
-    name = "skeleton"
-
-    def __init__(self, tools: Tools = NO_TOOLS) -> None:
-        self._tools = tools
-
-    def fits(self, passage: Passage) -> bool:
-        return passage.kind in (Kind.API_DOCS, Kind.OPENAPI, Kind.MARKDOWN, Kind.CODE)
-
-    def compress(self, passage: Passage, budget: Budget) -> Compressed:
-        remaining = RemainingBudget.of(budget)
-        if remaining.holds(passage.text):
-            return whole(passage)
-        if passage.kind in JSON_KINDS:
-            return compress_json(passage, budget, "values", self._tools, self.name)
-        units = split(passage.text, passage.kind, passage.name)
-        units.by_names = False
-        lift_structure(units, first_lines=True)
-        return outcome(passage, fit_text(passage, remaining, self._tools, units), self.name)
+def skeleton(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
+    """Keep each heading with its first line; in OpenAPI, the values that stand out."""
+    remaining = RemainingBudget.of(budget)
+    if remaining.holds(passage.text):
+        return whole(passage)
+    if passage.kind in JSON_KINDS:
+        return compress_json(passage, budget, "values", tools, "skeleton")
+    units = split(passage.text, passage.kind, passage.name)
+    units.by_names = False
+    lift_structure(units, first_lines=True)
+    return outcome(passage, fit_text(passage, remaining, tools, units), "skeleton")
 
 
-class ExtractFields:
-    """`extract_fields`: each top-level key with its most telling value, then the values that matter
-    most.
-    """
-
-    name = "extract_fields"
-
-    def __init__(self, tools: Tools = NO_TOOLS) -> None:
-        self._tools = tools
-
-    def fits(self, passage: Passage) -> bool:
-        return passage.kind in (Kind.JSON_OBJECT, Kind.OPENAPI)
-
-    def compress(self, passage: Passage, budget: Budget) -> Compressed:
-        return compress_json(passage, budget, "fields", self._tools, self.name)
+def extract_fields(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
+    """Keep each top-level key with its most telling value, then the values that matter most."""
+    return compress_json(passage, budget, "fields", tools, "extract_fields")
 
 
-class SchemaPruning:
-    """`schema_pruning`: one value of each key path, then the records that matter most."""
-
-    name = "schema_pruning"
-
-    def __init__(self, tools: Tools = NO_TOOLS) -> None:
-        self._tools = tools
-
-    def fits(self, passage: Passage) -> bool:
-        return passage.kind in JSON_KINDS
-
-    def compress(self, passage: Passage, budget: Budget) -> Compressed:
-        return compress_json(passage, budget, "schema", self._tools, self.name)
+def schema_pruning(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
+    """Keep one value of each key path, then the records that matter most."""
+    return compress_json(passage, budget, "schema", tools, "schema_pruning")
 
 
 _PROMPT = """Shorten the text between the lines of dashes to at most {words} words. Keep names, \
@@ -218,52 +154,39 @@ _CHARS_PER_WORD = 7
 _CHARS_PER_TOKEN = 4
 
 
-class Summary:
-    """`llm_summary`: a summary by the language model that the user configured.
+def llm_summary(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
+    """Let the language model that the user configured write a summary."""
+    remaining = RemainingBudget.of(budget)
+    if remaining.holds(passage.text):
+        return whole(passage)
+    answer = _summary(passage, remaining, tools)
+    if not answer:
+        raise _no_summary("the model's answer is empty")
+    if not remaining.holds(answer):
+        raise _no_summary("the summary is longer than the budget")
+    size = len(passage.text)
+    omitted = (Omission(what="characters", count=max(0, size - len(answer)), total=size),)
+    return outcome(passage, Fitted(answer, omitted), "llm_summary")
 
-    `compress` raises `CompressionError` when there is no model or it fails; the ladder then falls
-    back to `truncate`.
-    """
 
-    name = "llm_summary"
+def _summary(passage: Passage, remaining: RemainingBudget, tools: Tools) -> str:
+    if tools.chat is None:
+        raise _no_summary("no language model is configured")
+    if not tools.may_send(passage.text):
+        raise _no_summary("the text contains a secret and must not be sent to a model")
+    chars = min(remaining.chars, remaining.tokens * _CHARS_PER_TOKEN)
+    question = f" It must still answer: {passage.query}" if passage.query else ""
+    prompt = _PROMPT.format(
+        words=max(20, int(chars / _CHARS_PER_WORD)), question=question, text=passage.text
+    )
+    try:
+        return tools.chat.chat(prompt, Deadline.after(tools.llm_timeout_seconds)).strip()
+    except LlmError as error:
+        raise _no_summary(error.message) from error
 
-    def __init__(self, tools: Tools = NO_TOOLS) -> None:
-        self._tools = tools
 
-    def fits(self, passage: Passage) -> bool:
-        return self._tools.chat is not None
-
-    def compress(self, passage: Passage, budget: Budget) -> Compressed:
-        remaining = RemainingBudget.of(budget)
-        if remaining.holds(passage.text):
-            return whole(passage)
-        answer = self._ask(passage, remaining)
-        if not answer:
-            raise self._failed("the model's answer is empty")
-        if not remaining.holds(answer):
-            raise self._failed("the summary is longer than the budget")
-        size = len(passage.text)
-        omitted = (Omission(what="characters", count=max(0, size - len(answer)), total=size),)
-        return outcome(passage, Fitted(answer, omitted), self.name)
-
-    def _ask(self, passage: Passage, remaining: RemainingBudget) -> str:
-        tools = self._tools
-        if tools.chat is None:
-            raise self._failed("no language model is configured")
-        if not tools.may_send(passage.text):
-            raise self._failed("the text contains a secret and must not be sent to a model")
-        chars = min(remaining.chars, remaining.tokens * _CHARS_PER_TOKEN)
-        question = f" It must still answer: {passage.query}" if passage.query else ""
-        prompt = _PROMPT.format(
-            words=max(20, int(chars / _CHARS_PER_WORD)), question=question, text=passage.text
-        )
-        try:
-            return tools.chat.chat(prompt, Deadline.after(tools.llm_timeout_seconds)).strip()
-        except LlmError as error:
-            raise self._failed(error.message) from error
-
-    def _failed(self, reason: str) -> CompressionError:
-        return CompressionError(reason, strategy=self.name)
+def _no_summary(reason: str) -> CompressionError:
+    return CompressionError(reason, strategy="llm_summary")
 
 
 LARGE_ARRAY = 20
@@ -293,27 +216,27 @@ def choose(passage: Passage, root: Node | None) -> str:
     if root is not None:
         return _choose_json(passage.kind, root)
     if passage.kind == Kind.API_DOCS:
-        return Skeleton.name
+        return "skeleton"
     if passage.kind == Kind.CODE:
-        return Hybrid.name
+        return "hybrid"
     if passage.kind == Kind.MARKDOWN and len(passage.text) >= LARGE_MARKDOWN:
         headings = passage.text.count("\n#") + passage.text.startswith("#")
         if headings >= _MANY_HEADINGS or passage.text.count("```") >= _MANY_FENCES:
-            return Hybrid.name
-    return Truncate.name
+            return "hybrid"
+    return "truncate"
 
 
 def _choose_json(kind: Kind, root: Node) -> str:
     if kind == Kind.OPENAPI:
-        return Skeleton.name
+        return "skeleton"
     root = _within_wrappers(root)
     if root.kind == ARRAY:
-        return SchemaPruning.name if len(root.items) >= LARGE_ARRAY else Truncate.name
+        return "schema_pruning" if len(root.items) >= LARGE_ARRAY else "truncate"
     arrays = [len(item.items) for item in root.items if item.kind == ARRAY]
     if sum(arrays) >= LARGE_ARRAY:
-        return SchemaPruning.name
+        return "schema_pruning"
     nested = sum(1 for item in root.items if item.kind in (OBJECT, ARRAY) and item.items)
-    return ExtractFields.name if nested >= _NESTED else Truncate.name
+    return "extract_fields" if nested >= _NESTED else "truncate"
 
 
 def _within_wrappers(root: Node) -> Node:
@@ -326,27 +249,16 @@ def _within_wrappers(root: Node) -> Node:
     return root
 
 
-class Auto:
-    """`auto`: use the strategy that suits the content."""
-
-    name = "auto"
-
-    def __init__(self, tools: Tools = NO_TOOLS) -> None:
-        self._tools = tools
-
-    def fits(self, passage: Passage) -> bool:
-        return True
-
-    def compress(self, passage: Passage, budget: Budget) -> Compressed:
-        remaining = RemainingBudget.of(budget)
-        if remaining.holds(passage.text):
-            return whole(passage)
-        root = read_json(passage)
-        if root is None and passage.kind in JSON_KINDS:
-            passage = replace(passage, kind=detect_plain(passage.text, passage.name))
-        choice = choose(passage, root)
-        if root is None or choice not in _EMPHASIS:
-            return load(choice, self._tools).compress(passage, budget)
-        # The strategy's own `compress` would parse the document a second time.
-        fitted = fit_json(passage, root, remaining, _EMPHASIS[choice], self._tools)
-        return outcome(passage, fitted, choice)
+def auto(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
+    """Use the strategy that suits the content."""
+    remaining = RemainingBudget.of(budget)
+    if remaining.holds(passage.text):
+        return whole(passage)
+    root = read_json(passage)
+    if root is None and passage.kind in JSON_KINDS:
+        passage = replace(passage, kind=detect_plain(passage.text, passage.name))
+    choice = choose(passage, root)
+    if root is None or choice not in _EMPHASIS:
+        return load(choice)(passage, budget, tools)
+    # The strategy itself would parse the document a second time.
+    return outcome(passage, fit_json(passage, root, remaining, _EMPHASIS[choice], tools), choice)

@@ -3,31 +3,21 @@
 import pytest
 
 from upwell.compress import STRATEGIES
-from upwell.compress.base import NO_TOOLS, Fitted, RemainingBudget, Tools, outcome
+from upwell.compress.base import Fitted, RemainingBudget, Tools, outcome
 from upwell.compress.compressor import Compressor
 from upwell.ground.types.compression import Budget, Compressed, Passage
 
 TEXT = "Just a line of words that goes on.\n" * 90
 
 
-class Generous:
+def generous(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
     """A strategy with a defect: it returns half of the text, whatever the budget."""
-
-    name = "generous"
-
-    def __init__(self, tools: Tools = NO_TOOLS) -> None:
-        self._tools = tools
-
-    def fits(self, passage: Passage) -> bool:
-        return True
-
-    def compress(self, passage: Passage, budget: Budget) -> Compressed:
-        return outcome(passage, Fitted(passage.text[: len(passage.text) // 2]), self.name)
+    return outcome(passage, Fitted(passage.text[: len(passage.text) // 2]), "generous")
 
 
 @pytest.fixture(autouse=True)
-def generous(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STRATEGIES, "generous", f"{__name__}:Generous")
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STRATEGIES, "generous", f"{__name__}:generous")
 
 
 @pytest.mark.parametrize("budget", [Budget(max_chars=500), Budget(hard_tokens=100)])
