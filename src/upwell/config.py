@@ -306,6 +306,8 @@ class _Reading:
             if variable.startswith(_PREFIX) and "__" in variable:
                 section, _, name = variable.removeprefix(_PREFIX).lower().partition("__")
                 with self.mistakes_noted():
+                    if section in ("server", "tool"):
+                        raise _only_in_file(section, variable)
                     self._take_section(section, {name: _from_text(text)}, variable)
 
     def take_flags(self, flags: Mapping[str, Any]) -> None:
@@ -480,6 +482,19 @@ def _misplaced(section: str, name: str, table: Mapping[str, Any], origin: str) -
         key=key,
         origin=origin,
         hint=here if name == section else elsewhere,
+    )
+
+
+def _only_in_file(section: str, variable: str) -> ConfigError:
+    """Return the error for a variable that would set a server or a tool."""
+    hint = f"remove the variable, and write [{section}.NAME] in the file"
+    if section == "server":
+        hint += '; its env and headers may contain "${VARIABLE}"'
+    return ConfigError(
+        f"{variable} has no effect: config.toml alone sets {section}s",
+        key=section,
+        origin=variable,
+        hint=hint,
     )
 
 

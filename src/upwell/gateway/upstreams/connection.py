@@ -4,6 +4,7 @@ reports the server's name and what happened.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -53,6 +54,7 @@ from upwell.wire.rawjson import NotJson, RawObject, check, kind_of
 if TYPE_CHECKING:
     from upwell.wire.oauth import LoginAuth
 
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SEND_SECONDS = 5.0
 """How long a server has to read a notification."""
 MAX_QUEUED = 100
@@ -362,30 +364,48 @@ async def connect(
     environment: Mapping[str, str],
     logins: Logins | None = None,
 ) -> Connection:
-    """Start the server's program, or open a link to its address. `logins` has the tokens for
-    servers that need one.
+    """Start the server's program, or open a link to its address. `${NAME}` in its `env` and
+    `headers` is replaced with the variable from `environment`. `logins` has the tokens for servers
+    that need one.
 
     Raises:
-        UpstreamUnavailable: the program is missing or may not be run, or the address is invalid.
+        UpstreamUnavailable: the program is missing or may not be run, the address is invalid, or a
+            variable is not set.
     """
     try:
+        env, headers = filled_in(server.env, environment), filled_in(server.headers, environment)
         if server.url:
             from upwell.wire.http import Address, open_link
 
             sse = server.transport is Transport.SSE
-            address = Address(url=server.url, headers=server.headers, sse=sse)
+            address = Address(url=server.url, headers=headers, sse=sse)
             auth = _auth(server, logins)
             link = open_link(address, options.max_line_bytes, auth)
             return Connection(server, link, link.lines(), surroundings, link.mirrors.listed)
-        command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
+        command = Command(program=server.command, args=server.args, env=env, cwd=server.cwd)
         child = await start(command, environment)
     except (CannotStart, ValueError) as error:
         raise UpstreamUnavailable(
             f"upstream {server.name!r} cannot be started: {error}",
             server=server.name,
-            hint=f"check the command or url of [server.{server.name}]",
+            hint=f"check the command, url and variables of [server.{server.name}]",
         ) from error
     return Connection(server, child, read_lines(child, options.max_line_bytes), surroundings)
+
+
+def filled_in(values: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return `values` with each `${NAME}` replaced by that variable.
+
+    Raises:
+        ValueError: a variable is not set, or is empty.
+    """
+
+    def value_of(match: re.Match[str]) -> str:
+        if value := environment.get(match[1]):
+            return value
+        raise ValueError(f"the environment variable {match[1]} is not set")
+
+    return {name: _VARIABLE.sub(value_of, value) for name, value in values.items()}
 
 
 Connecting = Callable[[ServerOptions, GatewayOptions, Surroundings], Awaitable[Connection]]
