@@ -1,7 +1,7 @@
-"""Budgets of responses that adapt to reports by agents, and to how often agents fetch the rest.
+"""Adapts the budgets of responses to agents' reports, and to how often agents fetch the rest.
 
-Learned ratios take effect between sessions, so that within a session the same response gives the
-same bytes; `upwell tune --apply` makes running sessions adopt them early.
+Learned ratios take effect between sessions, so that within a session the same response is always
+shortened to the same bytes; `upwell tune --apply` makes running sessions adopt them early.
 """
 
 import hashlib
@@ -46,14 +46,14 @@ class Report(StrEnum):
     TOO_LONG = "too_long"
     OTHER = "other"
     CAME_BACK = "came_back"
-    """The agent fetched the rest by `read_more`, `select_sections` or `search_original`."""
+    """The agent fetched the rest with `read_more`, `select_sections` or `search_original`."""
     SERVED = "served"
     """A shortened response was delivered."""
 
 
 _SAYS_TOO_LITTLE = (Report.TRUNCATED, Report.MISSING_EXAMPLE, Report.MISSING_METADATA)
 MOVING = frozenset({*_SAYS_TOO_LITTLE, Report.TOO_LONG})
-"""The reports by agents that change a budget; their other reports are for people to read."""
+"""Agents' reports that change a budget. Their other reports are for people to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +69,8 @@ def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     """The ratio that follows from the number of each `Report` on `tool`.
 
     The ratio is 1.15 to the power of n. A report of "too little" adds 1 to n, and a report of "too
-    much" subtracts 1. Each time an agent fetches the rest adds a third, except for the first few
-    fetches, up to a fifth of the number of deliveries.
+    much" subtracts 1. Each time that an agent fetches the rest adds a third; the first fetches, up
+    to a fifth of the number of deliveries, do not count.
     """
     little = sum(counts.get(kind, 0) for kind in _SAYS_TOO_LITTLE)
     much = counts.get(Report.TOO_LONG, 0)
@@ -154,7 +154,7 @@ _MAX_KEYS = 2000
 class Budgets:
     """The learned ratios of tools' budgets, and the counts from which later ratios follow.
 
-    `ratios` maps `server__tool` to the ratio in use; the mapping is updated in place. When learning
+    `ratios` maps `server__tool` to the ratio in use; the mapping is updated in place. If learning
     is switched off, no ratio is used and no delivery is counted.
     """
 

@@ -1,7 +1,7 @@
-"""Ratings of surfacings, and the thresholds that follow from them: tables in `memory.db`, or in the
-database of a team (`learn/postgres.py`).
+"""Ratings of surfacings, and the thresholds that follow from them: tables in `memory.db`, or in a
+team's database (`learn/postgres.py`).
 
-A rating carries the circumstances of its surfacing (tool, door, score, signals), because the
+A rating contains the circumstances of its surfacing (tool, door, score, signals), because the
 journal may lose them.
 """
 
@@ -23,7 +23,7 @@ MAX_IGNORED = 1.0
 
 
 def negatives(samples: Iterable[Sample]) -> float:
-    """The evidence against a memory, given one sample for each time that it surfaced."""
+    """The evidence against a memory, given one sample for each time it surfaced."""
     against = ignored = 0.0
     for sample in sorted(samples, key=lambda sample: sample.at):
         if sample.evidence in NEGATIVE:
@@ -40,13 +40,13 @@ def negatives(samples: Iterable[Sample]) -> float:
 RETENTION_SECONDS = 365 * 86_400.0
 """A rating older than a year says nothing about today's memories."""
 WINDOW_SECONDS = 120 * 86_400.0
-"""Thresholds use the evidence of this time, four half-lives (`thresholds.HALF_LIFE_SECONDS`)."""
+"""Thresholds use the evidence of this period, four half-lives (`thresholds.HALF_LIFE_SECONDS`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rated:
-    """The rating of one memory in one surfacing. `door` says where the memory surfaced (`Door`);
-    `tool` is the tool whose call brought it up, or the door again if there was no tool."""
+    """The rating of one memory in one surfacing. `door` is where the memory surfaced (`Door`);
+    `tool` is the tool whose call made it surface, or the door again if there was no tool."""
 
     surfacing: str
     memory: str
@@ -100,7 +100,7 @@ class LearningStore(Protocol):
     fails."""
 
     async def add(self, ratings: Sequence[Rated]) -> None:
-        """Store ratings; a later one of the same memory and surfacing replaces the earlier."""
+        """Store ratings. A later one of the same memory and surfacing replaces an earlier one."""
         ...
 
     async def by_tool(self, since: float) -> dict[str, list[Sample]]:
@@ -116,7 +116,7 @@ class LearningStore(Protocol):
         ...
 
     async def shifts(self) -> dict[str, tuple[float, float]]:
-        """Each tool's shift of its threshold in log-odds, and the time of its last move."""
+        """The shift of each tool's threshold, in log-odds, and the time of its last change."""
         ...
 
     async def shift(self, shifts: Mapping[str, float], at: float) -> None:
@@ -128,8 +128,8 @@ class LearningStore(Protocol):
         ...
 
     async def forget(self, memory: str | None = None) -> int:
-        """Invalidate the ratings of one memory, or all ratings and thresholds. Returns the number
-        of ratings.
+        """Invalidate the ratings of one memory. Without one, invalidate all ratings and delete all
+        thresholds. Returns the number of ratings.
         """
         ...
 
@@ -146,7 +146,6 @@ class Ratings:
         self._tenant = tenant
 
     async def add(self, ratings: Sequence[Rated]) -> None:
-        """Store ratings; a later one of the same memory and surfacing replaces the earlier."""
         rows = [
             (
                 self._tenant,
@@ -172,7 +171,6 @@ class Ratings:
         await self._database.write(insert)
 
     async def valid(self) -> list[Rated]:
-        """Every rating that counts, oldest first."""
         rows = await self._database.read(
             lambda db: db.execute(
                 f"SELECT {RATED} FROM feedback WHERE tenant = ? AND NOT forgotten ORDER BY at",
@@ -182,8 +180,6 @@ class Ratings:
         return rated(rows)
 
     async def by_tool(self, since: float) -> dict[str, list[Sample]]:
-        """The valid samples by tool, oldest first."""
-
         rows = await self._database.read(
             lambda db: db.execute(
                 f"SELECT tool, {SAMPLE} FROM feedback "
@@ -194,8 +190,6 @@ class Ratings:
         return grouped(rows)
 
     async def against(self) -> dict[str, list[Sample]]:
-        """The valid samples of every memory with a negative one, oldest first."""
-
         rows = await self._database.read(
             lambda db: db.execute(
                 f"SELECT memory, {SAMPLE} FROM feedback "
@@ -207,7 +201,6 @@ class Ratings:
         return grouped(rows)
 
     async def shifts(self) -> dict[str, tuple[float, float]]:
-        """Each tool's shift of its threshold in log-odds, and the time of its last move."""
         rows = await self._database.read(
             lambda db: db.execute(
                 "SELECT tool, shift, at FROM threshold WHERE tenant = ?", (self._tenant,)
@@ -216,7 +209,6 @@ class Ratings:
         return {tool: (shift, at) for tool, shift, at in rows}
 
     async def shift(self, shifts: Mapping[str, float], at: float) -> None:
-        """Set the shifts of these tools' thresholds."""
         rows = [(self._tenant, tool, shift, at) for tool, shift in shifts.items()]
 
         def move(db: sqlite3.Connection) -> None:
@@ -229,10 +221,6 @@ class Ratings:
         return await self._database.data_version()
 
     async def forget(self, memory: str | None = None) -> int:
-        """Invalidate the ratings of one memory. Without one, invalidate all ratings and delete all
-        thresholds. Returns the number of ratings.
-        """
-
         def invalidate(db: sqlite3.Connection) -> int:
             if memory is None:
                 db.execute("DELETE FROM threshold WHERE tenant = ?", (self._tenant,))
@@ -245,7 +233,6 @@ class Ratings:
         return await self._database.write(invalidate)
 
     async def purge(self, now: float) -> int:
-        """Remove ratings past their retention. Returns their number."""
         values = (self._tenant, now - RETENTION_SECONDS)
         expired = "FROM feedback WHERE tenant = ? AND at < ?"
         old = await self._database.read(

@@ -2,9 +2,9 @@
 calls.
 
 A word is distinctive if it is rare in the store and did not occur in the cue (the prompt or call)
-at which the memory surfaced. Events are only noted during a call, and examined after it. The
-watched memories are in the TTL store, so that a session can be followed even if each of its events
-runs in a process of its own. No text of a cue is stored.
+at which the memory surfaced. Events are only queued during a call, and examined after it. The
+watched memories are in the TTL store, so that a session can be followed even if a different process
+handles each of its events. No text of a cue is stored.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ _SEPARATOR = "\t"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """The observed use of a memory. `tool` names the case in which the memory surfaced (see
-    `Watched`); without a case, the tool of the call; without a tool, the door.
+    """The observed use of a memory. `tool` is the case in which the memory surfaced (see
+    `Watched`), the tool of the call if there is no case, or the door if there is no tool.
     """
 
     tool: str
@@ -46,7 +46,8 @@ class Uses:
         self._ttl_store = ttl_store
 
     async def add(self, sightings: Sequence[Sighting]) -> None:
-        """Store observations; a later one about the same surfacing replaces the earlier."""
+        """Store observations. A later one about the same memory and surfacing replaces an earlier
+        one."""
         entries = {
             _SEPARATOR.join((sighting.sample.memory, sighting.sample.surfacing)): _encoded(sighting)
             for sighting in sightings
@@ -82,11 +83,11 @@ MIN_LOOKS = 3
 MAX_WORDS = 24
 MIN_CHARS = 4
 ENOUGH = 2
-"""At least this many distinctive words must appear. A single one suffices if it has a digit (a
+"""At least this many distinctive words must appear. A single one suffices if it contains a digit (a
 port, a version)."""
 MAX_READ_CHARS = 20_000
 MAX_INLINE_CHARS = 2_000
-"""Up to this length, splitting a text into words takes less time than starting it in a thread."""
+"""Up to this length, splitting a text into words takes less time than handing it to a thread."""
 _MAX_DEPTH = 6
 
 Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
@@ -96,8 +97,8 @@ Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
     """A memory that surfaced at the time `at`, and the `words` that would show its use. `looks` is
-    the number of further calls after which it counts as ignored. `case` names the moment (such as a
-    failed call) and the kind of the memory; it is "" if `surface.moments` is `all`.
+    the number of further calls after which it counts as ignored. `case` combines the moment (such
+    as a failed call) and the kind of the memory; it is "" if `surface.moments` is `all`.
     """
 
     surfacing: str
@@ -141,7 +142,7 @@ def no_case(_: Surfacing, __: Hit) -> str:
 
 
 Conclude = Callable[[Sequence[Observation]], Awaitable[None]]
-"""Receives observations after they were stored."""
+"""Receives observations after they have been stored."""
 
 Written = Callable[[float], Sequence[tuple[float, str]]]
 """Returns the texts that the agent wrote since a time, with their times; may block."""
@@ -200,8 +201,8 @@ class Watching:
             self._events.setdefault(session, []).append(_Event(written=written))
 
     def ended(self, session: str) -> None:
-        """Note the end of a session. Memories that at least `MIN_LOOKS` calls did not use count as
-        ignored."""
+        """Note the end of a session. A memory that is still unused after at least `MIN_LOOKS` calls
+        counts as ignored."""
         if session:
             self._events.setdefault(session, []).append(_Event(ended=True))
 
@@ -210,7 +211,7 @@ class Watching:
         self._undelivered.update((surfacing.id, memory.id) for memory in surfacing.memories)
 
     async def flush(self) -> None:
-        """Work through the events since the last flush. If the store fails, they are lost."""
+        """Process the events since the last flush. If the store fails, they are lost."""
         async with self._flushing:
             await self._work_through()
 
@@ -359,7 +360,7 @@ def _strings(value: Any, depth: int) -> Iterable[str]:
 
 
 def _use_of(watched: Watched, words: frozenset[str], opened_id: str) -> Use | None:
-    """The use of a watched memory; None while it is not decided."""
+    """The use of a watched memory; None while it is undecided."""
     if opened_id == watched.memory or (words and watched.shows_in(words)):
         return Use.USED
     return Use.IGNORED if watched.looks <= 0 else None

@@ -1,7 +1,7 @@
 """The results of learning that surfacing reads: thresholds by tool, and demoted memories.
 
-Surfacing reads the copy in this process, never the database. The copy is refreshed after a call
-when any process has written to the database.
+Surfacing reads the copy in this process, never the database. After a call, the copy is refreshed if
+any process has written to the database.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -39,8 +39,8 @@ CASE_SIGN = " / "
 """Separates the moment and the kind in the name of a case; no tool name contains spaces."""
 EXACT_MARGIN = 0.4
 """How much lower, in log-odds, the threshold is for a memory that was learned in exactly the
-present situation, such as the same error. Such memories were measured to help. Observed use moves
-a threshold by 0.3 at most, so it never silences them by itself.
+current situation, such as the same error. Measurements showed that such memories help. Observed use
+moves a threshold by 0.3 at most, so it never silences them by itself.
 """
 _UNKNOWN = (-1, -1)
 
@@ -50,7 +50,7 @@ class Limits:
     """The configured limits: `min_score` is `surface.min_score`; `negatives` is
     `surface.feedback_demotion_negative_threshold` (0: demote nothing). `of_tool` returns the
     `min_score` of a tool that has its own. `asked` is the threshold for explicit requests; it is
-    low, since they are to get every relevant memory.
+    low, because they should return every relevant memory.
     """
 
     min_score: float = 0.5
@@ -69,8 +69,8 @@ class Limits:
 
 
 class Learned:
-    """Thresholds and demotions. `ratings` is None if the database cannot be used; nothing is
-    learned then."""
+    """Thresholds and demotions. `ratings` is None if the database cannot be used; then nothing is
+    learned."""
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class Learned:
     def min_score(
         self, tool: str, principal: str = "", case: str = "", *, exact: bool = False
     ) -> float:
-        """The present threshold for `tool`, or for the door of that name, for a principal.
+        """The current threshold for `tool`, or for the door of that name, for a principal.
 
         With a `case` (`Watched.case`), the threshold takes into account how agents used memories
         of that kind at that moment. `exact` asks for the threshold of a memory that was learned in
-        exactly the present situation; ratings of other memories of the tool do not affect it.
+        exactly the current situation; ratings of other memories of the tool do not affect it.
         """
         tool = of_rater(tool, principal)
         shift = self._shifts.get(case, 0.0)
@@ -113,8 +113,8 @@ class Learned:
 
     @property
     def demoted(self) -> Mapping[str, float]:
-        """The memories that are no longer offered unasked to the owner, with the evidence against
-        each."""
+        """The memories that no longer surface by themselves for the owner, with the evidence
+        against each."""
         return {key: value for key, value in self._demoted.items() if without_rater(key) == key}
 
     async def version(self) -> Hashable:
@@ -143,7 +143,7 @@ class Learned:
 
     async def load_learned(self) -> None:
         """Refresh thresholds and demotions if the database has changed. If this fails, the old ones
-        stay.
+        stay in effect.
         """
         if self._ratings is None:
             return
@@ -272,6 +272,7 @@ class Learned:
     def _usable(self) -> LearningStore:
         if self._ratings is None:
             raise StoreUnwritable(
-                "feedback cannot be stored: the memory is not available", hint="upwell doctor"
+                "feedback cannot be stored: the memory is not available",
+                hint="run `upwell doctor`",
             )
         return self._ratings

@@ -6,8 +6,8 @@ from upwell.learn.feedback import LearningStore
 
 
 async def copy_ratings(source: LearningStore, target: LearningStore) -> int:
-    """Copy the ratings that `target` lacks, and the thresholds that `source` moved last. Returns
-    the number of ratings.
+    """Copy the ratings that `target` lacks, and the thresholds that changed last in `source`.
+    Returns the number of ratings.
 
     Raises:
         StoreError: a store failed; the next run continues.

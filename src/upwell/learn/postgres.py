@@ -39,7 +39,7 @@ _CHANGED = "UPDATE upwell.tenant SET learned = learned + 1 WHERE tenant = %(tena
 
 
 class PostgresRatings:
-    """`LearningStore` in the database of a team."""
+    """`LearningStore` in a team's database."""
 
     def __init__(self, postgres: Postgres, *, tenant: str = DEFAULT_TENANT) -> None:
         self._postgres = postgres

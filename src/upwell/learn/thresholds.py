@@ -26,7 +26,7 @@ MIN_SCORE, MAX_SCORE = 0.05, 0.95
 STEP = 0.2
 """The largest move in one step, in log-odds: about 0.05 for a threshold of 0.50."""
 IMPLICIT_SHIFT = 0.3
-"""The most by which observed use changes the shift that follows from ratings, in log-odds."""
+"""Observed use changes the shift that follows from ratings by at most this much, in log-odds."""
 HALF_LIFE_SECONDS = 30 * 86_400.0
 MAX_SAMPLES = 300
 """How many of the latest samples of each sort count; older ones have faded."""
@@ -53,7 +53,7 @@ _WEIGHTS: Mapping[Evidence, tuple[float, float]] = {
 """Maps each kind of evidence to a relevance and a weight. An already known memory was relevant and
 still a nuisance, so it counts half. Most helpful memories leave no trace in the next calls, so an
 ignored memory weighs a twelfth of a used one: the two balance if about one memory in thirteen is
-used. `partially_helpful` is neutral: it pulls the threshold to its configured value.
+used. `partially_helpful` is neutral: it pulls the threshold towards its configured value.
 """
 
 

@@ -1,8 +1,8 @@
-"""The audit log: who changed the memory over MCP, and who was denied something. It holds names and
-ids, never a text.
+"""The audit log: who changed the memory over MCP, and who was denied something. It contains names
+and ids, never texts.
 
-A home writes lines of JSON. With a team's database it writes rows, beside those that the database
-itself adds for every stored and removed memory, whichever door wrote it.
+A home writes lines of JSON, or rows if it has a team's database. That database itself adds a row
+for every stored or removed memory, whichever door wrote it.
 """
 
 import json
@@ -30,8 +30,8 @@ STRANGER_SECONDS = 3_600.0
 """Requests without a valid token that come from one address and are denied for the same reason are
 recorded once within this time."""
 MAX_OF_STRANGERS = 60
-"""The most entries about such denials within `STRANGER_SECONDS`. One more entry then counts all
-others, so that a flood of requests does not fill the log."""
+"""At most this many of these denials are listed within `STRANGER_SECONDS`. One more entry then
+counts all others, so that a flood of requests does not fill the log."""
 MAX_REMEMBERED = 2_000
 MAX_CHARS = 300
 UNKNOWN = "unknown"
@@ -88,7 +88,7 @@ class FileLog:
         return events[::-1][:limit]
 
     async def expire(self, now: float) -> None:
-        """Do nothing, since the size of the files is limited."""
+        """Do nothing, because the size of the files is limited."""
 
     @property
     def _older(self) -> Path:
@@ -135,8 +135,8 @@ class _Strangers:
         self._unlisted = 0
 
     def unlisted(self, now: float) -> int:
-        """Once an hour is over, the number of denials in it that were not listed, and a new hour
-        begins at `now`; before that, 0."""
+        """0 until the hour is over, then the number of its denials that were not listed. The next
+        hour begins at `now`."""
         if now < self._until:
             return 0
         unlisted, self._unlisted = self._unlisted, 0
@@ -180,7 +180,7 @@ class Audit:
         self._record_denial(actor, why)
 
     def stranger(self, address: str, why: str) -> None:
-        """Record the denial of a request that came from an address without a valid token."""
+        """Record the denial of a request without a valid token that came from `address`."""
         now = self._clock.monotonic()
         self._record_unlisted(now)
         if self._strangers.is_new(address, why, now):
@@ -221,6 +221,6 @@ class Audit:
 
 
 def _plain(text: str) -> str:
-    """A text that every log can hold on one line."""
+    """A text that every log can store on one line."""
     printable = "".join(char if char.isprintable() else " " for char in text[:MAX_CHARS])
     return printable.encode("utf-8", "replace").decode()

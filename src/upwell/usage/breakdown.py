@@ -15,7 +15,7 @@ from upwell.usage.daily import DailyNumbers
 
 
 class Metric(StrEnum):
-    """The totals. Tokens are estimates of `ground.text.tokens`."""
+    """The totals. Tokens are estimated by `ground.text.tokens`."""
 
     EVENTS = "events"
     ASKED = "asked"
@@ -31,7 +31,7 @@ class Metric(StrEnum):
     AFTER = "after"
     """Tokens of these results before and after shortening."""
     READ_AGAIN = "read_again"
-    """Tokens of originals that an agent fetched after it got the shortened result."""
+    """Tokens of originals that an agent fetched after it had received the shortened result."""
 
 
 class Dimension(StrEnum):
@@ -117,8 +117,8 @@ class Breakdown:
 
 
 def rows_by(totals: Iterable[Total], dimension: Dimension) -> list[Row]:
-    """The totals by the values of a dimension: days in order, other values by the tokens that they
-    saved, the most first."""
+    """The totals of each value of a dimension: days in order, other values by the tokens saved,
+    most first."""
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for total in totals:
         name = total.day if dimension is Dimension.DAY else getattr(total.place, dimension)

@@ -18,7 +18,7 @@ class Event(StrEnum):
     DECISION = "decision"
     """`kind` is `surfaced` or the reason for silence."""
     SAID = "said"
-    """What was surfaced; `kind` is `memories` (their number) or `tokens` (of their text)."""
+    """Surfaced memories; `kind` is `memories` (their number) or `tokens` (of their text)."""
     SESSION = "session"
     """A decision in a session; `kind` is a digest of the session's name."""
     LATE = "late"

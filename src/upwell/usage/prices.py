@@ -27,8 +27,8 @@ PRICES: Mapping[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars per million input tokens, the `model`, and the date on which it was listed ("" for
-    a price of the user's own)."""
+    """US dollars per million input tokens, the `model`, and the date on which the price was listed
+    ("" for the user's own price)."""
 
     per_million: float
     model: str

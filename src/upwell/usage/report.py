@@ -10,7 +10,7 @@ MAX_TOOLS = 12
 
 
 def report(stats: Stats, against: Sequence[Mapping[str, Any]], days: int) -> list[str]:
-    """The lines of a report. `against` has the demoted memories, each with `id` and `text`."""
+    """The lines of a report. `against` are the demoted memories, each with `id` and `text`."""
     since = "today" if days == 1 else f"in {days} days"
     if not stats.decisions and not stats.asked and not stats.saved:
         return [f"No event from an agent reached upwell {since}. Try `upwell demo`."]

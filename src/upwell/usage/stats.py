@@ -39,12 +39,12 @@ class Saved:
 class Stats:
     """The totals of some days.
 
-    `asked` and `answered` count explicit questions; the other totals leave these out. `skips` has
-    every reason for silence and `ratings` every rating, including those with a count of 0. `late`
-    counts surfacings that were not ready for their call, and `offered_late` those that were
+    `asked` and `answered` count explicit questions; the other totals leave these out. `skips`
+    contains every reason for silence and `ratings` every rating, including those with a count of 0.
+    `late` counts surfacings that were not ready for their call, and `offered_late` those that were
     delivered at the next call. `missing` maps the name of each store of memories to the number of
-    searches that it did not answer. `judge` holds the number of questions to the judge, its
-    verdicts, its tokens and their cost; `intent_model` has the outcomes of `intent.use_llm`.
+    searches that it did not answer. `judge` contains the number of questions to the judge, its
+    verdicts, its tokens and their cost; `intent_model` counts the outcomes of `intent.use_llm`.
     """
 
     decisions: int
