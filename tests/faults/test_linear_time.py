@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from upwell.capture.git import gives_reasons
-from upwell.episodes.corrections import rules_in
-from upwell.episodes.sentences import sentences
+from upwell.episodes.corrections import rules_in, sentences
 from upwell.episodes.signatures import signature, steps_of
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
