@@ -13,7 +13,7 @@ from upwell.web.options import LimitOptions
 from upwell.web.tokens import PrincipalOf
 
 _DOTS = 2
-"""The dots of a signed JSON web token."""
+"""The number of dots in a signed JSON web token."""
 _MINUTE = 60.0
 MAX_TRACKED = 20_000
 
@@ -47,7 +47,7 @@ class Bucket:
 
 class Rates:
     """The rates of this process. Beyond `MAX_TRACKED` principals and tenants, the one not seen for
-    longest is forgotten, and would begin with a full bucket again."""
+    the longest time is forgotten; if it returns, it starts with a full bucket."""
 
     def __init__(self, options: LimitOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         self._options = options
@@ -93,7 +93,7 @@ def ignore_denial(who: str, why: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Denials:
-    """The callbacks for refused requests: `principal` gets the name of a known principal,
+    """The callbacks for refused requests: `principal` receives the name of a known principal, and
     `stranger` the address from which a request without a valid token came."""
 
     principal: Denied = ignore_denial

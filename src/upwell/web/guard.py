@@ -2,9 +2,9 @@
 
 Any web page can send requests to 127.0.0.1, and a foreign host name can resolve to it (DNS
 rebinding). `Host` must therefore be one of our names, and so must `Origin` if there is one. Every
-path needs a token, except `/healthz`, `/readyz` and the files of the dashboard. These files hold no
-data, and a browser cannot send a token with its first request. The token identifies the principal;
-tokens that the owner gave to others open only `/mcp` and `/team`.
+path needs a token, except `/healthz`, `/readyz` and the files of the dashboard. These files contain
+no data, and a browser cannot send a token with its first request. The token identifies the
+principal; tokens that the owner gave to others open only `/mcp` and `/team`.
 """
 
 import re
@@ -106,7 +106,7 @@ class Guard:
                 await _refused(413, "the body is too large")(scope, receive, send)
 
     async def _principal(self, headers: Headers) -> Principal | InvalidToken | None:
-        """The principal whose token the request has; None without a known token."""
+        """The principal of the request's token; None without a known token."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         return await self._admission.find(token.strip()) if scheme.lower() == "bearer" else None
 
@@ -136,8 +136,8 @@ class Guard:
         return None
 
     def _malformed(self, headers: Headers) -> Response | None:
-        """The response that refuses a request for its host, origin or length, whoever sent it; None
-        if there is nothing wrong with these."""
+        """The response that refuses a request because of its host, origin or length, regardless of
+        the sender; None if these are valid."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or _name_of(hosts[0]) not in self._hosts:
             return _refused(421, "unknown host name")
@@ -152,7 +152,7 @@ class Guard:
 
 
 def _shown(principal: Principal) -> str:
-    """The name of a principal, with its tenant if that is not the home's."""
+    """The name of a principal, with its tenant unless that is the home's own."""
     return f"{principal.name} of {principal.tenant}" if principal.tenant else principal.name
 
 

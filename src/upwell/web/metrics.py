@@ -47,7 +47,7 @@ def gauge(name: str, help: str, value: float) -> Metric:
 
 
 def counted(name: str, help: str, value: float) -> Metric:
-    """A metric that only rises."""
+    """A metric that only increases."""
     return Metric(name, help, "counter", {(): value})
 
 

@@ -1,8 +1,8 @@
 """Principals of an OpenID Connect issuer: JSON web tokens, verified with the issuer's public keys.
 
-A token must be signed by a key of the issuer with one of `ALGORITHMS`, and name the issuer, this
-audience, a subject and an expiry. Keys are fetched when the first token arrives, again after
-`KEYS_SECONDS`, and when a token names an unknown key, so that a rotation needs no restart.
+A token must be signed by a key of the issuer with one of `ALGORITHMS`, and contain the issuer, this
+audience, a subject and an expiry time. Keys are fetched when the first token arrives, again after
+`KEYS_SECONDS`, and when a token refers to an unknown key, so that a rotation needs no restart.
 """
 
 import asyncio
@@ -104,10 +104,10 @@ class IssuerKeys:
         issuer = self._options.issuer
         document = _object_in(await self._fetch(f"{issuer.rstrip('/')}{_DISCOVERY}"))
         if document.get("issuer") != issuer:
-            raise ValueError("the discovery document names another issuer")
+            raise ValueError("the discovery document is for another issuer")
         address = document.get("jwks_uri")
         if not isinstance(address, str):
-            raise ValueError("the discovery document names no keys")
+            raise ValueError("the discovery document contains no address of keys")
         check_address(address)
         return address
 
@@ -167,7 +167,7 @@ class Oidc:
         tenant = claims.get(self._options.tenant_claim) if self._options.tenant_claim else ""
         try:
             if not isinstance(tenant, str):
-                raise UsageError("the token names no tenant")
+                raise UsageError("the token contains no tenant")
             if self._options.tenant_claim:
                 check_tenant(tenant)
             namespaces = [namespace_pattern(name) for name in self._namespaces(claims)]
@@ -181,13 +181,13 @@ class Oidc:
         if not isinstance(listed, list | tuple) or not all(isinstance(n, str) for n in listed):
             raise UsageError("the token's namespaces are not a list of names")
         if len(listed) > MAX_NAMESPACES:
-            raise UsageError(f"the token names more than {MAX_NAMESPACES} namespaces")
+            raise UsageError(f"the token contains more than {MAX_NAMESPACES} namespaces")
         if not listed and self._options.namespaces_claim in claims:
-            raise UsageError("the token names no namespace")
+            raise UsageError("the token contains no namespace")
         return listed
 
     def _role(self, claims: Mapping[str, Any]) -> Role:
-        """The highest role that the claim names; `reader` if it names none."""
+        """The highest role in the claim; `reader` if it contains none."""
         given = claims.get(self._options.role_claim)
         named = given if isinstance(given, list) else str(given or "").split()
         return max((role for role in Role if role in named), key=list(Role).index, default=READER)
@@ -204,7 +204,7 @@ _REASONS = {
 
 
 def open_oidc(options: OidcOptions) -> Oidc | None:
-    """The verifier of tokens, None without an issuer.
+    """The verifier of tokens; None if no issuer is configured.
 
     Raises:
         ConfigError: the audience is missing, an address is not safe, or the library is missing.
@@ -259,8 +259,8 @@ async def fetched(address: str) -> bytes:
     """The body at an address; redirects are not followed.
 
     Raises:
-        OSError: the server cannot be reached, is too slow, sends too much, or answers with another
-            status than 200.
+        OSError: the server cannot be reached, is too slow, sends too much, or answers with a status
+            other than 200.
     """
     import httpx2
 

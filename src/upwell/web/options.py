@@ -6,7 +6,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcOptions:
     """`oidc.*`: the issuer and audience of the tokens, the address of the issuer's keys (if empty,
-    it is found by discovery), and the claims that hold the tenant, the role and the namespaces.
+    it is found by discovery), and the claims with the tenant, the role and the namespaces.
     """
 
     issuer: str = ""
@@ -20,8 +20,8 @@ class OidcOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOptions:
-    """`limits.*`: the requests that one token or subject, or a whole tenant, may make over HTTP to
-    each replica in a minute; the memories and short notes that a tenant may have. 0 means no limit.
+    """`limits.*`: how many requests one token or subject, or a whole tenant, may send to each
+    replica in a minute, and how many memories and short notes a tenant may have. 0 means no limit.
     The owner's requests are not limited.
     """
 

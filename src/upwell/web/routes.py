@@ -21,8 +21,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class AnswerHook(Protocol):
-    """Takes a host, an event name ("" if the body names it) and a body; returns JSON. The receipt
-    is settled when it is known whether the answer arrived.
+    """Takes a host, an event name ("" if the body contains it) and a body; returns JSON. The
+    receipt is settled when it is known whether the answer arrived.
     """
 
     async def __call__(self, host: str, name: str, body: bytes, *, receipt: Receipt) -> bytes: ...
@@ -59,8 +59,8 @@ def hook_routes(answer: AnswerHook) -> list[BaseRoute]:
 
 
 class _Received(Response):
-    """A JSON response whose receipt tells whether the client was still connected when all of it was
-    sent.
+    """A JSON response. Its receipt records whether the client was still connected when all of it
+    had been sent.
     """
 
     media_type = "application/json"

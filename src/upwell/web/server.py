@@ -95,7 +95,7 @@ class TimedProtocol(H11Protocol):
         return bool(poll.poll(0))
 
     def _recognise(self) -> bool:
-        """True if the connection has shown a valid token: the guard then has put the principal into
+        """True if the connection has shown a valid token: the guard has then put the principal into
         the scope. Such a connection no longer counts as a stranger's.
         """
         if self.scope and IN_SCOPE in self.scope:
@@ -265,8 +265,8 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         UsageError: the address is in use or not ours.
     """
-    # asyncio disables Nagle's algorithm only for sockets that name their protocol; with the
-    # algorithm, every response waits 40 ms for an acknowledgement.
+    # asyncio disables Nagle's algorithm only for sockets created with an explicit protocol; with
+    # the algorithm, every response waits 40 ms for an acknowledgement.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

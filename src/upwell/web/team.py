@@ -110,7 +110,7 @@ class TeamDoor:
             except Malformed as error:
                 return _problem(400, str(error))
             except StoreError as error:
-                # Not in the answer: the error may name the host of the database.
+                # Not in the answer: the error may contain the host name of the database.
                 LOG.warning("a request for the team's memories failed: %s", error)
                 return _problem(503, "the team's database failed")
 

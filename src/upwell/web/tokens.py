@@ -1,8 +1,8 @@
 """Access tokens: the owner's own and those that the owner gave to others.
 
-Of a token given to others, upwell stores only the digest. A token has 256 random bits, so it cannot
-be found from a plain digest. Tokens begin with `upw_`, so that they are recognised and masked
-wherever they turn up; older tokens without this prefix stay valid.
+upwell stores only the digest of a token given to others. A token has 256 random bits, so it cannot
+be recovered even from an unsalted digest. Tokens begin with `upw_`, so that they are recognised and
+masked wherever they turn up; older tokens without this prefix stay valid.
 """
 
 import base64
@@ -60,8 +60,8 @@ def token_of(path: Path) -> str:
 
 
 def shared_token(path: Path, secret: bytes) -> str:
-    """The owner's token on all machines that have this secret. The file at `path` shows it; a file
-    that shows it without `PREFIX`, as earlier versions wrote it, stays as it is.
+    """The owner's token on all machines that have this secret. Writes it to the file at `path`; a
+    file that contains it without `PREFIX`, as earlier versions wrote it, stays as it is.
 
     Raises:
         StoreUnwritable: the file cannot be written.
@@ -148,7 +148,7 @@ def issue(
     namespaces, and the tenant of the home.
 
     Raises:
-        UsageError: the name is invalid or has a token, or a namespace or the tenant is invalid.
+        UsageError: the name, a namespace or the tenant is invalid, or the name already has a token.
         StoreUnwritable: the file cannot be written.
     """
     check_name(name, "token name")
@@ -188,7 +188,7 @@ def tokens_in(path: Path) -> list[AccessToken]:
     """The tokens that the owner gave to others.
 
     Raises:
-        StoreCorrupt: the file has another form.
+        StoreCorrupt: the file is damaged.
         StoreUnwritable: the file cannot be read.
     """
     try:
