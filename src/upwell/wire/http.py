@@ -7,6 +7,7 @@ Redirects are not followed, cookies are not kept, and a client's headers are not
 
 import asyncio
 import re
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -18,7 +19,6 @@ from upwell.ground.secrets.mask import masked_address
 from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
-from upwell.wire.inflate import ACCEPTED, pieces_of
 from upwell.wire.lines import MAX_LINE_BYTES, Inbox, Line
 from upwell.wire.logins import REQUIREMENT, LoginNeeded
 from upwell.wire.mirrors import Mirrors
@@ -35,9 +35,50 @@ CONNECT_SECONDS = 10.0
 RETRY_SECONDS = 1.0
 MAX_RETRIES = 5
 MAX_WAIT_SECONDS = 30.0
+ACCEPTED = "gzip, deflate"
+"""The encodings that we request and read."""
+PIECE_BYTES = 65_536
+_EITHER_HEADER = 32 + zlib.MAX_WBITS
+_IDENTITY = ("", "identity")
 _SESSION = "mcp-session-id"
 _DROPPED = "the server has dropped our session"
 _VERSION = re.compile(rb'"protocolVersion"\s*:\s*"([0-9-]{10})"')
+
+
+async def pieces_of(response: "httpx2.Response") -> AsyncIterator[bytes]:
+    """The decoded body of a response. A compressed body comes in pieces of at most `PIECE_BYTES`,
+    and other tasks get a turn after each piece. A kilobyte may expand to a megabyte: decompressing
+    a whole body at once would hold up every other call in the process, and could fill the memory
+    before a size limit is checked.
+
+    Raises:
+        ValueError: the body is compressed in another way or more than once, or is damaged.
+    """
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding in _IDENTITY:
+        async for chunk in response.aiter_raw():
+            yield chunk
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise ValueError(f"content-encoding {encoding[:60]!r} was not requested")
+    decoder = zlib.decompressobj(_EITHER_HEADER)
+    async for chunk in response.aiter_raw():
+        data = chunk
+        while data or not decoder.eof:
+            piece = _inflated(decoder, data)
+            data = decoder.unconsumed_tail
+            if piece:
+                yield piece
+                await asyncio.sleep(0)
+            if decoder.eof or (not data and len(piece) < PIECE_BYTES):
+                break
+
+
+def _inflated(decoder: "zlib._Decompress", data: bytes) -> bytes:
+    try:
+        return decoder.decompress(data, PIECE_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"the compressed body is damaged: {error}") from error
 
 
 async def body_of(response: "httpx2.Response", max_bytes: int, identity: bytes) -> Line:

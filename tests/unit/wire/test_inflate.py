@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from upwell.wire.inflate import PIECE_BYTES, pieces_of
+from upwell.wire.http import PIECE_BYTES, pieces_of
 
 
 def response(body: bytes, encoding: str, chunk: int = 1000) -> httpx2.Response:
