@@ -28,11 +28,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from upwell.app.past_sessions import PastSessions
 from upwell.ground.home import Home
 from upwell.memory.ranking.terms import query_words, word_list
 from upwell.replay.transcripts import Transcript, transcripts_at
-from upwell.sessions.index import Scope
+from upwell.sessions.answer import answers_to
+from upwell.sessions.index import Scope, SessionIndex
 from upwell.sessions.render import lines_of
 from upwell.sessions.turns import Turn, turns_of
 from upwell.surface.render import preview
@@ -162,9 +162,9 @@ def peer(program: str, home: str) -> Search:
     return search
 
 
-def upwell_of(past: PastSessions, loop: asyncio.AbstractEventLoop) -> Search:
+def upwell_of(past: SessionIndex, loop: asyncio.AbstractEventLoop) -> Search:
     def search(question: str) -> list[Answer]:
-        answers = loop.run_until_complete(past.search(question, Scope(), SHOWN))
+        answers = loop.run_until_complete(answers_to(past, question, Scope(), SHOWN, os.environ))
         return [
             (answer.match.session.name, partial("\n".join, lines_of(answer, question)))
             for answer in answers
@@ -173,11 +173,11 @@ def upwell_of(past: PastSessions, loop: asyncio.AbstractEventLoop) -> Search:
     return search
 
 
-def index_only(past: PastSessions, loop: asyncio.AbstractEventLoop) -> Search:
+def index_only(past: SessionIndex, loop: asyncio.AbstractEventLoop) -> Search:
     """A search that does not read the transcripts of the matching turns."""
 
     def search(question: str) -> list[Answer]:
-        matches = loop.run_until_complete(past._index.search(question, Scope(), SHOWN))
+        matches = loop.run_until_complete(past.search(question, Scope(), SHOWN))
         return [(match.session.name, partial(str, match.turn.conclusion)) for match in matches]
 
     return search
@@ -235,8 +235,8 @@ def main() -> None:
         shutil.rmtree(scratch)
 
 
-def _past(home: Home, transcripts: Sequence[Transcript]) -> PastSessions:
-    return PastSessions(home, dict(os.environ), None, transcripts=lambda: transcripts)
+def _past(home: Home, transcripts: Sequence[Transcript]) -> SessionIndex:
+    return SessionIndex(home.sessions_db, lambda: transcripts)
 
 
 def _compare(options: argparse.Namespace, questions: list[dict[str, Any]], scratch: Path) -> None:

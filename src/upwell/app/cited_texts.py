@@ -14,7 +14,7 @@ from upwell.ground.uris import QMD_SCHEME, SESSION_LOCATOR, memory_id, memory_ur
 from upwell.tools.recall import LINES_CITED, Viewed, get_tool
 
 if TYPE_CHECKING:
-    from upwell.app.past_sessions import PastSessions, SeenSessions
+    from upwell.app.past_sessions import SeenSessions
 
 
 class CitedTexts:
@@ -27,7 +27,7 @@ class CitedTexts:
         originals: Originals,
         follow_up: FollowUp,
         viewed: Viewed,
-        past: "Callable[[], PastSessions]",
+        past: "Callable[[], SeenSessions]",
         cwd: str | None,
     ) -> None:
         self._memory = memory
@@ -68,17 +68,12 @@ class CitedTexts:
         if citation.startswith(QMD_SCHEME) and self._memory.qmd is not None:
             return await self._memory.qmd.lines(citation, project)
         if citation.startswith(SESSION_LOCATOR):
-            return (await self._seen_sessions().page(citation)).split("\n")
+            return (await self._past().page(citation)).split("\n")
         return await self._memory.documents.lines(citation, project, namespaces)
 
     async def search_sessions(self, question: str, limit: int) -> Sequence[str]:
         """The past sessions of this project that answer a question, as texts."""
-        return await self._seen_sessions().search(question, limit)
-
-    def _seen_sessions(self) -> "SeenSessions":
-        from upwell.app.past_sessions import SeenSessions
-
-        return SeenSessions(self._past(), project_of(self._cwd))
+        return await self._past().search(question, limit)
 
     async def _is_memory(self, memory_id: str) -> bool:
         """True if there is a memory with this id. If there is none yet, new documents are indexed

@@ -13,7 +13,7 @@ import orjson
 from upwell.compress.originals import Originals
 from upwell.gateway.calls.fit import Cut
 from upwell.ground.background import BackgroundTasks
-from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.clock import Clock
 from upwell.ground.errors import KeyUnknown, StoreError
 from upwell.ground.text.surrogates import dumped
 from upwell.ground.trace import LOG
@@ -40,11 +40,7 @@ class Cuts:
     """
 
     def __init__(
-        self,
-        ttl_store: TtlStore,
-        originals: Originals,
-        journal: Journal,
-        clock: Clock = SYSTEM_CLOCK,
+        self, ttl_store: TtlStore, originals: Originals, journal: Journal, clock: Clock
     ) -> None:
         self._ttl_store = ttl_store
         self._originals = originals

@@ -72,11 +72,12 @@ from upwell.usage.audit import Audit
 
 if TYPE_CHECKING:
     from upwell.app.capture import Accepts, SessionCapture
-    from upwell.app.past_sessions import PastSessions
+    from upwell.app.past_sessions import SeenSessions
     from upwell.app.review import Review
     from upwell.capture.inbox import Inbox
     from upwell.ground.postgres.connection import Postgres
     from upwell.migration.moving import MovingIn
+    from upwell.sessions.index import SessionIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +119,7 @@ class App:
         self.mistakes: Sequence[ConfigError] = ()
         """The mistakes in the configuration; a tolerant app ignores those settings."""
         self._cwd = settings.cwd
+        self._clock = settings.clock
         self._files = files
         self._ttl_store = ttl_store
         self._private = private
@@ -139,7 +141,7 @@ class App:
         self._places = memory.places
         self._qmd = memory.qmd
         self._ltm = memory.ltm
-        self._past_sessions: PastSessions | None = None
+        self._past_sessions: SessionIndex | None = None
 
     def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
         config, clock, options = self.config, settings.clock, self.config.surfacing()
@@ -181,8 +183,8 @@ class App:
     def _add_compression(self, memory: Memories) -> None:
         config, private = self.config, self._private
         self._originals = open_originals(config, self._ttl_store, private)
-        self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune)
-        self.cuts = Cuts(self._ttl_store, self._originals, self.surfacer.journal)
+        self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune, clock=self._clock)
+        self.cuts = Cuts(self._ttl_store, self._originals, self.surfacer.journal, self._clock)
         self.team_changes = TeamChanges(
             self._files.team, self.learning.learned, self.budgets.load_learned_if_requested
         )
@@ -192,7 +194,7 @@ class App:
             self._originals,
             self._follow_up,
             self.learning.viewed,
-            self.past_sessions,
+            self._seen_sessions,
             self._cwd,
         )
         self.fitter = Fitter(
@@ -403,14 +405,19 @@ class App:
             is_excluded=self.config.projects.excludes,
         )
 
-    def past_sessions(self) -> "PastSessions":
+    def past_sessions(self) -> "SessionIndex":
         """The sessions of every agent on this machine."""
         # Imported here, because it imports the readers of transcripts, which take a while to load.
-        from upwell.app.past_sessions import PastSessions
+        from upwell.app.past_sessions import index_of_user
 
         if self._past_sessions is None:
-            self._past_sessions = PastSessions(self.config.home, self.config.environment, self._cwd)
+            self._past_sessions = index_of_user(self.config.home, self._cwd, self._clock)
         return self._past_sessions
+
+    def _seen_sessions(self) -> "SeenSessions":
+        from upwell.app.past_sessions import SeenSessions
+
+        return SeenSessions(self.past_sessions(), project_of(self._cwd), self.config.environment)
 
     def moving_in(self) -> "MovingIn":
         """Imports the memories, notes and settings of other programs."""

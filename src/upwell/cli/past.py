@@ -88,8 +88,10 @@ def recall_sessions(
 async def _answers(
     app: "App", question: str | None, file: str | None, filters: Filters, limit: int
 ) -> "list[Answer]":
+    from upwell.sessions.answer import answers_to, changes_of, turn_at
     from upwell.sessions.index import Scope
 
+    environment = app.config.environment
     here, past = folder(), app.past_sessions()
     scope = Scope(
         project=project_of(str(filters.project)) if filters.project else None,
@@ -98,11 +100,12 @@ async def _answers(
         here=project_of(here),
     )
     if file is not None:
-        return await past.changes(os.path.expanduser(file), here or "/", scope, limit)
+        path = os.path.expanduser(file)
+        return await changes_of(past, path, here or "/", scope, limit, environment)
     assert question is not None
     if question.startswith(SESSION_LOCATOR):
-        return [await past.turn(question)]
-    return await past.search(question, scope, limit)
+        return [await turn_at(past, question, environment)]
+    return await answers_to(past, question, scope, limit, environment)
 
 
 def index_sessions() -> None:

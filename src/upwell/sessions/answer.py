@@ -5,9 +5,11 @@ Everything is read from the current transcript. If the host has removed it, the 
 the index are used instead.
 """
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from upwell.capture.git import commits_since
 from upwell.ground.project import repository_of
@@ -15,7 +17,7 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.text.format import counted
 from upwell.ground.text.words import informative, terms
 from upwell.sessions.commands import notable
-from upwell.sessions.index import Match, read_turn
+from upwell.sessions.index import Match, Scope, SessionIndex, read_turn
 from upwell.sessions.turns import Change, Run, Turn
 
 STANDS = "stands"
@@ -63,6 +65,59 @@ class Answer:
     runs: tuple[Run, ...] = ()
     files: tuple[FileState, ...] = ()
     is_excerpt: bool = False
+
+
+async def answers_to(
+    index: SessionIndex, question: str, scope: Scope, limit: int, environment: Mapping[str, str]
+) -> list[Answer]:
+    """The sessions most relevant to the question, best first.
+
+    Raises:
+        StoreError: the index cannot be read.
+    """
+    matches = await index.search(question, scope, limit)
+    return await _answers(matches, environment, question)
+
+
+async def changes_of(
+    index: SessionIndex,
+    path: str,
+    cwd: str,
+    scope: Scope,
+    limit: int,
+    environment: Mapping[str, str],
+) -> list[Answer]:
+    """The turns that changed a file, newest first. If no turn changed the file under its absolute
+    path, `path` is looked up as given, since transcripts from another machine have other folders.
+
+    Raises:
+        StoreError: the index cannot be read.
+    """
+    name = os.path.normpath(path)
+    matches = await index.changes(os.path.normpath(os.path.join(cwd, path)), scope, limit)
+    if not matches:
+        matches = await index.changes(name, scope, limit)
+    return await _answers(matches, environment, os.path.basename(name), name.lstrip("/"))
+
+
+async def turn_at(index: SessionIndex, locator: str, environment: Mapping[str, str]) -> Answer:
+    """The turn with this locator.
+
+    Raises:
+        UsageError: no session matches, or several do.
+        StoreError: the index cannot be read.
+    """
+    match = await index.located(locator)
+    return await asyncio.to_thread(partial(answer_of, match, "", environment, whole=True))
+
+
+async def _answers(
+    matches: Sequence[Match], environment: Mapping[str, str], question: str, file: str = ""
+) -> list[Answer]:
+    def read() -> list[Answer]:
+        return [answer_of(match, question, environment, file=file) for match in matches]
+
+    return await asyncio.to_thread(read)
 
 
 def answer_of(

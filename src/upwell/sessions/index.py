@@ -100,14 +100,15 @@ class SessionIndex:
         Raises:
             StoreError: the database cannot be written.
         """
-        ends = self._clock.monotonic() + seconds if seconds is not None else None
+        # A real clock even in a replay, because reading takes real time.
+        ends = SYSTEM_CLOCK.monotonic() + seconds if seconds is not None else None
         database = await self._open()
         known = await database.read(tables.known_transcripts)
         transcripts = await asyncio.to_thread(self._transcripts)
         due = await asyncio.to_thread(lambda: list(_due(transcripts, known)))
         total, done = sum(size for _, size in due), 0
         for chunk in _chunks(due):
-            if ends is not None and self._clock.monotonic() >= ends:
+            if ends is not None and SYSTEM_CLOCK.monotonic() >= ends:
                 return False
             readings = await asyncio.to_thread(_read_all, chunk, known)
             await database.write(partial(tables.put, readings=readings))

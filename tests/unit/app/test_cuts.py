@@ -10,6 +10,7 @@ from upwell.app import App, Settings, build
 from upwell.gateway.calls.fit import Cut
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.rpc import ToolCall
+from upwell.testing import ManualClock
 from upwell.usage.breakdown import Metric, Total, whole
 from upwell.usage.stats import stats_of
 from upwell.wire.rawjson import RawObject, dumps
@@ -29,10 +30,12 @@ async def shortened(app: App, text: str) -> None:
 
 
 async def test_a_shortened_result_is_recorded_with_both_texts(tmp_path: Path) -> None:
-    app = await build(Settings(home=tmp_path, environment={}))
+    clock = ManualClock(2_000_000_000.0)
+    app = await build(Settings(home=tmp_path, environment={}, clock=clock))
     try:
         await shortened(app, LINES)
         [cut] = await app.cuts.latest(5, matching={"session": "s"})
+        assert cut["at"] == clock.now(), "a replay has a simulated time"
         assert (cut["tool"], cut["host"], cut["project"]) == ("claude__Bash", "claude", "/srv/shop")
         assert cut["before"] > 10 * cut["after"] > 0
         assert await app.cuts.latest(5, matching={"session": "other"}) == []

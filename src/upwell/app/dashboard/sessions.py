@@ -52,7 +52,7 @@ async def sessionlist(app: App, fields: Fields) -> Mapping[str, Any]:
     if "q" in fields:
         matches: Sequence[Match] = ()
         if is_indexed(app):
-            matches = await app.past_sessions().matches(fields["q"], scope, MAX_FOUND)
+            matches = await app.past_sessions().search(fields["q"], scope, MAX_FOUND)
         return {"sessions": [_found(match, recent) for match in matches], "next": None}
     before = _cursor(fields.get("before", ""))
     past, known = await _past(app, scope, before, recent)
