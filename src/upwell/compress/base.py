@@ -33,9 +33,9 @@ class Strategy(Protocol):
 class Tools:
     """Collaborators of a strategy. All are optional; `compress()` provides none.
 
-    `embedder` finds answers that are phrased differently, `chat` writes summaries within
-    `llm_timeout_seconds`. `may_send` returns whether a text contains no secret and so may leave the
-    machine.
+    `embedder` finds answers that are phrased differently; `chat` writes summaries within
+    `llm_timeout_seconds`. `may_send` returns whether a text may leave the machine because it
+    contains no secret.
     """
 
     embedder: Embedder | None = None
@@ -49,7 +49,7 @@ NO_TOOLS = Tools()
 
 @dataclass(frozen=True, slots=True)
 class RemainingBudget:
-    """How many `chars` and `tokens` a text may still take; infinity means no limit."""
+    """The `chars` and `tokens` that a text may still take; infinity means no limit."""
 
     chars: float = math.inf
     tokens: float = math.inf

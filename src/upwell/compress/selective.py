@@ -173,8 +173,8 @@ def table(
 def select(
     passage: Passage, keys: Sequence[str], remaining: RemainingBudget, offset: int = 0
 ) -> Selection:
-    """Return the sections named by `keys`, in that order, from character `offset` of their joined
-    text. The key of a group returns that group's table."""
+    """Return the sections with these `keys`, in that order, from character `offset` of their joined
+    text. For the key of a group, the group's table takes the place of a section."""
     sections = sections_of(passage)
     section_by_key = {section.key: section for section in sections}
     parts: list[str] = []

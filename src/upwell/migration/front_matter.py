@@ -1,7 +1,9 @@
 """Front matter as other programs write it: nearly YAML.
 
-Cursor writes `globs: **/*.ts`, which is an alias in YAML. This reader takes lines of `key: value`,
-lists, block texts and one level of nested keys (`metadata.type`), and treats no line as an error.
+Cursor writes `globs: **/*.ts`, and people write `description: Use jq: never grep`. A YAML parser
+rejects the whole block for one such line, and `alwaysApply: true` would be lost with it. This
+reader rejects no line. It reads `key: value`, lists, block texts and one level of nested keys
+(`metadata.type`).
 """
 
 from collections.abc import Iterator
