@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from upwell.app.dashboard.compare import compared
 from upwell.app.events import Event, events
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
-from upwell.ground.text.safe import clip
 from upwell.hosts.base import PROBE_SESSIONS
 from upwell.learn.thresholds import Use
 from upwell.sessions.index import Match, Scope
@@ -20,10 +20,6 @@ LOOKED_AT = 4_000
 PAGE = 40
 MAX_FOUND = 30
 MAX_EVENTS = 1_000
-MAX_LINES = 4_000
-MAX_LINE_CHARS, MAX_CHARS = 4_000, 1_000_000
-"""The comparison shows at most this much of a line and of a text. More would make the browser slow.
-"""
 READ_SECONDS = 0.5
 """Past sessions are indexed in steps of about this length, so that the page can show progress."""
 
@@ -152,7 +148,7 @@ async def session(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def shortened(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The original of a shortened result beside what the agent saw.
+    """The original of a shortened result next to what the agent saw.
 
     Raises:
         UsageError: the original is no longer stored.
@@ -164,39 +160,9 @@ async def shortened(app: App, fields: Fields) -> Mapping[str, Any]:
             "this text is no longer stored", hint="compress.original_ttl_seconds keeps texts longer"
         )
     return {
-        "texts": [await asyncio.to_thread(_compared, *pair) for pair in pairs],
+        "texts": [await asyncio.to_thread(compared, *pair) for pair in pairs],
         "session": await app.cuts.session_of(name),
     }
-
-
-def _compared(original: str, seen: str) -> Mapping[str, Any]:
-    """The lines of the original, in blocks that the agent saw or did not see. Takes a second for
-    tens of megabytes, so call it in a thread."""
-    shown = {line.strip() for line in seen.splitlines()}
-    lines = original.splitlines()
-    beginning: list[tuple[int, str, bool]] = []
-    chars = 0
-    for number, line in enumerate(lines[:MAX_LINES]):
-        chars += min(len(line), MAX_LINE_CHARS)
-        if chars > MAX_CHARS:
-            break
-        beginning.append((number, clip(line, MAX_LINE_CHARS), line.strip() in shown))
-    return {
-        "blocks": _blocks(beginning),
-        "seen": seen,
-        "omitted": sum(line.strip() not in shown for line in lines),
-        "lines": len(lines),
-        "is_cut": len(lines) > len(beginning) or any(len(x) > MAX_LINE_CHARS for x in lines),
-    }
-
-
-def _blocks(marked: Sequence[tuple[int, str, bool]]) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = []
-    for number, line, seen in marked:
-        if not blocks or blocks[-1]["seen"] != seen:
-            blocks.append({"seen": seen, "first": number + 1, "lines": []})
-        blocks[-1]["lines"].append(line)
-    return blocks
 
 
 def _session(

@@ -1,0 +1,258 @@
+"""Compares the original of a shortened result with the text that the agent saw.
+
+JSON is compared value by value, because shortened JSON has other line breaks, and fields in another
+order. Other texts are compared line by line, or word by word if their lines are long.
+"""
+
+import json
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import accumulate, groupby, islice
+from typing import Any
+
+from upwell.app.dashboard.json_values import Piece, is_json, pieces_of, values_of
+from upwell.ground.text.safe import clip
+
+MAX_LINES = 4_000
+MAX_LINE_CHARS, MAX_CHARS = 4_000, 1_000_000
+"""The comparison shows at most this much of a line and of a text. More would make the browser slow.
+"""
+MAX_PIECES = 50_000
+"""At most this many values or words are compared, which takes a second or two."""
+LONG_LINE_CHARS = 200
+"""A text whose lines are longer on average is compared word by word."""
+MIN_WORDS = 3
+"""Fewer words in a row that are in both texts are a coincidence."""
+MIN_BEGINNING_CHARS, MAX_SIMILAR = 20, 20
+"""The beginning of a clipped value has at least this many characters; that many beginnings may
+start with the same ones."""
+_WORD = re.compile(r"\S++\s*+")
+_CLIPPED = re.compile(r"(.+)…(?:\(\+[\d,]+\))?", re.DOTALL)
+
+Part = tuple[str, bool]
+"""A part of the original, and whether the agent saw it."""
+
+
+def compared(original: str, seen: str) -> Mapping[str, Any]:
+    """The original in `blocks` that the agent saw or did not see, and how many of its lines, values
+    or words (`unit`) are `omitted`, of `total`. With `is_partial`, only the beginning was compared;
+    with `is_cut`, the blocks do not show everything. Takes a second for tens of megabytes, so call
+    it in a thread."""
+    beginning = original[:MAX_CHARS]
+    is_partial = len(original) > MAX_CHARS
+    if is_json(beginning, is_cut=is_partial):
+        return _by_value(beginning, seen, is_partial)
+    if len(original) > LONG_LINE_CHARS * (1 + original.count("\n")):
+        return _by_word(beginning, seen, is_partial)
+    return _by_line(original, seen)
+
+
+def _by_line(original: str, seen: str) -> Mapping[str, Any]:
+    shown = {line.strip() for line in seen.splitlines()}
+    lines = original.splitlines()
+    beginning: list[tuple[int, str, bool]] = []
+    chars = 0
+    for number, line in enumerate(lines[:MAX_LINES], 1):
+        chars += min(len(line), MAX_LINE_CHARS)
+        if chars > MAX_CHARS:
+            break
+        beginning.append((number, clip(line, MAX_LINE_CHARS), line.strip() in shown))
+    blocks = []
+    for is_seen, group in groupby(beginning, lambda entry: entry[2]):
+        block = list(group)
+        text = "\n".join(line for _, line, _ in block)
+        blocks.append({"seen": is_seen, "text": text, "first": block[0][0], "last": block[-1][0]})
+    return {
+        "unit": "line",
+        "seen": seen,
+        "blocks": blocks,
+        "is_partial": False,
+        "omitted": sum(line.strip() not in shown for line in lines),
+        "total": len(lines),
+        "is_cut": len(lines) > len(beginning) or any(len(x) > MAX_LINE_CHARS for x in lines),
+    }
+
+
+def _by_word(original: str, seen: str, is_partial: bool) -> Mapping[str, Any]:
+    found_words = (match.group() for match in _WORD.finditer(original))
+    words = list(islice(found_words, MAX_PIECES))
+    is_partial |= next(found_words, None) is not None
+    marks = _without_coincidences(found([word.strip() for word in words], seen.split()))
+    parts = [
+        (word if is_seen else clip(word, MAX_LINE_CHARS), is_seen)
+        for word, is_seen in zip(words, marks, strict=True)
+    ]
+    return {
+        "unit": "word",
+        "seen": seen,
+        "blocks": _joined(parts),
+        "is_partial": is_partial,
+        "omitted": marks.count(False),
+        "total": len(marks),
+        "is_cut": is_partial or any(len(word) > MAX_LINE_CHARS for word in words),
+    }
+
+
+def _without_coincidences(marks: Sequence[bool]) -> list[bool]:
+    kept: list[bool] = []
+    for is_seen, group in groupby(marks):
+        size = len(list(group))
+        is_between = 0 < len(kept) < len(marks) - size
+        kept += [is_seen and not (is_between and size < MIN_WORDS)] * size
+    return kept
+
+
+def _by_value(original: str, seen: str, is_partial: bool) -> Mapping[str, Any]:
+    pieces = pieces_of(original, MAX_PIECES)
+    is_partial |= len(pieces) == MAX_PIECES
+    shown = values_of(seen)
+    marks = found([piece.value for piece in pieces if piece.value], shown)
+    parts = _parts(pieces, marks, _beginnings(shown))
+    lines = list(accumulate(piece.gap.count("\n") for piece in pieces))
+    in_view = bisect_left(lines, MAX_LINES)
+    return {
+        "unit": "value",
+        "seen": seen,
+        "blocks": _joined(_spaced(pieces[:in_view], parts)),
+        "is_partial": is_partial,
+        "omitted": marks.count(False),
+        "total": len(marks),
+        "is_cut": is_partial or in_view < len(pieces),
+    }
+
+
+def _parts(
+    pieces: Sequence[Piece], marks: Sequence[bool], beginnings: Mapping[str, Sequence[str]]
+) -> list[list[Part]]:
+    """The parts of each piece. A bracket is seen if something between it and its counterpart is."""
+    upcoming = iter(marks)
+    parts: list[list[Part]] = []
+    seen_so_far = [0]
+    for piece in pieces:
+        is_seen = piece.value is not None and next(upcoming)
+        part = _split(piece, is_seen, beginnings)
+        parts.append(part)
+        seen_so_far.append(seen_so_far[-1] + any(is_seen for _, is_seen in part))
+    for number, piece in enumerate(pieces):
+        if piece.until > 0:
+            end = min(piece.until, len(pieces) - 1)
+            is_seen = seen_so_far[end + 1] > seen_so_far[number]
+            for bracket in {number, end}:
+                if bracket == number or pieces[bracket].until < 0:
+                    parts[bracket] = [(text, is_seen) for text, _ in parts[bracket]]
+    return parts
+
+
+def _split(piece: Piece, is_seen: bool, beginnings: Mapping[str, Sequence[str]]) -> list[Part]:
+    """A value in two parts if the agent saw only its beginning."""
+    text = piece.text
+    if not is_seen and piece.value and piece.value[1].startswith('"'):
+        value = piece.value[1][1:]
+        for beginning in beginnings.get(value[:MIN_BEGINNING_CHARS], ()):
+            written = json.dumps(beginning, ensure_ascii=False)[1:-1]
+            start = text.find(written)
+            if value.startswith(beginning) and start >= 0:
+                end = start + len(written)
+                rest = clip(text[end:], MAX_LINE_CHARS)
+                return [(text[:end], True), (rest, False)]
+    return [(text if is_seen else clip(text, MAX_LINE_CHARS), is_seen)]
+
+
+def _spaced(pieces: Sequence[Piece], parts: Sequence[Sequence[Part]]) -> list[Part]:
+    """The parts with the gaps between them. A gap is unseen if the parts on both sides are."""
+    spaced: list[Part] = []
+    for number, piece in enumerate(pieces):
+        spaced += parts[number]
+        is_seen = parts[number][-1][1] or (number + 1 < len(parts) and parts[number + 1][0][1])
+        spaced.append((piece.gap, is_seen))
+    return spaced
+
+
+def _beginnings(shown: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The beginnings of clipped values, by their first characters."""
+    beginnings: dict[str, list[str]] = {}
+    for _, value in shown:
+        if (match := _CLIPPED.fullmatch(value)) and len(match[1]) > MIN_BEGINNING_CHARS:
+            beginning = match[1].removeprefix('"')
+            similar = beginnings.setdefault(beginning[:MIN_BEGINNING_CHARS], [])
+            if len(similar) < MAX_SIMILAR:
+                similar.append(beginning)
+    return beginnings
+
+
+def _joined(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    return [
+        {"seen": is_seen, "text": "".join(text for text, _ in group)}
+        for is_seen, group in groupby(parts, lambda part: part[1])
+    ]
+
+
+def found(original: Sequence[Hashable], seen: Sequence[Hashable]) -> list[bool]:
+    """Whether each item of `original` is in `seen`. An item that occurs once in both is; such items
+    in the same order in both are joints. Equal items next to a joint belong together. Any other
+    item must be between the same joints, or between the next ones, as often as it is in the
+    original. Takes n log n time."""
+    joints = [(-1, -1), *_joints(original, seen), (len(original), len(seen))]
+    unique = _places(original).keys() & _places(seen).keys()
+    marks = [item in unique for item in original]
+    taken = [item in unique for item in seen]
+    for step in (1, -1):
+        for joint in joints:
+            place, other = (at + step for at in joint)
+            while 0 <= place < len(original) and 0 <= other < len(seen):
+                if marks[place] or taken[other] or original[place] != seen[other]:
+                    break
+                marks[place] = taken[other] = True
+                place, other = place + step, other + step
+    _find_between(joints, (original, marks), (seen, taken))
+    return marks
+
+
+def _find_between(
+    joints: Sequence[tuple[int, int]],
+    original: tuple[Sequence[Hashable], list[bool]],
+    seen: tuple[Sequence[Hashable], Sequence[bool]],
+) -> None:
+    """Mark the items of the original that are also between the same joints, or the next ones."""
+    ends = [other for _, other in joints]
+    stretches: list[Counter[Hashable]] = [Counter() for _ in joints]
+    for other, (item, is_taken) in enumerate(zip(*seen, strict=True)):
+        if not is_taken:
+            stretches[bisect_left(ends, other)][item] += 1
+    starts = [place for place, _ in joints]
+    items, marks = original
+    for distance in (0, -1, 1):
+        for place, item in enumerate(items):
+            stretch = bisect_left(starts, place) + distance
+            if not marks[place] and 0 <= stretch < len(stretches) and stretches[stretch][item]:
+                stretches[stretch][item] -= 1
+                marks[place] = True
+
+
+def _places(items: Sequence[Hashable]) -> dict[Hashable, int]:
+    """The places of the items that occur once."""
+    counts = Counter(items)
+    return {item: place for place, item in enumerate(items) if counts[item] == 1}
+
+
+def _joints(original: Sequence[Hashable], seen: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """The longest sequence of places, increasing in both texts, of items that occur once in both
+    (patience sorting)."""
+    places = _places(seen)
+    pairs = [(place, places[item]) for item, place in _places(original).items() if item in places]
+    tops: list[int] = []
+    ends: list[int] = []
+    before: list[int] = []
+    for number, (_, place) in enumerate(pairs):
+        pile = bisect_left(tops, place)
+        tops[pile : pile + 1] = [place]
+        ends[pile : pile + 1] = [number]
+        before.append(ends[pile - 1] if pile else -1)
+    joints = []
+    number = ends[-1] if ends else -1
+    while number >= 0:
+        joints.append(pairs[number])
+        number = before[number]
+    return joints[::-1]
