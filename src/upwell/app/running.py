@@ -1,4 +1,9 @@
-"""Runs the gateway, its worker processes, and commands on a home."""
+"""Runs the gateway, its worker processes, and commands on a home.
+
+A running gateway applies changes of `config.toml` to servers, limits, tools and budgets. Other
+changed keys are reported, and take effect after a restart. A file with a mistake, or one that is
+still being written, changes nothing.
+"""
 
 import asyncio
 import itertools
@@ -16,28 +21,34 @@ from upwell.app.files import (
     tools_of,
 )
 from upwell.app.learning import forget_notes
-from upwell.app.reload import follow_config
 from upwell.app.team import current_files
 from upwell.app.wiring import App, Settings, build
 from upwell.config import Config, load, read, read_valid
 from upwell.gateway.calls.fit import Cut, Fitter
 from upwell.gateway.calls.worker_pool import work
+from upwell.gateway.clients import LOGGED
 from upwell.gateway.front.handshake import Hello
 from upwell.gateway.server import Gateway
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.embed import embedder_of
-from upwell.ground.errors import ConfigError, UsageError
+from upwell.ground.errors import ConfigError, UpwellError, UsageError
+from upwell.ground.files import stamp
 from upwell.ground.home import Home, default_home
 from upwell.ground.host_sessions import own_parent
 from upwell.ground.pause import Pause
 from upwell.ground.sqlite.backup import Backups
-from upwell.ground.trace import contained, export_spans, log_to, send_last_spans
+from upwell.ground.trace import LOG, contained, export_spans, log_to, send_last_spans
 from upwell.ground.ttl_store import Kind
 from upwell.wire.lines import Line, Sink
+from upwell.wire.rawjson import dumps
 
 HOUSEKEEPING_MINUTES = 60
 WARM_AFTER_SECONDS = 3.0
-SHOWN_PROBLEMS = 3
+LOOK_SECONDS = 0.5
+SECTIONS_AT_ONCE = frozenset({"server", "tool", "gateway", "compress"})
+"""Sections of the configuration whose changes take effect at once, except `KEYS_AT_START`."""
+KEYS_AT_ONCE = frozenset({"surface.race_ms", "surface.injection_mode"})
+KEYS_AT_START = frozenset({"compress.original_ttl_seconds", "compress.original_max_bytes"})
 
 
 async def serve(
@@ -95,6 +106,64 @@ async def run_housekeeping(app: App) -> None:
                 await forget_notes(app.notes)
                 await app.run_housekeeping()
         await asyncio.sleep(60.0)
+
+
+async def follow_config(app: App, gateway: Gateway) -> None:
+    """Watch `config.toml` until cancelled. A change is adopted once the file has stayed the same
+    for `LOOK_SECONDS`."""
+    path = app.config.home.config_file
+    known = seen = stamp(path)
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        now = stamp(path)
+        if now != known and now == seen:
+            known = now
+            await _apply_change(app, gateway)
+        seen = now
+
+
+async def _apply_change(app: App, gateway: Gateway) -> None:
+    """Apply the changed configuration. The worker processes restart with the next large result."""
+    try:
+        before = app.config
+        app.config = fresh = load(before.home.root, environment=before.environment)
+        app.fitter.result_tokens = fresh.result_tokens()
+        gateway.apply_options(fresh.gateway)
+        await gateway.replace_servers(fresh.servers)
+        await app.worker_pool.aclose()
+        LOG.info("the changed configuration is in effect")
+    except (UpwellError, OSError) as error:
+        message = f"the changed configuration has a mistake; the old one stays in effect: {error}"
+        await _tell(gateway, "error", message)
+        return
+    if changed_keys := _keys_for_restart(before, fresh):
+        message = (
+            f"the configuration was changed; restart upwell to apply {', '.join(changed_keys)}"
+        )
+        await _tell(gateway, "warning", message)
+
+
+def _keys_for_restart(before: Config, fresh: Config) -> list[str]:
+    """The changed keys that are read only at the start, in order."""
+    settings = [
+        {key: entry.value for key, entry in config.values.items()} for config in (before, fresh)
+    ]
+    old, new = settings
+    changed = {
+        key for key in {*old, *new} if key not in old or key not in new or old[key] != new[key]
+    }
+    return sorted(key for key in changed if not _applies_at_once(key))
+
+
+def _applies_at_once(key: str) -> bool:
+    section = key.partition(".")[0]
+    return key in KEYS_AT_ONCE or (section in SECTIONS_AT_ONCE and key not in KEYS_AT_START)
+
+
+async def _tell(gateway: Gateway, level: str, message: str) -> None:
+    LOG.warning("%s", message)
+    notification = {"level": level, "logger": "upwell", "data": message}
+    await gateway.audience.announce(LOGGED, dumps(notification))
 
 
 async def run_worker(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
