@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+import pytest
+
 from tests.browser.past import live
 from tests.doors.address import serving
 from tests.doors.conformance.run import free_port
@@ -127,6 +129,35 @@ def test_worth_and_savings_show_the_figures_of_the_ledger(
     for row in (*gain["by_host"], *gain["by_tool"]):
         assert cells.get(row["name"], "0") == f"{row['net']:,}", "a row of zero is not listed"
     assert cells["kitchen"] == f"{total['net']:,}"
+
+
+def test_a_changed_price_is_shown_without_a_restart(environment: Mapping[str, str]) -> None:
+    home = Path(environment["UPWELL_HOME"])
+    home.mkdir()
+
+    async def fill() -> None:
+        app = await build(Settings(home=home, environment={}))
+        try:
+            await live(app, home.parent / "kitchen")
+        finally:
+            await app.aclose()
+
+    asyncio.run(fill())
+    with dashboard(environment) as (port, token):
+
+        def money() -> float | None:
+            shown = re.search(r"about <b>\$([0-9.]+)</b>", asked(port, token, "/view/savings")[1])
+            return float(shown[1]) if shown else None
+
+        assert money() is None
+        config = home / "config.toml"
+        config.write_text("[agent]\ninput_price = 300.0\n")
+        dear = money()
+        assert dear
+        config.write_text("[agent]\ninput_price = 30.00\n")
+        assert money() == pytest.approx(dear / 10, abs=0.01)
+        config.write_text("[agent\ninput_price = 3.0\n")
+        assert money() == pytest.approx(dear / 10, abs=0.01), "a mistake changes nothing"
 
 
 def tiles(page: str) -> dict[str, str]:

@@ -7,7 +7,11 @@ from collections.abc import Callable
 
 from upwell.app.dashboard.desk import desk_of
 from upwell.app.principals import team_token
-from upwell.app.wiring import Settings, build
+from upwell.app.wiring import App, Settings, build
+from upwell.config import read_valid
+from upwell.ground.errors import ConfigError
+from upwell.ground.files import stamp
+from upwell.ground.trace import LOG
 from upwell.web.admission import Admission
 from upwell.web.dashboard.routes import PATH, dashboard_routes
 from upwell.web.routes import http_app
@@ -16,8 +20,8 @@ from upwell.web.tokens import Tokens, token_of
 
 
 async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
-    """Serve the dashboard on loopback until a signal ends the process. `opened` receives its
-    address, with the token after the `#`, which a browser sends to no server.
+    """Serve the dashboard on loopback until a signal ends the process. `opened` receives the
+    address, with the token after the `#`: browsers send that part to no server.
 
     Raises:
         UsageError: the port is in use.
@@ -28,7 +32,7 @@ async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
         home = app.config.home
         token = token_of(home.token_file)
         tokens = Tokens(token, home.tokens_file, team_token(app.config))
-        routes = dashboard_routes(desk_of(lambda: app))
+        routes = dashboard_routes(desk_of(_following_config(app)))
         server = http_server(http_app(routes, Admission(tokens.principal_of)))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -39,3 +43,22 @@ async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
             await server.serve(sockets=[listening])
     finally:
         await app.aclose()
+
+
+def _following_config(app: App) -> Callable[[], App]:
+    """Return a function that returns the app. Each call first reads `config.toml` again if the file
+    has changed, so that the pages show the current price and limits."""
+    home = app.config.home
+    known = stamp(home.config_file)
+
+    def app_now() -> App:
+        nonlocal known
+        if (changed := stamp(home.config_file)) != known:
+            known = changed
+            try:
+                app.config, _ = read_valid(home.root, environment=app.config.environment)
+            except ConfigError as error:
+                LOG.warning("the changed configuration is not in effect: %s", error)
+        return app
+
+    return app_now
