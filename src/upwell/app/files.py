@@ -189,7 +189,7 @@ def open_memory_db(home: Home, *, has_copy: bool = False) -> Database:
     return open_database(home.memory_db, owners, synchronous="FULL")
 
 
-def postgres_store(url: str, tenant: str, clock: Clock = SYSTEM_CLOCK) -> "PostgresStore":
+def postgres_store(url: str, tenant: str) -> "PostgresStore":
     """The memories of a tenant in this database. The first use connects to it.
 
     Raises:
@@ -200,7 +200,7 @@ def postgres_store(url: str, tenant: str, clock: Clock = SYSTEM_CLOCK) -> "Postg
         from upwell.memory.postgres.store import PostgresStore
     except ImportError as error:
         raise no_driver() from error
-    return PostgresStore(Postgres(url), tenant=tenant, clock=clock)
+    return PostgresStore(Postgres(url), tenant=tenant)
 
 
 @dataclass(frozen=True, slots=True)

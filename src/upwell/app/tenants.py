@@ -99,9 +99,9 @@ class Tenants:
             active = [opened for opened in self._others.values() if opened.is_active(now)]
             await asyncio.gather(*(_adopt(opened.app) for opened in active))
 
-    async def close_idle(self, seconds: float = IDLE_SECONDS) -> None:
-        """Close the apps that have not been used for this long."""
-        before = self._clock.monotonic() - seconds
+    async def close_idle(self) -> None:
+        """Close the apps that have not been used for `IDLE_SECONDS`."""
+        before = self._clock.monotonic() - IDLE_SECONDS
         async with self._opening:
             for tenant, opened in list(self._others.items()):
                 if not opened.users and opened.used_at <= before:

@@ -7,6 +7,7 @@ journal may lose them.
 
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -78,8 +79,6 @@ def _create(db: sqlite3.Connection) -> None:
 OWNER = Owner("feedback", [_create])
 SAMPLE = "surfacing, memory, rating, score, at"
 """The columns of a `Sample`."""
-
-
 _RATER = " @"
 
 
@@ -138,17 +137,41 @@ class LearningStore(Protocol):
         ...
 
 
+async def copy_ratings(source: LearningStore, target: LearningStore) -> int:
+    """Copy the ratings that `target` lacks, and the thresholds that changed last in `source`.
+    Returns the number of ratings.
+
+    Raises:
+        StoreError: a store failed; the next run continues.
+    """
+    present = {(rating.surfacing, rating.memory) for rating in await target.valid()}
+    missing = [
+        rating
+        for rating in await source.valid()
+        if (rating.surfacing, rating.memory) not in present
+    ]
+    if missing:
+        await target.add(missing)
+    known = await target.shifts()
+    moved: dict[float, dict[str, float]] = defaultdict(dict)
+    for tool, (shift, at) in (await source.shifts()).items():
+        if tool not in known or known[tool][1] < at:
+            moved[at][tool] = shift
+    for at, shifts in moved.items():
+        await target.shift(shifts, at)
+    return len(missing)
+
+
 class Ratings:
     """`LearningStore` in `memory.db`."""
 
-    def __init__(self, database: Database, *, tenant: str = DEFAULT_TENANT) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._tenant = tenant
 
     async def add(self, ratings: Sequence[Rated]) -> None:
         rows = [
             (
-                self._tenant,
+                DEFAULT_TENANT,
                 rating.surfacing,
                 rating.memory,
                 str(rating.rating),
@@ -174,7 +197,7 @@ class Ratings:
         rows = await self._database.read(
             lambda db: db.execute(
                 f"SELECT {RATED} FROM feedback WHERE tenant = ? AND NOT forgotten ORDER BY at",
-                (self._tenant,),
+                (DEFAULT_TENANT,),
             ).fetchall()
         )
         return rated(rows)
@@ -184,7 +207,7 @@ class Ratings:
             lambda db: db.execute(
                 f"SELECT tool, {SAMPLE} FROM feedback "
                 "WHERE tenant = ? AND at >= ? AND NOT forgotten ORDER BY at",
-                (self._tenant, since),
+                (DEFAULT_TENANT, since),
             ).fetchall()
         )
         return grouped(rows)
@@ -195,7 +218,12 @@ class Ratings:
                 f"SELECT memory, {SAMPLE} FROM feedback "
                 "WHERE tenant = ? AND NOT forgotten AND memory IN (SELECT memory FROM feedback "
                 "WHERE tenant = ? AND NOT forgotten AND rating IN (?, ?)) ORDER BY at",
-                (self._tenant, self._tenant, str(Rating.NOT_RELEVANT), str(Rating.ALREADY_KNOWN)),
+                (
+                    DEFAULT_TENANT,
+                    DEFAULT_TENANT,
+                    str(Rating.NOT_RELEVANT),
+                    str(Rating.ALREADY_KNOWN),
+                ),
             ).fetchall()
         )
         return grouped(rows)
@@ -203,13 +231,13 @@ class Ratings:
     async def shifts(self) -> dict[str, tuple[float, float]]:
         rows = await self._database.read(
             lambda db: db.execute(
-                "SELECT tool, shift, at FROM threshold WHERE tenant = ?", (self._tenant,)
+                "SELECT tool, shift, at FROM threshold WHERE tenant = ?", (DEFAULT_TENANT,)
             ).fetchall()
         )
         return {tool: (shift, at) for tool, shift, at in rows}
 
     async def shift(self, shifts: Mapping[str, float], at: float) -> None:
-        rows = [(self._tenant, tool, shift, at) for tool, shift in shifts.items()]
+        rows = [(DEFAULT_TENANT, tool, shift, at) for tool, shift in shifts.items()]
 
         def move(db: sqlite3.Connection) -> None:
             db.executemany("INSERT OR REPLACE INTO threshold VALUES (?, ?, ?, ?)", rows)
@@ -223,17 +251,17 @@ class Ratings:
     async def forget(self, memory: str | None = None) -> int:
         def invalidate(db: sqlite3.Connection) -> int:
             if memory is None:
-                db.execute("DELETE FROM threshold WHERE tenant = ?", (self._tenant,))
+                db.execute("DELETE FROM threshold WHERE tenant = ?", (DEFAULT_TENANT,))
             return db.execute(
                 "UPDATE feedback SET forgotten = 1 WHERE tenant = ? AND NOT forgotten "
                 "AND (? IS NULL OR memory = ?)",
-                (self._tenant, memory, memory),
+                (DEFAULT_TENANT, memory, memory),
             ).rowcount
 
         return await self._database.write(invalidate)
 
     async def purge(self, now: float) -> int:
-        values = (self._tenant, now - RETENTION_SECONDS)
+        values = (DEFAULT_TENANT, now - RETENTION_SECONDS)
         expired = "FROM feedback WHERE tenant = ? AND at < ?"
         old = await self._database.read(
             lambda db: db.execute(f"SELECT 1 {expired} LIMIT 1", values).fetchone()
@@ -246,8 +274,6 @@ class Ratings:
 
 
 _RATINGS = frozenset(map(str, Rating))
-
-
 RATED = "surfacing, memory, rating, at, door, tool, score, signals"
 """The columns of a rating."""
 

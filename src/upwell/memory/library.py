@@ -10,7 +10,7 @@ from dataclasses import replace
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.text.anchors import paths_in, symbols_in
-from upwell.ground.types.memory import DEFAULT_TENANT, Found, Hit, Memory, Query, Scope, Trust
+from upwell.ground.types.memory import DEFAULT_TENANT, Found, Hit, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
 from upwell.ground.uris import LTM_ID
 from upwell.memory.base import Added, Recall, Store
@@ -51,20 +51,13 @@ class Library:
         self._tenant = tenant
         self._clock = clock
 
-    async def add_many(
-        self,
-        items: Iterable[Memory | Mapping[str, object]],
-        *,
-        trust: Trust = Trust.USER,
-        default_project: str | None = None,
-    ) -> list[Added]:
+    async def add_many(self, items: Iterable[Memory | Mapping[str, object]]) -> list[Added]:
         """Store all memories or none, in one transaction. Returns the results in the same order.
 
         Items are `Memory` objects or mappings {"id"?, "text", "namespace"?, "tags"?, "paths"?,
         "symbols"?, "triggers"?, "occurrences"?, "project"?, "source"?, "created_at"? (epoch
         seconds or ISO 8601)}. A memory replaces an earlier one with the same id. Secrets are
-        masked; `Added.redacted` lists the rules. Mappings get `trust`, and `default_project` unless
-        they have a project.
+        masked; `Added.redacted` lists the rules.
 
         Raises:
             UsageError: an item is malformed (the message names its position) or its text is empty,
@@ -75,7 +68,7 @@ class Library:
         fired_rules: list[tuple[str, ...]] = []
         for number, item in enumerate(items, 1):
             try:
-                memory, fired = self._prepare(item, trust, default_project)
+                memory, fired = self._prepare(item)
             except UsageError as error:
                 raise UsageError(f"memory {number}: {error.message}", hint=error.hint) from error
             memories.append(memory)
@@ -94,7 +87,7 @@ class Library:
             UsageError: as in `add_many`, or the superseded memory does not exist.
             StoreError: nothing was stored.
         """
-        prepared, fired = self._prepare(memory, Trust.USER, None)
+        prepared, fired = self._prepare(memory)
         superseded_id = prepared.supersedes
         if superseded_id is not None and (
             superseded_id == prepared.id or await self.store.get(superseded_id) is None
@@ -172,7 +165,7 @@ class Library:
             UsageError: the id is unknown, the memory comes from a file or another server, or the
                 text is empty.
         """
-        prepared, fired = self._prepare(memory, memory.trust, None)
+        prepared, fired = self._prepare(memory)
         await self._refuse_derived(memory.id)
         await self.store.update(prepared)
         return Added(id=memory.id, redacted=fired)
@@ -259,11 +252,9 @@ class Library:
             namespaces=tuple(dict.fromkeys(map(namespace_pattern, namespaces))),
         )
 
-    def _prepare(
-        self, item: object, trust: Trust, default_project: str | None
-    ) -> tuple[Memory, tuple[str, ...]]:
-        memory = memory_of(item, trust=trust)
+    def _prepare(self, item: object) -> tuple[Memory, tuple[str, ...]]:
+        memory = memory_of(item)
         check_pin(memory)
         if not isinstance(item, Memory):
-            memory = replace(memory, tenant=self._tenant, project=memory.project or default_project)
+            memory = replace(memory, tenant=self._tenant)
         return masked(memory)

@@ -35,7 +35,7 @@ from upwell.surface.learning import Learning
 from upwell.surface.moments import UNASKED, Moment, file_of, moment_of, triggers_in
 from upwell.surface.options import Options
 from upwell.surface.query import CueReader
-from upwell.surface.rating import Ratings
+from upwell.surface.rating import SurfacingRatings
 from upwell.surface.record import DecisionRecord
 from upwell.surface.render import (
     beneath,
@@ -144,7 +144,7 @@ class Surfacer:
             self._session_start,
             self._query,
         )
-        self.ratings = Ratings(self._record, self._seen_log, clock)
+        self.ratings = SurfacingRatings(self._record, self._seen_log, clock)
 
     def _judge_by(self, chat: Chat) -> Judge:
         model = JudgeModel(chat, self._options.judge, self._learning.counts, self._clock)

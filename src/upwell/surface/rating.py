@@ -18,7 +18,7 @@ MAX_RATINGS = 120
 _QUOTA_SECONDS = 3600.0
 
 
-class Ratings:
+class SurfacingRatings:
     """Accepts ratings of surfacings, and passes them on to learning."""
 
     def __init__(self, record: DecisionRecord, seen_log: SeenLog, clock: Clock) -> None:

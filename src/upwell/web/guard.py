@@ -55,13 +55,11 @@ class Guard:
         app: ASGIApp,
         admission: Admission,
         hosts: Iterable[str],
-        max_body_bytes: int = MAX_BODY_BYTES,
         open_paths: Collection[str] = (),
     ) -> None:
         self._app = app
         self._admission = admission
         self._hosts = frozenset(host.lower() for host in hosts if host)
-        self._max_body_bytes = max_body_bytes
         self._open_paths = OPEN_PATHS.union(open_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,7 +78,7 @@ class Guard:
         """Run the application. A body over the limit is answered with 413, however the application
         reacts to the interruption.
         """
-        started, remaining = False, self._max_body_bytes
+        started, remaining = False, MAX_BODY_BYTES
 
         async def counted() -> Message:
             nonlocal remaining
@@ -146,7 +144,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit() and len(length) < _MAX_DIGITS):
             return _refused(400, "content-length is not a number")
-        if int(length) > self._max_body_bytes:
+        if int(length) > MAX_BODY_BYTES:
             return _refused(413, "the body is too large")
         return None
 

@@ -52,16 +52,13 @@ class InvalidToken:
 
 
 Verify = Callable[[str], Awaitable[Principal | InvalidToken]]
-Fetch = Callable[[str], Awaitable[bytes]]
-"""Returns the body at an address. Raises OSError or ValueError."""
 
 
 class IssuerKeys:
     """The public keys of an issuer, by id."""
 
-    def __init__(self, options: OidcOptions, fetch: Fetch, clock: Clock) -> None:
+    def __init__(self, options: OidcOptions, clock: Clock) -> None:
         self._options = options
-        self._fetch = fetch
         self._clock = clock
         self._keys: Mapping[str, PyJWK] = {}
         self._fetched_at = self._tried_at = float("-inf")
@@ -90,7 +87,7 @@ class IssuerKeys:
                 raise OSError("the issuer could not be reached a moment ago")
             self._tried_at = self._clock.monotonic()
             try:
-                self._keys = _keys_in(await self._fetch(await self._address()))
+                self._keys = _keys_in(await fetched(await self._address()))
                 self._fetched_at = self._clock.monotonic()
             except (OSError, ValueError) as error:
                 if self._age() > STALE_SECONDS:
@@ -102,7 +99,7 @@ class IssuerKeys:
         if self._options.keys_url:
             return self._options.keys_url
         issuer = self._options.issuer
-        document = _object_in(await self._fetch(f"{issuer.rstrip('/')}{_DISCOVERY}"))
+        document = _object_in(await fetched(f"{issuer.rstrip('/')}{_DISCOVERY}"))
         if document.get("issuer") != issuer:
             raise ValueError("the discovery document is for another issuer")
         address = document.get("jwks_uri")
@@ -115,11 +112,9 @@ class IssuerKeys:
 class Oidc:
     """Verifies tokens of one issuer."""
 
-    def __init__(
-        self, options: OidcOptions, fetch: Fetch | None = None, clock: Clock = SYSTEM_CLOCK
-    ) -> None:
+    def __init__(self, options: OidcOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         self._options = options
-        self._keys = IssuerKeys(options, fetch or fetched, clock)
+        self._keys = IssuerKeys(options, clock)
 
     async def verify(self, token: str) -> Principal | InvalidToken:
         """The principal of a token, or the reason why it is refused."""

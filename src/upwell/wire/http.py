@@ -244,7 +244,7 @@ class HttpLink:
         self._end("closed")
         await self._client.aclose()
 
-    async def exit_reason(self, patience_seconds: float = 0.5) -> str:
+    async def exit_reason(self) -> str:
         """Why the link ended, for an error message."""
         return self._reason or "its stream ended"
 

@@ -67,7 +67,7 @@ class Link(Protocol):
         """True if the connection ended because the server requires a login."""
         ...
 
-    async def exit_reason(self, patience_seconds: float = 0.5) -> str:
+    async def exit_reason(self) -> str:
         """How the connection ended, for an error message."""
         ...
 

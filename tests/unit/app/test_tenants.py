@@ -13,7 +13,7 @@ from upwell.app import App, Settings, build
 from upwell.app import tenants as tenants_module
 from upwell.app.dashboard.desk import VIEWS
 from upwell.app.tenants import Tenants
-from upwell.ground.clock import Deadline
+from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.postgres import connection
 from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.ground.types.cue import Cue
@@ -30,13 +30,20 @@ HOSTILE = [
 TOPIC = "the settlement job of the ledger runs before midnight"
 
 
+@pytest.fixture
+def clock() -> Clock:
+    return SYSTEM_CLOCK
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-async def tenants(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Tenants]:
+async def tenants(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
+) -> AsyncIterator[Tenants]:
     flags = {"store.url": cluster().emptied()} if request.param == "postgres" else {}
     own = await build(
         Settings(home=tmp_path / "home", flags=flags, environment={}, is_replica=True, cwd=None)
     )
-    opened = Tenants(own)
+    opened = Tenants(own, clock=clock)
     yield opened
     await opened.aclose()
     await own.aclose()
@@ -115,11 +122,10 @@ async def test_a_principal_of_the_homes_own_tenant_uses_its_app(tenants: Tenants
         assert other.app is not own.app
 
 
+@pytest.mark.parametrize("clock", [ManualClock()])
 async def test_idle_apps_are_closed_and_opened_again(
-    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+    tenants: Tenants, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = ManualClock()
-    tenants._clock = clock
     monkeypatch.setattr(tenants_module, "MAX_OPEN", 2)
     async with tenants.of("a") as first:
         await first.app.memory.add({"text": "the kettle of a"})

@@ -12,10 +12,10 @@ SPANS = (1, 7, 30, 90)
 MAX_ROWS = 12
 
 
-def days_in(fields: Fields, usual: int = 30) -> int:
-    """The number of days that the fields ask for."""
+def days_in(fields: Fields) -> int:
+    """The number of days that the fields ask for; 30 by default."""
     text = fields.get("days", "")
-    return int(text) if text.isdigit() and int(text) in SPANS else usual
+    return int(text) if text.isdigit() and int(text) in SPANS else 30
 
 
 def _every_day(rows: Sequence[Mapping[str, Any]], days: int) -> list[Mapping[str, Any]]:

@@ -24,7 +24,6 @@ from upwell.gateway.clients import Client
 from upwell.gateway.eras import MARK, wants_input
 from upwell.gateway.upstreams.supervisor import Upstream
 from upwell.ground.background import BackgroundTasks
-from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import CompressionError, UpstreamError, UpstreamProtocolError
 from upwell.ground.meters import CALL_SECONDS, CALLS
 from upwell.ground.trace import LOG, conclude, contained, span
@@ -122,30 +121,25 @@ class Race:
     `again` starts a second search, which also uses the call's answer."""
 
     def __init__(
-        self,
-        search: Search,
-        again: Callable[[ToolAnswer], Search],
-        seconds: float,
-        clock: Clock,
+        self, search: Search, again: Callable[[ToolAnswer], Search], seconds: float
     ) -> None:
         self.search = search
         self._again = again
         self._seconds = seconds
         self.is_late = False
         self.is_injected = False
-        self._deadline = clock.monotonic() + seconds
-        self._clock = clock
+        self._deadline = time.monotonic() + seconds
 
     def look_again(self, answer: ToolAnswer) -> None:
         """Search with the answer of a call that failed or found nothing."""
         self.search = self._again(answer)
-        self._deadline = self._clock.monotonic() + self._seconds
+        self._deadline = time.monotonic() + self._seconds
 
     async def outcome(self) -> Outcome | None:
         """The outcome of the search if it is ready in time. A late search continues until its own
         deadline."""
         if not self.search.done():
-            remaining = max(0.0, self._deadline - self._clock.monotonic())
+            remaining = max(0.0, self._deadline - time.monotonic())
             await asyncio.wait({self.search}, timeout=remaining)
         self.is_late = not self.search.done()
         return None if self.is_late or _failed(self.search) else self.search.result()[0]
@@ -183,7 +177,6 @@ class CallSurfacing:
         sessions: Sessions | None = None,
         guards: Guards | None = None,
         progressive: Callable[[str, str], bool] = lambda server, tool: False,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._surfacer = surfacer
         self._options = options
@@ -192,7 +185,6 @@ class CallSurfacing:
         self._guards = guards
         self._asking_guards = asyncio.Lock()
         self._progressive = progressive
-        self._clock = clock
         self._searches = BackgroundTasks("surfacing")
         self.returns = BackgroundTasks("taking a surfacing back")
 
@@ -240,7 +232,7 @@ class CallSurfacing:
         def search(answer: ToolAnswer | None = None) -> Search:
             return self._searches.start(self._search(call, client, answer))
 
-        race = Race(search(), search, race_seconds, self._clock)
+        race = Race(search(), search, race_seconds)
         try:
             yield race
         finally:
@@ -283,7 +275,7 @@ class CallSurfacing:
             progressive=self._progressive(call.server, call.tool),
             answer=answer,
             trace_id=call.trace_id,
-            at=self._clock.now(),
+            at=time.time(),
             principal=client.principal,
             host=client.host,
         )

@@ -41,7 +41,7 @@ from upwell.gateway.front.streams import (
 )
 from upwell.gateway.routing.router import Router
 from upwell.ground.background import BackgroundTasks
-from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.clock import SYSTEM_CLOCK
 from upwell.ground.session_state import SessionState
 from upwell.ground.trace import requested
 from upwell.ground.types.principal import IN_SCOPE, Principal
@@ -67,16 +67,10 @@ PRIMED_FROM = "2025-11-25"
 class HttpFront:
     """An ASGI application for `/mcp`."""
 
-    def __init__(
-        self,
-        router: Router,
-        audience: Audience,
-        state: SessionState,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
+    def __init__(self, router: Router, audience: Audience, state: SessionState) -> None:
         self._router = router
         self._tasks = BackgroundTasks("requests over HTTP")
-        self._sessions = HttpSessions(audience, state, clock)
+        self._sessions = HttpSessions(audience, state, SYSTEM_CLOCK)
         self._modern: dict[Principal, Session] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

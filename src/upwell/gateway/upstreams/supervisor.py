@@ -13,7 +13,6 @@ from upwell.gateway.options import GatewayOptions, ServerOptions
 from upwell.gateway.upstreams.connection import Connecting, Connection, too_slow
 from upwell.gateway.upstreams.inbound import CallTimeout
 from upwell.ground.background import BackgroundTasks
-from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UpstreamError, UpstreamLocked, UpstreamUnavailable
 from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.trace import LOG
@@ -118,7 +117,6 @@ class Upstream:
         connecting: Connecting,
         on_change: Callable[["Upstream"], Awaitable[None]],
         audience: Audience,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.server = server
         self.name = server.name
@@ -135,7 +133,6 @@ class Upstream:
         self._connecting = connecting
         self._on_change = on_change
         self._audience = audience
-        self._clock = clock
         self._connection: Connection | None = None
         self._stream: ListenStream | None = None
         self._tasks = BackgroundTasks(f"upstream {server.name}")
@@ -151,10 +148,10 @@ class Upstream:
         backoff = Backoff()
         try:
             while True:
-                began = self._clock.monotonic()
+                began = time.monotonic()
                 await self._live()
                 await self._on_change(self)
-                await _rest(self._wake, backoff.after(self._clock.monotonic() - began), self.name)
+                await _rest(self._wake, backoff.after(time.monotonic() - began), self.name)
         finally:
             self.state = State.STOPPED
             self._settled.set()

@@ -21,12 +21,9 @@ KEEP = 7
 class Backups:
     """The backups of one database file in `folder`."""
 
-    def __init__(
-        self, path: Path, folder: Path, *, keep: int = KEEP, clock: Clock = SYSTEM_CLOCK
-    ) -> None:
+    def __init__(self, path: Path, folder: Path, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._path = path
         self._folder = folder
-        self._keep = keep
         self._clock = clock
 
     def list(self) -> tuple[Path, ...]:
@@ -72,6 +69,6 @@ class Backups:
                         vacuum_into(db, path)
                 except sqlite3.Error as error:
                     raise from_sqlite(error, path) from error
-                for old in self.list()[self._keep :]:
+                for old in self.list()[KEEP:]:
                     old.unlink(missing_ok=True)
         return path
