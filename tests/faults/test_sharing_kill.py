@@ -20,10 +20,10 @@ from tests.postgres import APPLICATION, cluster
 from tests.team_gateway import OWNER_TOKEN, gateway_in_thread
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.memory import Memory, Scope
-from upwell.memory.base import SharedMemories
 from upwell.memory.postgres.shared import PostgresSharedMemories
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.sqlite.team_store import TeamStore
+from upwell.memory.team.base import SharedMemories
 from upwell.memory.team.gateway import GatewayMemories
 from upwell.memory.team.replication import Replication
 from upwell.testing import ManualClock

@@ -21,9 +21,10 @@ from upwell.ground.files import read_regular_file
 from upwell.ground.text.format import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Ping
-from upwell.memory.base import SharedMemories, Store
+from upwell.memory.base import Store
 from upwell.memory.sqlite.copied import CopyState
 from upwell.memory.sqlite.team_store import TeamStore
+from upwell.memory.team.base import SharedMemories
 from upwell.memory.team.replication import Replication
 
 LOOK_SECONDS = 1.0

@@ -14,8 +14,7 @@ from upwell.gateway.upstreams.supervisor import State, Upstream
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import ConfigError, UpstreamError
 from upwell.ground.ttl_store import TtlStore
-from upwell.memory.external.kept import KeptHits
-from upwell.memory.external.ltm import LtmRecall, unavailable
+from upwell.memory.external.ltm import KeptHits, LtmRecall, unavailable
 from upwell.memory.external.waiting import Patience
 from upwell.memory.options import LtmOptions, LtmProfile, LtmTransport
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads

@@ -14,8 +14,8 @@ from upwell.app.wiring import App
 from upwell.ground.errors import StoreError
 from upwell.ground.trace import LOG
 from upwell.ground.types.principal import Principal
-from upwell.memory.base import Cursor, Outgoing, Page
 from upwell.memory.team.access import AccessedMemories, LimitedMemories, Limits, Received
+from upwell.memory.team.base import Cursor, Outgoing, Page
 from upwell.usage.audit import Audit, PostgresLog
 from upwell.web.team import OpenFor
 

@@ -97,7 +97,7 @@ class TtlStore(Protocol):
 
     async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
         """Set the value of each key and restart its time to live."""
-        ...
+        await self.put_all(Entries(kind, values, ttl_seconds))
 
     async def put_all(self, *entries: Entries) -> None:
         """Like several `put`s, in one step."""
@@ -184,7 +184,7 @@ def is_due(unchecked: dict[str, int], kind: str, values: Mapping[str, bytes], ca
     return due
 
 
-class MemoryTtlStore:
+class MemoryTtlStore(TtlStore):
     """A TTL store in this process's memory, for data that must not touch the disk."""
 
     def __init__(self, *, options: Options | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -195,9 +195,6 @@ class MemoryTtlStore:
     async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
         alive = self._alive(kind)
         return {key: alive[key] for key in keys if key in alive}
-
-    async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
-        await self.put_all(Entries(kind, values, ttl_seconds))
 
     async def put_all(self, *entries: Entries) -> None:
         for group in entries:

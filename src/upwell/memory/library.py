@@ -39,7 +39,6 @@ class Library:
         documents: Documents | None = None,
         passages: Sequence[Passages] = (),
         places: Recall | None = None,
-        tenant: str = DEFAULT_TENANT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.max_memories = 0
@@ -48,7 +47,6 @@ class Library:
         self.recall = recall or Recalls([StoreRecall(store)])
         self.reader = Reader(store, self.recall, places, documents, passages)
         self._documents = documents
-        self._tenant = tenant
         self._clock = clock
 
     async def add_many(self, items: Iterable[Memory | Mapping[str, object]]) -> list[Added]:
@@ -247,7 +245,6 @@ class Library:
 
     def _scope(self, project: str | None, namespaces: Sequence[str]) -> Scope:
         return Scope(
-            tenant=self._tenant,
             project=project,
             namespaces=tuple(dict.fromkeys(map(namespace_pattern, namespaces))),
         )
@@ -255,6 +252,4 @@ class Library:
     def _prepare(self, item: object) -> tuple[Memory, tuple[str, ...]]:
         memory = memory_of(item)
         check_pin(memory)
-        if not isinstance(item, Memory):
-            memory = replace(memory, tenant=self._tenant)
         return masked(memory)

@@ -5,6 +5,7 @@ store, separate from people's memories, and each one expires unless a session fi
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import batched
 from typing import Any
 
 import orjson
@@ -48,10 +49,8 @@ class Places:
         for memory in memories:
             for trigger in memory.triggers:
                 by_key.setdefault(_key(memory.project, trigger), []).append(memory)
-        keys = list(by_key)
-        for start in range(0, len(keys), BATCH):
-            batch = {key: by_key[key] for key in keys[start : start + BATCH]}
-            await self._keep(batch)
+        for batch in batched(by_key.items(), BATCH):
+            await self._keep(dict(batch))
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """Find the places for the triggers of `query`, in its own project.

@@ -9,8 +9,9 @@ after it was copied does not come back.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import batched
 from pathlib import Path
 from typing import Protocol
 
@@ -183,7 +184,7 @@ class Relocation:
             if plan.is_done:
                 break
             total = copied + len(plan.copy)
-            for ids in _batches(plan.copy):
+            for ids in batched(plan.copy, BATCH):
                 await self._copy(ids)
                 copied += len(ids)
                 progress(copied, total)
@@ -202,8 +203,7 @@ class Relocation:
         """
         versions = self._journal.read()
         new = [memory for memory in memories if memory.id not in versions]
-        for start in range(0, len(new), BATCH):
-            batch = new[start : start + BATCH]
+        for batch in batched(new, BATCH):
             await self._target.add([replace(memory, tenant=self._tenant) for memory in batch])
             self._journal.append({memory.id: memory.created_at or 0.0 for memory in batch})
         return len(new)
@@ -219,7 +219,7 @@ class Relocation:
         moved = sorted(id for id, version in here.items() if versions.get(id) == version)
         digest, equal, changed, deleted = hashlib.sha256(), 0, 0, 0
         different: list[str] = []
-        for ids in _batches(moved):
+        for ids in batched(moved, BATCH):
             ours = {memory.id: memory for memory in await self._source.get_many(ids)}
             theirs = {memory.id: memory for memory in await self._target.get_many(ids)}
             for id, own in sorted(ours.items()):
@@ -258,11 +258,6 @@ class Relocation:
 
 def _in_trash(memory_id: str) -> str:
     return f"trash:{memory_id}"
-
-
-def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(ids), BATCH):
-        yield ids[start : start + BATCH]
 
 
 def _fields(memory: Memory) -> bytes:

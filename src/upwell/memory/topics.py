@@ -11,6 +11,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import batched
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.project import is_seen
@@ -184,8 +185,8 @@ async def _bring_up_to_date(store: IndexSource, index: _Index) -> None:
     for memory_id in index.entries.keys() - stamps.keys():
         index.drop(memory_id)
     outdated = index.outdated(stamps)
-    for start in range(0, len(outdated), _BATCH):
-        memories = await store.get_many(outdated[start : start + _BATCH])
+    for ids in batched(outdated, _BATCH):
+        memories = await store.get_many(ids)
         for entry in await asyncio.to_thread(_entries, memories):
             index.put(entry)
 

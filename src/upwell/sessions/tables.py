@@ -17,6 +17,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import batched
 from typing import Any
 
 from upwell.ground.sqlite.database import Owner
@@ -267,7 +268,7 @@ def postings_of(
 ) -> dict[int, tuple["array[int]", bytes]]:
     """For each term, the keys of the turns that contain it, and its weights in them."""
     postings: dict[int, tuple[array[int], bytearray]] = {}
-    for chunk in _chunks(terms):
+    for chunk in batched(terms, _IN_CHUNKS):
         marks = ",".join("?" * len(chunk))
         rows = db.execute(f"SELECT term, keys, impacts FROM posting WHERE term IN ({marks})", chunk)
         for term, keys, impacts in rows:
@@ -317,7 +318,7 @@ _SESSION_ROW = (
 def sessions(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, SessionRow]:
     """The sessions with these numbers, by number."""
     by_number: dict[int, SessionRow] = {}
-    for chunk in _chunks(list(numbers)):
+    for chunk in batched(numbers, _IN_CHUNKS):
         marks = ",".join("?" * len(chunk))
         rows = db.execute(f"{_SESSION_ROW} WHERE session.no IN ({marks})", chunk)
         by_number |= {row[0]: _session_row(row) for row in rows}
@@ -380,12 +381,9 @@ def choices(db: sqlite3.Connection) -> tuple[list[str], list[str]]:
 def known_names(db: sqlite3.Connection, names: Sequence[str]) -> set[str]:
     """The subset of `names` that are sessions."""
     known: set[str] = set()
-    for start in range(0, len(names), _IN_CHUNKS):
-        chunk = names[start : start + _IN_CHUNKS]
+    for chunk in batched(names, _IN_CHUNKS):
         marks = ",".join("?" * len(chunk))
-        rows = db.execute(
-            f"SELECT name FROM session WHERE turns > 0 AND name IN ({marks})", tuple(chunk)
-        )
+        rows = db.execute(f"SELECT name FROM session WHERE turns > 0 AND name IN ({marks})", chunk)
         known.update(name for (name,) in rows)
     return known
 
@@ -427,7 +425,7 @@ def visible(
 def turns(db: sqlite3.Connection, keys: Iterable[int]) -> dict[int, TurnRow]:
     """The turns with these keys, by key."""
     by_key: dict[int, TurnRow] = {}
-    for chunk in _chunks(list(keys)):
+    for chunk in batched(keys, _IN_CHUNKS):
         marks = ",".join("?" * len(chunk))
         rows = db.execute(
             f"SELECT key, at, offset, question, conclusion FROM turn WHERE key IN ({marks})", chunk
@@ -461,11 +459,6 @@ def drop_oldest(db: sqlite3.Connection, most: int) -> None:
 def _session_row(row: Sequence[Any]) -> SessionRow:
     names = ("no", "name", "host", "project", "cwd", "began", "ended", "turns", "path", "format")
     return SessionRow(**dict(zip(names, row, strict=True)))
-
-
-def _chunks(values: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(values), _IN_CHUNKS):
-        yield values[start : start + _IN_CHUNKS]
 
 
 def _bytes_of(keys: "array[int]") -> bytes:

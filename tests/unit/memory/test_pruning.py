@@ -11,11 +11,11 @@ from tests.machines import SHOP, Machine, as_superuser
 
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Scope
-from upwell.memory.base import Cursor, Page
 from upwell.memory.postgres import pruning as postgres_pruning
 from upwell.memory.postgres import shared as postgres_shared
 from upwell.memory.postgres.pruning import Pruning
 from upwell.memory.postgres.shared import PostgresSharedMemories
+from upwell.memory.team.base import Cursor, Page
 
 DAYS = 30
 

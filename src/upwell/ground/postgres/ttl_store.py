@@ -56,7 +56,7 @@ _SIZES = f"""
     WHERE {_AT} ORDER BY created_at DESC, key"""
 
 
-class PostgresTtlStore:
+class PostgresTtlStore(TtlStore):
     """The `TtlStore` of one tenant. All machines use the database's clock, so that a machine with a
     wrong clock loses no entries. Methods raise StoreError if the database fails or takes longer
     than `seconds`. The limit for reading originals is longer; `expire` and `ping` have none, and
@@ -87,9 +87,6 @@ class PostgresTtlStore:
         seconds = max(READ_SECONDS, self._seconds) if kind == Kind.ORIGINAL else self._seconds
         (rows,) = await self._postgres.ask(self._tenant, statement, seconds=seconds)
         return {names[row[0]]: self._item(row, names[row[0]]) for row in rows}
-
-    async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
-        await self.put_all(Entries(kind, values, ttl_seconds))
 
     async def put_all(self, *entries: Entries) -> None:
         statements = [
@@ -221,7 +218,7 @@ class PostgresTtlStore:
             await self._run(kind, sql, {"keys": sorted(evicted)})
 
 
-class TeamTtlStore:
+class TeamTtlStore(TtlStore):
     """Stores entries of `LOCAL_KINDS` in `own`, on this machine, and all others in `shared`, the
     team's store."""
 
@@ -231,9 +228,6 @@ class TeamTtlStore:
 
     async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
         return await self._of(kind).get(kind, keys)
-
-    async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
-        await self._of(kind).put(kind, values, ttl_seconds=ttl_seconds)
 
     async def put_all(self, *entries: Entries) -> None:
         for store in (self._own, self._shared):

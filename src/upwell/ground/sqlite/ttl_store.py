@@ -18,6 +18,7 @@ from upwell.ground.ttl_store import (
     Kind,
     MemoryTtlStore,
     Options,
+    TtlStore,
     file_bytes,
     is_due,
 )
@@ -53,7 +54,7 @@ def _sum(kind: str, key: str, value: bytes) -> int:
     return crc32(value, crc32(f"{kind}\0{key}".encode(errors="surrogatepass")))
 
 
-class SqliteTtlStore:
+class SqliteTtlStore(TtlStore):
     """A TTL store in `ledger.db`."""
 
     def __init__(
@@ -61,12 +62,10 @@ class SqliteTtlStore:
         database: Database,
         *,
         options: Options | None = None,
-        tenant: str = DEFAULT_TENANT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._database = database
         self._options = options or Options()
-        self._tenant = tenant
         self._clock = clock
         self._unchecked: dict[str, int] = {}
 
@@ -80,14 +79,11 @@ class SqliteTtlStore:
             rows = db.execute(
                 f"SELECT {_COLUMNS} FROM shelf WHERE tenant = ? "
                 f"AND kind = ? AND expires_at > ? AND key IN ({marks})",
-                (self._tenant, kind, now, *keys),
+                (DEFAULT_TENANT, kind, now, *keys),
             )
             return {item.key: item for item in _items(rows)}
 
         return await self._database.inline_read(look)
-
-    async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
-        await self.put_all(Entries(kind, values, ttl_seconds))
 
     async def put_all(self, *entries: Entries) -> None:
         now = self._clock.now()
@@ -110,7 +106,7 @@ class SqliteTtlStore:
             row = db.execute(
                 "SELECT value FROM shelf WHERE tenant = ? AND kind = ? AND key = ? "
                 "AND expires_at > ?",
-                (self._tenant, kind, key, now),
+                (DEFAULT_TENANT, kind, key, now),
             ).fetchone()
             if (row[0] if row else None) != expected:
                 return False
@@ -127,7 +123,7 @@ class SqliteTtlStore:
             cursor = db.execute(
                 "UPDATE shelf SET expires_at = ? WHERE tenant = ? AND kind = ? AND key = ? "
                 "AND expires_at > ?",
-                (now + ttl_seconds, self._tenant, kind, key, now),
+                (now + ttl_seconds, DEFAULT_TENANT, kind, key, now),
             )
             return cursor.rowcount > 0
 
@@ -144,7 +140,15 @@ class SqliteTtlStore:
                 "THEN shelf.number ELSE 0 END + excluded.number, "
                 "expires_at = excluded.expires_at",
                 [
-                    (self._tenant, kind, key, amount, now, now + ttl_seconds, _sum(kind, key, b""))
+                    (
+                        DEFAULT_TENANT,
+                        kind,
+                        key,
+                        amount,
+                        now,
+                        now + ttl_seconds,
+                        _sum(kind, key, b""),
+                    )
                     for key, amount in by.items()
                 ],
             )
@@ -159,7 +163,7 @@ class SqliteTtlStore:
             rows = db.execute(
                 f"SELECT {_COLUMNS} FROM shelf WHERE tenant = ? "
                 f"AND kind = ? AND expires_at > ? {condition} ORDER BY created_at",
-                (self._tenant, kind, now, *values),
+                (DEFAULT_TENANT, kind, now, *values),
             )
             return list(_items(rows))
 
@@ -178,14 +182,14 @@ class SqliteTtlStore:
             # whole kind. A rare kind is sorted, because most of that index is about other kinds.
             (number,) = db.execute(
                 "SELECT count(*) FROM (SELECT 1 FROM shelf WHERE tenant = ? AND kind = ? LIMIT ?)",
-                (self._tenant, kind, _SORTED_ENTRIES),
+                (DEFAULT_TENANT, kind, _SORTED_ENTRIES),
             ).fetchone()
             sign, tie = ("+", "") if number == _SORTED_ENTRIES else ("", ", key DESC")
             rows = db.execute(
                 f"SELECT {_COLUMNS} FROM shelf WHERE {sign}tenant = ? "
                 f"AND {sign}kind = ? AND expires_at > ? AND created_at < ? "
                 f"{contained}ORDER BY expires_at DESC{tie} LIMIT ?",
-                (self._tenant, kind, now, before, *holding, limit),
+                (DEFAULT_TENANT, kind, now, before, *holding, limit),
             )
             return list(_items(rows))
 
@@ -201,7 +205,7 @@ class SqliteTtlStore:
                 db.execute(
                     "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND expires_at > ? "
                     f"AND key IN ({marks})",
-                    (self._tenant, kind, now, *keys),
+                    (DEFAULT_TENANT, kind, now, *keys),
                 ).rowcount
             )
         )
@@ -212,7 +216,7 @@ class SqliteTtlStore:
             lambda db: (
                 db.execute(
                     f"DELETE FROM shelf WHERE tenant = ? AND kind = ? {condition}",
-                    (self._tenant, kind, *values),
+                    (DEFAULT_TENANT, kind, *values),
                 ).rowcount
             )
         )
@@ -246,7 +250,7 @@ class SqliteTtlStore:
             "THEN shelf.number ELSE 0 END, "
             "value = excluded.value, created_at = excluded.created_at, "
             "expires_at = excluded.expires_at, sum = excluded.sum",
-            (self._tenant, kind, key, value, now, now + ttl_seconds, _sum(kind, key, value)),
+            (DEFAULT_TENANT, kind, key, value, now, now + ttl_seconds, _sum(kind, key, value)),
         )
 
     def _enforce_cap(self, db: sqlite3.Connection, kind: str, values: Mapping[str, bytes]) -> None:
@@ -260,7 +264,7 @@ class SqliteTtlStore:
         rows = db.execute(
             "SELECT key, length(key) + length(value) FROM shelf WHERE tenant = ? AND kind = ? "
             "ORDER BY created_at DESC, key",
-            (self._tenant, kind),
+            (DEFAULT_TENANT, kind),
         ).fetchall()
         total_bytes = 0
         for key, size in rows:
@@ -268,7 +272,7 @@ class SqliteTtlStore:
             if total_bytes > cap:
                 db.execute(
                     "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND key = ?",
-                    (self._tenant, kind, key),
+                    (DEFAULT_TENANT, kind, key),
                 )
 
 

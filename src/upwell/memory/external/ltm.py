@@ -9,20 +9,24 @@ can cost.
 """
 
 import asyncio
+import json
 import re
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
-from upwell.ground.errors import RecallUnavailable
+from upwell.ground.errors import RecallUnavailable, StoreError
 from upwell.ground.secrets.redact import has_secret, redact, redacted_start
 from upwell.ground.text.anchors import paths_in, symbols_in
+from upwell.ground.trace import LOG
+from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Trust
 from upwell.ground.types.rpc import Ping
 from upwell.ground.uris import LTM_ID
 from upwell.memory.external.dialects import Dialect, ServerHit, Unreadable, body_of, dialect_of
-from upwell.memory.external.kept import KeptHits
 from upwell.memory.external.waiting import Patience, Waiting
 from upwell.memory.options import LtmOptions, LtmProfile
 from upwell.memory.records import content_hash
@@ -43,6 +47,8 @@ SIGNAL = "ltm"
 MAX_CHARS = 4_000
 _CUT = f"\n[cut after {MAX_CHARS} characters; the memory server has the rest]"
 MAX_MEMORIES = 40
+MAX_CACHED = 500
+RETENTION_SECONDS = 30 * 86_400.0
 PING_SECONDS = 10.0
 _MASK = re.compile(r"\[REDACTED:[\w-]*\]")
 _HINT = "check ltm.command or ltm.url; `upwell doctor` tests the server"
@@ -67,6 +73,51 @@ class Calls(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class KeptHits:
+    """The latest hits in memory, and those of the last 30 days in `ttl_store`, so that they can be
+    read by id later and from another process; most servers have no tool for that. The store is
+    written to after the search. If it fails, `get` finds only the hits in memory."""
+
+    def __init__(self, ttl_store: TtlStore | None = None) -> None:
+        self._ttl_store = ttl_store
+        self._latest: OrderedDict[str, Memory] = OrderedDict()
+        self._writes = BackgroundTasks("keeping hits of a memory server")
+
+    def keep(self, memories: Sequence[Memory]) -> None:
+        """Keep these memories. Their secrets must already be masked."""
+        fresh = [memory for memory in memories if memory.id not in self._latest]
+        for memory in memories:
+            self._latest[memory.id] = memory
+            self._latest.move_to_end(memory.id)
+        while len(self._latest) > MAX_CACHED:
+            self._latest.popitem(last=False)
+        if fresh and self._ttl_store is not None:
+            self._writes.start(self._write(self._ttl_store, fresh))
+
+    async def get(self, memory_id: str) -> Memory | None:
+        """Return the memory with this id, or None if it was not a hit within the last 30 days."""
+        latest = self._latest.get(memory_id)
+        if latest is not None or self._ttl_store is None:
+            return latest
+        try:
+            item = (await self._ttl_store.get(Kind.PASSAGE, [memory_id])).get(memory_id)
+        except StoreError as error:
+            LOG.warning("the hits of a memory server cannot be read: %s", error)
+            return None
+        return _decoded(memory_id, item.value) if item else None
+
+    async def aclose(self) -> None:
+        """Finish writing."""
+        await self._writes.drain()
+
+    async def _write(self, ttl_store: TtlStore, memories: Sequence[Memory]) -> None:
+        entries = {memory.id: _encoded(memory) for memory in memories}
+        try:
+            await ttl_store.put(Kind.PASSAGE, entries, ttl_seconds=RETENTION_SECONDS)
+        except StoreError as error:
+            LOG.warning("hits of a memory server were not kept: %s", error)
 
 
 class LtmRecall:
@@ -238,3 +289,22 @@ def _memory(hit: ServerHit) -> Memory:
 def unavailable(failure: str) -> RecallUnavailable:
     """Return the error for a memory server that cannot be used."""
     return RecallUnavailable(f"the memory server {failure}", source="ltm", hint=_HINT)
+
+
+def _encoded(memory: Memory) -> bytes:
+    texts = {"text": memory.text, "source": memory.source}
+    lists = {"tags": memory.tags, "paths": memory.paths, "symbols": memory.symbols}
+    return json.dumps(texts | lists).encode()
+
+
+def _decoded(memory_id: str, value: bytes) -> Memory:
+    fields = json.loads(value)
+    return Memory(
+        id=memory_id,
+        text=fields["text"],
+        source=fields["source"],
+        tags=tuple(fields["tags"]),
+        paths=tuple(fields["paths"]),
+        symbols=tuple(fields["symbols"]),
+        trust=Trust.IMPORTED,
+    )

@@ -11,12 +11,12 @@ from upwell.ground.postgres.schema import ENSURE_TENANT
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Scope
-from upwell.memory.base import Change, Cursor, Outgoing, Page, Refused, Removal
 from upwell.memory.postgres.null_scores import measure_if_due
 from upwell.memory.postgres.rows import COLUMNS, from_row
 from upwell.memory.postgres.writing import LOCK_TENANT, insert, remove
 from upwell.memory.records import from_json, to_json
 from upwell.memory.team.access import Limits, Received
+from upwell.memory.team.base import Change, Cursor, Outgoing, Page, Refused, Removal
 
 MAX_COPIED = 50_000
 """The maximum number of memories of one project in a copy. The most recently changed are copied."""

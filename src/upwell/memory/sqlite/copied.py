@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from upwell.ground.sqlite.database import Owner
 from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.principal import PRIVATE
-from upwell.memory.base import VIEW, Change, Cursor, Outgoing, Page, Removal
 from upwell.memory.sqlite.rows import by_id, marks, number_of
 from upwell.memory.sqlite.writing import insert, remove
+from upwell.memory.team.base import VIEW, Change, Cursor, Outgoing, Page, Removal
 
 USED_SECONDS = 86_400.0
 """The time of a project's last use is updated at most once in this many seconds."""

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import batched
 from typing import Any
 
 from upwell.ground.types.memory import Scope
@@ -30,8 +31,8 @@ from upwell.memory.ranking.query import Corpus, Reading
 from upwell.memory.ranking.signals import Candidate, Part, bm25, frequencies
 from upwell.memory.ranking.terms import sound
 from upwell.memory.sqlite.rows import (
+    CHUNK,
     COLUMNS,
-    chunks,
     from_row,
     marks,
     seen_by,
@@ -262,7 +263,7 @@ def candidates(
     """Load the memories with these numbers, with the counts of `stems` in them. Deleted
     memories, and memories that fail `keep`, are left out."""
     rows: list[Sequence[Any]] = []
-    for chunk in chunks(numbers):
+    for chunk in batched(numbers, CHUNK):
         rows += db.execute(
             f"SELECT n, extra, keys, {COLUMNS} FROM memory WHERE n IN ({marks(chunk)})", chunk
         ).fetchall()
@@ -319,7 +320,7 @@ def _direct(
     heads: dict[str, Head] = {}
     spans = list(ranges(scopes))
     within = " OR ".join("n BETWEEN ? AND ?" for _ in spans)
-    for chunk in chunks(ids if spans else ()):
+    for chunk in batched(ids if spans else (), CHUNK):
         rows = db.execute(
             f"SELECT supersedes, id, n FROM memory WHERE supersedes IN ({marks(chunk)}) "
             f"AND (expires_at IS NULL OR expires_at > ?) AND ({within}) ORDER BY created_at, n",

@@ -10,6 +10,7 @@ which makes models of different ranges comparable.
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import batched
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from upwell.memory.embedding.numbers import (
 )
 from upwell.memory.lookups import SEQUENCE_BITS, SHUFFLE_FACTOR, SHUFFLE_PRIME
 from upwell.memory.ranking.signals import Likeness
-from upwell.memory.sqlite.rows import chunks, marks
+from upwell.memory.sqlite.rows import CHUNK, marks
 
 COMPARED = 240
 """This many memories, the nearest by sign bits, are compared exactly, and the best `NEAREST` of
@@ -162,7 +163,7 @@ class Nearness:
 def _numbers(
     db: sqlite3.Connection, memories: Sequence[int], model: int
 ) -> Iterable[tuple[int, bytes]]:
-    for chunk in chunks(memories):
+    for chunk in batched(memories, CHUNK):
         yield from db.execute(
             f"SELECT n, numbers FROM vector WHERE n IN ({marks(chunk)}) AND model = ?",
             (*chunk, model),

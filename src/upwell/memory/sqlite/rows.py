@@ -8,6 +8,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import batched
 from typing import Any
 
 from upwell.ground.project import owners_of
@@ -123,13 +124,6 @@ def within(column: str, patterns: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     return f"({' OR '.join(parts)})", (*exact, *below)
 
 
-def chunks[T](values: Iterable[T]) -> Iterator[list[T]]:
-    """Split `values` into lists of at most `CHUNK`."""
-    listed = list(values)
-    for start in range(0, len(listed), CHUNK):
-        yield listed[start : start + CHUNK]
-
-
 def number_of(db: sqlite3.Connection, tenant: str, memory_id: str) -> int | None:
     """Return the number of the memory with this id."""
     row = db.execute(
@@ -141,7 +135,7 @@ def number_of(db: sqlite3.Connection, tenant: str, memory_id: str) -> int | None
 def by_number(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Memory]:
     """Load the memories with these numbers; deleted memories are left out."""
     memories: dict[int, Memory] = {}
-    for chunk in chunks(numbers):
+    for chunk in batched(numbers, CHUNK):
         rows = db.execute(f"SELECT n, {COLUMNS} FROM memory WHERE n IN ({marks(chunk)})", chunk)
         memories.update((row[0], from_row(row[1:])) for row in rows)
     return memories
@@ -151,7 +145,7 @@ def by_id(db: sqlite3.Connection, tenant: str, ids: Iterable[str]) -> dict[str, 
     """Load the memories with these ids; deleted memories are left out. One statement reads the
     whole row, so that a concurrent deletion cannot come between two reads."""
     memories: dict[str, Memory] = {}
-    for chunk in chunks(ids):
+    for chunk in batched(ids, CHUNK):
         rows = db.execute(
             f"SELECT {COLUMNS} FROM memory WHERE tenant = ? AND id IN ({marks(chunk)})",
             (tenant, *chunk),

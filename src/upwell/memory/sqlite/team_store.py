@@ -10,12 +10,13 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.remote_address import address_of
 from upwell.ground.sqlite.database import Database
 from upwell.ground.types.memory import Memory, Query, Scope
-from upwell.memory.base import Added, Cursor, Outgoing, Page
+from upwell.memory.base import Added
 from upwell.memory.embedding.questions import Questions
 from upwell.memory.ranking.scoring import Pool
 from upwell.memory.sqlite import copied
 from upwell.memory.sqlite.copied import CopyState
 from upwell.memory.sqlite.store import SqliteStore
+from upwell.memory.team.base import Cursor, Outgoing, Page
 from upwell.memory.team.sharing import for_team, is_for_team
 
 UNUSED_SECONDS = 90 * 86_400.0

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.clock import SYSTEM_CLOCK
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Provenance
 from upwell.ground.types.principal import EVERY, PRIVATE, Principal
-from upwell.memory.base import VIEW, Change, Cursor, Outgoing, Page, Refused, Removal
 from upwell.memory.records import check, check_pin, masked, memory_of, stamped
+from upwell.memory.team.base import VIEW, Change, Cursor, Outgoing, Page, Refused, Removal
 from upwell.memory.team.exchange import Malformed, check_name, storable
 
 MAX_DOOR_CHARS = 40
@@ -66,14 +66,12 @@ class AccessedMemories:
         *,
         read_only: Sequence[str] = (),
         max_memories: int = 0,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._shared = shared
         self._principal = principal
         self._audit = audit
         self._read_only = read_only
         self._limits = Limits(self._may_change, max_memories)
-        self._clock = clock
 
     @property
     def may_write(self) -> bool:
@@ -176,7 +174,7 @@ class AccessedMemories:
             raise UsageError(f"{memory.namespace!r} is private")
         if not self._may_change(memory.namespace):
             raise UsageError(f"you may not write to {memory.namespace!r}")
-        now = self._clock.now()
+        now = SYSTEM_CLOCK.now()
         memory = replace(
             memory,
             paths=tuple(path for path in memory.paths if not path.startswith(_FOLDERS)),

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from upwell.ground.types.memory import Memory
-from upwell.memory.base import Change, Cursor, Outgoing, Page, Refused
 from upwell.memory.ranking.terms import sound
 from upwell.memory.records import MAX_COUNT, MAX_ID_CHARS, MAX_TIME
+from upwell.memory.team.base import Change, Cursor, Outgoing, Page, Refused
 
 PROTOCOL = 1
 """The version of these messages. Both sides refuse any other version."""

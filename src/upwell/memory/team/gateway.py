@@ -17,8 +17,8 @@ from upwell import __version__
 from upwell.ground.errors import StoreError
 from upwell.ground.secrets.mask import masked_address
 from upwell.ground.secrets.redact import redacted_start
-from upwell.memory.base import Change, Cursor, Outgoing, Page, Refused
 from upwell.memory.team import exchange
+from upwell.memory.team.base import Change, Cursor, Outgoing, Page, Refused
 from upwell.memory.team.exchange import (
     PROTOCOL,
     Greeting,

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from upwell.ground.errors import StoreError
 from upwell.ground.trace import LOG
-from upwell.memory.base import Cursor, Outgoing, Page, Refused, SharedMemories
+from upwell.memory.team.base import Cursor, Outgoing, Page, Refused, SharedMemories
 
 BUSY_SHARE = 0.5
 """Filling a copy takes at most this share of the processor's time, so that it does not delay an

@@ -20,10 +20,10 @@ from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.memory import Memory, Scope
 from upwell.ground.types.principal import Role, granted
-from upwell.memory.base import Cursor
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.sqlite.team_store import TeamStore
 from upwell.memory.team import gateway as gateway_source
+from upwell.memory.team.base import Cursor
 from upwell.memory.team.exchange import MAX_CURSORS, MAX_REPLY_BYTES
 from upwell.memory.team.gateway import GatewayMemories, checked_token
 from upwell.memory.team.replication import Replication

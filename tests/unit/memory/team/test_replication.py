@@ -16,12 +16,12 @@ from upwell.ground.errors import StoreError
 from upwell.ground.postgres import schema
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
-from upwell.memory.base import Outgoing, Refused
 from upwell.memory.postgres import shared as postgres_shared
 from upwell.memory.postgres.shared import PostgresSharedMemories
 from upwell.memory.sqlite.copied import OWNER as COPY_OWNER
 from upwell.memory.sqlite.store import OWNER
 from upwell.memory.sqlite.team_store import TeamStore
+from upwell.memory.team.base import Outgoing, Refused
 from upwell.memory.team.replication import Replication
 from upwell.testing import ManualClock
 

@@ -6,8 +6,7 @@ from upwell.ground.clock import Deadline
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.memory import Memory, Query
 from upwell.ground.uris import memory_id
-from upwell.memory.external.kept import KeptHits
-from upwell.memory.external.ltm import LtmRecall
+from upwell.memory.external.ltm import KeptHits, LtmRecall
 from upwell.memory.options import LtmOptions
 from upwell.surface.render import citation
 
