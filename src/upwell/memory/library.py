@@ -10,7 +10,7 @@ from dataclasses import replace
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.text.anchors import paths_in, symbols_in
-from upwell.ground.types.memory import DEFAULT_TENANT, Found, Hit, Memory, Query, Scope
+from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
 from upwell.ground.uris import LTM_ID
 from upwell.memory.base import Added, Recall, Store
