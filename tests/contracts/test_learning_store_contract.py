@@ -9,8 +9,14 @@ from tests.postgres import cluster
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.surfacing import Rating
-from upwell.learn.feedback import OWNER, RETENTION_SECONDS, LearningStore, Rated, Ratings
-from upwell.learn.moving import copy_ratings
+from upwell.learn.feedback import (
+    OWNER,
+    RETENTION_SECONDS,
+    LearningStore,
+    Rated,
+    Ratings,
+    copy_ratings,
+)
 from upwell.learn.postgres import PostgresRatings
 
 

@@ -11,8 +11,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.files import exclusively
 from upwell.ground.secrets.mask import masked_address
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory
-from upwell.learn.feedback import Ratings
-from upwell.learn.moving import copy_ratings
+from upwell.learn.feedback import Ratings, copy_ratings
 from upwell.memory.relocation import Journal, Plan, Progress, Relocation, Verified
 from upwell.memory.sqlite.store import SqliteStore
 
