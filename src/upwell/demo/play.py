@@ -232,9 +232,9 @@ class Play:
 
     def _show_memories(self, blocks: Sequence[str]) -> None:
         if not blocks:
-            self._show("   no memory beside it")
+            self._show("   no memory with it")
         for block in blocks:
-            self._show("   a memory beside it, in a block of its own:")
+            self._show("   a memory with it, in a block of its own:")
             self._show(_indented(block))
 
     async def _read_back(self, gateway: "Agent", notice: str, original: str) -> None:
@@ -299,7 +299,7 @@ What to type next:
   upwell add files -- npx -y @modelcontextprotocol/server-filesystem .   put a server behind upwell
   claude mcp add upwell -- upwell serve                                  give upwell to your agent
   upwell remember "…" --path src/x.py                                    store a memory
-  upwell context "…"                                                     see what would be said"""
+  upwell context "…"                                                     see what would surface"""
 
 
 def excerpt(text: str, answers: Sequence[str]) -> str:
