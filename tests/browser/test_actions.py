@@ -1,8 +1,11 @@
-"""Every button that acts: setting up, mending, replaying, tuning, rating, moving and dropping."""
+"""Every button that acts: setting up, repairing, replaying, tuning, rating, moving and dropping."""
 
+import asyncio
 import json
-import os
+import re
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,9 +14,12 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Dashboard, Open, a_past, dashboard_of
 from tests.browser.past import RULE
 from tests.browser.test_dashboard import recalled
-from tests.unit.app.test_past_sessions import pump_session
+from tests.unit.replay import samples
+from upwell.app import Settings, build
+from upwell.ground.types.memory import Memory
 
 LONG = 120_000
+QUESTION = "Which grease belongs on the slipway, tallow or mineral oil?"
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +29,33 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     settings = settings_of(folder)
     settings.parent.mkdir(parents=True)
     settings.write_text('{"model": "opus"}')
-    path = pump_session(folder / "user", folder / "user" / "harbour")
-    os.utime(path)
+    recent_session(folder / "user")
     a_past(folder / "home")
+    asyncio.run(remember(folder / "home"))
     with dashboard_of(folder / "home") as running:
         yield running
+
+
+def recent_session(user: Path) -> None:
+    """A session of half an hour ago, which no one has read yet."""
+    at = datetime.fromtimestamp(time.time() - 1_800, UTC).isoformat()
+    own = {"sessionId": "recent-slipway", "timestamp": at, "cwd": str(user)}
+    records = [samples.claude_record("user", "", QUESTION, **own)]
+    samples.lines(user / ".claude/projects/-code-harbour/recent-slipway.jsonl", records)
+
+
+async def remember(home: Path) -> None:
+    """Add a memory that is older than the session."""
+    app = await build(Settings(home=home, environment={}))
+    try:
+        await app.memory.add(
+            Memory(
+                text="The slipway is greased with tallow, because mineral oil kills the mussels.",
+                created_at=time.time() - 86_400,
+            )
+        )
+    finally:
+        await app.aclose()
 
 
 def settings_of(folder: Path) -> Path:
@@ -59,12 +87,19 @@ def test_agents_are_set_up_and_a_broken_hook_is_mended(
 
 
 def test_past_sessions_are_replayed_with_another_threshold(open_page: Open) -> None:
-    page = open_page("worth")
+    page = open_page("sessions")
+    button = page.get_by_role("button", name="Read my past sessions")
+    if button.count():  # unless setting up has read them
+        button.click()
+    page.locator("#past .card", has_text=QUESTION).wait_for()
+    page.get_by_role("link", name="Worth").click()
     page.get_by_label("Threshold", exact=True).fill("0.3")
     page.get_by_label("Sessions of").select_option("30d")
     page.get_by_role("button", name="Replay", exact=True).click()
-    # The only past session is older.
-    expect(page.locator("#replayed")).to_contain_text("No sessions to replay", timeout=LONG)
+    row = page.locator("#replayed li", has_text="The slipway is greased")
+    expect(row.locator("time")).to_have_text(re.compile(r"\d\d:\d\d"), timeout=LONG)
+    row.get_by_role("link", name="recent-s").click()
+    expect(page.locator("main h1")).to_have_text(QUESTION)
 
 
 def test_learned_thresholds_are_used_now_and_ratings_count(

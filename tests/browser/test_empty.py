@@ -32,6 +32,12 @@ def test_the_plan_of_setup_is_shown_before_anything_changes(open_page: Open) -> 
     expect(page.get_by_role("button", name="Set up now")).to_be_visible()
 
 
+def test_a_replay_without_sessions_says_so(open_page: Open) -> None:
+    page = open_page("worth")
+    page.get_by_role("button", name="Replay a week").click()
+    expect(page.locator("#plan")).to_contain_text("No transcripts were found", timeout=60_000)
+
+
 def test_the_first_memory_replaces_the_empty_page(open_page: Open) -> None:
     page = open_page("memory")
     page.get_by_text("Remember something").click()

@@ -9,6 +9,7 @@ from typing import Any
 from upwell.app import overview
 from upwell.app.dashboard.commands import run_command
 from upwell.app.dashboard.savings import SPANS, days_in
+from upwell.app.dashboard.sessions import is_indexed
 from upwell.app.events import events
 from upwell.app.learned import learned
 from upwell.app.wiring import App
@@ -46,7 +47,8 @@ async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The memories that past sessions would have been given. A separate process computes them.
+    """The memories that past sessions would have been given, with a link to each session that has a
+    page. A separate process computes them.
 
     Raises:
         UsageError: a field is invalid.
@@ -71,7 +73,16 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
     rows = [json.loads(line) for line in output.splitlines()]
     surfacings = [row for row in rows if row.get("memories")]
     summary: Mapping[str, Any] = next((row["summary"] for row in rows if "summary" in row), {})
-    return {"since": since, "score": score, "summary": summary, "said": surfacings[:MAX_REPLAYED]}
+    shown = surfacings[:MAX_REPLAYED]
+    names = list({row["session"] for row in shown})
+    return {
+        "since": since,
+        "score": score,
+        "summary": summary,
+        "said": shown,
+        "more": len(surfacings) - len(shown),
+        "linked": await app.past_sessions().known_names(names) if is_indexed(app) else (),
+    }
 
 
 def _moments(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
