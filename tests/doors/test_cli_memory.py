@@ -32,7 +32,7 @@ def test_a_path_that_is_not_there_is_named(upwell: Upwell, tmp_path: Path) -> No
     done = upwell("remember", "The tide turns at noon", *paths, cwd=tmp_path)
     assert done.err.splitlines() == [
         f"upwell: there is no src/moon.py in {tmp_path}; the memory is stored, and it surfaces "
-        "with that file once the file is there"
+        "with that file once the file exists"
     ]
 
 

@@ -153,7 +153,7 @@ def test_an_import_says_that_it_brings_standing_rules(upwell: Upwell, tmp_path: 
     (tmp_path / "theirs.jsonl").write_text("\n".join(lines))
     done = upwell("import", "theirs.jsonl")
     assert "2 memories stored" in done.out
-    assert "among them, 1 standing rule for every agent" in done.err
+    assert "including 1 standing rule for every agent" in done.err
     assert "upwell rules" in done.err
     assert upwell("import", "theirs.jsonl", "--json").json["imported"][0]["rules"] == 1
 

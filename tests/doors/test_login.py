@@ -292,8 +292,8 @@ def test_a_client_id_given_beforehand_is_not_registered(guarded: Guarded, person
     [
         (("login", "nobody"), "there is no server 'nobody'"),
         (("login", "up"), "is a program"),
-        (("add", "y", "--auth", "oauth", "--", "true"), "--auth takes oauth and needs --url"),
-        (("add", "y", "--url", "http://x", "--auth", "basic"), "--auth takes oauth"),
+        (("add", "y", "--auth", "oauth", "--", "true"), "--auth takes only oauth, and needs --url"),
+        (("add", "y", "--url", "http://x", "--auth", "basic"), "--auth takes only oauth"),
     ],
 )
 def test_impossible_logins(upwell: Upwell, args: tuple[str, ...], why: str) -> None:

@@ -216,7 +216,7 @@ def test_the_report_for_people(upwell: Upwell, sessions: Path, harbour: Path) ->
     assert rows[-1][0] == "all"
     assert "no_hook 1" in done.out
     assert "\x1b" not in done.out
-    assert done.out.endswith("and what earlier sessions taught: see --with\n")
+    assert done.out.endswith("and the lessons of earlier sessions: see --with\n")
     assert "Nothing would have been said" not in done.out
 
 
@@ -253,7 +253,7 @@ def test_a_folder_that_is_no_longer_a_repository_is_named_as_a_reason(
     samples.lines(tmp_path / "past" / f"{samples.SESSION}.jsonl", [record])
     done = upwell("replay", str(tmp_path / "past"))
     assert "the replay read 1 prompt in 1 session, and there was no memory at the time." in done.out
-    assert "--repo DIR names the repository of all sessions." in done.out
+    assert "--repo DIR sets the repository of all sessions." in done.out
 
 
 def test_events_can_be_written_and_replayed_again(
@@ -299,7 +299,7 @@ def test_a_threshold_is_written_only_on_request_and_with_consent(
     [
         (("gone",), "cannot replay gone: it does not exist"),
         (("--host", "vim"), "'vim' is not a host"),
-        (("--with", "dreams"), "--with 'dreams' is not known"),
+        (("--with", "dreams"), "--with 'dreams' is unknown"),
         (("--since", "soon"), "--since 'soon' is not a time"),
         (("--label",), "--sample and --label go together"),
         (("--fit",), "--fit goes with --label"),

@@ -73,7 +73,7 @@ def test_a_person_decides_about_each(house: House) -> None:
 
 def test_all_of_one_reason_are_removed_without_asking(house: House) -> None:
     assert "--yes needs --reason" in house.refused("review", "--yes")
-    assert "'old' does not exist" in house.refused("review", "--reason", "old")
+    assert "'old' is unknown" in house.refused("review", "--reason", "old")
     assert house.upwell("review", "--reason", "stale", "--yes").startswith("2 memories removed")
     assert listed(house) == []
     assert len(listed(house, "--every-project")) == 1

@@ -39,11 +39,12 @@ def git(
     ] = 1000,
     everything: Annotated[bool, typer.Option("--all", help="Read every commit.")] = False,
     since: Annotated[
-        str | None, typer.Option(metavar="T", help="Only commits since then: 90d, or 2026-01-31.")
+        str | None,
+        typer.Option(metavar="T", help="Only commits since T, for example 90d or 2026-01-31."),
     ] = None,
 ) -> None:
-    """Propose memories from commits that give a reason. Each proposal names the files that its
-    commit touches. Proposals that you have already decided about are not made again.
+    """Propose memories from commits that give a reason. Each proposal lists the files that its
+    commit touches. Proposals that you have already decided on are not made again.
     """
     from upwell.capture.git import proposals_from
     from upwell.config import load
@@ -72,15 +73,15 @@ def sessions(
     paths: TranscriptPaths = None,
     host: TranscriptHost = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Read transcripts again that were read before.")
+        bool, typer.Option("--again", help="Also read transcripts that were read before.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Learn from the sessions that you already had.
+    """Learn from your past sessions.
 
-    upwell records where files and symbols are. It proposes your standing rules, and commands that
-    worked after others had failed. Without PATH it reads the sessions of every agent on this
-    machine. A transcript that was read before is not read again."""
+    upwell records where files and symbols are. It proposes the standing rules that you gave, and
+    commands that worked after others had failed. Without PATH it reads the sessions of every agent
+    on this machine. Transcripts that were read before are skipped."""
     from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
 
     format = format_named(host) if host else None
@@ -138,8 +139,8 @@ async def learned_from(
 def capture(state: Annotated[str, typer.Argument(metavar="on|off")]) -> None:
     """Learn from each turn when it ends. Off by default.
 
-    upwell then records where files and symbols are. It proposes your standing rules, and commands
-    that worked after others had failed.
+    upwell then records where files and symbols are. It proposes the standing rules that you gave,
+    and commands that worked after others had failed.
     """
     from upwell.setup.config_file import set_setting
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from upwell.hosts.install import Plan
     from upwell.setup.takeover import Clients, OutdatedRule, Takeover
 
-Apply = Annotated[bool, typer.Option("--apply", help="Write the change; without it, only show it.")]
+Apply = Annotated[
+    bool, typer.Option("--apply", help="Write the change instead of only showing it.")
+]
 Project = Annotated[bool, typer.Option("--project", help="Include agent settings in this folder.")]
 NO_AGENT = "no known agent found; configure any other agent to run `upwell serve`"
 
@@ -103,13 +105,13 @@ def say_servers(plan: "Takeover") -> None:
 
 
 def _say_outdated(outdated: "list[OutdatedRule]") -> None:
-    """List the permission rules that match nothing after the move, and their successors."""
+    """List the permission rules that match nothing after the move, with the rules to add."""
     if not outdated:
         return
     rules = counted(len(outdated), "permission rule")
     note(
         f"upwell: {rules} of your agents will match nothing, because these tools get new names. "
-        "upwell changes no such rule: add the new ones yourself"
+        "upwell does not change your rules: add the new ones yourself"
     )
     for found in outdated:
         rule = found.rule
@@ -151,7 +153,7 @@ def _write(clients: "Clients", plans: "list[Plan]", refused: dict[str, str], qui
 
 
 def _refuse(refused: dict[str, str]) -> None:
-    """Print each file that was refused, with the reason, and exit with 1 if there is one."""
+    """Print each refused file with the reason, and exit with status 1 if there is any."""
     for path, why in refused.items():
         note(f"upwell: {path}: {why}")
     if refused:

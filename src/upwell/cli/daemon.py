@@ -49,7 +49,7 @@ def start() -> None:
         running_daemon = daemon_at(default_home())
     if running_daemon is None or not running_daemon.answers:
         raise UpwellError("the daemon did not start", hint="see the log, or run `upwell doctor`")
-    say(f"the daemon of {running_daemon.home} runs as process {running_daemon.pid}")
+    say(f"the daemon of {running_daemon.home} is running as process {running_daemon.pid}")
 
 
 @daemon.command("stop")

@@ -13,7 +13,9 @@ def register(app: typer.Typer) -> None:
 
 
 def dashboard(
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free port.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes any free one.")
+    ] = 0,
     open_it: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the browser, or only print the address.")
     ] = True,

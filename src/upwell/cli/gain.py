@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def gain(days: Days = 30, since: Since = None, as_json: Json = False) -> None:
-    """Show the tokens and the money that upwell saved, net of what it cost."""
+    """Show the tokens and the money that upwell saved, net of its cost."""
     from upwell.app.gain import gain as figures_of
     from upwell.app.gain import sentence
 
@@ -77,14 +77,16 @@ def top(
     host: Annotated[str | None, typer.Option(help="Only this agent.")] = None,
     session: Session = None,
     tool: Annotated[str | None, typer.Option(help="Only this tool.")] = None,
-    file: Annotated[str | None, typer.Option(help="Only files with this in their path.")] = None,
+    file: Annotated[
+        str | None, typer.Option(help="Only files whose path contains this text.")
+    ] = None,
     spoke: Annotated[
         bool, typer.Option("--spoke", help="Only events with a memory or a shortened result.")
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Print the latest events and stop.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Watch calls, prompts and decisions as they happen. Ctrl-C ends it."""
+    """Watch calls, prompts and decisions as they happen. Ctrl-C stops it."""
     given = {"host": host, "session": session, "tool": tool, "file": file}
     filters = {name: value for name, value in given.items() if value}
     if spoke:

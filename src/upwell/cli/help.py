@@ -31,7 +31,7 @@ def grouped(names: list[str]) -> dict[str, list[str]]:
 
 
 class GroupedCommands(TyperGroup):
-    """Typer's group of commands, with its help in sections."""
+    """A group whose help lists the commands in sections."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}

@@ -21,7 +21,9 @@ hook = typer.Typer(
     no_args_is_help=True,
 )
 HostName = Annotated[str, typer.Argument(metavar="HOST", help="`upwell hook hosts` lists them.")]
-Apply = Annotated[bool, typer.Option("--apply", help="Write the change; without it, only show it.")]
+Apply = Annotated[
+    bool, typer.Option("--apply", help="Write the change instead of only showing it.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +37,8 @@ def install(
     http: Annotated[
         bool,
         typer.Option(
-            "--http", help="Claude Code and Copilot: call the daemon over HTTP after tools."
+            "--http",
+            help="For Claude Code and Copilot: after a tool call, call the daemon over HTTP.",
         ),
     ] = False,
 ) -> None:
@@ -74,7 +77,7 @@ def uninstall(host: HostName, apply: Apply = False) -> None:
 @hook.command("export")
 def export(host: HostName, apply: Apply = False) -> None:
     """Print the instructions for an agent without hooks. For Claude Code, print a plugin folder.
-    --apply writes the files below this folder."""
+    --apply writes the files into this folder."""
     from upwell.hosts import host_named
     from upwell.hosts.export import exported, shown, write
 
@@ -145,7 +148,7 @@ def has_guards() -> bool:
 
 
 def hosts_without_guard_hooks() -> list[str]:
-    """The agents that have some of upwell's hooks, but lack the hook before a tool call."""
+    """The agents that have some of upwell's hooks, but not the one before a tool call."""
     from upwell.hosts import HOSTS
 
     installer = installer_of(hook_installation())
@@ -196,7 +199,7 @@ def _http_address(host: str, config: "Config") -> "HttpAddress":
     if not config.hook.port:
         raise UsageError(
             "`hook.port` is not set",
-            hint=f"write `port = 47620` (or another free port) below [hook] in "
+            hint=f"write `port = 47620` (or another free port) under [hook] in "
             f"{config.home.config_file}",
         )
     return HttpAddress(port=config.hook.port, token=token_of(config.home.prepare().token_file))

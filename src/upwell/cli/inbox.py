@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from upwell.ground.types.memory import Memory
 
 MAX_FILES = 8
-_HABIT = "a habit; `upwell rules keep {id}` makes a standing rule of it"
+_HABIT = "a habit; `upwell rules keep {id}` makes it a standing rule"
 inbox = typer.Typer(help="Proposed memories. No agent sees them until you accept them.")
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of proposals.")]
 All = Annotated[bool, typer.Option("--all", help="All proposals of this project.")]
@@ -48,8 +48,8 @@ def waiting(
     kind: KindOf = None,
     as_json: Json = False,
 ) -> None:
-    """Decide about the proposals of this project, one by one. Without a terminal, or with --json,
-    list those of every project."""
+    """Decide on the proposals of this project, one by one. Without a terminal, or with --json, list
+    the proposals of every project."""
     if context.invoked_subcommand:
         return
     box = open_inbox()
@@ -94,8 +94,8 @@ def refuse(
         bool,
         typer.Option(
             "--never",
-            help="Refuse their duplicates, too: the same words in any project, or another "
-            "conclusion for the same situation.",
+            help="Also refuse duplicates: the same words in any project, or another conclusion for "
+            "the same situation.",
         ),
     ] = False,
 ) -> None:
@@ -123,7 +123,7 @@ def say_displaced(count: int) -> None:
     if count:
         note(
             f"upwell: {counted(count, 'older proposal')} dropped, because at most {MAX_WAITING} "
-            "wait for each project; decide about some, then `upwell learn git` or "
+            "wait for each project; decide on some, then `upwell learn git` or "
             "`upwell learn sessions --again` proposes the dropped ones again"
         )
 
@@ -142,8 +142,8 @@ def _decide(box: "Inbox", owner: str | None, kind: str | None) -> None:
 
 
 def _asked_about(box: "Inbox", project: str | None, every: bool) -> str | None:
-    """The project whose proposals are shown on a terminal. None, which stands for every project, if
-    the current folder is outside any repository and has no proposals of its own."""
+    """The project whose proposals are shown on a terminal. None (every project) if the current
+    folder is outside any repository and has no proposals of its own."""
     owner = owner_of(project, every)
     if project is None and _needs_project(owner) and not _selected(box, owner, None):
         return None
@@ -151,7 +151,7 @@ def _asked_about(box: "Inbox", project: str | None, every: bool) -> str | None:
 
 
 def _needs_project(owner: str | None) -> bool:
-    """True if each proposal must name its project, because no repository is selected."""
+    """True if each proposal must show its project, because no repository is selected."""
     return owner is None or repository_of(owner) is None
 
 
@@ -187,7 +187,7 @@ async def _store(
     texts: Sequence[str] | None = None,
 ) -> int:
     """Store the proposals as memories, with the edited texts if there are any. A rule becomes a
-    standing rule, since a person vouches for it now. Returns the number of memories.
+    standing rule, because the user has approved it. Returns the number of memories.
     """
     from upwell.app.proposals import accept
 

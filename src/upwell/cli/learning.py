@@ -26,7 +26,7 @@ def feedback(
     surfacing: Annotated[str, typer.Argument(metavar="SURFACING", help="A surfacing id, s_….")],
     rating: Annotated[str, typer.Argument(metavar="RATING", help=" · ".join(Rating))],
     memory: Annotated[
-        str | None, typer.Option(help="Rate one memory; without it, all of them.")
+        str | None, typer.Option(help="Rate only this memory. Default: all of them.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -57,11 +57,11 @@ def feedback(
 def tune(
     apply: Annotated[
         bool,
-        typer.Option("--apply", help="Apply the learned values now, also in running sessions."),
+        typer.Option("--apply", help="Apply the learned values now, even in running sessions."),
     ] = False,
     reset: Annotated[bool, typer.Option("--reset", help="Forget everything learned.")] = False,
     memory: Annotated[
-        str | None, typer.Option(help="With --reset: only ratings of this memory.")
+        str | None, typer.Option(help="With --reset: forget only the ratings of this memory.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -131,7 +131,7 @@ def explain(
     session: Session = None,
     as_json: Json = False,
 ) -> None:
-    """Show why upwell spoke or stayed silent. One decision a line, newest last."""
+    """Show why upwell spoke or stayed silent: one decision a line, newest last."""
     from upwell.app.overview import accounts, decisions
 
     async def work(app: "App") -> "list[tuple[Mapping[str, Any], list[str]]]":

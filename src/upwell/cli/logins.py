@@ -19,9 +19,12 @@ def login(
     client_id: Annotated[
         str, typer.Option(help="Client id, if the server registered one for you.")
     ] = "",
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1 for the browser to return to.")] = 0,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1 that the browser returns to.")] = 0,
     client_secret_env: Annotated[
-        str, typer.Option(help="Variable holding a client secret: sign in without a browser.")
+        str,
+        typer.Option(
+            help="Environment variable with a client secret, to sign in without a browser."
+        ),
     ] = "",
     issuer: Annotated[
         str, typer.Option(help="Authorization server that may receive the secret.")

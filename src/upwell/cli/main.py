@@ -128,7 +128,7 @@ def main(args: Sequence[str]) -> int:
 
 
 def _advice(args: Sequence[str]) -> str:
-    """Advice after a command line that was not understood."""
+    """A hint for a command line that could not be parsed."""
     if args[:1] == ["add"] and "--" not in args and len(args) > 2 and not args[1].startswith("-"):
         name, *line = args[1:]
         return f"did you mean `upwell add {name} -- {shlex.join(line)}`?"

@@ -52,7 +52,7 @@ def remember(
         list[str] | None, typer.Option(help="A file that the memory is about; repeatable.")
     ] = None,
     pin: Annotated[
-        bool, typer.Option("--pin", help="A standing rule, given at every session start.")
+        bool, typer.Option("--pin", help="Make it a standing rule, given at every session start.")
     ] = False,
     supersedes: Annotated[
         str | None, typer.Option(metavar="ID", help="The memory that this one replaces.")
@@ -88,7 +88,7 @@ def remember(
     for absent in _absent(memory):
         note(
             f"upwell: there is no {absent} in {memory.project}; the memory is stored, and it "
-            "surfaces with that file once the file is there"
+            "surfaces with that file once the file exists"
         )
     for other in added.duplicates:
         if other != memory.supersedes:
@@ -114,13 +114,13 @@ def _absent(memory: Memory) -> list[str]:
 
 
 async def _as_rule(app: "App", memory: Memory, *, everywhere: bool) -> Memory:
-    """The memory as a rule like the one that it replaces, if that is one of the user's standing
-    rules: with the same scope, also a guard or paused, and of the same project unless it is for
+    """The memory, as a standing rule if it replaces one of the user's. It then has the old rule's
+    scope, is a guard or paused like that rule, and belongs to the same project unless it is for
     every project."""
     old = await app.memory.get(memory.supersedes) if memory.supersedes else None
     if memory.pinned or old is None or not old.pinned or old.trust is not Trust.USER:
         return memory
-    note(f"upwell: memory {old.id} is a standing rule, so its replacement is one, too")
+    note(f"upwell: memory {old.id} is a standing rule, so its replacement also becomes one")
     return replace(
         memory,
         pinned=True,
@@ -164,7 +164,7 @@ def recall(
     limit: Annotated[
         int | None,
         typer.Option(
-            "-k", min=1, max=1_000_000, help="At most this many: 10 for a query, 100 for a list."
+            "-k", min=1, max=1_000_000, help="At most N. Default: 10 for a query, 100 for a list."
         ),
     ] = None,
     namespace: Annotated[str | None, typer.Option(help="Only in this namespace.")] = None,
@@ -213,7 +213,7 @@ def recall(
 async def _listed(
     app: "App", pinned: bool, trash: bool, namespaces: tuple[str, ...], limit: int
 ) -> list[Hit]:
-    """The listed memories as hits with score 0. A signal marks those that are superseded."""
+    """The listed memories as hits with score 0. A signal marks the superseded ones."""
     from upwell.memory.ranking.scoring import SUPERSEDED
 
     if trash:
@@ -276,7 +276,7 @@ def forget(
     project: Annotated[
         Path | None,
         typer.Option(
-            "--project", metavar="DIR", help="All memories and proposals of this project."
+            "--project", metavar="DIR", help="Forget all memories and proposals of this project."
         ),
     ] = None,
 ) -> None:
@@ -290,7 +290,7 @@ def forget(
 
 
 def _forget_project(folder: Path, now: bool) -> None:
-    # A repository that has been deleted keeps its path as the name of the project.
+    # The path of a deleted repository still identifies its project.
     path = str(folder.expanduser().absolute())
     project = (project_of(path) if folder.expanduser().exists() else None) or path
     number = with_app(lambda app: app.review().forget_project(project, for_good=now))
@@ -345,7 +345,7 @@ def context(
         list[str] | None,
         typer.Argument(
             metavar="MESSAGE",
-            help="The user's message. `-` reads stdin. Leave out for --door session.",
+            help="The user's message. `-` reads stdin. Omit it for --door session.",
         ),
     ] = None,
     door: Annotated[str, typer.Option(help="ask, prompt or session.")] = "ask",

@@ -39,8 +39,8 @@ def migrate(
     as_json: Json = False,
 ) -> None:
     """Move this home's memories to a PostgreSQL database, or back. The source stays as it is and
-    may be in use. A move that was interrupted continues with the same command, and a further run
-    copies only what has changed since.
+    may be in use. The same command continues an interrupted move, and a further run copies only
+    what has changed since.
     """
     from upwell.app.relocating import migrate as move
 
@@ -54,7 +54,7 @@ def migrate(
         different = outcome.verified.different
         raise StoreError(
             f"{counted(len(different), 'memory differs', 'memories differ')} after the move, "
-            f"the first one is {different[0]!r}",
+            f"the first is {different[0]!r}",
             hint="run the same command again",
         )
 
@@ -92,7 +92,7 @@ def _report(outcome: "Outcome") -> None:
         if count:
             note(f"upwell: {count:,} {remark}")
     if verified is None:
-        say("nothing was copied; --apply copies")
+        say("nothing was copied; --apply copies the memories")
         return
     say(f"verified: {verified.equal:,} equal on both sides, sha256 {verified.digest[:16]}")
     if outcome.ratings:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 stm = typer.Typer(
-    help="Short notes in stm.json. A note that is not viewed for 35 days is cleared.",
+    help="Short notes in stm.json. A note that has not been viewed for 35 days is cleared.",
     no_args_is_help=True,
 )
 
@@ -88,7 +88,7 @@ def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 @stm.command()
 def clear() -> None:
-    """Clear notes not viewed for 35 days. upwell also does this by itself."""
+    """Clear notes not viewed for 35 days. upwell also does this on its own."""
 
     async def work(app: "App") -> None:
         removed = app.notes.clear()
@@ -101,7 +101,7 @@ def clear() -> None:
 
 
 def _report(app: "App", status: str) -> None:
-    """Print on stderr whether stm.json was moved aside and, if the user wants it, the status."""
+    """Print on stderr whether stm.json was moved aside and, if so configured, the status."""
     from upwell.tools.notes import moved
 
     if report := moved(app.notes):

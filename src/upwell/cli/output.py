@@ -29,7 +29,7 @@ def note_masked(rules: Iterable[str]) -> None:
 
 
 def say_json(value: Any) -> None:
-    """Print JSON; on a terminal with indentation, and with invisible characters escaped."""
+    """Print JSON. On a terminal it is indented, and invisible characters are escaped."""
     if sys.stdout.isatty():
         typer.echo(visible_json(json.dumps(value, ensure_ascii=not _utf8(), indent=2)))
     else:
@@ -38,7 +38,7 @@ def say_json(value: Any) -> None:
 
 def raw(text: str) -> None:
     """Print `text` byte for byte, without an added newline. On a terminal, control characters are
-    made visible, because the text may come from a server that is not trusted."""
+    made visible, because the text may come from an untrusted server."""
     sys.stdout.flush()
     if sys.stdout.isatty():
         text = _harmless(text)
@@ -54,7 +54,7 @@ def table(
     has_header: bool = False,
 ) -> None:
     """Print rows as a table on a terminal and as tab-separated lines in a pipe. Without rows, print
-    the remark `empty`. With `has_header`, a pipe gets the names of the columns, too.
+    the remark `empty`. With `has_header`, a pipe also gets the column names.
     """
     if not rows:
         if empty:
@@ -77,8 +77,8 @@ def table(
 
 
 def row(cells: Sequence[tuple[str, int]]) -> None:
-    """Print one row of a table that is printed row by row. Cells are padded to their widths on a
-    terminal, and separated by tabs in a pipe.
+    """Print one row of a table whose rows appear one at a time. Cells are padded to their widths on
+    a terminal, and separated by tabs in a pipe.
     """
     if sys.stdout.isatty():
         say("  ".join(text.ljust(width) for text, width in cells))

@@ -1,5 +1,5 @@
-"""How `--help` and error messages name arguments and options: in the user's words, without the
-names of types."""
+"""The wording of arguments and options in `--help` and error messages: words instead of the names
+of types."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,23 +16,23 @@ TranscriptHost = Annotated[
     str | None, typer.Option(help="claude, codex, copilot, gemini, opencode, specstory or events.")
 ]
 Everywhere = Annotated[
-    bool, typer.Option("--everywhere", help="In every project, not only in this repository.")
+    bool, typer.Option("--everywhere", help="For every project, not only this repository.")
 ]
 Session = Annotated[
     str | None,
     typer.Option(
-        metavar="ID", help="Only this session; `upwell explain --json` shows the ids of sessions."
+        metavar="ID", help="Only this session; `upwell explain --json` shows the session ids."
     ),
 ]
-Days = Annotated[int, typer.Option(min=1, max=90, help="Number of days, today included.")]
+Days = Annotated[int, typer.Option(min=1, max=90, help="Number of days, including today.")]
 Since = Annotated[
-    str | None, typer.Option(help="Instead of --days: for example 30d, 2w or a date.")
+    str | None, typer.Option(help="Instead of --days, for example 30d, 2w or a date.")
 ]
 WORDS = {str: "TEXT", int: "N", list[str]: "TEXT"}
 
 
 def worded(app: typer.Typer) -> TyperCommand | TyperGroup:
-    """The command of `app`. Its help names each value with a word such as TEXT or N."""
+    """The command of `app`, with help that shows each value as a word such as TEXT or N."""
     command = typer.main.get_command(app)
     assert isinstance(command, TyperCommand | TyperGroup)
     for parameter in _parameters(command):
@@ -47,7 +47,7 @@ def worded(app: typer.Typer) -> TyperCommand | TyperGroup:
 
 
 def complaint(error: TyperException) -> str:
-    """The error message for a wrong command line. It names the rejected value if there is one."""
+    """The error message for a wrong command line. It quotes the rejected value, if any."""
     parameter = getattr(error, "param", None)
     values = _rejected(error)
     if values and isinstance(parameter, TyperOption) and _kind(parameter) is int:
@@ -62,7 +62,7 @@ def bounds(parameter: TyperOption | TyperArgument) -> str | None:
     """The allowed range in words; None if any number is allowed."""
     least, most = parameter.min, parameter.max
     if least is None:
-        return None if most is None else f"{most} at most"
+        return None if most is None else f"at most {most}"
     return f"{least} or more" if most is None else f"{least} to {most}"
 
 
@@ -88,4 +88,4 @@ def _in_usage(argument: TyperArgument) -> str:
 
 
 def _no_type(ctx: object) -> None:
-    """Replaces the function that returns the text of Typer's type column, to leave it empty."""
+    """Replaces Typer's function for the text of the type column, to leave the column empty."""

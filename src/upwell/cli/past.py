@@ -26,12 +26,14 @@ PastSessions = Annotated[
     bool,
     typer.Option(
         "--sessions",
-        help="Search past sessions for a question or an error. A locator prints a whole turn.",
+        help="Search past sessions for a question or an error, or print the turn at a locator.",
     ),
 ]
 FileOption = Annotated[
     str | None,
-    typer.Option("--file", metavar="PATH", help="With --sessions: those that changed this file."),
+    typer.Option(
+        "--file", metavar="PATH", help="With --sessions: only those that changed this file."
+    ),
 ]
 ProjectOption = Annotated[
     Path | None,
@@ -41,13 +43,14 @@ HostOption = Annotated[
     str | None, typer.Option("--host", help="With --sessions: only of this agent.")
 ]
 SinceOption = Annotated[
-    str | None, typer.Option("--since", help="With --sessions: only since then, for example 30d.")
+    str | None,
+    typer.Option("--since", help="With --sessions: only within this time, for example 30d."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The options that narrow a search."""
+    """The options that limit a search."""
 
     project: Path | None
     host: str | None

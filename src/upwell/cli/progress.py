@@ -1,4 +1,4 @@
-"""A progress bar on stderr, only on a terminal, and only for work of more than a second."""
+"""A progress bar on stderr, only on a terminal, and only for work that takes over a second."""
 
 import sys
 from collections.abc import Callable, Iterator

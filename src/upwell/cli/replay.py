@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 EVERYTHING = "memory,git,docs,learned"
 ASSUMPTION = (
-    "Assumes that upwell had your commits, your documents, and what earlier sessions taught: see "
-    "--with"
+    "Assumes that upwell already had your commits, your documents and the lessons of earlier "
+    "sessions: see --with"
 )
 REPOSITORY = (
     "Commits and documents are used only for sessions whose folder is still in a repository; "
-    "--repo DIR names the repository of all sessions."
+    "--repo DIR sets the repository of all sessions."
 )
 INTERRUPTED = 130
 ANSWERS = {"y": True, "n": False, "?": None}
@@ -38,7 +38,8 @@ ANSWERS = {"y": True, "n": False, "?": None}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """What to replay with, and how to report it. `sample_size` is None without `--label`."""
+    """The memories to replay with, and the form of the report. `sample_size` is None without
+    `--label`."""
 
     kinds: "frozenset[With]"
     repo: Path | None
@@ -69,19 +70,24 @@ def replay(
         ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="T", help="Only sessions since then: 30d, or 2026-01-31.")
+        str | None,
+        typer.Option(metavar="T", help="Only sessions since T, for example 30d or 2026-01-31."),
     ] = None,
     sample: Annotated[
-        int | None, typer.Option("--sample", min=1, help="With --label: the number of memories.")
+        int | None,
+        typer.Option("--sample", min=1, help="With --label: the number of memories to rate."),
     ] = None,
     label: Annotated[
-        bool, typer.Option("--label", help="Ask whether a sample of the memories is useful.")
+        bool, typer.Option("--label", help="Ask you whether each memory of a sample is useful.")
     ] = False,
     fit: Annotated[
-        bool, typer.Option("--fit", help="With --label: offer a surface.min_score that fits.")
+        bool,
+        typer.Option(
+            "--fit", help="With --label: offer a surface.min_score that fits your answers."
+        ),
     ] = False,
     judge: Annotated[
-        bool, typer.Option("--judge", help="Let the model of llm.* choose the memories.")
+        bool, typer.Option("--judge", help="Let the model configured in llm.* choose the memories.")
     ] = False,
     events: Annotated[
         bool, typer.Option("--events", help="Print the sessions as neutral events instead.")
@@ -95,7 +101,9 @@ def replay(
     if fit and not label:
         raise UsageError("--fit goes with --label", hint="--sample 30 --label --fit")
     if as_json and (label or events):
-        raise UsageError("--json does not go with --label or --events", hint="leave out --json")
+        raise UsageError(
+            "--json cannot be combined with --label or --events", hint="leave out --json"
+        )
     choices = _kinds(EVERYTHING if kinds is None else kinds)
     timeline = _timeline(paths or [], host, repo, since)
     if events:
@@ -119,7 +127,7 @@ def _kinds(names: str) -> "frozenset[With]":
     kinds = [kind.strip() for kind in names.split(",") if kind.strip()]
     for kind in kinds:
         if kind not in list(With):
-            raise UsageError(f"--with {kind!r:.40} is not known", hint=f"some of {EVERYTHING}")
+            raise UsageError(f"--with {kind!r:.40} is unknown", hint=f"choose from {EVERYTHING}")
     return frozenset(map(With, kinds))
 
 
@@ -131,14 +139,14 @@ def _timeline(
 
     format, earliest = format_named(host) if host else None, epoch_of(since)
     if repo is not None and not repo.is_dir():
-        raise UsageError(f"--repo {repo} is not a folder", hint="name the folder of a repository")
+        raise UsageError(f"--repo {repo} is not a folder", hint="give the folder of a repository")
     if paths:
         transcripts = transcripts_at(paths, format)
     else:
         transcripts = transcripts_of_user(Path.home(), Path.cwd(), format)
     if not transcripts:
         raise UsageError(
-            "no transcripts were found", hint="name a file or folder: upwell replay PATH"
+            "no transcripts were found", hint="give a file or folder: upwell replay PATH"
         )
     folder = repo.resolve() if repo and not paths else None
     with progress("reading sessions") as show:
@@ -146,11 +154,11 @@ def _timeline(
             transcripts, lambda line: note(f"upwell: {line}"), selecting(earliest, folder), show
         )
     if timeline.copies:
-        copies = counted(timeline.copies, "session is a copy", "sessions are copies")
-        note(f"upwell: {copies} of earlier ones, left out")
+        copies = counted(timeline.copies, "session that repeats", "sessions that repeat")
+        note(f"upwell: left out {copies} earlier ones")
     if not timeline.sessions:
         raise UsageError(
-            f"no sessions to replay in {len(transcripts)} files",
+            f"no sessions to replay in {counted(len(transcripts), 'file')}",
             hint="try an earlier --since or another --host",
         )
     return timeline
@@ -197,7 +205,7 @@ async def _run(
     show: Callable[[int, int], None],
 ) -> None:
     """Replay the sessions. The report is added to `reports` at the start, so that the caller has it
-    after an interruption, too."""
+    even after an interruption."""
     from upwell.app.replaying import replaying
     from upwell.app.savings import Savings
     from upwell.config import load
@@ -249,7 +257,7 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
 
 
 def _show_silence(report: "Report", request: _Request) -> None:
-    """Say what was read, and why nothing surfaced."""
+    """Print what was read, and why nothing surfaced."""
     from upwell.replay.memories import With
     from upwell.replay.silence import silence
 
@@ -264,13 +272,13 @@ def _savings(counts: Mapping[str, int]) -> str:
     share = f" ({counts['saved'] / counts['tokens']:.0%})" if counts["tokens"] else ""
     return (
         f"Shortening: hook.compress would have saved at least {counts['saved']:,} of "
-        f"{counts['tokens']:,} tokens of tools' results{share}, by shortening "
+        f"{counts['tokens']:,} tokens of tool results{share}, by shortening "
         f"{counts['shortened']:,} of {counts['results']:,}; `upwell setup --shorten` turns it on"
     )
 
 
 def _label(sample: "Sample", report: "Report", *, fit: bool) -> None:
-    """Ask a person about each memory of the sample."""
+    """Ask the user about each memory of the sample."""
     from upwell.replay.labels import fitted, share_of
 
     labels: list[Label] = []
@@ -295,7 +303,7 @@ def _label(sample: "Sample", report: "Report", *, fit: bool) -> None:
 
 
 def _answer(sampled_hit: "SampledHit", report: "Report", progress: str) -> "Label | None":
-    """A person's answer; None to stop. The score is not shown, because it would bias the answer."""
+    """The user's answer; None to stop. The score is not shown, because it would bias the answer."""
     from upwell.replay.labels import Label
 
     say()
@@ -318,14 +326,14 @@ def _offer(fit: object, answers: int) -> None:
     from upwell.setup.config_file import set_setting
 
     if not isinstance(fit, Fit):
-        reason = "no threshold lets through more useful memories than others"
+        reason = "no threshold lets through more useful memories than other ones"
         if answers < MIN_LABELS:
             reason = f"at least {MIN_LABELS} answers are needed"
         say(f"No threshold fits: {reason}.")
         return
     say(
-        f"surface.min_score = {fit.min_score} lets {fit.useful} useful and {fit.others} other "
-        "memories of the sample through."
+        f"surface.min_score = {fit.min_score} lets through {fit.useful} useful and {fit.others} "
+        "other memories of the sample."
     )
     sys.stdout.write("Write it to config.toml? [y/N] ")
     sys.stdout.flush()

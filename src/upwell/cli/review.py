@@ -26,18 +26,20 @@ def review(
     every: Every = False,
     reason: Annotated[
         str | None,
-        typer.Option(help="Only contradicted, stale, useless, duplicate or unmatched memories."),
+        typer.Option(
+            help="Only this reason: contradicted, stale, useless, duplicate or unmatched."
+        ),
     ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="With --reason: remove them all without asking.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Offer memories for removal, each with the reason.
+    """Offer memories for removal, each with a reason.
 
     Reasons: a newer memory contradicts it, its files are gone, it was never useful, another memory
-    says the same, or it was imported and never needed. Without a terminal, or with --json, only
-    lists the memories. Removed memories are in the trash for 30 days."""
+    says the same, or it was imported and never needed. Without a terminal, or with --json, the
+    memories are only listed. Removed memories stay in the trash for 30 days."""
     only = _reason(reason)
     if yes and only is None:
         raise UsageError("--yes needs --reason", hint="upwell review --reason stale --yes")
@@ -67,7 +69,7 @@ async def _remove(session: "Review", offers: "Sequence[Offer]") -> None:
 
 
 async def _triage(app: "App", session: "Review", offers: "Sequence[Offer]") -> None:
-    note("upwell: drop moves a memory to the trash; `upwell restore ID` restores it for 30 days")
+    note("upwell: drop moves a memory to the trash; `upwell restore ID` restores it within 30 days")
     cards = [
         Card(offer, offer.reason, offer.memory.text, list(_evidence(offer))) for offer in offers
     ]
@@ -116,5 +118,5 @@ def _reason(name: str | None) -> "Reason | None":
     if name is None:
         return None
     if name not in list(Reason):
-        raise UsageError(f"--reason {name!r} does not exist", hint=", ".join(Reason))
+        raise UsageError(f"--reason {name!r} is unknown", hint=", ".join(Reason))
     return Reason(name)

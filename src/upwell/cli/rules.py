@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_LISTED = 1_000
 rules = typer.Typer(
     help="Standing rules. A rule without a scope opens every session; a rule with a scope surfaces "
-    "only at a call on a matching file or command, once a session."
+    "once a session, at a call on a matching file or command."
 )
 Id = Annotated[str, typer.Argument(metavar="ID", help="`upwell rules` lists them.")]
 Paths = Annotated[
@@ -105,8 +105,8 @@ def add(
 
 
 def _note_missing_hooks(scope: "RuleScope") -> None:
-    """Name the agents whose hooks do not ask upwell before a tool call. A call through the gateway
-    needs no hook, because the gateway itself refuses it.
+    """Report the agents whose hooks do not ask upwell before a tool call. A call through the
+    gateway needs no hook, because the gateway itself refuses it.
     """
     refuses_commands = any(pattern.startswith("Bash(") for pattern in scope.tools)
     where = "This guard" if refuses_commands else "Outside the gateway, this guard"
@@ -123,7 +123,7 @@ def keep(
     path: Paths = None,
     tool: Tools = None,
 ) -> None:
-    """Make a standing rule of a proposal in the inbox or of a stored memory."""
+    """Turn a proposal or a stored memory into a standing rule."""
     from upwell.cli.inbox import open_inbox
     from upwell.surface.scopes import checked_scope, standing
 

@@ -1,4 +1,4 @@
-"""serve: answers the handshake first and loads the rest afterwards, since the agent waits."""
+"""serve: answers the handshake first, because the agent is waiting, and then loads the rest."""
 
 import asyncio
 import os

@@ -112,7 +112,9 @@ def _check_address(url: str, transport: str, auth: str) -> None:
             f"--url {url!r} is not an address", hint="for example https://example.org/mcp"
         )
     if auth not in ("", "oauth") or (auth and not url):
-        raise UsageError("--auth takes oauth and needs --url", hint="then run `upwell login NAME`")
+        raise UsageError(
+            "--auth takes only oauth, and needs --url", hint="then run `upwell login NAME`"
+        )
 
 
 def list_servers(as_json: Json = False) -> None:
@@ -151,7 +153,7 @@ def remove(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
 
 EXCLUDE_VARIABLE = "UPWELL_PROJECTS__EXCLUDE"
 ThisProject = Annotated[
-    bool, typer.Option("--project", help="Only the project of this folder, in `config.toml`.")
+    bool, typer.Option("--project", help="Only the project of this folder; changes `config.toml`.")
 ]
 
 
@@ -186,7 +188,7 @@ def off(
         from upwell.setup.projects import exclude_project
 
         path = exclude_project(here)
-        say(f"upwell is off in {here} ({path}); `upwell on --project` there resumes")
+        say(f"upwell is off in {here} ({path}); to resume, run `upwell on --project` there")
         return
     from upwell.app import pause
 
@@ -206,30 +208,30 @@ def _project(session: str | None) -> str:
 
     if EXCLUDE_VARIABLE in read_valid()[0].environment:
         raise UsageError(
-            f"{EXCLUDE_VARIABLE} replaces projects.exclude of config.toml",
+            f"{EXCLUDE_VARIABLE} overrides projects.exclude in config.toml",
             hint="change the variable",
         )
     if session is not None:
-        raise UsageError("--session and --project do not go together", hint="give only one")
+        raise UsageError("--session and --project cannot be combined", hint="give only one")
     if (here := folder()) is None:
         raise UsageError("this folder no longer exists", hint="run it in a project's folder")
     return project_here(here)
 
 
 def _note_exclusion() -> None:
-    """Say that this project stays off, which a plain `upwell on` does not change."""
+    """Report that this project stays off if a plain `upwell on` does not change that."""
     from upwell.config import read_valid
 
     config, _ = read_valid()
     if pattern := config.projects.pattern_of(folder()):
         note(
-            f"upwell: upwell stays off in this project: projects.exclude has {pattern!r}; "
+            f"upwell: upwell stays off in this project: projects.exclude contains {pattern!r}; "
             "`upwell on --project` resumes"
         )
 
 
 def _note_pause() -> None:
-    """Say that upwell is paused everywhere, which `upwell on --project` does not change."""
+    """Report a pause everywhere, which `upwell on --project` does not end."""
     from upwell.app.running import is_paused
 
     if is_paused():
@@ -237,7 +239,7 @@ def _note_pause() -> None:
 
 
 def _for(shared: bool) -> str:
-    """The users that are affected by a pause of all sessions, if it is shared."""
+    """The users affected by a pause of all sessions, if it is shared."""
     return " for everybody who uses store.url" if shared else ""
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False) -> T:
-    """Run `work` on a new app of the user's home, then the housekeeping, and close the app. A
+    """Run `work` with a new app for the user's home, do the housekeeping, and close the app. A
     `tolerant` app works without the memory store if the store cannot be opened.
     """
 
@@ -34,14 +34,14 @@ def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False
 
 
 def run[T](work: Coroutine[Any, Any, T]) -> T:
-    """Run the work on an event loop. asyncio is imported here, because `--help` does without it."""
+    """Run the work on an event loop. asyncio is imported here, since `--help` does not need it."""
     import asyncio
 
     return asyncio.run(work)
 
 
 def _report_damage(home: "Home", since: float) -> None:
-    """Report damage to the memory that was found since the time `since`."""
+    """Report damage to the memory that was detected after the time `since`."""
     from upwell.app.damage import damage
 
     if report := damage(home, since):

@@ -1,4 +1,4 @@
-"""setup: sets up every agent on this machine after one question, and undoes it."""
+"""setup: sets up every agent on this machine after one question, or undoes that."""
 
 import os
 import shlex
@@ -49,13 +49,13 @@ def setup(
         bool, typer.Option("--shorten", help="Also shorten long results of the agents' own tools.")
     ] = False,
     forget: Annotated[
-        bool, typer.Option("--forget", help="With --undo: also drop what it learned.")
+        bool, typer.Option("--forget", help="With --undo: also drop what setup learned.")
     ] = False,
 ) -> None:
     """Set up upwell for every agent on this machine. Installs hooks, moves MCP servers behind the
-    gateway, and learns from past and future sessions. Names every file that it would change, asks
-    once, and tries each agent's hook. --undo restores the files, and
-    with --forget drops what setup learned, too.
+    gateway, and learns from past and future sessions. Lists every file that it would change, asks
+    once, and tests each agent's hook. --undo restores the files; with --forget, it also drops what
+    setup learned.
     """
     if forget and not undo:
         raise UsageError("--forget needs --undo", hint="upwell setup --undo --forget")
@@ -87,7 +87,7 @@ def _set_up(
         show()
     _summarise(plan, transcripts)
     if dry_run:
-        note("upwell: nothing was changed; without --dry-run, setup asks and does all of this")
+        note("upwell: nothing was changed; without --dry-run, setup asks and then does all of this")
         raise typer.Exit(1 if plan.refused else 0)
     if not yes:
         _confirm("Do all of this?", show)
@@ -140,7 +140,7 @@ def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
 
     with_app(lambda app: app.session_capture().forget(learned))
     setting_up.forgot_learned()
-    say(f"dropped {counted(count, 'finding')} of past sessions")
+    say(f"dropped {counted(count, 'finding')} from past sessions")
     if setting_up.sessions_db.exists():
         delete_database(setting_up.sessions_db)
         say("deleted the index of past sessions")
@@ -160,7 +160,7 @@ def _say_accepted(memories: "list[Memory]") -> None:
 
 
 def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
-    """The plan in a few lines, printed below the changes and above the question."""
+    """Print the plan in a few lines, below the changes and above the question."""
     say_servers(plan.takeover)
     say("upwell would")
     for hooks in plan.hooks:
@@ -205,8 +205,8 @@ def _state(plan: "Plan") -> str:
 
 
 def _confirm(question: str, show: "Callable[[], None]") -> None:
-    """Ask for a yes. The answer `d` shows every changed line, and the question comes again; any
-    other answer aborts."""
+    """Ask for a yes. The answer `d` shows every changed line and asks again; any other answer
+    aborts."""
     while True:
         answer = typer.prompt(
             f"{question} [y/N, d shows every changed line]", "n", show_default=False
@@ -313,7 +313,7 @@ def _say_next_steps(plan: "SetupPlan") -> None:
 
 
 def _say_proposals() -> None:
-    """Name the inbox if proposals wait in it."""
+    """Point to the inbox if proposals are waiting in it."""
     proposals = open_inbox().waiting()
     if not proposals:
         return

@@ -23,7 +23,7 @@ def stats(
     days: Days = 7,
     since: Since = None,
     by: Annotated[
-        str | None, typer.Option(help="A row for each project, tool, host or day.")
+        str | None, typer.Option(help="Show one row for each project, tool, host or day.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -48,7 +48,7 @@ def _by(dimension: str, days: int, *, as_json: bool) -> None:
     from upwell.usage.breakdown import Dimension
 
     if dimension not in list(Dimension):
-        raise UsageError(f"--by {dimension!r} does not exist", hint=", ".join(Dimension))
+        raise UsageError(f"--by {dimension!r} is unknown", hint=", ".join(Dimension))
     found = with_app(lambda app: rows(app, days, Dimension(dimension)))
     if as_json:
         say_json({"days": days, "by": dimension, "rows": found})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from upwell.ground.types.rpc import Ping
 
 team = typer.Typer(
-    help="Share memories with a team, by a token for its gateway.", no_args_is_help=True
+    help="Share memories with a team, using a token for its gateway.", no_args_is_help=True
 )
 
 
@@ -25,9 +25,11 @@ def register(app: typer.Typer) -> None:
 
 @team.command("join")
 def join(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The gateway, like https://HOST.")],
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="The gateway's address, like https://HOST.")
+    ],
 ) -> None:
-    """Copy a team's memories to this machine. Asks for the token that the owner of the gateway made
+    """Copy a team's memories to this machine. Asks for the token that the gateway's owner created
     with `upwell token add`, or reads it from stdin."""
     from upwell.app.joining import join as try_and_store
 
@@ -40,13 +42,13 @@ def join(
     joined = run(try_and_store(url, token))
     say(f"joined the team of {joined.gateway}")
     if not joined.may_write:
-        note("upwell: your token only reads; memories that you share wait until it may write")
-    note("upwell: start your agents again, and run `upwell daemon stop` if hooks use the daemon")
+        note("upwell: your token may only read; memories that you share wait until it may write")
+    note("upwell: restart your agents, and run `upwell daemon stop` if hooks use the daemon")
 
 
 @team.command("status")
 def status(as_json: Json = False) -> None:
-    """Show this machine's copy of the team's memories, and whether the team's store answers."""
+    """Show this machine's copy of the team's memories. Also checks whether the store answers."""
 
     async def ping(app: "App") -> "tuple[str, Ping | None]":
         from upwell.app.joining import described
@@ -73,8 +75,8 @@ def leave(
         bool, typer.Option("--yes", help="Leave even if some of your changes have not been sent.")
     ] = False,
 ) -> None:
-    """Remove the copy of the team's memories, the token and the address from this home. Your own
-    memories stay, and the team keeps what you shared."""
+    """Leave the team. Removes the copy of its memories, its token and its address from this home.
+    Your own memories stay, and the team keeps what you shared."""
     from upwell.app.joining import leave as drop
 
     removed = run(drop(drop_waiting=yes))

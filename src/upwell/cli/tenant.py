@@ -41,17 +41,17 @@ def export(name: Name) -> None:
 def delete(
     name: Name,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Delete. Without it, nothing happens.")
+        bool, typer.Option("--yes", help="Confirm the deletion. Without it, nothing is deleted.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete everything stored for a tenant, for good: its tokens, its rows in every table of the
-    database, and its files in this home."""
+    """Delete everything stored for a tenant, for good. This includes its tokens, its rows in every
+    table of the database, and its files in this home."""
     from upwell.app import tenant_data
 
     if not yes:
         raise UsageError(
-            f"this deletes everything of {name!r} for good",
+            f"this deletes everything stored for {name!r}, for good",
             hint=f"upwell tenant export first, then upwell tenant delete {name} --yes",
         )
     deleted = run(tenant_data.delete(name))
@@ -67,12 +67,12 @@ def delete(
 @tenant.command("audit")
 def audit(
     name: Annotated[
-        str, typer.Argument(metavar="[TENANT]", help="The home's own tenant if omitted.")
+        str, typer.Argument(metavar="[TENANT]", help="Default: the home's own tenant.")
     ] = "",
-    limit: Annotated[int, typer.Option("-n", metavar="N", help="How many entries.")] = 100,
+    limit: Annotated[int, typer.Option("-n", metavar="N", help="The number of entries.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """List who changed the memory and who was denied something, newest first."""
+    """List who changed the memory and who was denied access. The newest entry comes first."""
     from upwell.app import tenant_data
 
     events = run(tenant_data.audit(name, limit))

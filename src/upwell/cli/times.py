@@ -10,7 +10,7 @@ from upwell.ground.errors import UsageError
 _SPAN = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 MAX_DAYS = 90
-"""Daily figures are kept for this long."""
+"""The number of days for which daily figures are kept."""
 
 
 def seconds_of(span: str) -> float:
@@ -26,8 +26,8 @@ def seconds_of(span: str) -> float:
 
 
 def epoch_of(since: str | None) -> float:
-    """The time that `--since` gives as a duration before now or as a date, in seconds since the
-    epoch; 0 for None.
+    """The time of `--since`, a date or a duration before now, in seconds since the epoch; 0 for
+    None.
 
     Raises:
         UsageError: `since` is neither a duration nor a date.
@@ -42,13 +42,13 @@ def epoch_of(since: str | None) -> float:
         return time.time() - seconds_of(since)
     except UsageError as error:
         raise UsageError(
-            f"--since {since!r:.40} is not a time", hint="like 30d, 12h or 2026-01-31"
+            f"--since {since!r:.40} is not a time", hint="try 30d, 12h or 2026-01-31"
         ) from error
 
 
 def days_since(since: str) -> int:
-    """The number of calendar days (UTC) that `--since` covers, today included: `7d` is seven days,
-    and a date counts from that day on.
+    """The number of calendar days (UTC) that `--since` covers, including today. `7d` is seven days;
+    a date itself is the first day.
 
     Raises:
         UsageError: `since` is not a time, is in the future, or is more than 90 days ago.

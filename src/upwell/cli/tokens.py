@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _tokens_file() -> "tuple[Path, Locking]":
-    """The current file of the tokens, and the lock under which it is changed."""
+    """The up-to-date token file, and the lock to hold while changing it."""
     from upwell.app.team import current_files
     from upwell.config import read_valid
 
@@ -36,16 +36,16 @@ def add(
         list[str] | None,
         typer.Option(
             metavar="NAMESPACE",
-            help="Namespace the user may see, or NAME/* for all below; repeatable. If omitted, all "
-            "but other people's private ones.",
+            help="A namespace that the user may see, or NAME/* for everything below it; "
+            "repeatable. Default: all except other people's private ones.",
         ),
     ] = None,
     role: Annotated[
         Role,
-        typer.Option(help="Readers change nothing; admins also change read-only namespaces."),
+        typer.Option(help="Readers change nothing; admins can also change read-only namespaces."),
     ] = Role.WRITER,
     tenant: Annotated[
-        str, typer.Option(metavar="TENANT", help="The user's tenant. The home's if omitted.")
+        str, typer.Option(metavar="TENANT", help="The user's tenant. Default: the home's.")
     ] = "",
 ) -> None:
     """Create a token for another user and print it. The token is shown only once."""
@@ -55,14 +55,14 @@ def add(
     path, locking = _tokens_file()
     say(issue(path, name, namespace or (), locking, tenant=tenant, role=role))
     run(record_administration(tenant, "token_add", f"{name} as {role}"))
-    seen = ", ".join(namespace or ["every namespace but other people's private ones"])
+    seen = ", ".join(namespace or ["every namespace except other people's private ones"])
     note(f"upwell: {name} has the role {role} in {tenant or 'this home'} and sees {seen}")
     note(f"upwell: `upwell token remove {name}` revokes the token")
 
 
 @token.command("list")
 def list_tokens(as_json: Json = False) -> None:
-    """List the users with a token. The owner of this home is not among them."""
+    """List the users who have a token. The owner of this home is not listed."""
     from upwell.web.tokens import tokens_in
 
     path, _ = _tokens_file()

@@ -41,13 +41,15 @@ From = Annotated[
     str | None,
     typer.Option("--from", metavar="PROGRAM", help=f"Another program: {', '.join(PROGRAMS)}."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="With --from: count, and write nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="With --from: only count, and write nothing.")
+]
 Projects = Annotated[
     list[str] | None,
     typer.Option(
         "--project",
         metavar="OLD=NEW",
-        help="Replace project OLD of the import by the folder NEW; with --from, OLD is a name. "
+        help="Replace project OLD in the import with folder NEW; with --from, OLD is a name. "
         "Repeatable.",
     ),
 ]
@@ -55,7 +57,7 @@ Everywhere = Annotated[
     bool,
     typer.Option(
         "--everywhere",
-        help="With --from: memories of a project without a known folder apply to every project.",
+        help="With --from: memories from a project without a known folder apply to every project.",
     ),
 ]
 Remove = Annotated[bool, typer.Option("--remove", help="Stop reading these files and folders.")]
@@ -73,8 +75,8 @@ def import_memories(
 ) -> None:
     """Import memories. Markdown files and folders stay in place: upwell reads them from now on and
     cites them relative to this folder. JSON lines are copied, and the notes of an stm.json are
-    copied into the one in use. --project OLD=NEW replaces the projects of JSON lines. --from
-    imports the store of another program.
+    copied into the one in use. --project OLD=NEW replaces a project in JSON lines. --from imports
+    the store of another program.
     """
     import_paths = paths or []
     if program is None and (dry_run or everywhere):
@@ -102,7 +104,7 @@ def import_memories(
 
 
 def _new_projects(given: list[str]) -> dict[str, str]:
-    """The new folders by the old ones, from texts `OLD=NEW`. Memories have absolute folders."""
+    """The new folder for each old one, from texts `OLD=NEW`. The new folders are absolute."""
     pairs = [text.partition("=") for text in given]
     if any(not old or not new for old, _, new in pairs):
         raise UsageError("--project needs OLD=NEW", hint="--project /home/ada/shop=~/work/shop")
@@ -128,7 +130,7 @@ def _import_files(
 def export(
     form: Annotated[str, typer.Option("--format", help="jsonl or markdown.")] = "jsonl",
 ) -> None:
-    """Print every memory of every project. `upwell import` takes JSON lines back unchanged."""
+    """Print every memory of every project. `upwell import` reads JSON lines back unchanged."""
     from upwell.memory.transfer import exported, to_line, to_markdown
 
     if form not in ("jsonl", "markdown"):
@@ -199,4 +201,4 @@ def _report(imported: "Imported") -> None:
         say(f"{imported.path}: {counted(imported.stored, 'memory', 'memories')} stored")
     if imported.rules:
         rules = counted(imported.rules, "standing rule")
-        note(f"upwell: among them, {rules} for every agent; check `upwell rules`")
+        note(f"upwell: including {rules} for every agent; check `upwell rules`")

@@ -1,4 +1,4 @@
-"""Shows one item after another on a terminal and takes a key as the answer to each."""
+"""Shows items one at a time on a terminal and reads a key as the answer to each."""
 
 import os
 import select
@@ -50,7 +50,7 @@ _OTHER_KEYS = {"y": Answer.KEEP}
 
 @dataclass(frozen=True, slots=True)
 class Card[T]:
-    """An item as it is shown: its `text`, its `evidence` as lines, and its `kind`."""
+    """An item with the `text`, the lines of `evidence` and the `kind` to show."""
 
     item: T
     kind: str
@@ -60,7 +60,7 @@ class Card[T]:
 
 @dataclass(frozen=True, slots=True)
 class Decision[T]:
-    """The answer to an item. `text` is its text, as edited."""
+    """The answer to an item. `text` is the item's text after any edit."""
 
     item: T
     answer: Answer
@@ -76,8 +76,8 @@ def decisions[T](
     cards: Sequence[Card[T]], edit: Callable[[str], str], read_key: Callable[[], str] | None = None
 ) -> Iterator[Sequence[Decision[T]]]:
     """Ask about the cards, one by one. An answer can be undone until the next one, so its decisions
-    are yielded only then. If the process is killed, at most the last answer is lost, and the next
-    run asks about its items again. `edit` lets the user change a text."""
+    are yielded only at that point. If the process is killed, at most the last answer is lost, and
+    the next run asks about its items again. `edit` lets the user change a text."""
     key = read_key or _key
     waiting, earlier = list(cards), None
     latest: Sequence[Decision[T]] = ()
@@ -112,7 +112,7 @@ def _answered[T](
     edit: Callable[[str], str],
     key: Callable[[], str],
 ) -> Sequence[Decision[T]]:
-    """The decisions for the pressed key; () if the same item is to be asked about again."""
+    """The decisions for the pressed key; () to ask about the same item again."""
     card = waiting[0]
     if pressed == ALL:
         return _all_of_kind(waiting, key)
@@ -151,7 +151,7 @@ def _say_keys() -> None:
 
 
 def _known(key: Callable[[], str]) -> str:
-    """Read keys until one has a meaning. Each other key prints the list of keys."""
+    """Read keys until one has a meaning. Any other key prints the list of keys."""
     while (pressed := _pressed(key)) not in WORDS:
         _say_keys()
     return pressed
@@ -180,8 +180,8 @@ def _key() -> str:
 
 @contextmanager
 def _raw(terminal: int) -> Iterator[Callable[[], str]]:
-    """Yields a function that reads one key. Unlike `typer.getchar`, keys that are typed ahead are
-    not lost."""
+    """Yields a function that reads one key. Unlike `typer.getchar`, it does not lose keys that are
+    typed ahead."""
     try:
         import termios
         import tty
@@ -206,8 +206,8 @@ def _read_key(terminal: int) -> str:
 
 
 def edited(text: str, environment: Mapping[str, str]) -> str:
-    """The text as the user changed it in $VISUAL or $EDITOR, or on one line without an editor. ""
-    if the user gave up.
+    """The text after the user edited it in $VISUAL or $EDITOR or, without an editor, on one line.
+    "" if the user gave up.
     """
     editor = environment.get("VISUAL") or environment.get("EDITOR")
     changed = _in_editor(text, editor) if editor else _on_line(text)
