@@ -3,7 +3,7 @@ recordings of real hosts where possible (`recorded/`), else taken from documenta
 (2026-09)."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,15 +35,13 @@ def recorded_read(host: str, name: str, cwd: str, reading: str, **changed: Any) 
 class Documented:
     """The form of one host's events, and the place of the text in its answers. `prompt` is None if
     the host takes no context for prompts. `tool` takes a folder, a file in it and, if it is not the
-    one that reads files, a tool. `writing_tools` are the host's own tools that write files or
-    memories.
+    one that reads files, a tool.
     """
 
     args: Callable[[str], list[str]]
     session: Callable[[str], dict[str, Any]]
     prompt: Callable[[str, str], dict[str, Any]] | None
     tool: Callable[..., dict[str, Any]]
-    writing_tools: Sequence[str]
     words: Mapping[str, str]
     text: Callable[[Mapping[str, Any], str], str]
 
@@ -148,7 +146,6 @@ HOSTS: dict[str, Documented] = {
             "claude", "UserPromptSubmit", cwd, session_id="8f14e45f", prompt=text
         ),
         tool=claude_read,
-        writing_tools="Write Edit MultiEdit NotebookEdit".split(),
         words={"session": "SessionStart", "prompt": "UserPromptSubmit", "tool": "PostToolUse"},
         text=nested,
     ),
@@ -157,7 +154,6 @@ HOSTS: dict[str, Documented] = {
         session=lambda cwd: codex(cwd, "SessionStart"),
         prompt=lambda cwd, text: codex(cwd, "UserPromptSubmit", prompt=text),
         tool=codex_read,
-        writing_tools=["apply_patch"],
         words={"session": "SessionStart", "prompt": "UserPromptSubmit", "tool": "PostToolUse"},
         text=nested,
     ),
@@ -166,7 +162,6 @@ HOSTS: dict[str, Documented] = {
         session=lambda cwd: gemini(cwd, "SessionStart"),
         prompt=lambda cwd, text: gemini(cwd, "BeforeAgent", prompt=text),
         tool=gemini_read,
-        writing_tools="write_file replace save_memory".split(),
         words={"session": "SessionStart", "prompt": "BeforeAgent", "tool": "AfterTool"},
         text=nested,
     ),
@@ -175,7 +170,6 @@ HOSTS: dict[str, Documented] = {
         session=lambda cwd: cursor(cwd, "sessionStart", is_background_agent=False),
         prompt=lambda cwd, text: cursor(cwd, "beforeSubmitPrompt", prompt=text, attachments=[]),
         tool=cursor_read,
-        writing_tools="Write Delete edit_file".split(),
         words={},
         text=flat("additional_context"),
     ),
@@ -188,7 +182,6 @@ HOSTS: dict[str, Documented] = {
             "copilot", "userPromptSubmitted", cwd, sessionId="cop-1", prompt=text
         ),
         tool=copilot_read,
-        writing_tools="edit create str_replace".split(),
         words={},
         text=flat("additionalContext"),
     ),
@@ -197,10 +190,6 @@ HOSTS: dict[str, Documented] = {
         session=lambda cwd: claude_like("vsc-1", cwd, "SessionStart", source="new"),
         prompt=None,
         tool=vscode_read,
-        writing_tools="""
-            replace_string_in_file multi_replace_string_in_file create_file insert_edit_into_file
-            edit_notebook_file apply_patch
-            """.split(),
         words={"session": "SessionStart", "tool": "PostToolUse"},
         text=nested,
     ),
@@ -214,7 +203,6 @@ HOSTS: dict[str, Documented] = {
         session=lambda cwd: {"sessionID": "ses_1", "cwd": cwd, "source": "startup"},
         prompt=lambda cwd, text: {"sessionID": "ses_1", "cwd": cwd, "prompt": text},
         tool=opencode_read,
-        writing_tools="edit write patch multiedit apply_patch".split(),
         words={},
         text=flat("text"),
     ),

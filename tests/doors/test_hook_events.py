@@ -8,6 +8,7 @@ import pytest
 
 from tests.doors.hook_events import HOSTS
 from tests.doors.hooked import House
+from upwell.hosts import HOSTS as RECORDS
 
 SESSION_KEYS = {"session_id", "conversation_id", "sessionId", "sessionID"}
 """The start of a session: its memories are not repeated later."""
@@ -85,7 +86,7 @@ def test_reading_a_file_brings_up_its_memory_once(house: House, host: str) -> No
 def test_a_writing_tool_gets_nothing(house: House, host: str) -> None:
     case = HOSTS[host]
     file = house.file(f"{host}_billing.py")
-    write = case.tool(str(house.project), file, case.writing_tools[0])
+    write = case.tool(str(house.project), file, next(iter(RECORDS[host].writers)))
     assert house.hook(host, *case.args("write"), event=write).json == {}
 
 

@@ -4,14 +4,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from upwell.config import Config
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import WRITERS, Event, Kind
 from upwell.gateway.calls.budgets import default_tokens
 from upwell.gateway.calls.fit import NOTICE_TOKENS, WORTH_SHORTENING
 from upwell.ground.text.tokens import count
 from upwell.ground.types.rpc import ToolCall
 from upwell.hook.tool_output import UNTOUCHED_TOOLS
-
-_WRITING = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
 
 
 @dataclass(slots=True)
@@ -47,7 +45,7 @@ class Savings:
         tokens = count(event.out)
         self.results += 1
         self.tokens += tokens
-        if event.tool in UNTOUCHED_TOOLS | _WRITING:
+        if event.tool in UNTOUCHED_TOOLS | WRITERS:
             return
         call = ToolCall(server=event.host, tool=event.tool, params=b"{}", args=event.args)
         options = self.config.compress_for(event.host, event.tool)

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
 from upwell.app.capture import Holdings
 from upwell.ground.errors import UpwellError
 from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
 from upwell.ground.home import Home
 from upwell.hook.control import daemon_at, end
-from upwell.hook.options import Replacing
+from upwell.hook.options import REPLACING
 from upwell.hosts import HOSTS
 from upwell.hosts.install import Installer, Plan, digest
 from upwell.setup.proof import Proof, prove
@@ -236,7 +235,7 @@ class SettingUp:
 
     def _shortening(self) -> list[str]:
         """The agents on this machine that let a hook replace tool results."""
-        return [agent for agent in self._installer.present() if agent in get_args(Replacing)]
+        return [agent for agent in self._installer.present() if agent in REPLACING]
 
     def _install(self, agent: str) -> None:
         # Planned again, because some agents have servers and hooks in one file.

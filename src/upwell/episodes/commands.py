@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import Event
+from upwell.episodes.events import WRITERS, Event
 from upwell.episodes.failures import (
     Failure,
     Fault,
@@ -56,7 +56,7 @@ class CommandMiner:
 
     def feed(self, event: Event) -> Iterator[Episode]:
         """Take the next event of the session."""
-        if event.tool in ("Edit", "Write", "MultiEdit", "NotebookEdit"):
+        if event.tool in WRITERS:
             self._open.clear()
             return
         command = command_of(event)

@@ -18,6 +18,8 @@ from upwell.ground.errors import UsageError
 
 ROOT = "$ROOT"
 """Stands for the folder of the repository in the paths of neutral events."""
+WRITERS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
+"""The tools that change files, under the names of Claude Code."""
 
 
 class Kind(StrEnum):

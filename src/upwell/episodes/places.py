@@ -4,7 +4,7 @@ code."""
 from collections.abc import Iterator
 
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import Event, Kind, inside
+from upwell.episodes.events import WRITERS, Event, Kind, inside
 from upwell.episodes.searches import definitions
 from upwell.episodes.triggers import of_place, of_symbols
 
@@ -14,7 +14,7 @@ MAX_PLACES = 2
 _FOREIGN = ("node_modules/", ".git/", "dist/", "build/", "vendor/", ".venv/", "target/")
 _DOCUMENTS = (".md", ".mdx", ".rst", ".txt", ".adoc")
 """Documents, which quote definitions instead of containing them."""
-_FILE_TOOLS = frozenset({"Read", "Edit", "Write", "MultiEdit"})
+_FILE_TOOLS = frozenset({"Read", *WRITERS})
 
 
 class PlaceMiner:

@@ -52,21 +52,8 @@ PROMPTS = frozenset(
     UserPromptSubmit BeforeAgent beforeSubmitPrompt chat.message userPromptSubmitted
     """.split()
 )
-EVENTS = (
-    SESSIONS
-    | PROMPTS
-    | frozenset(
-        """
-    PreToolUse PostToolUse PostToolUseFailure PreCompact Stop SubagentStop SessionEnd
-    BeforeTool AfterTool PreCompress AfterAgent beforeShellExecution
-    sessionEnd preToolUse postToolUse postToolUseFailure preCompact stop agentStop
-    tool.execute.after session.compacting session.idle
-    """.split()
-    )
-)
-"""Every event that upwell uses, under the names that the hosts give it. Any other event gets the
-neutral answer from the client itself.
-"""
+"""The names that hosts give to the start of a session and to a prompt, which have deadlines of
+their own."""
 IGNORED_TOOLS = frozenset(
     """
     Write Edit MultiEdit NotebookEdit TodoWrite TodoRead Task Agent ExitPlanMode AskUserQuestion
@@ -224,7 +211,7 @@ def _is_eligible(host: str, name: str, event: bytes) -> bool:
     if (
         not (host.isascii() and host.isalnum())
         or (host != "copilot" and os.environ.keys() >= _COPILOT_VARIABLES)
-        or name not in EVENTS
+        or not (name.isascii() and name.replace(".", "").isalnum())
         or not 2 < len(event) <= MAX_SENT_BYTES
     ):
         return False

@@ -1,10 +1,16 @@
 """The keys of `hook.*`."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-Replacing = Literal["claude", "codex", "copilot", "cursor", "opencode"]
-"""The hosts that let a hook replace a tool's result. A test compares it with `HOSTS`."""
+from upwell.hosts import HOSTS
+
+REPLACING = tuple(name for name, host in HOSTS.items() if host.events.replaces_results)
+"""The hosts that let a hook replace a tool's result."""
+if TYPE_CHECKING:
+    Replacing = str
+else:
+    Replacing = Literal[REPLACING]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

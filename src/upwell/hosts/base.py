@@ -1,7 +1,7 @@
 """The record of an agent host: everything upwell must know to work with one agent, in one place."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,9 @@ class Host:
       section in `docs/hooks.md`.
     - `events` reads its events and writes its answers; `hooks` is the file of its hooks.
     - `probe` is an event to test the installed hooks with.
+    - `writers` maps the tools with which the agent changes files to the names that surfacing knows
+      (`Edit`, `Write`); `recorded_tools` does so for further names in transcripts, such as those of
+      earlier versions.
     - `servers` is the file of its MCP servers, None if `upwell init` leaves those servers alone.
     - `clients` are the names, as patterns in lower case, by which the host introduces itself to
       MCP servers (`clientInfo.name`).
@@ -150,6 +153,8 @@ class Host:
     events: EventFormat
     hooks: HookFile
     export: Export
+    writers: Mapping[str, str]
+    recorded_tools: Mapping[str, str] = field(default_factory=dict)
     probe: Probe = NESTED_PROBE
     servers: ServerFile | None = None
     auto_loaded: AutoLoaded = AutoLoaded()

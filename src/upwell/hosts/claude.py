@@ -179,6 +179,7 @@ HOST = Host(
     title="Claude Code",
     events=EVENTS,
     hooks=HOOKS,
+    writers={"Write": "Write", "Edit": "Edit", "MultiEdit": "Edit", "NotebookEdit": "NotebookEdit"},
     servers=ServerFile(
         name="claude",
         agent="claude",

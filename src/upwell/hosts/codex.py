@@ -93,6 +93,8 @@ HOST = Host(
         format=TOML,
         project_file=".codex/config.toml",
     ),
+    writers={"apply_patch": "Edit"},
+    recorded_tools={"shell_command": "Bash", "local_shell_call": "Bash"},
     export=Export(tool_name="mcp__upwell__upwell__{}"),
     auto_loaded=AutoLoaded(
         user=(".codex/AGENTS.override.md", ".codex/AGENTS.md"),

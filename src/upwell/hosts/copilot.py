@@ -51,6 +51,8 @@ class CopilotEvents:
     """Payloads in camelCase, flat answers."""
 
     max_bytes = 10_000
+    readers: Mapping[str, str] = _READERS
+    replaces_results = True
     reply_tokens: int | None = None
     kinds: Mapping[str, EventKind] = {
         "sessionStart": EventKind.SESSION,
@@ -169,6 +171,8 @@ HOST = Host(
         http_setup="export COPILOT_HOOK_ALLOW_LOCALHOST=1",
         next_step="restart Copilot CLI",
     ),
+    writers={"edit": "Edit", "create": "Write", "str_replace": "Edit"},
+    recorded_tools={"str_replace_editor": "Edit"},
     export=Export(tool_name="upwell-upwell__{}", file=".github/copilot-instructions.md"),
     probe=Probe(
         event="sessionStart",

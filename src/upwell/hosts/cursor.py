@@ -49,6 +49,8 @@ class CursorEvents:
     """Events by `hook_event_name`, sessions by `conversation_id`."""
 
     max_bytes = 10_000
+    readers: Mapping[str, str] = _READERS
+    replaces_results = True
     reply_tokens: int | None = None
     kinds: Mapping[str, EventKind] = {
         "sessionStart": EventKind.SESSION,
@@ -164,6 +166,18 @@ HOST = Host(
         folder=lambda user: user.user_folder / ".cursor",
         project_file=".cursor/mcp.json",
     ),
+    writers={"Write": "Write", "Delete": "Delete", "edit_file": "Edit"},
+    recorded_tools={
+        "read_file_v2": "Read",
+        "codebase_search": "Grep",
+        "ripgrep_raw_search": "Grep",
+        "glob_file_search": "Glob",
+        "run_terminal_cmd": "Bash",
+        "run_terminal_command": "Bash",
+        "run_terminal_command_v2": "Bash",
+        "edit_file_v2": "Edit",
+        "search_replace": "Edit",
+    },
     export=Export(
         tool_name="upwell__{}",
         file=".cursor/rules/upwell.mdc",

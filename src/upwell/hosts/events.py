@@ -95,6 +95,17 @@ class EventFormat(Protocol):
         ...
 
     @property
+    def readers(self) -> Mapping[str, str]:
+        """The host's own tools that read, search or run commands, and the names that surfacing
+        knows."""
+        ...
+
+    @property
+    def replaces_results(self) -> bool:
+        """Whether the host lets a hook replace the result of a tool."""
+        ...
+
+    @property
     def reply_tokens(self) -> int | None:
         """The longest replacement of a tool's result in tokens; None if the host sets no limit."""
         ...

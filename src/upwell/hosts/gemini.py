@@ -104,6 +104,8 @@ HOST = Host(
         placeholders=GEMINI_PLACEHOLDERS,
         plain_url="sse",
     ),
+    writers={"write_file": "Write", "replace": "Edit", "save_memory": "save_memory"},
+    recorded_tools={"smart_edit": "Edit"},
     export=Export(tool_name="mcp_upwell_upwell__{}", file="GEMINI.md"),
     auto_loaded=AutoLoaded(
         user=(".gemini/GEMINI.md",),

@@ -95,6 +95,10 @@ class NestedEvents:
     user_words: Callable[[str], str] = unchanged
     really_compacts: Callable[[Mapping[str, Any]], bool] = always
 
+    @property
+    def replaces_results(self) -> bool:
+        return self.write_reply is not no_output
+
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
         name = name or text_of(payload.get("hook_event_name"), 64)
         kind = self.kinds.get(name)

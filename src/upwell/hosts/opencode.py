@@ -63,6 +63,8 @@ class OpenCodeEvents:
     """The payloads of the plugin. Tools of MCP servers are `server_tool`."""
 
     max_bytes = 10_000
+    readers: Mapping[str, str] = _READERS
+    replaces_results = True
     reply_tokens: int | None = None
     kinds: Mapping[str, EventKind] = {
         "session.created": EventKind.SESSION,
@@ -200,6 +202,13 @@ HOST = Host(
         shape="listed",
         project_file="opencode.json",
     ),
+    writers={
+        "edit": "Edit",
+        "write": "Write",
+        "patch": "Edit",
+        "multiedit": "Edit",
+        "apply_patch": "Edit",
+    },
     export=Export(tool_name="upwell_upwell__{}"),
     probe=Probe(event="session.created", payload={"sessionID": SESSION, "cwd": FOLDER}),
     auto_loaded=AutoLoaded(

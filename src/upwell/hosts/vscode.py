@@ -64,6 +64,14 @@ HOST = Host(
         shape="typed",
         project_file=".vscode/mcp.json",
     ),
+    writers={
+        "create_file": "Write",
+        "replace_string_in_file": "Edit",
+        "multi_replace_string_in_file": "Edit",
+        "insert_edit_into_file": "Edit",
+        "edit_notebook_file": "Edit",
+        "apply_patch": "Edit",
+    },
     export=Export(tool_name="mcp_upwell_upwell__{}", file=".github/copilot-instructions.md"),
     auto_loaded=AutoLoaded(
         folder=(".github/copilot-instructions.md", "AGENTS.md", "CLAUDE.md"),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import WRITERS, Event, Kind
 from upwell.episodes.failures import is_refused, succeeded
 from upwell.episodes.signatures import command_of
 
@@ -25,7 +25,6 @@ _ERROR = re.compile(
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _EXIT = re.compile(r"(?:Error: )?Exit code \d+$")
 _READERS = frozenset({"Read", "NotebookRead"})
-_WRITERS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ class Turn:
                 self.runs.append(Run(command[:MAX_COMMAND_CHARS], worked))
             if not worked:
                 self._add_errors(event.out)
-        elif (path := _path(event.args)) and event.tool in _WRITERS and not event.failed:
+        elif (path := _path(event.args)) and event.tool in WRITERS and not event.failed:
             if len(self.changes) < MAX_CHANGES:
                 self.changes += changes_of(path, event.args)
         elif path and event.tool in _READERS and len(self.read) < MAX_FILES:

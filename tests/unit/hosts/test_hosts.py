@@ -11,7 +11,7 @@ from tests.doors.hook_events import HOSTS as DOCUMENTED
 from tests.unit.hosts.test_install import FOREIGN
 
 from upwell.ground.types.cue import Cue, Door
-from upwell.hook.client import EVENTS, IGNORED_TOOLS, PROMPTS, SESSIONS
+from upwell.hook.client import IGNORED_TOOLS, PROMPTS, SESSIONS
 from upwell.hosts import HOSTS, server_files
 from upwell.hosts.base import Host
 from upwell.hosts.events import EventKind
@@ -19,6 +19,8 @@ from upwell.hosts.export import exported, instruction
 from upwell.hosts.install import Installer
 from upwell.hosts.installation import HttpAddress, Installation
 from upwell.hosts.settings import JsonHooks
+from upwell.replay.transcripts import FORMATS
+from upwell.replay.transcripts.base import tool_name
 from upwell.surface.write_tools import writes
 
 DOCS = Path(__file__).parents[3] / "docs" / "hooks.md"
@@ -112,8 +114,8 @@ def test_its_probe_starts_a_session_with_the_installed_command(
 @pytest.mark.parametrize("host", ALL)
 def test_its_events_pass_the_client_and_are_read(host: Host) -> None:
     assert {EventKind.SESSION, EventKind.TOOL} <= set(host.events.kinds.values())
-    assert host.events.kinds.keys() <= EVENTS, "add the new names to `EVENTS` in hook/client.py"
     for name, kind in host.events.kinds.items():
+        assert name.replace(".", "").isalnum(), "the hook's client accepts nothing else"
         if kind in (EventKind.BEFORE, EventKind.TOOL):
             continue
         event = host.events.read(name, {"cwd": "/p", **BODIES.get(kind, {})})
@@ -137,11 +139,25 @@ def test_its_events_are_tried_through_the_real_hook(host: Host) -> None:
 
 @pytest.mark.parametrize("host", ALL)
 def test_its_writing_tools_get_no_memories(host: Host) -> None:
-    tools = DOCUMENTED[host.name].writing_tools
-    assert tools, "name its writing tools in tests/doors/hook_events.py"
-    assert set(tools) <= IGNORED_TOOLS, "add them to IGNORED_TOOLS in hook/client.py"
-    unknown = [tool for tool in tools if not writes(Cue(door=Door.TOOL, tool=tool))]
+    assert host.writers, "list its writing tools in `writers` in hosts/NAME.py"
+    assert host.writers.keys() <= IGNORED_TOOLS, "add them to IGNORED_TOOLS in hook/client.py"
+    unknown = [tool for tool in host.writers if not writes(Cue(door=Door.TOOL, tool=tool))]
     assert unknown == [], "add a pattern to WRITE_PATTERNS, or a verb, in surface/write_tools.py"
+
+
+@pytest.mark.parametrize("host", ALL)
+def test_its_tools_have_one_meaning_in_transcripts(host: Host) -> None:
+    tools = {**host.recorded_tools, **host.writers, **host.events.readers}
+    read = {name: tool_name(name) for name in tools}
+    assert read == tools, "another host gives one of these names another meaning"
+
+
+@pytest.mark.parametrize("host", ALL)
+def test_its_transcripts_have_a_reader(host: Host) -> None:
+    formats = {format.name for format in FORMATS}
+    assert host.transcripts is None or host.transcripts.format in formats, (
+        "add their FORMAT to FORMATS in replay/transcripts/__init__.py"
+    )
 
 
 @pytest.mark.parametrize("host", ALL)
@@ -197,12 +213,6 @@ def test_its_files_lie_below_the_user_or_the_project(host: Host) -> None:
         PurePosixPath(host.export.file).match(pattern.replace("**/", ""))
         for pattern in loaded.scoped
     ), "the exported instruction would not be loaded"
-
-
-def test_the_client_knows_no_event_that_no_host_sends() -> None:
-    assert {name for host in HOSTS.values() for name in host.events.kinds} == EVENTS, (
-        "correct EVENTS in hook/client.py"
-    )
 
 
 @pytest.mark.parametrize(

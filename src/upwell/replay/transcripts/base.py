@@ -15,6 +15,7 @@ import orjson
 
 from upwell.episodes.events import Event, Kind
 from upwell.ground.errors import UsageError
+from upwell.hosts import HOSTS
 from upwell.hosts.events import plain_args
 
 MAX_TEXT_CHARS = 100_000
@@ -25,34 +26,19 @@ HEAD_BYTES = 4_096
 CHUNK_BYTES = 1_000_000
 LATEST = 4_102_444_800.0
 """The end of 2099 in seconds since the epoch. A larger number must be in milliseconds."""
+_OTHER_AGENTS: Mapping[str, str] = {"view_file": "Read", "run_command": "Bash"}
+"""Tools of agents that are not in `HOSTS`."""
 TOOLS: Mapping[str, str] = {
-    **dict.fromkeys(("read", "read_file", "read_many_files", "view", "view_file"), "Read"),
-    **dict.fromkeys(("grep", "grep_search", "grep_files", "search_file_content", "rg"), "Grep"),
-    **dict.fromkeys(("codebase_search", "file_search"), "Grep"),
-    **dict.fromkeys(("glob", "glob_file_search"), "Glob"),
-    **dict.fromkeys(("ls", "list", "list_dir", "list_directory"), "LS"),
-    **dict.fromkeys(
-        ("bash", "shell", "shell_command", "local_shell", "local_shell_call", "exec_command"),
-        "Bash",
-    ),
-    **dict.fromkeys(
-        ("run_shell_command", "run_terminal_cmd", "run_terminal_command", "run_command"), "Bash"
-    ),
-    "powershell": "Bash",
-    # Newer names of Cursor
-    "read_file_v2": "Read",
-    "edit_file_v2": "Edit",
-    "ripgrep_raw_search": "Grep",
-    "run_terminal_command_v2": "Bash",
-    **dict.fromkeys(("edit", "edit_file", "search_replace", "replace", "smart_edit"), "Edit"),
-    **dict.fromkeys(("apply_patch", "multiedit", "str_replace_editor", "str_replace"), "Edit"),
-    **dict.fromkeys(("write", "write_file", "create", "create_file"), "Write"),
-    **dict.fromkeys(("webfetch", "web_fetch"), "WebFetch"),
-    **dict.fromkeys(("websearch", "web_search", "google_web_search"), "WebSearch"),
+    name.lower(): tool
+    for tools in (
+        _OTHER_AGENTS,
+        *(host.recorded_tools for host in HOSTS.values()),
+        *(host.writers for host in HOSTS.values()),
+        *(host.events.readers for host in HOSTS.values()),
+    )
+    for name, tool in tools.items()
 }
-"""The hosts' names for tools, in lower case, and the names in Claude Code, which surfacing
-knows.
-"""
+"""The names of tools in all hosts, in lower case, and the names that surfacing knows."""
 _PATH_TOOLS = frozenset({"Read", "Edit", "Write"})
 _OTHER_NAMES: Mapping[str, str] = {"cmd": "command"}
 """Names of arguments that occur in transcripts, but not in hooks."""
