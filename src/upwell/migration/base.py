@@ -18,6 +18,8 @@ from upwell.memory.records import is_text, moment, namespace
 MAX_PATHS = 50
 _MILLISECONDS = 100_000_000_000
 """A time above this is in milliseconds: in seconds it would be in the year 5138."""
+_PROJECTS = ("project", "project_path", "repository", "repo", "cwd")
+"""The keys of metadata that may give a project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,3 +192,21 @@ def texts(value: object) -> list[str]:
 def string(value: object) -> str:
     """A text that can be stored; "" for anything else."""
     return value if isinstance(value, str) and is_text(value) else ""
+
+
+def metadata_of(value: object) -> Mapping[str, Any]:
+    """The metadata of a memory: a mapping, or the JSON object in a text; empty for anything else."""
+    if isinstance(value, str) and value:
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def project_in(metadata: Mapping[str, Any]) -> tuple[str | None, str]:
+    """The folder of the project and "", or else None and its name; the name is "" if unknown."""
+    stated = [string(metadata.get(name)) for name in _PROJECTS]
+    for value in filter(None, stated):
+        return (value, "") if value.startswith("/") else (None, value)
+    return None, ""

@@ -14,8 +14,16 @@ from typing import Any
 
 from upwell.ground.errors import UsageError
 from upwell.ground.sqlite.foreign import foreign_database
-from upwell.migration.base import Item, LeftOut, Place, record, string, texts
-from upwell.migration.metadata import metadata_of, project_in
+from upwell.migration.base import (
+    Item,
+    LeftOut,
+    Place,
+    metadata_of,
+    project_in,
+    record,
+    string,
+    texts,
+)
 
 _FILE = "sqlite_vec.db"
 _VARIABLES = ("MCP_MEMORY_SQLITE_PATH", "MCP_MEMORY_SQLITEVEC_PATH")

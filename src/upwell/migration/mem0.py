@@ -25,11 +25,12 @@ from upwell.migration.base import (
     Item,
     LeftOut,
     Place,
+    metadata_of,
+    project_in,
     record,
     string,
     texts,
 )
-from upwell.migration.metadata import metadata_of, project_in
 
 _FILES = ("history.db", "openmemory.db", "memories.json")
 _DAMAGE = (
