@@ -195,7 +195,7 @@ def string(value: object) -> str:
 
 
 def metadata_of(value: object) -> Mapping[str, Any]:
-    """The metadata of a memory: a mapping, or the JSON object in a text; empty for anything else."""
+    """The metadata of a memory: a mapping, or the JSON object in a text; else empty."""
     if isinstance(value, str) and value:
         try:
             value = json.loads(value)
