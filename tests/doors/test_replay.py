@@ -214,7 +214,7 @@ def test_the_report_for_people(upwell: Upwell, sessions: Path, harbour: Path) ->
     assert "ices over" in done.out
     rows = [line.split("\t") for line in done.out.splitlines() if "\t" in line]
     assert rows[-1][0] == "all"
-    assert "no_hook 1" in done.out
+    assert "1  hooks do not report these events" in done.out
     assert "\x1b" not in done.out
     assert done.out.endswith("and the lessons of earlier sessions: see --with\n")
     assert "Nothing would have been said" not in done.out

@@ -6,8 +6,7 @@ from typing import Any
 from upwell.app.reporting import demoted_memories, texts_by_id
 from upwell.app.wiring import App
 from upwell.ground.types.memory import Hit
-from upwell.ground.types.surfacing import SkipReason
-from upwell.surface.explain import REASONS, account_of_past
+from upwell.surface.explain import account_of_past
 from upwell.tools.recall import entry
 from upwell.usage.stats import described, stats_of
 
@@ -59,11 +58,6 @@ async def is_memory_empty(app: App) -> bool:
         return False
     files, _ = await app.documents.catalog.counts()
     return files == 0
-
-
-def in_words(code: str) -> str:
-    """A reason for silence, in words."""
-    return REASONS[SkipReason(code)] if code in list(SkipReason) else code.replace("_", " ")
 
 
 async def texts_of(app: App, ids: Sequence[str]) -> dict[str, str]:

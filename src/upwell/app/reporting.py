@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from upwell.ground.types.surfacing import SkipReason
 from upwell.learn.budgets import Budgets
 from upwell.memory.library import Library
+from upwell.surface.explain import REASONS
 from upwell.surface.learning import Learning
 from upwell.usage.report import report
 from upwell.usage.stats import stats_of
@@ -15,7 +17,7 @@ async def report_of(learning: Learning, budgets: Budgets, memory: Library, days:
     # This process may have counts that it has not written yet.
     await learning.counts.flush()
     totals = stats_of(await learning.counts.since(days))
-    lines = report(totals, await demoted_memories(learning, memory), days)
+    lines = report(totals, await demoted_memories(learning, memory), days, in_words)
     lines += [
         f"  {row.tool}: threshold {row.min_score:.2f}, suggested {row.suggested:.2f} ({row.why})"
         for row in await learning.learned.thresholds()
@@ -27,6 +29,11 @@ async def report_of(learning: Learning, budgets: Budgets, memory: Library, days:
         if ratio.samples
     ]
     return lines
+
+
+def in_words(code: str) -> str:
+    """A reason for silence, in words."""
+    return REASONS[SkipReason(code)] if code in list(SkipReason) else code.replace("_", " ")
 
 
 async def demoted_memories(learning: Learning, memory: Library) -> list[dict[str, Any]]:

@@ -247,9 +247,11 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
             say(line)
         say()
     table(COLUMNS, report.rows(), "No events.", has_header=True)
-    if silent := report.silences():
+    if silences := report.silences():
         say()
-        say(f"Silent: {silent}")
+        say("Why it stayed silent")
+    for line in silences:
+        say(line)
     if report.shortening:
         say(_savings(report.shortening))
     if judge:

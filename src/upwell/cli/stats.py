@@ -28,6 +28,7 @@ def stats(
     as_json: Json = False,
 ) -> None:
     """Show what upwell said and saved, and why it stayed silent."""
+    from upwell.app.reporting import in_words
     from upwell.usage.report import report
     from upwell.usage.stats import described
 
@@ -39,7 +40,7 @@ def stats(
     if as_json:
         say_json({**described(stats, days), "demoted": demoted})
         return
-    for line in report(stats, demoted, days):
+    for line in report(stats, demoted, days, in_words):
         say(line)
 
 

@@ -10,7 +10,7 @@ from upwell.ground.text.format import counted, iso
 from upwell.ground.types.memory import Hit
 from upwell.replay.memories import Projects
 from upwell.replay.run import SAID, Decision, Summary, kind_of, name_of
-from upwell.replay.silence import Material
+from upwell.replay.silence import Material, in_words
 
 SHOWN = 3
 """The most decisions to speak that are shown for one session."""
@@ -114,13 +114,13 @@ class Report:
         sums = _Moment(total.events, total.said, total.memories, total.tokens)
         return [_row(name, moment) for name, moment in [*moments, ("all", sums)]]
 
-    def silences(self) -> str:
-        """The reasons for silence, with the number of events for each."""
+    def silences(self) -> Sequence[str]:
+        """Lines with the number of events for each reason for silence."""
         silent = Counter(self.summary.outcomes)
         del silent[SAID]
-        return ", ".join(
-            f"{reason} {number:,}" for reason, number in silent.most_common() if number
-        )
+        return [
+            f"  {number:>7,}  {in_words(code)}" for code, number in silent.most_common() if number
+        ]
 
 
 def _row(name: str, moment: _Moment) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from upwell.ground.text.format import counted
 from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import SkipReason
-from upwell.replay.run import SAID, Summary, kind_of
+from upwell.replay.run import NO_HOOK, SAID, Summary, kind_of
 from upwell.surface.explain import REASONS
 
 _LESSONS = ("episode", "learned")
@@ -84,8 +84,13 @@ def _commonest(outcomes: Mapping[str, int]) -> str:
         key=lambda reason: (reason is SkipReason.ROUTINE, -outcomes[reason]),
     )
     if reasons:
-        return REASONS[reasons[0]]
-    return "hooks do not report these events" if set(outcomes) - {SAID} else ""
+        return in_words(reasons[0])
+    return in_words(NO_HOOK) if set(outcomes) - {SAID} else ""
+
+
+def in_words(code: str) -> str:
+    """A reason for silence, in words."""
+    return REASONS[SkipReason(code)] if code in SkipReason else "hooks do not report these events"
 
 
 def _listed(parts: list[str]) -> str:

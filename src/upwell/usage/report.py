@@ -1,20 +1,28 @@
 """Statistics in words, for the command line and for agents."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from upwell.ground.text.format import bar, counted
+from upwell.ground.text.format import BAR_CHARS, bar, counted
 from upwell.usage.stats import Stats
 
 MAX_TOOLS = 12
 
 
-def report(stats: Stats, against: Sequence[Mapping[str, Any]], days: int) -> list[str]:
-    """The lines of a report. `against` are the demoted memories, each with `id` and `text`."""
+def report(
+    stats: Stats, against: Sequence[Mapping[str, Any]], days: int, in_words: Callable[[str], str]
+) -> list[str]:
+    """The lines of a report. `against` are the demoted memories, each with `id` and `text`.
+    `in_words` returns the words for the code of a reason for silence."""
     since = "today" if days == 1 else f"in {days} days"
     if not stats.decisions and not stats.asked and not stats.saved:
         return [f"No event from an agent reached upwell {since}. Try `upwell demo`."]
-    lines = [*_speech(stats, since), *_silence(stats), *_tools(stats), *_savings(stats)]
+    lines = [
+        *_speech(stats, since),
+        *_silence(stats, in_words),
+        *_tools(stats, in_words),
+        *_savings(stats),
+    ]
     for memory in against:
         text = " ".join(memory["text"].split())[:60] or "(forgotten)"
         lines.append(f"  demoted    {memory['id']}  {text}")
@@ -85,16 +93,16 @@ def judge_line(judge: Mapping[str, float]) -> str:
     )
 
 
-def _silence(stats: Stats) -> list[str]:
-    reasons = sorted(((n, r) for r, n in stats.skips.items() if n), reverse=True)
+def _silence(stats: Stats, in_words: Callable[[str], str]) -> list[str]:
+    reasons = sorted(((n, in_words(code)) for code, n in stats.skips.items() if n), reverse=True)
     if not reasons:
         return []
-    widest, most = max(len(reason) for _, reason in reasons), reasons[0][0]
-    bars = [f"  {reason:<{widest}}  {bar(n, most)} {n:,}" for n, reason in reasons]
+    most = reasons[0][0]
+    bars = [f"  {bar(n, most):<{BAR_CHARS}} {n:>7,}  {reason}" for n, reason in reasons]
     return ["", "Why it stayed silent", *bars]
 
 
-def _tools(stats: Stats) -> list[str]:
+def _tools(stats: Stats, in_words: Callable[[str], str]) -> list[str]:
     shown = stats.beside[:MAX_TOOLS]
     if not shown:
         return []
@@ -102,7 +110,7 @@ def _tools(stats: Stats) -> list[str]:
     width = max(map(len, names))
     lines = [
         f"  {name:<{width}}  {row.decisions:>7,} looked  {row.surfaced:>6,} spoke"
-        + (f"  mostly {next(iter(row.skips))}" if row.skips else "")
+        + (f"  mostly: {in_words(next(iter(row.skips)))}" if row.skips else "")
         for name, row in zip(names, shown, strict=True)
     ]
     left = len(stats.beside) - len(shown)

@@ -56,7 +56,7 @@ def test_sums_are_by_moment_and_of_all(tmp_path: Path) -> None:
     made = report(tmp_path, decision("s", 0.0), decision("s", 1.0, "repeated"))
     expected = {"events": "2", "spoke": "1", "memories": "1", "per 100": "50.0", "tokens": "40"}
     assert made.rows() == [{"moment": "question", **expected}, {"moment": "all", **expected}]
-    assert made.silences() == "repeated 1"
+    assert made.silences() == ["        1  every relevant memory was delivered before"]
 
 
 def test_a_memory_to_judge_is_whole_and_without_its_score(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+from upwell.app.reporting import in_words
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.surfacing import Rating, SkipReason
 from upwell.testing import ManualClock
@@ -85,8 +86,12 @@ async def test_a_report_without_a_surfacing_says_so_in_words():
     counts = Counts(MemoryTtlStore(clock=clock), clock)
     counts.add(Event.DECISION, "surfaced", door="ask")
     await counts.flush()
-    assert report(stats_of(await counts.since(1)), (), 7)[0].startswith("No event from an agent")
+    nothing = report(stats_of(await counts.since(1)), (), 7, in_words)
+    assert nothing[0].startswith("No event from an agent")
     counts.add(Event.DECISION, "routine", door="tool", by=3)
     await counts.flush()
-    first = report(stats_of(await counts.since(1)), (), 7)[0]
+    first, *rest = report(stats_of(await counts.since(1)), (), 7, in_words)
     assert first == "upwell looked 3 times in 7 days and never spoke."
+    words = in_words("routine")
+    assert " " in words
+    assert [line.split("  ")[-1] for line in rest if words in line] == [words, f"mostly: {words}"]

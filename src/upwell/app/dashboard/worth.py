@@ -12,6 +12,7 @@ from upwell.app.dashboard.savings import SPANS, days_in
 from upwell.app.dashboard.sessions import is_indexed
 from upwell.app.events import events
 from upwell.app.learned import learned
+from upwell.app.reporting import in_words
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
 from upwell.ground.types.surfacing import SkipReason
@@ -35,7 +36,7 @@ async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
     return {
         **stats,
         "spans": SPANS,
-        "reasons": [(overview.in_words(why), n) for n, why in skips],
+        "reasons": [(in_words(why), n) for n, why in skips],
         "most": skips[0][0] if skips else 1,
         "learned": await learned(app),
         "min_score": app.config.surface.min_score,
@@ -103,7 +104,7 @@ def _moments(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "moment": moment.replace("_", " "),
             "events": number,
             "spoke": spoke[moment],
-            "mostly": overview.in_words(why[moment].most_common(1)[0][0]) if why[moment] else "",
+            "mostly": in_words(why[moment].most_common(1)[0][0]) if why[moment] else "",
         }
         for moment, number in seen.most_common()
     ]
