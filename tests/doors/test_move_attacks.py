@@ -62,7 +62,7 @@ def test_a_move_notices_what_other_hands_changed(
     altering(own_cluster, url, "UPDATE upwell.memory SET text = 'altered' WHERE id = 'm5'")
     refused = upwell(*MOVE, url)
     assert (refused.code, len(refused.err.splitlines())) == (1, 1)
-    assert "1 memory differs after the move, the first one is 'm5'" in refused.err
+    assert "1 memory differs after the move, the first is 'm5'" in refused.err
     assert upwell(*MOVE, url).json["verified"]["digest"] == moved["verified"]["digest"]
     altering(own_cluster, url, "UPDATE upwell.memory SET tags = 'no JSON' WHERE id = 'm6'")
     altering(own_cluster, url, "DELETE FROM upwell.memory WHERE id = 'm7'")
