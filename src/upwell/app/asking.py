@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from upwell.app.capture import own_bytes
 from upwell.config import Config
 from upwell.episodes.signatures import command_of
 from upwell.ground.errors import UpwellError
@@ -21,7 +20,7 @@ from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
 from upwell.memory.library import Library
 from upwell.memory.notes.stm import ShortTerm
-from upwell.replay.transcripts import transcripts_at
+from upwell.replay.transcripts import events_at_end
 
 TOOL = "add_memory"
 MAX_TRANSCRIPT_BYTES = 300_000
@@ -63,17 +62,9 @@ async def commands_in(event: Event, since: float) -> Sequence[tuple[str, bool]]:
 
 
 def _commands_in(transcript: str, since: float) -> Sequence[tuple[str, bool]]:
-    size = own_bytes(transcript)
-    if not size:
-        return ()
-    try:
-        (known,) = transcripts_at([Path(transcript)])
-        events = list(known.events_from(max(0, size - MAX_TRANSCRIPT_BYTES)))
-    except (OSError, UpwellError):
-        return ()
     return [
         (command, event.failed)
-        for event in events
+        for event in events_at_end(transcript, MAX_TRANSCRIPT_BYTES)
         if event.t >= since and (command := command_of(event))
     ]
 

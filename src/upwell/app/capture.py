@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import batched
@@ -20,7 +19,7 @@ from upwell.ground.types.memory import Memory, Trust
 from upwell.memory.library import Library
 from upwell.memory.places import Places
 from upwell.memory.records import masked
-from upwell.replay.transcripts import Transcript, transcripts_at
+from upwell.replay.transcripts import Transcript, own_bytes, transcripts_at
 from upwell.surface.options import never_excluded
 
 MAX_TURN_BYTES = 2_000_000
@@ -286,14 +285,3 @@ def _strengthened(known: Memory, proposal: Proposal) -> Memory:
 
 def _key(path: str) -> str:
     return hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()[:32]
-
-
-def own_bytes(path: str) -> int:
-    """The size of a file; 0 unless it is a regular file that belongs to this user."""
-    if not path.startswith("/"):
-        return 0
-    try:
-        info = os.lstat(path)
-    except (OSError, ValueError):
-        return 0
-    return info.st_size if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid() else 0

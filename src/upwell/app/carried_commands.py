@@ -1,9 +1,6 @@
 """The commands that a session needs again after a compaction, taken from its transcript."""
 
 from collections.abc import Sequence
-from pathlib import Path
-
-from upwell.ground.errors import UsageError
 
 MAX_BYTES = 20_000_000
 """How many bytes from the end of a transcript are read. The latest compaction is there."""
@@ -14,20 +11,11 @@ def commands_in(path: str) -> Sequence[str]:
     of this user.
     """
     # Imported here, because every app has this function, but few sessions are compacted.
-    from upwell.app.capture import own_bytes
     from upwell.episodes.failures import succeeded
     from upwell.episodes.signatures import command_of
-    from upwell.replay.transcripts import transcripts_at
+    from upwell.replay.transcripts import events_at_end
     from upwell.sessions.commands import carried
     from upwell.sessions.turns import Run
 
-    size = own_bytes(path)
-    if not size:
-        return ()
-    try:
-        (transcript,) = transcripts_at([Path(path)])
-        events = transcript.events_from(max(0, size - MAX_BYTES))
-        commands = ((command_of(event), event) for event in events)
-        return carried(Run(command, succeeded(event)) for command, event in commands if command)
-    except (UsageError, OSError):
-        return ()
+    commands = ((command_of(event), event) for event in events_at_end(path, MAX_BYTES))
+    return carried(Run(command, succeeded(event)) for command, event in commands if command)

@@ -1,10 +1,19 @@
 """A session's transcript: the texts that the agent wrote, and whether a compaction has removed the
 memories that upwell delivered.
+
+The texts are those in the JSON lines of Claude Code and Codex. The readers of `replay/transcripts`
+leave out subagents and calls without a result; what the agent wrote there also counts here.
 """
 
-from collections.abc import Sequence
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
-from upwell.capture.entries import Call, Message, entries_of, tail_of
+import orjson
+
+from upwell.hosts.events import plain_args
 
 WRITTEN_BYTES = 500_000
 HISTORY_BYTES = 20_000_000
@@ -13,20 +22,25 @@ _REWRITTEN = b'\n{"$set":{"messages":'
 line, and continues from there. Source: `chatCompressionService` and recorded chats of Gemini CLI
 0.61.0.
 """
+_CALLS = ("function_call", "custom_tool_call")
+_TEXTS = ("text", "output_text")
 
 
 def written_in(path: str, since: float) -> list[tuple[float, str]]:
     """The agent's messages and the arguments of its calls since the time `since`, each with its
     time. The arguments include the files that the agent wrote, which no hook reports."""
     texts: list[tuple[float, str]] = []
-    for entry in entries_of(path, WRITTEN_BYTES):
-        if entry.at < since:
+    for line in _tail_of(path, WRITTEN_BYTES).splitlines():
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
             continue
-        if isinstance(entry, Message) and entry.role == "assistant":
-            texts.append((entry.at, entry.text))
-        elif isinstance(entry, Call):
-            values = [value for value in entry.args.values() if isinstance(value, str)]
-            texts.append((entry.at, "\n".join(values)))
+        if not isinstance(record, dict) or record.get("isMeta"):
+            continue
+        at = _time_of(record.get("timestamp"))
+        message = record.get("message", record.get("payload", record))
+        if at >= since and isinstance(message, dict):
+            texts += ((at, text) for text in _texts_of(message))
     return texts
 
 
@@ -34,7 +48,7 @@ def has_lost_marks(path: str, marks: Sequence[str]) -> bool:
     """True if a compaction by Gemini CLI has removed one of the texts `marks` from the history.
     False if the file does not belong to the user.
     """
-    history = tail_of(path, HISTORY_BYTES)
+    history = _tail_of(path, HISTORY_BYTES)
     rewritten = history.rfind(_REWRITTEN)
     if rewritten < 0:
         return False
@@ -42,3 +56,61 @@ def has_lost_marks(path: str, marks: Sequence[str]) -> bool:
     return any(
         history.find(mark, 0, rewritten) >= 0 > history.find(mark, rewritten) for mark in encoded
     )
+
+
+def _tail_of(path: str, max_bytes: int) -> bytes:
+    """The last bytes of a regular `.jsonl` file that the user owns, starting at the first whole
+    line; b"" for any other path."""
+    if not path.startswith("/") or not path.endswith(".jsonl"):
+        return b""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode) or info.st_uid != os.getuid():
+                return b""
+            if info.st_size > max_bytes:
+                file.seek(info.st_size - max_bytes)
+                file.readline()
+            return file.read(max_bytes)
+    except (OSError, ValueError):
+        return b""
+
+
+def _texts_of(message: Mapping[str, Any]) -> Iterator[str]:
+    """The agent's texts in one record. Claude Code records a message with its calls, Codex each
+    call as a record of its own.
+    """
+    if message.get("type") in _CALLS:
+        yield _arguments(message.get("arguments", message.get("input")))
+    elif message.get("role") == "assistant":
+        content = message.get("content")
+        if isinstance(content, str):
+            yield content
+        for block in content if isinstance(content, list) else ():
+            if isinstance(block, dict):
+                yield from _texts_of_block(block)
+
+
+def _texts_of_block(block: Mapping[str, Any]) -> Iterator[str]:
+    kind, text = block.get("type"), block.get("text")
+    if kind in _TEXTS and isinstance(text, str):
+        yield text
+    elif kind == "tool_use":
+        yield _arguments(block.get("input"))
+
+
+def _arguments(args: Any) -> str:
+    if isinstance(args, str):
+        try:
+            args = orjson.loads(args)
+        except orjson.JSONDecodeError:
+            args = {"input": args}
+    return "\n".join(value for value in plain_args(args).values() if isinstance(value, str))
+
+
+def _time_of(value: Any) -> float:
+    try:
+        return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else 0.0
+    except ValueError:
+        return 0.0

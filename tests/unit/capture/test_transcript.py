@@ -64,3 +64,22 @@ def test_texts_that_the_agent_wrote_since_then(tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, lines)))
     since = 1_780_000_000.0
     assert [text for _, text in written_in(str(path), since)] == ["new", "b"]
+
+
+def test_what_a_subagent_wrote_counts(tmp_path: Path) -> None:
+    """Claude Code marks every record in a subagent's transcript as a sidechain."""
+    path = tmp_path / "agent-a7c87150.jsonl"
+    record = message("assistant", {"type": "text", "text": "The winch is greased."})
+    path.write_text(json.dumps({**record, "isSidechain": True}))
+    assert [text for _, text in written_in(str(path), 0.0)] == ["The winch is greased."]
+
+
+def test_calls_of_codex_count_with_commands_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "rollout-1.jsonl"
+    shell = {"type": "function_call", "name": "shell", "call_id": "1"}
+    command = json.dumps({"command": ["bash", "-lc", "make dock"], "timeout_ms": 9})
+    patch = {"type": "custom_tool_call", "name": "apply_patch", "input": "*** Begin Patch"}
+    lines = [{"payload": {**shell, "arguments": command}}, {"payload": patch}]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    texts = [text for _, text in written_in(str(path), 0.0)]
+    assert texts == ["make dock", "*** Begin Patch"]

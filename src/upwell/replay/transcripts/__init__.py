@@ -1,5 +1,7 @@
 """Finds the transcripts of sessions on this machine, recognises their formats and reads them."""
 
+import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +89,30 @@ def transcripts_at(paths: Sequence[Path], only: Format | None = None) -> list[Tr
         else:
             raise UsageError(f"cannot replay {path}: it does not exist", hint="check the path")
     return list(transcripts.values())
+
+
+def events_at_end(path: str, max_bytes: int) -> Iterator[Event]:
+    """The events in the last `max_bytes` of a transcript; none if the file does not belong to this
+    user or cannot be read."""
+    size = own_bytes(path)
+    if not size:
+        return
+    try:
+        (transcript,) = transcripts_at([Path(path)])
+        yield from transcript.events_from(max(0, size - max_bytes))
+    except (UsageError, OSError):
+        return
+
+
+def own_bytes(path: str) -> int:
+    """The size of a file; 0 unless it is a regular file that belongs to this user."""
+    if not path.startswith("/"):
+        return 0
+    try:
+        info = os.lstat(path)
+    except (OSError, ValueError):
+        return 0
+    return info.st_size if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid() else 0
 
 
 def transcripts_of_user(home: Path, cwd: Path, format: Format | None) -> list[Transcript]:
