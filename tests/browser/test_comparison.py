@@ -1,4 +1,4 @@
-"""The page that shows an original next to what the agent saw, for a result in one line."""
+"""Shortened results: their rows on the Now page, and the comparison with the original."""
 
 import asyncio
 import json
@@ -54,3 +54,17 @@ def test_what_was_left_out_of_one_long_line_is_marked_in_it(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate(FOREIGN) == []
     assert page.evaluate("window.hacked") is None
+
+
+def test_a_decision_takes_the_place_of_the_shortened_result_of_its_call(open_page: Open) -> None:
+    page = open_page("now")
+    rows = page.locator("#events li.event")
+    expect(rows).to_have_count(2)
+    cut = str(rows.first.get_attribute("id"))
+    joined = f"<li class='event cut' id='e-decision' data-replaces='{cut}'>both facts</li>"
+    page.get_by_role("button", name="Pause").click()
+    page.evaluate("html => { arrived(html); arrived(html) }", joined)
+    expect(page.locator("#waiting")).to_have_text("1 new")
+    page.get_by_role("button", name="Resume").click()
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_have_text("both facts")

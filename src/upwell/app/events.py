@@ -124,6 +124,7 @@ def _described(
         "host": decision["host"],
         "project": decision["project"],
         "session": decision["session"],
+        "trace_id": decision["trace_id"],
         "door": decision["door"],
         "tool": decision["tool"] or decision["door"],
         "file": decision["file"],

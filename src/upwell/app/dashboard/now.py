@@ -11,6 +11,8 @@ from upwell.web.dashboard.desk import Fields
 SHOWN = 60
 _OPTIONS_FROM = 200
 _TINY = 1e-6
+SAME_CALL_SECONDS = 5.0
+"""The result of a call in a session of hooks is shortened within this time after its decision."""
 FILTERS = ("host", "project", "session", "tool", "file", "spoke")
 
 
@@ -43,16 +45,82 @@ async def rows(app: App, fields: Fields) -> Mapping[str, Any]:
         shown = shown or await events(app, _filters(fields), SHOWN, float(written))
     more = len(shown) >= SHOWN // 2
     return {
-        "rows": shown,
+        "rows": _joined_for(fields, shown),
         "next": f"{shown[-1]['written']}_{shown[-1]['at']}" if shown and more else None,
     }
 
 
 async def stream(app: App, fields: Fields) -> AsyncIterator[Sequence[Event]]:
-    """New events that pass the filters."""
+    """New events that pass the filters. A decision and the shortened result of its call may arrive
+    one after the other; the later one then comes with the earlier one."""
     after = float(fields["after"]) if _is_number(fields.get("after")) else time.time()
     async for fresh in following(app, _filters(fields), after):
-        yield list(reversed(fresh))
+        if not fresh:
+            yield []
+            continue
+        names = {event["id"] for event in fresh}
+        latest = await events(app, _filters(fields), SHOWN)
+        known = {event["id"] for event in latest}
+        rest = [event for event in reversed(fresh) if event["id"] not in known]
+        yield [
+            *(
+                row
+                for row in _joined_for(fields, latest)
+                if {row["id"], row.get("cut", row)["id"]} & names
+            ),
+            *rest,
+        ]
+
+
+def _joined_for(fields: Fields, shown: Sequence[Event]) -> Sequence[Event]:
+    """With `spoke`, the decisions that compete for a shortened result are not shown."""
+    return shown if "spoke" in fields else joined(shown)
+
+
+def joined(shown: Sequence[Event]) -> list[Event]:
+    """The events, newest first, without the shortened results whose decision is among them: each of
+    these becomes the `cut` of its decision. A result that may belong to one of several decisions
+    remains an event."""
+    decisions = {event["id"]: event for event in shown if event["kind"] == "event"}
+    cuts: dict[str, Event] = {}
+    for cut in reversed(shown):
+        if cut["kind"] == "shortened":
+            open_to = (name for name in decisions if name not in cuts)
+            own = [name for name in open_to if _is_same_call(decisions[name], cut)]
+            if len(own) == 1 and not _ended(decisions[own[0]], cut, shown):
+                cuts[own[0]] = cut
+    hidden = {cut["id"] for cut in cuts.values()}
+    return [_with_cut(event, cuts.get(event["id"])) for event in shown if event["id"] not in hidden]
+
+
+def _with_cut(event: Event, cut: Event | None) -> Event:
+    if cut is None:
+        return event
+    return {**event, "cut": cut, "written": max(event["written"], cut["written"])}
+
+
+def _is_same_call(decision: Event, cut: Event) -> bool:
+    if decision["tool"] not in (cut["tool"], cut["tool"].removeprefix(f"{cut['host']}__")):
+        return False
+    if decision["trace_id"] and decision["trace_id"] == cut["trace_id"]:
+        return True
+    return (
+        bool(cut["session"])
+        and (decision["session"], decision["file"]) == (cut["session"], cut["file"])
+        and 0 <= cut["at"] - decision["at"] <= SAME_CALL_SECONDS
+    )
+
+
+def _ended(decision: Event, cut: Event, shown: Sequence[Event]) -> bool:
+    """True if the turn ended between a decision and a shortened result, so that they belong to
+    different calls."""
+    return any(
+        event["kind"] == "event"
+        and event["door"] != "tool"
+        and event["session"] == cut["session"]
+        and decision["at"] < event["at"] < cut["at"]
+        for event in shown
+    )
 
 
 def _filters(fields: Fields) -> dict[str, str]:

@@ -225,7 +225,7 @@ function arrived(html) {
   template.innerHTML = html
   const rows = [...template.content.querySelectorAll("li.event")]
   if (!isPaused) return prepend(rows)
-  const replaced = new Set(rows.map((row) => row.id))
+  const replaced = new Set(rows.flatMap((row) => [row.id, row.dataset.replaces]))
   waiting = [...rows, ...waiting.filter((row) => !replaced.has(row.id))].slice(0, MAX_ROWS)
   document.getElementById("waiting").textContent = `${waiting.length} new`
 }
@@ -233,7 +233,7 @@ function arrived(html) {
 function prepend(rows) {
   const list = document.getElementById("events")
   if (!list) return
-  for (const row of rows) document.getElementById(row.id)?.remove()
+  for (const row of rows) for (const id of [row.id, row.dataset.replaces]) document.getElementById(id)?.remove()
   const hadMore = list.querySelector("li.more")
   list.prepend(...rows)
   rows.forEach((row) => { row.classList.add("fresh"); htmx.process(row); dress(row) })
