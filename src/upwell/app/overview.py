@@ -1,10 +1,12 @@
-"""Statistics, decisions and memories as JSON, for the command line and the dashboard."""
+"""Statistics, learned values, decisions and memories as JSON, for the command line and the
+dashboard."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from upwell.app.reporting import demoted_memories, texts_by_id
 from upwell.app.wiring import App
+from upwell.ground.text.format import iso
 from upwell.ground.types.memory import Hit
 from upwell.surface.explain import account_of_past
 from upwell.tools.recall import entry
@@ -20,6 +22,40 @@ async def stats(app: App, days: int) -> dict[str, Any]:
 async def demoted(app: App) -> list[dict[str, Any]]:
     """The memories that no longer surface by themselves, most negative ratings first."""
     return await demoted_memories(app.learning, app.memory)
+
+
+async def learned(app: App) -> dict[str, Any]:
+    """Thresholds and budgets by tool, in use and as the evidence suggests, and the memories that no
+    longer surface by themselves: `upwell tune --json`.
+
+    Raises:
+        StoreError: a store cannot be read.
+    """
+    thresholds = {
+        threshold.tool: threshold for threshold in await app.learning.learned.thresholds()
+    }
+    budgets = {budget.tool: budget for budget in await app.budgets.learned()}
+    missed = await app.budgets.missed()
+    tools: list[dict[str, Any]] = []
+    for tool in sorted({*thresholds, *budgets, *missed}):
+        known, budget = thresholds.get(tool), budgets.get(tool)
+        base = app.learning.learned.min_score(tool)
+        tools.append(
+            {
+                "tool": tool,
+                "min_score": round(known.min_score if known else base, 4),
+                "suggested": round(known.suggested if known else base, 4),
+                "samples": known.samples if known else 0,
+                "why": known.why if known else "no ratings yet",
+                "budget_ratio": budget.ratio if budget else 1.0,
+                "budget_samples": budget.samples if budget else 0,
+                "missing": [
+                    {"at": iso(remark.at), "kind": remark.kind, "text": remark.text}
+                    for remark in missed.get(tool, ())
+                ],
+            }
+        )
+    return {"tools": tools, "demoted": await demoted(app)}
 
 
 async def decisions(app: App, number: int, session: str | None = None) -> list[dict[str, Any]]:

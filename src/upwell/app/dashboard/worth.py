@@ -11,7 +11,6 @@ from upwell.app.dashboard.commands import run_command
 from upwell.app.dashboard.savings import SPANS, days_in
 from upwell.app.dashboard.sessions import is_indexed
 from upwell.app.events import events
-from upwell.app.learned import learned
 from upwell.app.reporting import in_words
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
@@ -38,7 +37,7 @@ async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
         "spans": SPANS,
         "reasons": [(in_words(why), n) for n, why in skips],
         "most": skips[0][0] if skips else 1,
-        "learned": await learned(app),
+        "learned": await overview.learned(app),
         "min_score": app.config.surface.min_score,
         "auto_tune": app.config.learn.auto_tune,
         "moments": _moments(decisions),
