@@ -47,7 +47,8 @@ def worded(app: typer.Typer) -> TyperCommand | TyperGroup:
 
 
 def complaint(error: TyperException) -> str:
-    """The error message for a wrong command line. It quotes the rejected value, if any."""
+    """The error message for a wrong command line. It quotes the rejected value, if any, and
+    suggests an option for an unknown one that resembles it."""
     parameter = getattr(error, "param", None)
     values = _rejected(error)
     if values and isinstance(parameter, TyperOption) and _kind(parameter) is int:
@@ -55,6 +56,8 @@ def complaint(error: TyperException) -> str:
         expected = f"a whole number, {within}" if within else "a whole number"
         return f"{parameter.opts[-1]} is {values[0]!r}: must be {expected}"
     message = error.format_message() if isinstance(error, typer.BadParameter) else str(error)
+    if options := getattr(error, "possibilities", None):
+        return f"{message}. Did you mean {options[0]}?"
     return message.rstrip(".") if "\n" not in message else message
 
 

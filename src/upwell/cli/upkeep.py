@@ -73,19 +73,30 @@ def show(as_json: Json = False) -> None:
 
 
 @config.command("check")
-def check() -> None:
+def check(as_json: Json = False) -> None:
     """Check the configuration and report every mistake in it."""
     from upwell.app import config_mistakes
     from upwell.ground.context_windows import unknown_model
 
     config, mistakes = config_mistakes()
-    for mistake in mistakes:
-        note(f"upwell: {mistake}")
+    remark = "" if mistakes else unknown_model(config.agent)
+    if as_json:
+        say_json(
+            {
+                "ok": not mistakes,
+                "file": str(config.home.config_file),
+                "settings": len(config.values),
+                "mistakes": [{"message": each.message, "hint": each.hint} for each in mistakes],
+                "remark": remark or "",
+            }
+        )
+    else:
+        for text in filter(None, (*mistakes, remark)):
+            note(f"upwell: {text}")
+        if not mistakes:
+            say(f"{config.home.config_file}: {counted(len(config.values), 'setting')}, all valid")
     if mistakes:
         raise typer.Exit(1)
-    if remark := unknown_model(config.agent):
-        note(f"upwell: {remark}")
-    say(f"{config.home.config_file}: {counted(len(config.values), 'setting')}, all valid")
 
 
 def doctor(as_json: Json = False) -> None:

@@ -1,6 +1,7 @@
 """Questions of the command line to a home."""
 
 import asyncio
+import json
 import logging
 from pathlib import Path
 
@@ -38,6 +39,22 @@ def test_config_check_counts_valid_settings(home: Path, capsys: pytest.CaptureFi
     (home / "config.toml").write_text("[surface]\nmin_score = 0.4\n")
     assert main(["config", "check"]) == 0
     assert capsys.readouterr().out == f"{home / 'config.toml'}: 1 setting, all valid\n"
+
+
+def test_config_check_prints_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = home / "config.toml"
+    file.write_text("[surface]\nmin_score = 0.4\nmax_cuont = 3\n")
+    assert main(["config", "check", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    (mistake,) = found.pop("mistakes")
+    assert found == {"ok": False, "file": str(file), "settings": 1, "remark": ""}
+    assert "surface.max_cuont" in mistake["message"]
+    assert "max_count" in mistake["hint"]
+    file.write_text("[agent]\nmodel = 'foo-9'\n")
+    assert main(["config", "check", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ok"], found["mistakes"]) == (True, [])
+    assert "no window is known for 'foo-9'" in found["remark"]
 
 
 async def test_a_chore_that_fails_is_logged_and_ends_nothing_else(
