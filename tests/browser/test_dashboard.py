@@ -44,6 +44,7 @@ def test_the_events_show_the_memories_or_the_reason_for_silence(open_page: Open)
     assert events.count() >= 14
     spoke = events.filter(has_text="Why do orders get stuck")
     expect(spoke.first).to_contain_text(MEMORIES[0].replace("`", ""))
+    expect(spoke.first.locator(".because")).to_contain_text("informative words")
     expect(spoke.first).to_contain_text("claude")
     expect(spoke.first).to_contain_text("shop")
     expect(events.filter(has_text="src/payments.py").first).to_contain_text("silent: ")

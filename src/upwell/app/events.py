@@ -8,7 +8,7 @@ from typing import Any
 from upwell.app.overview import is_memory_empty, texts_of
 from upwell.app.wiring import App
 from upwell.ground.types.surfacing import SkipReason
-from upwell.surface.explain import reason_of
+from upwell.surface.explain import reason_of, why_shown
 from upwell.surface.render import preview
 
 EXACT = ("host", "project", "session", "tool")
@@ -111,6 +111,7 @@ def _described(
             "id": memory_id,
             "score": score,
             "text": preview(texts[memory_id], (), _TEXT_CHARS) if memory_id in texts else "",
+            "why": why_shown(decision, memory_id),
             "is_rule": "pinned" in evidence.get(memory_id, {}),
             "rating": str(ratings.get((decision["id"], memory_id), "")),
         }

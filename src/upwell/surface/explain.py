@@ -8,6 +8,7 @@ from upwell.ground.text.format import counted
 from upwell.ground.types.cue import Door
 from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import IntentKind, Skip, SkipReason, Surfacing
+from upwell.memory.ranking.scoring import TRIGGER
 from upwell.surface.filters import NOVELTY
 from upwell.surface.journal import DIGEST
 from upwell.surface.render import citation, preview
@@ -15,6 +16,7 @@ from upwell.surface.render import citation, preview
 NEXT_BEST = 2
 SHOWN_CHARS = 76
 INCOMPLETE = "no memory was found, and a place could not be searched"
+EXACT = "an episode for exactly this situation"
 EMPTY_MEMORY = "the memory is empty"
 EMPTY_START = "no standing rule or recent note is due at the start of a session"
 REASONS: Mapping[SkipReason, str] = {
@@ -98,6 +100,19 @@ def reason_of(decision: Mapping[str, Any], *, is_empty: bool = False) -> str:
     if decision["outcome"] == SkipReason.REFUSED:
         return f"refused by one of your guards, once in this session ({decision['detail']})"
     return _reason(decision["outcome"], decision["missing"], decision["door"], is_empty)
+
+
+def why_shown(decision: Mapping[str, Any], memory_id: str) -> str:
+    """Why this memory surfaced in this decision of the journal, in words; "" for a standing rule,
+    and if the journal has no signals of the memory."""
+    signals = decision["evidence"].get(memory_id, {})
+    if signals.get("pinned"):
+        return ""
+    if "kind" in signals:
+        return f"a note for the start of a session: {_note_in_words(signals)}"
+    if signals.get(TRIGGER) and decision["situation"]:
+        return f"an earlier session met {decision['situation']}"
+    return EXACT if signals.get(TRIGGER) else ", ".join(_phrases(signals))
 
 
 def _past_headline(decision: Mapping[str, Any], is_empty: bool) -> str:
@@ -201,7 +216,7 @@ def _queries(texts: Sequence[str]) -> Iterator[str]:
 
 def _reasons(hit: Hit) -> str:
     if hit.trigger:
-        return "an episode for exactly this situation"
+        return EXACT
     return in_words(hit.signals)
 
 

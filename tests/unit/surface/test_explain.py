@@ -5,7 +5,7 @@ import pytest
 from upwell.ground.types.cue import Door
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Intent, IntentKind, Skip, SkipReason, Surfacing
-from upwell.surface.explain import REASONS, account_of, account_of_past, in_words
+from upwell.surface.explain import REASONS, account_of, account_of_past, in_words, why_shown
 
 WORDS = {
     "informative_words": 4.0,
@@ -140,6 +140,24 @@ def test_a_past_decision_names_them_too() -> None:
         "       42% of its words new to the session",
         "  moment: question",
     ]
+
+
+@pytest.mark.parametrize(
+    ("signals", "situation", "words"),
+    [
+        (WORDS, "", in_words(WORDS)),
+        ({"pinned": 1.0}, "", ""),
+        ({"kind": 1.0, "recency": 0.9}, "", "a note for the start of a session: recent"),
+        ({"trigger": 1.0, **WORDS}, "the ticket X-1", "an earlier session met the ticket X-1"),
+        ({"trigger": 1.0}, "", "an episode for exactly this situation"),
+        ({}, "the ticket X-1", ""),
+    ],
+)
+def test_the_reason_for_one_memory_is_one_line(
+    signals: dict[str, float], situation: str, words: str
+) -> None:
+    decision = {"evidence": {"m": signals}, "situation": situation}
+    assert why_shown(decision, "m") == words
 
 
 def test_a_place_that_could_not_be_searched_is_the_reason_for_silence() -> None:
