@@ -36,7 +36,7 @@ STAIRS = {
     ],
     "memory": [
         *("options", "ranking", "records", "stems", "sources", "places", "notes"),
-        *("duplicates", "lookups", "embedding", "base", "recall", "topics", "tenancy", "team"),
+        *("duplicates", "lookups", "embedding", "base", "recall", "topics", "team"),
         *("relocation", "sqlite", "postgres", "documents", "external", "library", "transfer"),
     ],
     "gateway": ["options", "eras", "clients", "upstreams", "calls", "routing", "front", "server"],

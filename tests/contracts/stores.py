@@ -32,4 +32,20 @@ def open_team(folder: Path, clock: ManualClock) -> Opened:
     return TeamStore(database, clock=clock), database.aclose
 
 
+TenantStore = SqliteStore | PostgresStore
+Tenants = tuple[Callable[[str], TenantStore], Callable[[], Awaitable[None]]]
+
+
+def tenants_of_sqlite(folder: Path, clock: ManualClock) -> Tenants:
+    database = open_database(folder / "memory.db", [OWNER], synchronous="FULL")
+    return lambda tenant: SqliteStore(database, tenant=tenant, clock=clock), database.aclose
+
+
+def tenants_of_postgres(folder: Path, clock: ManualClock) -> Tenants:
+    database = Postgres(cluster().emptied())
+    return lambda tenant: PostgresStore(database, tenant=tenant, clock=clock), database.aclose
+
+
 STORES = {"sqlite": open_sqlite, "postgres": open_postgres, "team": open_team}
+TENANTS = {"sqlite": tenants_of_sqlite, "postgres": tenants_of_postgres}
+"""The stores of several tenants over one database."""

@@ -184,7 +184,6 @@ async def test_a_project_sees_its_own_memories_and_the_global_ones(
     }
     assert len(await found(recall, "kettle")) == 4
     assert await found(recall, "kettle", project=str(tmp_path / "none")) == ["kettle everywhere"]
-    assert await found(recall, "kettle", tenant="nobody") == []
 
 
 async def test_namespaces_filter_inside_the_search(own_place: Place) -> None:

@@ -158,13 +158,10 @@ async def test_a_project_sees_its_own_memories_and_the_global_ones(store: Store)
             Memory(text="kettle here", id="mine", project="/a"),
             Memory(text="kettle there", id="other", project="/b"),
             Memory(text="kettle anywhere", id="global"),
-            Memory(text="kettle abroad", id="tenant", tenant="someone"),
         ]
     )
     assert set(await ids(store, "kettle", project="/a")) == {"mine", "global"}
     assert set(await ids(store, "kettle")) == {"mine", "other", "global"}
-    assert set(await ids(store, "kettle", tenant="someone")) == {"tenant"}
-    assert await ids(store, "kettle", tenant="nobody") == []
     listed = await store.list(Scope(project="/a"))
     assert {memory.id for memory in listed} == {"mine", "global"}
 
@@ -477,8 +474,6 @@ async def test_a_pool_has_the_candidates_and_no_others(store: Store) -> None:
         "The lantern hangs",
     }
     assert pool.corpus.memories == 3
-    elsewhere = Query(texts=("kettle",), scope=Scope(tenant="another"))
-    assert not (await store.candidates(elsewhere, later())).candidates
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ async def test_tenants_stay_apart_on_the_connections_that_a_pooler_shares(
     async def work(number: int) -> None:
         tenant, own = f"tenant{number % 4}", postgres[number % 3]
         entries = PostgresTtlStore(own, tenant=tenant, seconds=30)
-        store = PostgresStore(own)
+        store = PostgresStore(own, tenant=tenant)
         for turn in range(8):
             key = f"{number}/{turn}"
             await entries.put("k", {key: tenant.encode()}, ttl_seconds=60)
@@ -51,9 +51,8 @@ async def test_tenants_stay_apart_on_the_connections_that_a_pooler_shares(
             assert await entries.compare_and_set("lock", key, None, b"1", ttl_seconds=60)
             assert not await entries.compare_and_set("lock", key, None, b"2", ttl_seconds=60)
             assert {item.value for item in await entries.scan("k")} == {tenant.encode()}
-            await store.add([Memory(text=f"kettle {key} of {tenant}", tenant=tenant)])
-            query = Query(texts=("kettle",), scope=Scope(tenant=tenant))
-            found = await StoreRecall(store).search(query, Deadline.after(30))
+            await store.add([Memory(text=f"kettle {key} of {tenant}")])
+            found = await StoreRecall(store).search(Query(texts=("kettle",)), Deadline.after(30))
             assert {hit.memory.text.rpartition(" ")[2] for hit in found.hits} == {tenant}
 
     await asyncio.gather(*(work(number) for number in range(12)))
@@ -97,7 +96,7 @@ async def _each_change_is_noticed(url: str, other_url: str, folder: Path) -> Non
     await noticed(LEARNED)
     await asyncio.to_thread(write_file)
     await noticed(FILES)
-    await PostgresStore(there).add([Memory(text="of another", tenant="other")])
+    await PostgresStore(there, tenant="other").add([Memory(text="of another")])
     await PostgresRatings(there).forget()
     async with asyncio.timeout(10):
         assert MEMORIES not in await seen.get()

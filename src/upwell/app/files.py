@@ -29,7 +29,6 @@ from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore, copy_in_memory
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, MemoryTtlStore, TtlStore
-from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import LearningStore, Ratings
 from upwell.memory.base import Store, UnavailableStore
@@ -53,7 +52,6 @@ from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.store import SqliteStore
 from upwell.memory.sqlite.team_store import TeamStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
-from upwell.memory.tenancy import TenantStore
 from upwell.memory.transfer import Imports
 from upwell.usage.audit import FileLog, Log, PostgresLog
 from upwell.wire.logins import Logins
@@ -165,11 +163,7 @@ def _open_team_store(
     from upwell.memory.postgres.pruning import Pruning
     from upwell.memory.postgres.store import PostgresStore
 
-    store: Store = PostgresStore(
-        team.postgres, tenant=team.tenant, clock=clock, questions=questions
-    )
-    if team.tenant != DEFAULT_TENANT:
-        store = TenantStore(store, team.tenant)
+    store = PostgresStore(team.postgres, tenant=team.tenant, clock=clock, questions=questions)
     files.indexed.append(store)
     pruning = Pruning(team.postgres, team.tenant, config.store.deletions_days)
     files.chores.extend([store.purge, pruning.run])

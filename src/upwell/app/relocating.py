@@ -10,7 +10,7 @@ from upwell.config import Config, load
 from upwell.ground.errors import UsageError
 from upwell.ground.files import exclusively
 from upwell.ground.secrets.mask import masked_address
-from upwell.ground.types.memory import DEFAULT_TENANT, Memory
+from upwell.ground.types.memory import Memory
 from upwell.learn.feedback import Ratings, copy_ratings
 from upwell.memory.relocation import Journal, Plan, Progress, Relocation, Verified
 from upwell.memory.sqlite.store import SqliteStore
@@ -96,8 +96,7 @@ async def _relocation(config: Config, home_is_target: bool) -> AsyncIterator[Rel
         try:
             own = SqliteStore(database)
             source, target = (team, own) if home_is_target else (own, team)
-            tenant = DEFAULT_TENANT if home_is_target else config.store.tenant
-            yield Relocation(source, target, tenant, Journal(path))
+            yield Relocation(source, target, Journal(path))
         finally:
             await team.aclose()
             await database.aclose()

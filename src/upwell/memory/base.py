@@ -80,7 +80,8 @@ class IndexSource(Protocol):
 
 
 class Store(IndexSource, Protocol):
-    """A store of one tenant's memories. Additions are durable when `add` returns."""
+    """A store of one tenant's memories: it replaces the tenant of the memories and scopes that it
+    is given with its own. Additions are durable when `add` returns."""
 
     name: str
 

@@ -130,12 +130,11 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Relocation:
-    """Moves the memories of `source` to `target`, where they belong to `tenant`."""
+    """Moves the memories of `source` to `target`."""
 
-    def __init__(self, source: Movable, target: Movable, tenant: str, journal: Journal) -> None:
+    def __init__(self, source: Movable, target: Movable, journal: Journal) -> None:
         self._source = source
         self._target = target
-        self._tenant = tenant
         self._journal = journal
 
     async def plan(self) -> Plan:
@@ -204,7 +203,7 @@ class Relocation:
         versions = self._journal.read()
         new = [memory for memory in memories if memory.id not in versions]
         for batch in batched(new, BATCH):
-            await self._target.add([replace(memory, tenant=self._tenant) for memory in batch])
+            await self._target.add(batch)
             self._journal.append({memory.id: memory.created_at or 0.0 for memory in batch})
         return len(new)
 
@@ -243,15 +242,13 @@ class Relocation:
 
     async def _copy(self, ids: Sequence[str]) -> None:
         memories = await self._source.get_many(ids)
-        await self._target.add([replace(memory, tenant=self._tenant) for memory in memories])
+        await self._target.add(memories)
         self._journal.append({memory.id: memory.updated_at or 0.0 for memory in memories})
 
     async def _discard(self, items: Sequence[Discarded]) -> None:
         if not items:
             return
-        await self._target.discard(
-            [replace(item, memory=replace(item.memory, tenant=self._tenant)) for item in items]
-        )
+        await self._target.discard(items)
         self._journal.append({_in_trash(item.memory.id): item.deleted_at for item in items})
         self._journal.append({item.memory.id: NEVER for item in items})
 

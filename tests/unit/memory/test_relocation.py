@@ -67,7 +67,7 @@ async def stores(
 
 
 def moving(stores: Sequence[Movable], tmp_path: Path) -> Relocation:
-    return Relocation(stores[0], stores[1], "default", Journal(tmp_path / "journal.jsonl"))
+    return Relocation(stores[0], stores[1], Journal(tmp_path / "journal.jsonl"))
 
 
 async def everything(store) -> dict[str, Memory]:
@@ -229,7 +229,7 @@ async def test_changes_at_the_target_stay(stores, tmp_path: Path, clock: ManualC
     assert (await target.get("m0001")).text == "ours"
     assert (verified.equal, verified.deleted_there, verified.different) == (1, 1, ())
     assert verified.changed_there == 1
-    again = Relocation(*stores, "default", Journal(tmp_path / "another"))
+    again = Relocation(*stores, Journal(tmp_path / "another"))
     plan = await again.plan()
     assert (plan.newer, plan.deleted) == (["m0001"], ["m0000"])
 

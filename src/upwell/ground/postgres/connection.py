@@ -110,12 +110,6 @@ class Transaction:
         self._pipeline = pipeline
         self._tenant = tenant
 
-    async def of(self, tenant: str) -> "Transaction":
-        """Switch to another tenant within the same transaction."""
-        number = tenant_number(tenant)
-        await self._connection.execute(settings_of(number))
-        return Transaction(self._connection, self._pipeline, number)
-
     async def run(self, *statements: Statement) -> list[Rows]:
         """Run statements in one round trip. Returns the rows of each."""
         cursors = [await send(self._connection, self._tenant, each) for each in statements]

@@ -120,7 +120,7 @@ class Catalog:
         database = await self._open()
         projects = await database.read(self._projects)
         assert self._store is not None
-        await self._store.measure([(self._tenant, project) for project in projects])
+        await self._store.measure(projects)
 
     async def counts(self, source: str = "") -> tuple[int, int]:
         """Return the number of files, and the number of sections and notes in them, for one source

@@ -1,7 +1,6 @@
 """The store of a team: memories in PostgreSQL, found by words, files and symbols."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -56,8 +55,8 @@ _SIZE = "SELECT coalesce(sum(memories), 0)::bigint FROM upwell.scope WHERE tenan
 
 
 class PostgresStore:
-    """`Store` in one database. Methods that are not given a tenant, such as `get`, see the memories
-    of `tenant`. With `questions`, searches also find and compare memories by meaning.
+    """`Store` of one tenant of a database. With `questions`, searches also find and compare
+    memories by meaning.
     """
 
     name = "postgres"
@@ -87,25 +86,20 @@ class PostgresStore:
         """
         if not memories:
             return []
-        added_memories = complete([addressed(memory) for memory in memories], self._clock.now())
-        by_tenant: dict[str, list[Memory]] = defaultdict(list)
-        for memory in added_memories:
-            by_tenant[memory.tenant].append(memory)
-        duplicates: dict[str, tuple[str, ...]] = {}
-        for tenant, own in by_tenant.items():
-            found = await find_duplicates(self._postgres, tenant, own)
-            duplicates |= {memory.id: ids for memory, ids in zip(own, found, strict=True)}
+        own_memories = [self._owned(addressed(memory)) for memory in memories]
+        added_memories = complete(own_memories, self._clock.now())
+        duplicates = await find_duplicates(self._postgres, self._tenant, added_memories)
         async with self._writing() as transaction:
-            for tenant, own in by_tenant.items():
-                await insert(await transaction.of(tenant), tenant, own)
-        for tenant in by_tenant:
-            self._overviews.forget(tenant)
+            await insert(transaction, self._tenant, added_memories)
         try:
-            await self._measure({(memory.tenant, memory.project) for memory in added_memories})
+            await self._measure({memory.project for memory in added_memories})
         except StoreError as error:
             # The memories are stored. Until the next addition, searches use the old null scores.
             LOG.warning("cannot measure null scores: %s", error)
-        return [Added(id=memory.id, duplicates=duplicates[memory.id]) for memory in added_memories]
+        return [
+            Added(id=memory.id, duplicates=ids)
+            for memory, ids in zip(added_memories, duplicates, strict=True)
+        ]
 
     async def update(self, memory: Memory) -> None:
         """Replace the memory with the same id; its creation time does not change.
@@ -119,7 +113,8 @@ class PostgresStore:
             old = await self._by_id(transaction, memory.id)
             if old is None:
                 raise UsageError(f"no memory has the id {memory.id!r}", hint="see `upwell recall`")
-            new = replace(addressed(memory), created_at=old.created_at, updated_at=now)
+            new = self._owned(addressed(memory))
+            new = replace(new, created_at=old.created_at, updated_at=now)
             await insert(transaction, self._tenant, [stamped(new, now)])
 
     async def delete(self, memory_id: str) -> bool:
@@ -169,20 +164,19 @@ class PostgresStore:
 
     async def get_many(self, ids: Sequence[str]) -> Sequence[Memory]:
         """Return the memories with these ids; deleted and expired memories are left out."""
-        return await self._memories(
-            f"{_BY_ID} AND {_LIVING}", {"ids": list(ids), "now": self._clock.now()}
-        )
+        values = {"ids": list(ids), "now": self._clock.now()}
+        return await self._memories(Statement(f"{_BY_ID} AND {_LIVING}", values))
 
     async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
         """Return the memories of a scope, newest first."""
         reading = self._newest_statement(scope, "true", limit, offset)
-        (rows,) = await self._postgres.ask(scope.tenant, reading)
-        return [from_row(scope.tenant, row) for row in rows]
+        return await self._memories(reading)
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
         """Return the standing rules of a scope, newest first, except those written by agents or
         tools."""
-        version, now = self._overviews.version(scope.tenant), self._clock.now()
+        scope = replace(scope, tenant=self._tenant)
+        version, now = self._overviews.version(self._tenant), self._clock.now()
         if version is not None:
             overview = self._overviews.known(scope, version)
             if overview and not overview.has_pinned:
@@ -191,10 +185,10 @@ class PostgresStore:
         if known is None or version is None or known[0] != version:
             condition = "pinned AND trust NOT IN ('agent', 'tool')"
             reading = self._newest_statement(scope, condition, limit, 0)
-            versions, rows = await self._postgres.ask(scope.tenant, version_statement(), reading)
+            versions, rows = await self._postgres.ask(self._tenant, version_statement(), reading)
             version = versions[0][0] if versions else 0
-            self._overviews.note(scope.tenant, version)
-            known = version, [from_row(scope.tenant, row) for row in rows]
+            self._overviews.note(self._tenant, version)
+            known = version, [from_row(self._tenant, row) for row in rows]
             self._rules[scope, limit] = known
             if len(self._rules) > MAX_OVERVIEWS:
                 del self._rules[next(iter(self._rules))]
@@ -219,7 +213,8 @@ class PostgresStore:
         memory with the same id is removed."""
         async with self._writing() as transaction:
             await remove(transaction, [item.memory.id for item in items])
-            await transaction.run(_in_trash(items))
+            own = [replace(item, memory=self._owned(item.memory)) for item in items]
+            await transaction.run(_in_trash(own))
 
     async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
         """Map the superseded memories among these ids to the ids of their newest living
@@ -239,6 +234,7 @@ class PostgresStore:
         Raises:
             StoreError: the database failed.
         """
+        query = replace(query, scope=replace(query.scope, tenant=self._tenant))
         try:
             async with asyncio.timeout(deadline.remaining()):
                 question = self.vectors.question(query, deadline) if self.vectors else None
@@ -290,9 +286,12 @@ class PostgresStore:
         """Close the connections."""
         await self._postgres.aclose()
 
-    async def _measure(self, projects: set[tuple[str, str | None]]) -> None:
-        for tenant, project in projects | {(tenant, None) for tenant, _ in projects}:
-            await measure_if_due(self._postgres, Scope(tenant=tenant, project=project))
+    async def _measure(self, projects: set[str | None]) -> None:
+        for project in projects | {None}:
+            await measure_if_due(self._postgres, Scope(tenant=self._tenant, project=project))
+
+    def _owned(self, memory: Memory) -> Memory:
+        return replace(memory, tenant=self._tenant)
 
     async def _by_id(self, transaction: Transaction, memory_id: str) -> Memory | None:
         (rows,) = await transaction.run(Statement(_BY_ID, {"ids": [memory_id]}))
@@ -316,8 +315,8 @@ class PostgresStore:
             values,
         )
 
-    async def _memories(self, sql: str, values: Mapping[str, object]) -> Sequence[Memory]:
-        (rows,) = await self._postgres.ask(self._tenant, Statement(sql, values))
+    async def _memories(self, statement: Statement) -> Sequence[Memory]:
+        (rows,) = await self._postgres.ask(self._tenant, statement)
         return [from_row(self._tenant, row) for row in rows]
 
     @asynccontextmanager

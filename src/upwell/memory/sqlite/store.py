@@ -72,7 +72,7 @@ class Question:
 
 
 class SqliteStore:
-    """`Store` over one database. Methods such as `get` see the memories of `tenant`.
+    """`Store` of one tenant over one database.
 
     With `questions`, searches also find memories by meaning. Only `vectors.catch_up` makes vectors;
     adding a memory does not.
@@ -110,7 +110,7 @@ class SqliteStore:
         """
         if not memories:
             return []
-        own_memories = [for_worktrees(memory) for memory in memories]
+        own_memories = [self._owned(for_worktrees(memory)) for memory in memories]
         added_memories = complete(own_memories, self._clock.now())
 
         def store(db: sqlite3.Connection) -> list[Added]:
@@ -123,18 +123,19 @@ class SqliteStore:
 
         added = await self._database.write(store)
         try:
-            await self.measure({(memory.tenant, memory.project) for memory in added_memories})
+            await self.measure({memory.project for memory in added_memories})
         except StoreError as error:
             # The memories are stored. Until the next addition, searches use the old null scores.
             LOG.warning("cannot measure null scores: %s", error)
         return added
 
-    async def measure(self, projects: Iterable[tuple[str, str | None]]) -> None:
-        """Measure the null scores of those projects (and tenants) that have grown enough."""
-        scopes = [Scope(tenant=tenant, project=project) for tenant, project in projects]
-        tenants = [Scope(tenant=tenant) for tenant in {scope.tenant for scope in scopes}]
-        everything = dict.fromkeys([*scopes, *tenants])
-        for scope in await self._database.read(lambda db: null_scores.due(db, everything)):
+    async def measure(self, projects: Iterable[str | None]) -> None:
+        """Measure the null scores of those projects that have grown enough, and of all together."""
+        scopes = [
+            Scope(tenant=self._tenant, project=project)
+            for project in dict.fromkeys([*projects, None])
+        ]
+        for scope in await self._database.read(lambda db: null_scores.due(db, scopes)):
             await null_scores.measure(self._database, scope)
 
     async def update(self, memory: Memory) -> None:
@@ -150,7 +151,7 @@ class SqliteStore:
             old = by_id(db, self._tenant, [memory.id]).get(memory.id)
             if old is None:
                 raise UsageError(f"no memory has the id {memory.id!r}", hint="see `upwell recall`")
-            new = replace(memory, created_at=old.created_at, updated_at=now)
+            new = replace(self._owned(memory), created_at=old.created_at, updated_at=now)
             insert(db, [stamped(new, now)])
 
         await self._database.write(replace_row)
@@ -198,10 +199,16 @@ class SqliteStore:
         def delete_rows(db: sqlite3.Connection) -> int:
             if memory_id is not None:
                 return _delete_everywhere(db, self._tenant, memory_id)
-            expired = db.execute("SELECT n FROM memory WHERE expires_at <= ?", (now,)).fetchall()
+            # The plus keeps the planner from reading all memories of the tenant.
+            expired = db.execute(
+                "SELECT n FROM memory WHERE expires_at <= ? AND +tenant = ?", (now, self._tenant)
+            ).fetchall()
             for (n,) in expired:
                 remove(db, n)
-            old = db.execute("DELETE FROM trash WHERE deleted_at < ?", (now - TRASH_SECONDS,))
+            old = db.execute(
+                "DELETE FROM trash WHERE tenant = ? AND deleted_at < ?",
+                (self._tenant, now - TRASH_SECONDS),
+            )
             return len(expired) + old.rowcount
 
         count = await self._database.write(delete_rows)
@@ -280,7 +287,7 @@ class SqliteStore:
                 n = number_of(db, self._tenant, item.memory.id)
                 if n is not None:
                     remove(db, n)
-                _put_in_trash(db, self._tenant, item.memory, item.deleted_at)
+                _put_in_trash(db, self._tenant, self._owned(item.memory), item.deleted_at)
 
         await self._database.write(put)
 
@@ -302,6 +309,7 @@ class SqliteStore:
         Raises:
             StoreError: the database failed.
         """
+        query = replace(query, scope=replace(query.scope, tenant=self._tenant))
         if query.file and not query.triggers:
             # Most files that an agent reads have no memory, and a search takes ten times as long.
             about = partial(has_memory_about, file=query.file, scope=query.scope)
@@ -315,7 +323,7 @@ class SqliteStore:
                 return pool_of(db, query, now, deadline, question)
 
         def look_if_small(db: sqlite3.Connection) -> Pool | None:
-            return look(db) if _size(db) <= INLINE_MEMORIES else None
+            return look(db) if _size(db, self._tenant) <= INLINE_MEMORIES else None
 
         pool = None if question else await self._database.inline_read(look_if_small)
         return await self._database.read(look) if pool is None else pool
@@ -345,20 +353,22 @@ class SqliteStore:
         return await self._database.read(look)
 
     async def word_counts(self, words: Sequence[str]) -> WordCounts:
-        """Return how common these folded words are, over all tenants and projects of the file."""
+        """Return how common these folded words are, over all projects of the tenant."""
         stems = dict(zip(words, stemmer().stems(words), strict=True))
 
         def count(db: sqlite3.Connection) -> WordCounts:
-            scopes = [row[0] for row in db.execute("SELECT no FROM scope")]
+            scopes = visible_scopes(db, Scope(tenant=self._tenant))
             holding = memories_with(db, sorted({*stems.values()}), scopes)
-            return WordCounts(_size(db), {word: holding[stem] for word, stem in stems.items()})
+            return WordCounts(
+                _size(db, self._tenant), {word: holding[stem] for word, stem in stems.items()}
+            )
 
         return await self._database.inline_read(count)
 
     async def ping(self) -> Ping:
         try:
             await self._database.look_for_damage()
-            count = await self._database.read(_size)
+            count = await self._database.read(lambda db: _size(db, self._tenant))
         except StoreError as error:
             return Ping(ok=False, detail=error.message, hint=error.hint)
         if obstacle := self._database.obstacle:
@@ -369,11 +379,14 @@ class SqliteStore:
             )
         return Ping(ok=True, detail=counted(count, "memory", "memories"))
 
+    def _owned(self, memory: Memory) -> Memory:
+        return replace(memory, tenant=self._tenant)
+
     def _newest(
         self, scope: Scope, condition: str, limit: int, offset: int, *, is_common: bool = False
     ) -> Callable[[sqlite3.Connection], Sequence[Memory]]:
         """Return a function that reads the newest memories of a scope that meet a condition."""
-        now = self._clock.now()
+        scope, now = replace(scope, tenant=self._tenant), self._clock.now()
         condition = f"{condition} AND (expires_at IS NULL OR expires_at > ?)"
         names: tuple[str, ...] = ()
         if scope.namespaces:
@@ -482,9 +495,10 @@ def _delete_everywhere(db: sqlite3.Connection, tenant: str, memory_id: str) -> i
     return int(n is not None or trashed.rowcount > 0)
 
 
-def _size(db: sqlite3.Connection) -> int:
-    """Count the memories of all projects."""
-    return int(db.execute("SELECT coalesce(sum(memories), 0) FROM scope").fetchone()[0])
+def _size(db: sqlite3.Connection, tenant: str) -> int:
+    """Count the memories of all projects of a tenant."""
+    sql = "SELECT coalesce(sum(memories), 0) FROM scope WHERE tenant = ?"
+    return int(db.execute(sql, (tenant,)).fetchone()[0])
 
 
 def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:

@@ -91,8 +91,7 @@ class TeamStore(SqliteStore):
         removed = await self._database.write(partial(copied.take, page=page))
         self._has_removed |= removed > 0
         if page.is_last and page.changes:
-            project = page.cursor.project or None
-            await self.measure([(self._tenant, project)])
+            await self.measure([page.cursor.project or None])
 
     async def checked(self) -> None:
         """Record that the copy is up to date."""

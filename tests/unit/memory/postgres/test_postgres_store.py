@@ -41,7 +41,8 @@ async def found(store: Store, query: Query) -> dict[str, float]:
 async def test_the_database_itself_separates_tenants(postgres: Postgres) -> None:
     store = PostgresStore(postgres)
     await store.add([Memory(text="the kettle is red", id="a", triggers=("error:1",))])
-    await store.add([Memory(text="the kettle is blue", id="b", tenant="other", paths=("a.py",))])
+    other = PostgresStore(postgres, tenant="other")
+    await other.add([Memory(text="the kettle is blue", id="b", paths=("a.py",))])
     for table in TABLES_OF_A_TENANT:
         everything = Statement(f"SELECT DISTINCT tenant FROM upwell.{table}", {})
         (seen,) = await postgres.ask("other", everything)

@@ -176,13 +176,13 @@ async def test_a_vector_of_an_earlier_text_is_not_stored(
 
 
 async def test_each_tenant_sees_only_its_own_vectors(postgres: Postgres) -> None:
-    store = await filled(postgres, FakeEmbedder(SAME))
-    await store.add([Memory(id="other", text="The car is in the garden", tenant="other")])
+    await filled(postgres, FakeEmbedder(SAME))
     other = PostgresStore(postgres, tenant="other", questions=Questions(FakeEmbedder(SAME)))
+    await other.add([Memory(id="other", text="The car is in the garden")])
     assert other.vectors
     assert await other.vectors.catch_up() == 1
     assert await rows(postgres, "other") == 1
-    assert [hit.memory.id for hit in await found(other, "garden", tenant="other")] == ["other"]
+    assert [hit.memory.id for hit in await found(other, "garden")] == ["other"]
     with psycopg.connect(postgres.url) as connection:
         assert connection.execute("SELECT count(*) FROM upwell.embedding").fetchone() == (0,)
 

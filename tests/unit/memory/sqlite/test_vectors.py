@@ -110,7 +110,9 @@ async def test_a_vector_of_an_earlier_text_is_not_kept(
     assert rows(database) == len(TEXTS) - 1
 
 
-async def test_scopes_and_namespaces_are_separate(store: SqliteStore) -> None:
+async def test_scopes_and_namespaces_are_separate(
+    store: SqliteStore, database: Database, model: FakeEmbedder
+) -> None:
     assert store.vectors
     await store.add(
         [
@@ -126,7 +128,8 @@ async def test_scopes_and_namespaces_are_separate(store: SqliteStore) -> None:
     only = await found(store, "vehicle", namespaces=("decisions",))
     assert [hit.memory.id for hit in only] == ["decided"]
     assert await found(store, "vehicle", namespaces=("nobody",)) == []
-    assert await found(store, "vehicle", tenant="another") == []
+    other = SqliteStore(database, tenant="another", questions=Questions(model))
+    assert await found(other, "vehicle") == []
 
 
 async def test_vectors_of_another_model_are_not_compared(

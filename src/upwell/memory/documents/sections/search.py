@@ -66,8 +66,6 @@ class SectionSearch:
 
     def search(self, db: sqlite3.Connection, query: Query, deadline: Deadline) -> list[Hit]:
         """Return the passages for a query, most probable first, or none past the deadline."""
-        if query.scope.tenant != self._tenant:
-            return []
         with snapshot(db):
             index = self._index(db, query.scope.project, shared_only(query.scope.namespaces))
             if not len(index) or deadline.passed():
