@@ -173,6 +173,41 @@ def test_the_inbox_is_emptied_by_decisions(open_page: Open, dashboard: Dashboard
     assert "Never edit files under `api/gen`; they are generated." in texts
 
 
+def test_a_session_on_now_leads_to_that_session(open_page: Open) -> None:
+    page = open_page("now")
+    event = page.locator("#events li.event", has_text="Which time zone").first
+    link = event.locator(".where a")
+    name = str(link.get_attribute("href")).partition("id=")[2]
+    link.click()
+    expect(page.locator("main h1")).to_have_text(
+        "Why do orders get stuck when the payment gateway fails?"
+    )
+    expect(page.locator(".where code")).to_have_text(name)
+    expect(page.locator("#past")).to_have_count(0)
+    page.reload()
+    expect(page.locator(".where code")).to_have_text(name)
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_the_navigation_stays_where_it_is(open_page: Open, size: tuple[int, int]) -> None:
+    page = open_page("now", size)
+    links = page.get_by_label("Pages").get_by_role("link")
+    places = [link.bounding_box() for link in links.all()]
+    links.nth(2).click()
+    expect(page.locator("main h1")).to_have_text("Memory")
+    expect(links.nth(2)).to_have_attribute("aria-current", "page")
+    assert [link.bounding_box() for link in links.all()] == places
+
+
+def test_a_command_breaks_between_its_words_only(open_page: Open) -> None:
+    page = open_page("health", PHONE)
+    words = page.locator(".command .word", has_text="--apply")
+    words.first.wait_for()
+    heights = {round(word.bounding_box()["height"]) for word in words.all()}  # type: ignore[index]
+    assert max(heights) < 30
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_a_search_finds_a_standing_rule_and_marks_it(open_page: Open) -> None:
     page = open_page("memory")
     page.get_by_label("Search").fill("what customers read")

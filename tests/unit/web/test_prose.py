@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from upwell.web.dashboard.prose import plain, prose
+from upwell.web.dashboard.prose import commands, plain, prose
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,12 @@ def test_the_worst_texts_take_no_time(text: str) -> None:
 
 def test_a_title_is_one_line_of_plain_text() -> None:
     assert plain("## **Fix** the\n`pump` <b>") == "Fix the pump <b>"
+
+
+def test_a_command_has_its_words_in_one_piece_each() -> None:
+    html = commands("run `upwell backup --all`, not `<b>`")
+    words = "upwell backup --all".split()
+    spans = " ".join(f'<span class="word">{word}</span>' for word in words)
+    escaped = '<code><span class="word">&lt;b&gt;</span></code>'
+    assert html == f"run <code>{spans}</code>, not {escaped}"
+    assert commands("it`s <i>") == "it`s &lt;i&gt;"

@@ -15,6 +15,7 @@ _FENCE = re.compile(r"^ {0,9}(?:```|~~~)")
 _HEADING = re.compile(r"^ {0,3}#{1,6} {1,9}(.+)$")
 _BULLET = re.compile(r"^( {0,40})[-*+] (?=.)")
 _QUOTE = re.compile(r"^ {0,3}> ?")
+_BACKTICKS = re.compile(r"`([^`]++)`")
 _INLINE = re.compile(
     r"`([^`\n]{1,2000}+)`"
     # A pattern of paths such as src/**/test is not bold text.
@@ -44,6 +45,22 @@ def prose(text: str) -> Markup:
 def plain(text: str) -> str:
     """The text without Markdown's marks in one line, for titles. The result is not escaped."""
     return prose(text).striptags()
+
+
+def unbroken(command: str) -> Markup:
+    """A command, escaped, that breaks over lines only between its words: browsers also break a word
+    such as `--apply` after its hyphens."""
+    words = visible(command).split(" ")
+    return Markup(" ").join(Markup('<span class="word">{}</span>').format(word) for word in words)
+
+
+def commands(text: str) -> Markup:
+    """A text, escaped, with each part in backticks as a command."""
+    pieces = _BACKTICKS.split(visible(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(unbroken(piece)) if number % 2 else escape(piece)
+        for number, piece in enumerate(pieces)
+    )
 
 
 def _code(lines: list[str]) -> Markup:

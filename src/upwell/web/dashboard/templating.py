@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from upwell.ground.text.format import counted
 from upwell.ground.text.invisible import visible
-from upwell.web.dashboard.prose import plain, prose
+from upwell.web.dashboard.prose import commands, plain, prose, unbroken
 
 FOLDER = Path(str(files("upwell.web.dashboard")))
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
@@ -46,6 +46,8 @@ def _environment() -> Environment:
         "iso": lambda at: _utc(at).isoformat(timespec="seconds") if at else "",
         "prose": lambda text: prose(text or ""),
         "plain": lambda text: plain(text or ""),
+        "unbroken": unbroken,
+        "commands": commands,
         "base": lambda path: (path or "").rstrip("/").rpartition("/")[2],
     }
     return environment
