@@ -21,7 +21,7 @@ from there.
 
 
 def index_of_user(home: Home, cwd: str | None, clock: Clock) -> SessionIndex:
-    """The index of the sessions of every agent of this user, and of the SpecStory histories in the
+    """The index of this user's sessions with every agent, and of the SpecStory histories in the
     folder `cwd`."""
     folder = Path(cwd) if cwd else Path.home()
     transcripts = partial(transcripts_of_user, Path.home(), folder, None)
