@@ -188,6 +188,23 @@ def test_a_session_on_now_leads_to_that_session(open_page: Open) -> None:
     expect(page.locator(".where code")).to_have_text(name)
 
 
+def test_a_filter_that_is_still_typed_does_not_change_the_next_page(open_page: Open) -> None:
+    page = open_page("now")
+    link = page.locator("#events .where a").first
+    address = str(link.get_attribute("href"))
+    page.evaluate(
+        """() => {
+            const file = document.querySelector("[name=file]")
+            file.value = "payments"
+            file.dispatchEvent(new Event("input", { bubbles: true }))
+            document.querySelector("#events .where a").click()
+        }"""
+    )
+    page.locator(".timeline").wait_for()
+    page.wait_for_timeout(500)
+    assert page.url.endswith(address)
+
+
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_the_navigation_stays_where_it_is(open_page: Open, size: tuple[int, int]) -> None:
     page = open_page("now", size)

@@ -88,6 +88,7 @@ async function load({ keepsFocus = false } = {}) {
 }
 
 function go(address) {
+  clearTimeout(typing)
   history.pushState(null, "", address)
   load()
 }
@@ -110,7 +111,7 @@ async function refilter(form) {
   const text = query.toString()
   history.replaceState(null, "", location.pathname + (text ? `?${text}` : ""))
   await htmx.ajax("GET", `${PATH}/view/${view}?${text}`, { target, swap: "innerHTML" })
-  if (form.dataset.filters === "now") startStream()
+  if (form.dataset.filters === "now" && form.isConnected) startStream()
 }
 
 let typing = 0
