@@ -39,7 +39,21 @@ STAIRS = {
         *("duplicates", "lookups", "embedding", "base", "recall", "topics", "team"),
         *("relocation", "sqlite", "postgres", "documents", "external", "library", "transfer"),
     ],
+    "surface": [
+        *("argument_text", "late_hits", "loaded", "phrases", "seen_log", "write_tools", "query"),
+        *("moments", "scopes", "context_sketch", "episodes", "options", "intent", "journal"),
+        *("render", "guards", "learning", "verdict", "filters", "record", "rules", "explain"),
+        *("judge", "rating", "session_start", "deliveries", "pipeline"),
+    ],
     "gateway": ["options", "eras", "clients", "upstreams", "calls", "routing", "front", "server"],
+    "app": [
+        *("capture", "asking", "carried_commands", "cuts", "damage", "ltm", "moving_in"),
+        *("past_sessions", "reporting", "review", "savings", "shortening", "team", "setting_up"),
+        *("files", "follow_up", "local_copy", "cited_texts", "learning", "principals"),
+        *("relocating", "tenant_data", "toolbox", "wiring", "gain", "joining", "metrics"),
+        *("overview", "proposals", "replaying", "running", "team_access", "tenants", "doctor"),
+        *("events", "login", "dashboard", "daemon", "http"),
+    ],
 }
 """The sub-packages and files of a package, from the lowest: each imports only from its own or from
 a lower one."""
