@@ -43,12 +43,12 @@ class User:
         self.folder = folder / "user"
         self.project = self.folder / "code" / "shop"
         self.home = self.folder / ".local" / "share" / "upwell"
-        self._write(".claude/settings.json", CLAUDE_SETTINGS, mode=0o644)
-        self._write(".claude.json", CLAUDE_JSON)
-        self._write(".codex/config.toml", CODEX_CONFIG, mode=0o640)
-        self._write("code/shop/.git/HEAD", b"ref: refs/heads/main\n")
-        self._write(".claude/projects/-shop/s1.jsonl", self._claude_session())
-        self._write(".codex/sessions/2026/01/05/rollout-2.jsonl", self._codex_session())
+        self.write(".claude/settings.json", CLAUDE_SETTINGS, mode=0o644)
+        self.write(".claude.json", CLAUDE_JSON)
+        self.write(".codex/config.toml", CODEX_CONFIG, mode=0o640)
+        self.write("code/shop/.git/HEAD", b"ref: refs/heads/main\n")
+        self.write(".claude/projects/-shop/s1.jsonl", self._claude_session())
+        self.write(".codex/sessions/2026/01/05/rollout-2.jsonl", self._codex_session())
         self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
@@ -95,7 +95,7 @@ class User:
         if daemon := daemon_at(str(self.home)):
             assert end(daemon)
 
-    def _write(self, name: str, content: bytes, mode: int = 0o600) -> None:
+    def write(self, name: str, content: bytes, mode: int = 0o600) -> None:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -242,6 +242,37 @@ def test_undo_restores_every_byte_and_keeps_what_was_learned(user: User) -> None
     assert "nothing to undo" in user.run("setup", "--undo", "--yes")[0]
     user.run("setup", "--yes")
     assert RULE in proposals(user), "what was forgotten can be learned again"
+
+
+def test_undo_restores_every_settings_folder_of_an_agent(user: User) -> None:
+    """A user with one folder for work and one of their own, both set up, then undone in one go."""
+    folders = {name: user.folder / f".claude-{name}" for name in ("work", "own")}
+    for name, folder in folders.items():
+        server = {"mcpServers": {name: {"command": f"{name}-mcp"}}}
+        user.write(f"{folder.name}/.claude.json", json.dumps(server).encode())
+    before = user.state()
+    for folder in folders.values():
+        user.environment["CLAUDE_CONFIG_DIR"] = str(folder)
+        user.run("setup", "--yes")
+    del user.environment["CLAUDE_CONFIG_DIR"]
+    servers = tomllib.loads((user.home / "config.toml").read_text())["server"]
+    assert {"work", "own", "docs"} <= servers.keys()
+    for folder in folders.values():
+        assert "upwell-hook" in (folder / "settings.json").read_text()
+    user.run("setup", "--undo", "--yes")
+    assert user.state() == before
+
+
+def test_eject_gives_back_the_servers_of_every_settings_folder(user: User) -> None:
+    for name in ("work", "own"):
+        server = {"mcpServers": {name: {"command": f"{name}-mcp"}}}
+        user.write(f".claude-{name}/.claude.json", json.dumps(server).encode())
+    before = user.state()
+    for name in ("work", "own"):
+        user.environment["CLAUDE_CONFIG_DIR"] = str(user.folder / f".claude-{name}")
+        user.run("init", "--apply")
+    user.run("eject", "--apply")
+    assert user.state() == before
 
 
 def test_forgetting_names_the_accepted_memories_that_stay(user: User) -> None:

@@ -149,11 +149,11 @@ class SettingUp:
             StoreUnwritable: the record is damaged.
         """
         record, plan = self._record(), UndoPlan()
-        for agent in reversed(record.hooks):
+        for agent, path in self._hook_files(record):
             try:
-                plan.hooks.append(self._installer.uninstalling(agent))
+                plan.hooks.append(self._installer.uninstalling(agent, path))
             except (UpwellError, OSError) as error:
-                plan.refused[str(self._installer.path_of(agent))] = str(error)
+                plan.refused[str(path)] = str(error)
         given_back, refused = self._given_back(record)
         plan.refused |= refused
         config = [self._config_undone(record.config)] if record.config else []
@@ -176,8 +176,8 @@ class SettingUp:
             report(path, why)
 
         # In reverse order: if two agents use one folder, the first one created it and removes it.
-        for agent in reversed(record.hooks):
-            _reported(partial(self._uninstall, agent), self._installer.path_of(agent), reported)
+        for agent, file in self._hook_files(record):
+            _reported(partial(self._uninstall, agent, file), file, reported)
         plans, refused = self._given_back(record)
         for plan in plans:
             _reported(partial(self._clients.apply, plan), plan.path, reported)
@@ -208,6 +208,14 @@ class SettingUp:
     def _record(self) -> SetupRecord:
         return read_record(self._home.setup_file) or SetupRecord()
 
+    def _hook_files(self, record: SetupRecord) -> list[tuple[str, Path]]:
+        """The files whose hooks setup changed, the latest first."""
+        files: list[tuple[str, Path]] = []
+        for agent in reversed(record.hooks):
+            recorded = [path for path in self._installer.paths(agent) if str(path) in record.files]
+            files += [(agent, path) for path in recorded or [self._installer.path_of(agent)]]
+        return files
+
     def _given_back(self, record: SetupRecord) -> tuple[list[Plan], dict[str, str]]:
         """The plans that give the agents of this record their servers back, and the reason for each
         file that cannot be changed.
@@ -215,7 +223,7 @@ class SettingUp:
         if not record.clients:
             return [], {}
         plans, refused = self._clients.giving_back()
-        return [plan for plan in plans if plan.agent in record.clients], refused
+        return [plan for plan in plans if _changed(record, plan)], refused
 
     def _record_of(self, plan: SetupPlan) -> SetupRecord:
         config, change = plan.takeover.config, None
@@ -230,6 +238,9 @@ class SettingUp:
         return SetupRecord(
             hooks=tuple(item.agent for item in plan.hooks if item.changes),
             clients=tuple(item.agent for item in plan.takeover.files if item.changes),
+            files=tuple(
+                str(item.path) for item in (*plan.hooks, *plan.takeover.files) if item.changes
+            ),
             config=change,
         )
 
@@ -241,8 +252,8 @@ class SettingUp:
         # Planned again, because some agents have servers and hooks in one file.
         self._installer.apply(self._installer.installing(agent))
 
-    def _uninstall(self, agent: str) -> None:
-        plan = self._installer.uninstalling(agent)
+    def _uninstall(self, agent: str, path: Path) -> None:
+        plan = self._installer.uninstalling(agent, path)
         if plan.changes:
             self._installer.apply(plan)
 
@@ -268,6 +279,11 @@ class SettingUp:
         """End the daemon; the next event starts one with the current configuration."""
         if daemon := daemon_at(str(self._home.root)):
             end(daemon)
+
+
+def _changed(record: SetupRecord, plan: Plan) -> bool:
+    """True if setup changed the file of this plan."""
+    return plan.agent in record.clients and (not record.files or str(plan.path) in record.files)
 
 
 def _reported(work: Callable[[], object], path: Path, report: Report) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import difflib
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,21 +77,22 @@ class Installer:
         after = file.with_ours(before or "", self._installation)
         return Plan(agent, path, before, after, file.next_step, installs=True)
 
-    def uninstalling(self, agent: str) -> Plan:
-        """The change that removes our entries.
+    def uninstalling(self, agent: str, path: Path | None = None) -> Plan:
+        """The change that removes our entries from the agent's file, or from its file at `path`
+        (see `paths`).
 
         Raises:
             UsageError: there is no such agent.
             ConfigError: its file cannot be read; it is not changed.
         """
         file = self._file(agent)
-        path = _resolved(file.path(self._installation))
+        path = _resolved(path or file.path(self._installation))
         before = _read(path)
         if before is None:
             return Plan(agent, path, None, None)
-        entry = installed_entries(self._record).get(agent, {})
+        entry, _ = _split(installed_entries(self._record), agent, path)
         backups: list[str] = []
-        if entry.get("path") == str(path):
+        if entry:
             copies = [str(entry.get("backup", "")), *entry.get("older", ())]
             backups = [old for copy in copies if copy and (old := _read(Path(copy))) is not None]
             if entry.get("written") == digest(before):
@@ -130,6 +131,14 @@ class Installer:
                 continue
         return paths
 
+    def paths(self, agent: str) -> list[Path]:
+        """The files of this agent that have our entries according to the record. There are several
+        if the user gives the agent several settings folders (`CLAUDE_CONFIG_DIR`)."""
+        return [Path(str(entry["path"])) for entry in _entries(self._recorded(), agent)]
+
+    def _recorded(self) -> dict[str, Any]:
+        return installed_entries(self._record)
+
     def present(self) -> list[str]:
         """The agents that are installed on this machine."""
         return [name for name, file in self._files.items() if file.is_present(self._installation)]
@@ -151,31 +160,29 @@ class Installer:
         return self._file(agent).path(self._installation)
 
     def _apply(self, plan: Plan) -> str:
-        record = installed_entries(self._record)
+        record = self._recorded()
+        earlier, elsewhere = _split(record, plan.agent, plan.path)
         if plan.after is None or not plan.installs:
-            entry = record.pop(plan.agent, {})
             _put(plan.path, plan.after)
-            self._write_record(record)
-            _clean_up(plan, entry)
+            self._write_record(_joined(record, plan.agent, elsewhere))
+            _clean_up(plan, earlier)
             return ""
-        earlier = record.get(plan.agent, {})
-        is_same_file = earlier.get("path") == str(plan.path)
-        is_unchanged = is_same_file and earlier.get("written") == digest(plan.before or "")
+        is_unchanged = earlier.get("written") == digest(plan.before or "")
         # The backup must not hold our own entries, so an earlier backup stays the backup.
         backup = str(earlier.get("backup", "")) if is_unchanged else _backed_up(plan)
         folders = _missing_folders(plan.path) or earlier.get("folders", [])
         _put(plan.path, plan.after)
-        older = list(earlier.get("older", ())) if is_same_file else []
-        if is_same_file and not is_unchanged and earlier.get("backup"):
+        older = list(earlier.get("older", ()))
+        if not is_unchanged and earlier.get("backup"):
             older = [earlier["backup"], *older]
-        record[plan.agent] = {
+        entry = {
             "path": str(plan.path),
             "written": digest(plan.after),
             "backup": backup,
             **({"older": older} if older else {}),
             **({"folders": folders} if folders else {}),
         }
-        self._write_record(record)
+        self._write_record(_joined(record, plan.agent, [entry, *elsewhere]))
         return backup
 
     def _file(self, agent: str) -> ConfigFile:
@@ -190,12 +197,39 @@ class Installer:
 
 
 def installed_entries(record: Path) -> dict[str, Any]:
-    """The record of our entries, by agent; empty if the record cannot be read."""
+    """The record of our entries, by agent; empty if the record cannot be read. `elsewhere` lists
+    the entries in further files of the same agent."""
     try:
         entries = orjson.loads(record.read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return {}
     return entries if isinstance(entries, dict) else {}
+
+
+def _entries(record: Mapping[str, Any], agent: str) -> list[dict[str, Any]]:
+    first = dict(record.get(agent, {}))
+    entries = [first, *first.pop("elsewhere", ())]
+    return [entry for entry in entries if entry.get("path")]
+
+
+def _split(
+    record: Mapping[str, Any], agent: str, path: Path
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The entry of the agent's file at `path` ({} for none), and those of its other files."""
+    entries = _entries(record, agent)
+    here = next((entry for entry in entries if entry["path"] == str(path)), {})
+    return here, [entry for entry in entries if entry is not here]
+
+
+def _joined(
+    record: Mapping[str, Any], agent: str, entries: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The record with these entries for the agent."""
+    others = {name: entry for name, entry in record.items() if name != agent}
+    if not entries:
+        return others
+    first, *elsewhere = entries
+    return {**others, agent: {**first, **({"elsewhere": elsewhere} if elsewhere else {})}}
 
 
 def _resolved(path: Path) -> Path:

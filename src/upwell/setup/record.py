@@ -56,11 +56,13 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupRecord:
-    """`hooks` and `clients` are the agents whose hooks and servers setup changed, `config` is the
-    change to `config.toml`, and `learned` the keys of the learned findings by kind."""
+    """`hooks` and `clients` are the agents whose hooks and servers setup changed, `files` the paths
+    of their files (empty in a record of an older version), `config` is the change to `config.toml`,
+    and `learned` the keys of the learned findings by kind."""
 
     hooks: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     config: ConfigChange | None = None
     learned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -70,6 +72,7 @@ class SetupRecord:
         return SetupRecord(
             hooks=_joined(self.hooks, other.hooks),
             clients=_joined(self.clients, other.clients),
+            files=_joined(self.files, other.files),
             config=_joined_change(self.config, other.config),
             learned={
                 kind: _joined(self.learned.get(kind, ()), other.learned.get(kind, ()))
@@ -92,6 +95,7 @@ def read_record(path: Path) -> SetupRecord | None:
         return SetupRecord(
             hooks=tuple(content["hooks"]),
             clients=tuple(content["clients"]),
+            files=tuple(content.get("files", ())),
             config=change,
             learned={kind: tuple(keys) for kind, keys in content["learned"].items()},
         )

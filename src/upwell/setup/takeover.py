@@ -95,6 +95,7 @@ class Clients:
         self._folder = folder or installation.user_folder
         self._installation = installation
         files = server_files(project)
+        self._formats = {name: client.format for name, client in files.items()}
         self._files: dict[str, ServerFile] = {}
         places: set[Path] = set()
         for name, client in files.items():
@@ -188,18 +189,33 @@ class Clients:
         return self._installer.apply(plan)
 
     def giving_back(self) -> tuple[list[Plan], dict[str, str]]:
-        """The plans of `eject`, and the reason for each file that cannot be changed."""
+        """The plans of `eject`, and the reason for each file that cannot be changed. They include
+        files in other settings folders of an agent, if our entries are recorded there."""
         plans, refused = [], {}
-        for name, client in self._files.items():
+        for name, path in self._written():
             try:
-                plans.append(self._installer.uninstalling(name))
+                plans.append(self._installer.uninstalling(name, path))
             except (UpwellError, OSError) as error:
-                refused[str(client.path(self._installation))] = str(error)
+                refused[str(path)] = str(error)
         return [plan for plan in plans if plan.changes], refused
+
+    def _written(self) -> list[tuple[str, Path]]:
+        """Each file that may have our entries, with its agent. Of the files in projects, only those
+        in the current one."""
+        here = [
+            (name, client.path(self._installation).resolve())
+            for name, client in self._files.items()
+        ]
+        recorded = [
+            (name, path.resolve())
+            for name in server_files()
+            for path in self._installer.paths(name)
+        ]
+        return list(dict.fromkeys([*here, *recorded]))
 
     def diff(self, plan: Plan, hides: Hides) -> str:
         """The diff, with `***` for values that `hides` selects."""
-        format = self._files[plan.agent].format if plan.agent in self._files else TOML
+        format = self._formats.get(plan.agent, TOML)
 
         def shown(text: str | None) -> str | None:
             return None if text is None else format.shown(text, hides)
