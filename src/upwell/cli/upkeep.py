@@ -87,7 +87,7 @@ def check(as_json: Json = False) -> None:
                 "file": str(config.home.config_file),
                 "settings": len(config.values),
                 "mistakes": [{"message": each.message, "hint": each.hint} for each in mistakes],
-                "remark": remark or "",
+                "remark": remark,
             }
         )
     else:
