@@ -1,4 +1,4 @@
-"""Debian's Chromium before the dashboard of a home that has a past."""
+"""Debian's Chromium, and the dashboard of a home with a past."""
 
 import asyncio
 import os
@@ -90,7 +90,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
 
 @contextmanager
 def started_browser() -> Iterator[Browser]:
-    """Chromium. Close it before asynchronous tests run: Playwright's event loop is in their way."""
+    """Chromium. Close it before asynchronous tests run: Playwright's event loop blocks them."""
     chromium = shutil.which("chromium")
     assert chromium, "run dev/chromium"
     with sync_playwright() as playwright:

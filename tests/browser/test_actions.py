@@ -62,7 +62,7 @@ def settings_of(folder: Path) -> Path:
     return folder / "user/.claude/settings.json"
 
 
-def test_agents_are_set_up_and_a_broken_hook_is_mended(
+def test_agents_are_set_up_and_a_broken_hook_is_fixed(
     open_page: Open, dashboard: Dashboard
 ) -> None:
     settings = settings_of(dashboard.home.parent)
@@ -80,7 +80,7 @@ def test_agents_are_set_up_and_a_broken_hook_is_mended(
     settings.write_text('{"model": "opus"}')
     page.reload()
     expect(hosts).to_contain_text("hooks missing from its settings")
-    page.get_by_role("button", name="Mend").first.click(timeout=LONG)
+    page.get_by_role("button", name="Fix", exact=True).first.click(timeout=LONG)
     expect(page.locator("#status")).to_contain_text("Done: upwell", timeout=LONG)
     assert "upwell-hook" in settings.read_text()
     assert json.loads(settings.read_text())["model"] == "opus"

@@ -87,6 +87,11 @@ def _shown(page: Page) -> list[str]:
         ("original_ttl_seconds", "faq/#"),
         ("What happens if upwell crashes or hangs?", "faq/#what-happens-to-my-session"),
         ("telemetry", "faq/#is-anything-sent-anywhere"),
+        ("git push --force deny rule", "faq/#it-refused-blocked-a-command"),
+        ("exceeds maximum allowed tokens (25000)", "faq/#mcp-tool-response-exceeds"),
+        ("what is lost in git diff", "faq/#does-it-shorten-what-bash"),
+        ("memories not accessible after upgrading", "faq/#my-memories-are-missing"),
+        ("environment variables secret keys", "faq/#can-i-use-environment-variables"),
     ],
 )  # fmt: skip
 def test_a_question_leads_to_its_answer(page: Page, query: str, answer: str) -> None:

@@ -102,7 +102,7 @@ async def drop_proposal(app: App, fields: Fields) -> str:
 async def ban_proposal(app: App, fields: Fields) -> str:
     inbox = app.inbox()
     inbox.ban(inbox.chosen([fields.get("id", "")]))
-    return "Dropped, and so is everything that says the same."
+    return "Dropped, along with everything that says the same."
 
 
 async def pause_rule(app: App, fields: Fields) -> str:

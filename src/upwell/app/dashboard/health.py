@@ -48,7 +48,7 @@ async def health(app: App, fields: Fields, *, servers: Servers = list) -> Mappin
 
 
 async def doctor(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The findings of `upwell doctor`, with the command that mends each fault."""
+    """The findings of `upwell doctor`, with the command that fixes each fault."""
     return {"rows": [_part(name, ping) async for name, ping in examine()]}
 
 
@@ -66,7 +66,7 @@ async def set_up(app: App, fields: Fields) -> str:
 
 
 async def mend(app: App, fields: Fields) -> str:
-    """Run a command that doctor named, if it is one that a button may run."""
+    """Run a command from a hint of doctor, if a button may run it."""
     command = fields.get("command", "")
     if not _MENDS.fullmatch(command):
         raise UsageError("run this command in a terminal", hint=command)

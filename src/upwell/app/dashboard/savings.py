@@ -19,7 +19,7 @@ def days_in(fields: Fields) -> int:
 
 
 def _every_day(rows: Sequence[Mapping[str, Any]], days: int) -> list[Mapping[str, Any]]:
-    """A row for each day, also for those on which nothing happened."""
+    """A row for each day, including those on which nothing happened."""
     today = datetime.now(UTC).date()
     known = {row["name"]: row for row in rows}
     names = [(today - timedelta(days=back)).isoformat() for back in reversed(range(days))]

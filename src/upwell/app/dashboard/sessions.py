@@ -92,8 +92,8 @@ async def _past(
 
 
 async def reading(app: App, fields: Fields) -> Mapping[str, Any]:
-    """Index new parts of the transcripts for a moment, and say how much is left. `fields` holds the
-    `total` and `left` (bytes) that the previous step returned."""
+    """Index new parts of the transcripts for a moment, and return how much is left. `fields` holds
+    the `total` and `left` (bytes) that the previous step returned."""
     due = read = 0
 
     def show(done: int, total: int) -> None:
@@ -104,7 +104,7 @@ async def reading(app: App, fields: Fields) -> Mapping[str, Any]:
     left = due - read
     return {
         "has_read": read > 0,
-        # A step without progress met only files that cannot be read.
+        # A step without progress found only files that cannot be read.
         "goes_on": not is_complete and left != _number(fields, "left"),
         "total": max(due, _number(fields, "total")),
         "left": left,
@@ -112,7 +112,7 @@ async def reading(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 def is_indexed(app: App) -> bool:
-    """True if the user has had past sessions indexed, by `setup`, by a search or from the page."""
+    """True if past sessions have been indexed, by `setup`, by a search or from the page."""
     return app.config.home.sessions_db.exists()
 
 

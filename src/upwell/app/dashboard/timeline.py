@@ -1,5 +1,5 @@
-"""A session as a timeline: the steps of its transcript, and at each step which memories surfaced,
-why none did, or which would have surfaced."""
+"""A session as a timeline: the steps of its transcript, each with the memories that surfaced or
+would have surfaced, or the reason why none did."""
 
 import asyncio
 import json
@@ -54,8 +54,8 @@ async def timeline(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def hindsight(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The memories that this session would have been given: from your memories of that time, and
-    from what the earlier sessions of the same project taught.
+    """The memories that would have surfaced in this session: your memories of that time, and those
+    learned from earlier sessions of the same project.
 
     Raises:
         UsageError: the transcript is gone, or the replay takes too long.
@@ -125,7 +125,7 @@ def _part_at(parts: Sequence[Part], event: Event) -> Part:
 
 def _with_events(part: Part, seen: Sequence[Event]) -> dict[str, Any]:
     """A turn with its steps and events in order of time. The reason for a silence is given at the
-    step at which upwell kept silent."""
+    step at which upwell stayed silent."""
     why: dict[int, str] = {}
     rows: list[tuple[float, int, Any]] = []
     prompt_why = ""

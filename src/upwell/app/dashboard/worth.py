@@ -47,8 +47,8 @@ async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The memories that past sessions would have been given, with a link to each session that has a
-    page. A separate process computes them.
+    """The memories that would have surfaced in past sessions, with a link to each session that has
+    a page. A separate process computes them.
 
     Raises:
         UsageError: a field is invalid.
@@ -111,7 +111,7 @@ def _moments(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _what_if(decisions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """For each threshold, the number and the percentage of decisions whose best memory reaches it.
-    Counted are memories that surfaced, and memories held back only because of their score."""
+    This counts memories that surfaced, and memories held back only because of their score."""
     scores = []
     for decision in decisions:
         if decision["memories"]:

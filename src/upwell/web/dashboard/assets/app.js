@@ -44,7 +44,7 @@ document.addEventListener("htmx:responseError", (event) => {
   if (status === 401 || (status === 403 && responseText.includes("owner"))) showDoor("This token is not valid here.")
   else say(responseText || `The server answered ${status}.`, true)
 })
-document.addEventListener("htmx:sendError", () => say("upwell does not answer.", true))
+document.addEventListener("htmx:sendError", () => say("upwell is not responding.", true))
 document.addEventListener("htmx:afterSwap", (event) => {
   if (event.detail.target === statusLine) say(statusLine.textContent.trim())
   else dress(event.detail.target)
