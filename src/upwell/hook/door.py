@@ -243,12 +243,13 @@ class HookDoor:
         self, shortening: "asyncio.Task[Mapping[str, Any]]", deadline: float
     ) -> Mapping[str, Any]:
         """The output with the shortened answer; empty if it is late, so that the tool's own result
-        stays.
+        stays. A late shortening is cancelled, because it would count as a saving.
         """
         left = deadline - asyncio.get_running_loop().time()
         done, _ = await asyncio.wait({shortening}, timeout=max(0.0, left))
         if done:
             return await shortening
+        shortening.cancel()
         LOG.info("a tool's result was not shortened within the deadline")
         return {}
 

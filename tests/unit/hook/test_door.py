@@ -250,6 +250,21 @@ async def test_a_slow_or_failed_shortening_costs_only_the_shortening() -> None:
         assert set(output) == {"hookEventName", "additionalContext"}
 
 
+async def test_a_late_shortening_ends_before_it_counts_as_a_saving() -> None:
+    counted: list[str] = []
+
+    async def slow(*_: Any) -> list[str]:
+        await asyncio.sleep(0.2)
+        counted.append("a saving")
+        return ["short"]
+
+    door = shortening_door(slow, tool_ms=50)
+    await door.answer("claude", "", bash())
+    await asyncio.sleep(0.4)
+    await door.aclose()
+    assert counted == []
+
+
 def test_the_hosts_that_compress_are_the_capable_ones() -> None:
     replies: dict[str, Any] = {
         "tool_response": "x",
