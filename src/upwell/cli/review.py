@@ -69,7 +69,9 @@ async def _remove(session: "Review", offers: "Sequence[Offer]") -> None:
 
 
 async def _triage(app: "App", session: "Review", offers: "Sequence[Offer]") -> None:
-    note("upwell: drop moves a memory to the trash; `upwell restore ID` restores it within 30 days")
+    note(
+        "upwell: `drop` moves a memory to the trash; `upwell restore ID` brings it back for 30 days"
+    )
     cards = [
         Card(offer, offer.reason, offer.memory.text, list(_evidence(offer))) for offer in offers
     ]

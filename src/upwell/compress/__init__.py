@@ -24,7 +24,8 @@ def compress(
 ) -> Compressed:
     """Fit `text` into `max_chars` and `max_tokens`, both hard limits.
 
-    Only the strategy `none`, and JSON where no shorter document is valid (`{}`), exceed them.
+    The result exceeds them only with the strategy `none`, or if even the shortest valid JSON
+    document (`{}`) is too long.
 
     `query` is the agent's question; content that answers it is preferred. `request` is the user's
     last request in the session, a weaker hint. `name`, a path or URL, helps to detect the kind of

@@ -72,6 +72,6 @@ class Pause:
 def _checked(session: str) -> str:
     if not session.isprintable() or session in ("", EVERYBODY):
         raise UsageError(
-            f"{session[:60]!a} is not a session", hint="leave --session out for every session"
+            f"{session[:60]!a} is not a session", hint="omit --session to mean every session"
         )
     return session

@@ -150,7 +150,7 @@ def _check_store(key: str, address: str, origin: str) -> None:
             fault = "not the address of a PostgreSQL database"
             hint = f"write {_DATABASE_FORM}"
     elif "@" in urlsplit(address).netloc:
-        fault = "the address of a gateway with a password"
+        fault = "the address of a gateway must not contain a password"
         hint = "store the token with `upwell team join`"
     elif urlsplit(address).scheme == "http" and urlsplit(address).hostname not in LOOPBACK:
         fault = "the token would travel unencrypted"

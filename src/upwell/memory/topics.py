@@ -233,7 +233,8 @@ class Rarity:
         self._stores = stores
 
     async def rare(self, words: Sequence[str]) -> set[str]:
-        """The words that only a few memories of any project contain, without everyday words.
+        """Those of `words` that occur in only a few memories, whatever their project, without
+        everyday words.
 
         Raises:
             StoreError: a store failed.

@@ -16,7 +16,7 @@ from upwell.surface.moments import Moment
 
 Weight = Annotated[float, Meta(gt=0, le=MAX_NUMBER)]
 Weights = Mapping[IntentKind, Mapping[str, Weight]]
-"""Factors on the score for ranking, by intent and namespace."""
+"""Factors by which scores are multiplied for ranking, by intent and namespace."""
 
 NAMESPACE_WEIGHTS: Weights = {
     IntentKind.HOWTO: {"patterns": 1.5, "learnings": 1.3},
@@ -29,7 +29,7 @@ NAMESPACE_WEIGHTS: Weights = {
 
 
 TELLING_MOMENTS = tuple(moment for moment in Moment if moment is not Moment.ROUTINE)
-"""The default of `surface.moments`: the moments at which upwell may speak by itself."""
+"""The default of `surface.moments`: the moments at which upwell may speak unprompted."""
 
 
 class InjectionMode(StrEnum):
@@ -43,8 +43,8 @@ class SurfaceOptions:
     """`surface.*`. `templates` map a tool pattern to a query with `{argument}` placeholders. An
     intent missing from `namespace_weights` keeps its defaults from `NAMESPACE_WEIGHTS`. `moments`
     are those at which upwell may speak by itself; with "all", every cue starts a search, whatever
-    its moment, and every kind of memory may surface. With `judge`, the model of `llm.*` chooses, at
-    most `judge_calls` times per session.
+    its moment, and every kind of memory may surface. With `judge`, the model in `llm.*` chooses the
+    memories, at most `judge_calls` times per session.
     """
 
     enabled: bool = True

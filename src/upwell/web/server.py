@@ -34,7 +34,7 @@ REQUEST_SECONDS = 10.0
 start of the connection.
 """
 LINGER_SECONDS = 0.5
-"""How long a draining server still reads requests after it stopped accepting connections."""
+"""How long a draining server keeps reading requests after it has stopped accepting connections."""
 UNREAD_SECONDS = 0.01
 STARTUP_FAILURE = 3
 WARNING_SECONDS = 60.0

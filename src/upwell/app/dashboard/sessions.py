@@ -104,7 +104,7 @@ async def reading(app: App, fields: Fields) -> Mapping[str, Any]:
     left = due - read
     return {
         "has_read": read > 0,
-        # A step without progress found only files that cannot be read.
+        # A step that makes no progress means that all remaining files are unreadable.
         "goes_on": not is_complete and left != _number(fields, "left"),
         "total": max(due, _number(fields, "total")),
         "left": left,
@@ -157,7 +157,8 @@ async def shortened(app: App, fields: Fields) -> Mapping[str, Any]:
     pairs = await app.cuts.texts(name)
     if not pairs:
         raise UsageError(
-            "this text is no longer stored", hint="compress.original_ttl_seconds keeps texts longer"
+            "this text is no longer stored",
+            hint="raise compress.original_ttl_seconds to keep texts longer",
         )
     return {
         "texts": [await asyncio.to_thread(compared, *pair) for pair in pairs],

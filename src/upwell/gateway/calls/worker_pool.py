@@ -65,8 +65,8 @@ class _Worker:
         model_seconds: float,
         take_private: Callable[[str, bytes], Awaitable[None]],
     ) -> tuple[dict[str, Any], bytes]:
-        """The outcome of a job, which may also wait `model_seconds` for a language model.
-        `take_private` receives each original, or part of one, that stays off the disk.
+        """Run a job and return its outcome. The job may also wait `model_seconds` for a language
+        model. `take_private` receives each original, or part of one, that stays off the disk.
 
         Raises:
             CannotStart: the child cannot be started.
@@ -104,7 +104,7 @@ class _Worker:
 
 
 Brief = Callable[[ToolCall, bytes], Awaitable[bytes]]
-"""Fits a result cheaply: the beginning of its texts, and how to read on."""
+"""Shortens a result cheaply, to the beginning of its texts and a note on how to read the rest."""
 
 
 async def no_brief(call: ToolCall, result: bytes) -> bytes:

@@ -84,7 +84,8 @@ def params_of(message: Message) -> RawObject:
 
 
 def check_headers(headers: Mapping[str, str], message: Message, params: RawObject) -> None:
-    """Check the headers that must repeat parts of the body, because a proxy may route by them.
+    """Check that the headers that repeat parts of the body agree with it, because a proxy may route
+    by these headers.
 
     Raises:
         BadRequest: a header differs from the body, or `_meta` lacks a required key.

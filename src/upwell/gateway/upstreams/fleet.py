@@ -19,7 +19,7 @@ from upwell.wire.peer import Message
 
 
 class _NoClients:
-    """The surroundings of a server that is only probed."""
+    """What a connection needs around it, for a server that is only probed."""
 
     def client_capabilities(self) -> bytes:
         return b"{}"
@@ -32,7 +32,7 @@ class _NoClients:
 
 
 async def probe(server: ServerOptions, options: GatewayOptions, connecting: Connecting) -> Ping:
-    """Start a server, list its tools, end it, and report the outcome."""
+    """Start a server, list its tools, stop it, and report the outcome."""
     try:
         connection = await connecting(server, options, _NoClients())
         try:

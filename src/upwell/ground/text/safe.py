@@ -51,7 +51,8 @@ def _flags_before(text: str, index: int) -> int:
 
 
 def boundary(text: str, start: int, end: int) -> int:
-    """Return a natural end for a piece of `text` from `start`, between halfway and `end`.
+    """Return a natural end for the piece of `text` that begins at `start`: between its middle and
+    `end`.
 
     Prefers the end of a paragraph, then of a line, a sentence, a clause, a word, a grapheme.
     """

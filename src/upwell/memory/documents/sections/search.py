@@ -33,15 +33,15 @@ from upwell.memory.sqlite.rows import snapshot
 PASSAGE = "passage"
 """The signal of a hit whose text is a whole passage, to be shown unchanged."""
 SHARE = "first_share"
-"""The signal with a section's score as a share of the first section's score."""
+"""The signal that contains a section's score divided by that of the first section."""
 UNASKED_PASSAGES = 2
-"""Automatic doors get at most this many, the second only if it scores nearly as well as the first
-or names a file of the call."""
+"""Doors that speak unasked get at most this many; the second only if it scores nearly as well as
+the first, or contains the path of a file in the call."""
 MAX_OPEN = 4
 """How many scopes stay open; a daemon serves only a few projects at a time."""
 NAMED_FILE = 0.6
-"""The minimum probability of a section that names the file that a call opens. Set by hand, because
-the development questions have only one such case."""
+"""A section that contains the path of the file being opened gets at least this probability. Set by
+hand, because the development questions have only one such case."""
 MAX_NAMING = 20
 """How many of the best sections are searched for file names."""
 MAX_LIMIT = 100
