@@ -220,7 +220,8 @@ class PostFilter:
         return welcome if moment is None else self._with_novelty(cue, welcome[:MAX_SAID])
 
     def _helpful(self, cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit] | Skip:
-        """The hits that would change the next step and are new to the agent's context."""
+        """The hits that `lack_of` accepts at this moment and that are not in the agent's context
+        yet."""
         sketch = self._sketches.of(cue.session)
         lacks = [lack_of(cue.text, moment, sketch.prompts, hit) for hit in hits]
         worthy = [hit for hit, lack in zip(hits, lacks, strict=True) if not lack]

@@ -236,13 +236,13 @@ class Surfacer:
 
     def _moment(self, cue: Cue, triggers: Sequence[str]) -> Moment | None:
         """Add a cue to the session's context and return its moment, if moments matter."""
-        if cue.door not in AUTOMATIC_DOORS or self._options.for_cue(cue).surface.moments == "all":
+        if cue.door not in AUTOMATIC_DOORS:
             return None
         moment = moment_of(cue, self._sketches.of(cue.session).prompts, triggers)
         if moment in UNASKED and self._cue_reader.asks_by_template(cue):
             moment = Moment.ASKING_CALL
         self._sketches.note(cue)
-        return moment
+        return None if self._options.for_cue(cue).surface.moments == "all" else moment
 
     async def _decide(self, cue: Cue, moment: Moment | None, triggers: Sequence[str]) -> Outcome:
         if late := await self._take_late_verdict(cue, moment):

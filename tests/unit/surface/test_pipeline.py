@@ -6,7 +6,7 @@ import pytest
 from upwell.ground.errors import RecallUnavailable, StoreUnwritable
 from upwell.ground.session_state import LocalSessionState
 from upwell.ground.ttl_store import MemoryTtlStore
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Trust
 from upwell.ground.types.principal import Principal
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
@@ -299,3 +299,12 @@ async def test_decisions_reach_the_journal():
     sessions = [name for name in counts if name.startswith("session\t")]
     assert [counts.pop(name) for name in sessions] == [1]
     assert counts == {"decision\ttool\tRead\tsurfaced": 1, "said\ttool\tRead\tmemories": 1}
+
+
+async def test_the_users_request_is_known_at_every_setting_of_moments() -> None:
+    """It guides shortening, whatever may surface."""
+    for options in (Options(), EVERY_MOMENT):
+        surfacer = Surfacer(FakeRecall(), MemoryTtlStore(), options)
+        request = "Why was the customer charged twice?"
+        await surfacer.surface(Cue(door=Door.PROMPT, text=request, session="s"))
+        assert surfacer.last_request("s") == request

@@ -43,7 +43,7 @@ class _Number(str):
 
 
 def is_json(text: str, *, is_cut: bool) -> bool:
-    """True for an object, a list, or a line of JSON after the other. Of a longer text, `text` may
+    """True for an object, a list, or one line of JSON after another. Of a longer text, `text` may
     be the beginning."""
     if not _START.match(text):
         return False

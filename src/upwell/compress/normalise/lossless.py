@@ -89,7 +89,8 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """The `passage` to continue with, or, if it already fits, the complete result in `whole`.
+    """The `passage` to continue with, or, if nothing more must be left out, the finished result in
+    `whole`.
 
     `omitted` counts the content that is not part of `passage`, such as scripts.
     """

@@ -118,7 +118,8 @@ Listed = Callable[[Sequence[RawObject]], tuple[RawObject, ...]]
 
 
 class Connection:
-    """A running server. `connect` creates it, `aclose` ends it, and `ended` waits for its end.
+    """A connection to a running server. `connect` creates it, `aclose` ends it, and `ended` waits
+    for its end.
     `listed` receives the tools of a modern server and returns those that may be called.
     """
 

@@ -71,7 +71,7 @@ HEALTHY_SECONDS = 30.0
 REFRESH_SECONDS = 0.2
 """The pause between two reads of a list that keeps changing."""
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
-"""The pauses between attempts of an idempotent call, until a server over HTTP is back."""
+"""The pauses between attempts to reconnect to a server over HTTP, before a call is repeated."""
 PING_PAUSE_SECONDS = 0.2
 """The pause between two pings of a server that answers neither the call nor the ping."""
 GRACE_SECONDS = 2.0

@@ -45,7 +45,8 @@ class Query:
     - `scope`: the memories to search. `limit`: the number of hits. `source`: where the query came
       from.
     - `awaited`: whether a user or agent is waiting for the answer. For an awaited query, a store
-      first reads files that have changed; for any other, it uses the index as is.
+      first reads files that have changed; for any other, it uses the index as is. The scores of an
+      awaited query are those of an explicit question, and higher.
     - `command`: the command of a tool call as written, including flags; documents are searched for
       it.
     - `file`: if set, only memories about exactly this file are useful, and a store without any may

@@ -34,7 +34,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """An upstream's answer: the raw JSON bytes of `result` or `error`.
+    """The answer to a request: the raw JSON bytes of `result` or `error`.
 
     `repaired`: the number of bytes replaced because they were not valid UTF-8.
     """

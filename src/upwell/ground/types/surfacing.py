@@ -37,7 +37,7 @@ NO_INTENT = Intent()
 
 
 class SkipReason(StrEnum):
-    """The reasons for surfacing nothing, in the order of the gates."""
+    """The reasons for surfacing nothing, roughly in the order of the checks."""
 
     PAUSED = "paused"
     DISABLED = "disabled"
