@@ -94,7 +94,7 @@ class Report:
             yield f"    {hit.score:.2f}  {self._named(hit)}: {text}"
 
     def sampled_hit(self, decision: Decision, hit: Hit) -> Iterator[str]:
-        """A whole memory and the event before it, without the score, as lines."""
+        """The event and then the whole memory, without the score, as lines."""
         yield _moment(decision, LABEL_CHARS)
         yield f"  {self._named(hit)}"
         for line in self._projects.shown(hit.memory.text).splitlines():

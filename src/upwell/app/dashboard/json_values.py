@@ -68,7 +68,7 @@ def _is_document(line: str) -> bool:
 
 def values_of(text: str) -> list[Value]:
     """The values of shortened JSON in order, those of its tables under the names of their columns.
-    Of a text that is not JSON, the values in its JSON parts."""
+    If the text is not JSON, the values in its JSON parts."""
     values: list[Value] = []
     try:
         try:
@@ -127,7 +127,7 @@ def _value(node: Any) -> str:
 
 def pieces_of(text: str, limit: int) -> list[Piece]:
     """The first pieces of a JSON text. Objects and lists that do not fit in a row have line breaks.
-    The text may end too early, and even one that is not JSON has pieces."""
+    The text may end too early, or not be JSON at all."""
     pieces = _pieces(text, limit)
     _add_gaps(pieces)
     return pieces
