@@ -39,10 +39,10 @@ class OfTenant(Protocol):
 
 
 class ManyTenants(Calls, Protocol):
-    """The apps of a gateway's tenants, and the path of their calls."""
+    """The apps of a gateway's tenants, and the URL path of calls to them."""
 
     def of(self, tenant: str) -> AbstractAsyncContextManager[OfTenant]:
-        """Open the app of a tenant, "" for the home's own."""
+        """Open a tenant's app; an empty `tenant` opens the home's own."""
         ...
 
 

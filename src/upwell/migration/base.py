@@ -133,8 +133,9 @@ def record(
     project_name: str = "",
     session: str = "",
 ) -> Record:
-    """A memory with its provenance: the program, its id there and its times. Its id in upwell is
-    the same at every import. A kind that is not a valid namespace becomes a tag."""
+    """A memory with its provenance: the program that it comes from, and its id and times in that
+    program. Its id in upwell is the same at every import. A kind that is not a valid namespace
+    becomes a tag."""
     name, extra_tags = _namespace(kind)
     identity = json.dumps([program, record_id])
     memory = Memory(
@@ -154,7 +155,8 @@ def record(
 
 
 def standing_rule(rule: Record, scope: Sequence[str] = ()) -> Record:
-    """The same memory as a standing rule. Without a scope, the rule opens every session."""
+    """The same memory as a standing rule. Without a scope, the rule is shown at the start of every
+    session."""
     return replace(rule, memory=replace(rule.memory, pinned=True, triggers=tuple(scope)))
 
 
@@ -176,7 +178,7 @@ def time_of(value: object) -> float | None:
 
 
 def texts(value: object) -> list[str]:
-    """The texts in a list, in a JSON list written as text, or in a text separated by commas."""
+    """The strings in a list, in a list encoded as JSON, or in a comma-separated string."""
     if isinstance(value, str):
         stripped = value.strip()
         if stripped.startswith("["):

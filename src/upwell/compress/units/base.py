@@ -159,7 +159,7 @@ class Marks:
         return self.of_words(start, end) - cost
 
     def of_words(self, start: int, end: int) -> float:
-        """Return the salience of `text[start:end]` by its words."""
+        """Return the salience of `text[start:end]`, based on its words."""
         score = 0.0
         if self._trouble[bisect_left(self._trouble, start)] < end:
             score += 3.0
@@ -194,7 +194,8 @@ _VARIABLE = re.compile(
     r"\d(?:(?<=0)x[0-9a-fA-F]+|(?<=[0-9])[0-9a-fA-F]{7,}|\d*+)|[a-fA-F][0-9a-fA-F]{7,}"
 )
 _EDGE = 3
-"""This many lines at each end of a text are raised: they show how the text begins and ends."""
+"""The salience of this many lines at each end of a text is raised, because they show how the text
+begins and ends."""
 
 
 def template(line: str) -> str:
@@ -221,8 +222,8 @@ def split_lines(text: str, name: str = "") -> Units:
 
 
 def split_groups(text: str) -> Units:
-    """Split a text of very many lines into at most `_MOST_GROUPS` groups of whole lines, in at most
-    twice `_MOST_PIECES` pieces, so that time and memory stay bounded. The first line is
+    """Split a very long text into at most `_MOST_GROUPS` groups of whole lines. Together they have
+    at most twice `_MOST_PIECES` pieces, so that time and memory stay bounded. The first line is
     raised: it may be the head of a table.
     """
     units = Units(reach=1)

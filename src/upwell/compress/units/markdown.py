@@ -15,11 +15,12 @@ from upwell.ground.text.sections import (
 _LONG = 220
 _SHORT_FENCE = 3
 _EARLY = 30.0
-"""The beginning of a document introduces the rest."""
+"""The bonus for units at the beginning of a document, because they introduce the rest."""
 
 
 def split(text: str, name: str = "") -> Units:
-    """Split into sentences, list items, table rows and lines of code; each needs its headings."""
+    """Split into sentences, list items, table rows and lines of code. Each is selected together
+    with the headings above it."""
     units = Units(reach=1, by_names=True, early=_EARLY)
     above: dict[int, tuple[int, ...]] = {-1: ()}
     for number, block in enumerate(blocks(text)):
