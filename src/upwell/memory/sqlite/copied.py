@@ -2,7 +2,8 @@
 sent to the team's store.
 
 A copied memory is a row of `memory` like any other, so one search finds it together with the
-developer's own, without a network. `team_memory` lists the copied and shared ones.
+developer's own memories, without network access. `team_memory` lists the copied and the shared
+memories.
 
 SQLite triggers queue each write to a shared memory in the transaction of the write. No caller can
 bypass them, and a process that dies at any moment leaves both the write and its entry in the queue,
@@ -89,9 +90,9 @@ OWNER = Owner("team", (create,), _salvage)
 @dataclass(frozen=True, slots=True)
 class CopyState:
     """What a copy contains. `checked_at` is when it was last known to be up to date, in epoch
-    seconds (0: never). `is_complete`: whether every project has been copied completely. `waiting`
-    is the number of unsent writes, and `waiting_since` the time of the oldest. `refused` is the
-    store's reason for refusing one of them, or ""."""
+    seconds (0: never). `is_complete` is True if every project has been copied completely. `waiting`
+    is the number of unsent writes, and `waiting_since` is the time of the oldest. `refused` is the
+    store's reason for refusing one of them, or "" if it has refused none."""
 
     memories: int
     projects: int
@@ -231,7 +232,8 @@ def _among(db: sqlite3.Connection, select: str, ids: Sequence[str]) -> set[str]:
 
 
 def outgoing(db: sqlite3.Connection, limit: int, *, again: bool) -> list[Outgoing]:
-    """Return the unsent writes. Those that the store has refused come last, and only if `again`."""
+    """Return the unsent writes. Those that the store has refused come last, and are included only
+    if `again` is True."""
     rows = db.execute(
         "SELECT id, token FROM outbox WHERE error = '' OR ? ORDER BY error, at, id LIMIT ?",
         (again, limit),
@@ -250,7 +252,7 @@ def outgoing(db: sqlite3.Connection, limit: int, *, again: bool) -> list[Outgoin
 
 
 def sent(db: sqlite3.Connection, writes: Sequence[Outgoing]) -> None:
-    """Remove the writes that have arrived from the outbox. If a memory has changed since it was
+    """Remove from the outbox the writes that have arrived. If a memory has changed since it was
     sent, the outbox has another token for it, and the new write stays."""
     for write in writes:
         done = db.execute(

@@ -1,4 +1,4 @@
-"""Duplicates of added memories: reported, never merged."""
+"""Find duplicates of added memories. They are reported, but never merged."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from upwell.memory.sqlite.rows import by_number, scope_number
 def find_duplicates(db: sqlite3.Connection, memories: Sequence[Memory]) -> list[tuple[str, ...]]:
     """Return, for each memory, the ids of its exact and near duplicates in the same project, in
     the store or earlier in the batch. A stored memory with the same id does not count. In a batch
-    of more than `MAX_CHECKED` memories only exact duplicates are found."""
+    of more than `MAX_CHECKED` memories, only exact duplicates are found."""
     groups: list[tuple[str, ...]] = []
     earlier: dict[tuple[str, str | None, str], str] = {}
     for memory in memories:
@@ -45,7 +45,6 @@ def _exact(db: sqlite3.Connection, memory: Memory) -> list[str]:
 
 
 def _near(db: sqlite3.Connection, memory: Memory) -> list[str]:
-    """Find near duplicates."""
     scope = scope_number(db, memory.tenant, memory.project)
     reading = read(db, memory.text, corpus_of(db, scope)).reading
     word_of = dict(zip(reading.stems, reading.words, strict=True))

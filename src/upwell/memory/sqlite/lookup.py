@@ -50,9 +50,10 @@ _LONGEST_CHAIN = 100
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The memories of a scope that a search may return: memories of its namespaces that have not
-    expired at `now`. Standing rules are excluded because they have a channel of their own.
-    `condition` is the SQL for a row `m`, with `values`."""
+    """Selects the memories that a search may return: those in `namespaces` (in all of them, if none
+    are given) that have not expired at `now`. Standing rules are excluded because they have a
+    channel of their own. `condition` is an SQL condition on a row `m`, and `values` are the values
+    of its placeholders."""
 
     namespaces: tuple[str, ...]
     now: float
@@ -108,7 +109,7 @@ def corpus_seen_by(db: sqlite3.Connection, scope: Scope) -> Corpus:
 def _corpus(rows: Iterable[tuple[int, int, int]]) -> Corpus:
     numbers, memories, words = tuple(zip(*rows, strict=True)) or ((), (), ())
     if not all(type(count) is int for count in (*memories, *words)):
-        # A damaged count: the read is repeated after the file has been repaired.
+        # A count is damaged. The read is repeated after the file has been repaired.
         raise ValueError(f"{memories!r:.40} memories with {words!r:.40} words")
     return Corpus(numbers, sum(memories), sum(words))
 
@@ -188,7 +189,7 @@ def _match_sql(keep: Filter, columns: str, rest: str = "") -> str:
 def existing_joins(
     db: sqlite3.Connection, keys: Mapping[str, JoinKey], corpus: Corpus
 ) -> dict[str, Join]:
-    """Return joins for those keys under which memories are stored."""
+    """Return the joins of those keys that have memories stored under them."""
     if not keys or not corpus.scopes:
         return {}
     rows = db.execute(
@@ -238,8 +239,8 @@ def _about(db: sqlite3.Connection, key: str, scope: int, keep: Filter) -> list[i
 def by_triggers(
     db: sqlite3.Connection, triggers: Sequence[str], corpus: Corpus, keep: Filter
 ) -> dict[int, str]:
-    """Map the numbers of the newest memories with one of these triggers to that trigger; the first
-    trigger wins."""
+    """Find the newest memories with each of these triggers, and map their numbers to the trigger. A
+    memory with several of the triggers is mapped to the first of them."""
     numbers: dict[int, str] = {}
     for trigger in triggers:
         for low, high in ranges(corpus.scopes):
@@ -260,8 +261,8 @@ def candidates(
     stems: Collection[str] = (),
     keep: Filter | None = None,
 ) -> dict[int, Candidate]:
-    """Load the memories with these numbers, with the counts of `stems` in them. Deleted
-    memories, and memories that fail `keep`, are left out."""
+    """Load the memories with these numbers, and count the occurrences of `stems` in them. Deleted
+    memories, and memories that do not pass `keep`, are left out."""
     rows: list[Sequence[Any]] = []
     for chunk in batched(numbers, CHUNK):
         rows += db.execute(
@@ -281,7 +282,8 @@ def _row(values: Sequence[Any]) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The id and the number of the newest living memory in a chain of superseding ones."""
+    """The id and number of the newest living memory in a chain of memories, each of which
+    supersedes the one before."""
 
     id: str
     n: int
@@ -291,8 +293,8 @@ def successors(
     db: sqlite3.Connection, ids: Iterable[str], scopes: Sequence[int], now: float
 ) -> dict[str, Head]:
     """Map each of these memories that was superseded within `scopes` to the newest living memory
-    of its chain. Chains are read from the rows each time, so that a memory is current again when
-    its successor is deleted or expires."""
+    of its chain. Chains are read from the rows each time, so that a memory becomes current again
+    when its successor is deleted or expires."""
     listed = list(dict.fromkeys(ids))
     if not listed or not _any_superseding(db):
         return {}

@@ -4,8 +4,8 @@ matches are compared exactly.
 The sign of each dimension, one bit, is enough to find candidates (Charikar 2002). The vectors
 nearest by Hamming distance are then read from the file and compared exactly. The bits of a million
 vectors of 384 numbers take 48 MB. A cosine means little by itself, so each question is also
-compared with a sample of the store. Cosines are expressed in deviations from the sample's mean,
-which makes models of different ranges comparable.
+compared with a sample of the store. Cosines are expressed as deviations from the sample's mean, so
+that models with different ranges are comparable.
 """
 
 import sqlite3
@@ -30,8 +30,8 @@ from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import CHUNK, marks
 
 COMPARED = 240
-"""This many memories, the nearest by sign bits, are compared exactly, and the best `NEAREST` of
-them become candidates."""
+"""The number of memories, the nearest by sign bits, that are compared exactly. The best `NEAREST`
+of them become candidates."""
 _BITS = 64
 _GROWTH = 1.5
 
@@ -39,7 +39,7 @@ Codes = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
 
 
 class Nearness:
-    """The vectors of one model in one file. Used on the reading lane of that file only."""
+    """The vectors of one model in one file. Used only on the file's reading lane."""
 
     def __init__(self, model: int, dim: int) -> None:
         self.model = model
@@ -56,7 +56,8 @@ class Nearness:
         others: Iterable[int],
     ) -> Likeness | None:
         """Return the nearest memories of these scopes and namespaces (by default all
-        namespaces), and the cosines of `others`. Returns None if none of them has a vector."""
+        namespaces), and the cosines of `others`. Returns None if none of the memories in these
+        scopes and namespaces has a vector."""
         self._refresh(db)
         question = np.asarray(vector, dtype=np.float32)
         seen = np.flatnonzero(self._visible(scopes, namespaces))

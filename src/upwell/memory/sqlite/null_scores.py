@@ -31,8 +31,8 @@ _TEXT_CHARS = 2_000
 def key_of(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> int | None:
     """Return the key under which the null scores of `scope` are stored. `corpus` describes the
     memories that the scope sees. The key is the number of the scope's project (or of the global one
-    while the project has no memories), or a negative number for a whole tenant. None if the corpus
-    is empty."""
+    while the project has no memories), or a negative number for a whole tenant. Returns None if the
+    corpus is empty."""
     if not corpus.scopes:
         return None
     if scope.project is None:
@@ -48,8 +48,8 @@ def key_of(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> int | None:
 
 
 def load(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> NullScores:
-    """Load the measured null scores for what this scope sees, or the usual ones before any
-    measurement."""
+    """Load the null scores that were measured for what this scope sees, or return the usual ones if
+    none have been measured."""
     rows = db.execute(
         "SELECT mean, spread FROM background WHERE key = ? ORDER BY words",
         (key_of(db, scope, corpus),),
@@ -60,8 +60,8 @@ def load(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> NullScores:
 
 
 def due(db: sqlite3.Connection, scopes: Iterable[Scope]) -> list[Scope]:
-    """Return the scopes to measure: those that are large enough and were never measured, or have
-    grown enough since."""
+    """Return the scopes to measure: those that are large enough, and either were never measured or
+    have grown enough since."""
     return [scope for scope in scopes if _is_due(db, scope)]
 
 
@@ -95,7 +95,7 @@ async def measure(database: Database, scope: Scope) -> None:
 
 
 def sample_words(db: sqlite3.Connection, corpus: Corpus, rng: random.Random) -> list[list[str]]:
-    """Draw the words of some memories of the corpus at random."""
+    """Draw some memories of the corpus at random, and return the words of each."""
     sizes = db.execute(
         f"SELECT no, last, memories FROM scope WHERE no IN ({marks(corpus.scopes)}) "
         "AND memories > 0",
@@ -129,7 +129,7 @@ def by_chance(
 
 
 def store(db: sqlite3.Connection, key: int | None, memories: int, measured: NullScores) -> None:
-    """Store the null scores, with the number of memories that were measured."""
+    """Store the null scores with `memories`, the size of the corpus in which they were measured."""
     db.execute("DELETE FROM background WHERE key = ?", (key,))
     db.executemany(
         "INSERT INTO background VALUES (?, ?, ?, ?, ?)",

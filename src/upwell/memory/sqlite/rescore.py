@@ -1,8 +1,8 @@
-"""Score the hits of a recall source that has no calibrated scores, using our own signals of their
-text. The scores of such a source order its hits but do not show whether a hit is relevant
-(docs/decisions.md, 4). The texts are therefore loaded into a temporary store and searched there.
-Texts without any of our signals come last, with the score 0, which automatic doors never show. In
-explicit searches they get the source's own score, since the source may have found them by meaning.
+"""Score the hits of a recall source that has no calibrated scores, using our own signals. The
+scores of such a source order its hits but do not show whether a hit is relevant (docs/decisions.md,
+4). The texts are therefore loaded into a temporary store and searched there. Texts without any of
+our signals come last, with the score 0, and automatic doors never show them. In explicit searches,
+a hit gets the source's own score if that is higher, since the source may have found it by meaning.
 """
 
 import sqlite3

@@ -97,8 +97,8 @@ def visible_scopes(db: sqlite3.Connection, scope: Scope) -> list[int]:
 
 
 def seen_by(scope: Scope) -> tuple[str, tuple[str, ...]]:
-    """Return the SQL condition on the table `scope` for the rows that a query of this scope may
-    see, and its values."""
+    """Return an SQL condition for the rows of the table `scope` that a query of this scope may see,
+    and the values of the condition."""
     if scope.project is None:
         return "tenant = ?", (scope.tenant,)
     return "tenant = ? AND project IN ('', ?, ?, ?)", (scope.tenant, *owners_of(scope.project))
@@ -114,7 +114,8 @@ def marks(values: Sequence[object]) -> str:
 
 
 def within(column: str, patterns: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the SQL for "this namespace is among the patterns" (`is_visible`), and its values."""
+    """Return an SQL condition that the namespace in `column` matches one of the patterns (as
+    `is_visible` does in Python), and the values of the condition."""
     exact = list(patterns)
     below = [pattern[:-1] for pattern in patterns if pattern.endswith("/*")]
     parts = [f"{column} IN ({marks(exact)})"]
@@ -169,8 +170,8 @@ def newest(
     spans = list(ranges(scopes))
     if not spans:
         return []
-    # SQLite would sort all memories of the scopes. The plus sign makes it walk the index of dates
-    # instead, where it soon finds enough if most memories qualify.
+    # Without the plus sign, SQLite would sort all memories of the scopes. With it, SQLite walks the
+    # index of dates, where it soon finds enough memories if most of them qualify.
     number = "+n" if is_common and _hold_most(db, scopes) else "n"
     within = " OR ".join(f"{number} BETWEEN ? AND ?" for _ in spans)
     rows = db.execute(

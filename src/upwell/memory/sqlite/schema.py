@@ -4,7 +4,7 @@
                 │                          in one integer: the memories of a project are a range
                 ├──< about >── anchor      exact joins with files and symbols
                 ├──< memory_trigger        the situations in which a memory surfaces
-                └── term                   number of memories of a scope with a stem
+                └── term                   how many memories of a scope contain a stem
     background                             null scores of each scope
     trash                                  deleted memories, kept for 30 days
 
@@ -19,9 +19,9 @@ import sqlite3
 from upwell.memory.stems import TOKENIZER
 
 PROJECT_BITS = 18
-"""The 63 bits of a memory's number: 34 for the sequence within a project
-(`memory/lookups.py: SEQUENCE_BITS`), 18 for the project, the rest for the tenant (17 billion
-memories, 262 143 projects, 2 047 tenants)."""
+"""The number of bits that identify the project in a memory's number. Of the number's 63 bits, 34
+are the sequence within the project (`memory/lookups.py: SEQUENCE_BITS`), 18 the project, and the
+rest the tenant. This is enough for 17 billion memories, 262 143 projects and 2 047 tenants."""
 
 
 def create(db: sqlite3.Connection) -> None:
@@ -70,7 +70,7 @@ def create(db: sqlite3.Connection) -> None:
 
 def add_triggers(db: sqlite3.Connection) -> None:
     """Add the situations that an episode waits for (`triggers`, which are not SQL triggers), and
-    the number of times that sessions have found each memory."""
+    the number of sessions that have found each memory."""
     for column, default in ADDED_COLUMNS.items():
         db.execute(f"ALTER TABLE memory ADD COLUMN {column} NOT NULL DEFAULT {default}")
     db.execute(

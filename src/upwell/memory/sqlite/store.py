@@ -58,8 +58,9 @@ if TYPE_CHECKING:
 
 TRASH_SECONDS = 30 * 86_400.0
 INLINE_MEMORIES = 5_000
-"""In stores up to this size, a lookup takes a few milliseconds. That is no longer than switching to
-another thread, waiting for the interpreter there, and switching back.
+"""Stores of up to this many memories are searched on the event loop. A lookup there takes a few
+milliseconds, no longer than switching to another thread, waiting for the interpreter there, and
+switching back.
 """
 
 
@@ -130,7 +131,8 @@ class SqliteStore:
         return added
 
     async def measure(self, projects: Iterable[str | None]) -> None:
-        """Measure the null scores of those projects that have grown enough, and of all together."""
+        """Measure the null scores of these projects, and of all projects together, if they have
+        grown enough since they were last measured."""
         scopes = [
             Scope(tenant=self._tenant, project=project)
             for project in dict.fromkeys([*projects, None])
@@ -157,8 +159,8 @@ class SqliteStore:
         await self._database.write(replace_row)
 
     async def delete(self, memory_id: str) -> bool:
-        """Move a memory to the trash and out of every index. Returns False if no memory has this
-        id."""
+        """Move a memory to the trash and remove it from every index. Returns False if no memory has
+        this id."""
         now = self._clock.now()
 
         def discard(db: sqlite3.Connection) -> bool:
@@ -279,8 +281,8 @@ class SqliteStore:
         return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put all of these memories in the trash, with their times of deletion, or none. A stored
-        memory with the same id is removed."""
+        """Put these memories in the trash with their times of deletion, either all of them or none.
+        A stored memory with the same id is removed."""
 
         def put(db: sqlite3.Connection) -> None:
             for item in items:

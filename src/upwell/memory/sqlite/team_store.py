@@ -25,7 +25,8 @@ WAITING_AT_ONCE = 100
 
 
 class TeamStore(SqliteStore):
-    """`Store` of a developer's own memories and of the copy. No method waits for the network.
+    """`Store` of a developer's own memories and of the copy of the team's memories. No method waits
+    for the network.
 
     Memories in the namespace `team` and below belong to the team; the others stay here. `wanted` is
     set when somebody starts to work on a project.
@@ -102,7 +103,7 @@ class TeamStore(SqliteStore):
 
     async def outgoing(self, *, again: bool = True) -> list[Outgoing]:
         """Return the writes that wait to be sent. Those that were refused before are included only
-        if `again`."""
+        if `again` is True."""
         find = partial(copied.outgoing, limit=WAITING_AT_ONCE, again=again)
         return await self._database.read(find)
 

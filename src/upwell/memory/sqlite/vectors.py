@@ -1,5 +1,5 @@
-"""Store the vectors of memories in the same file as the memories, with the model of each vector,
-and find the memories that have none.
+"""Store the vectors of memories, each with its model, in the same file as the memories, and find
+the memories that have no vector.
 
     vector_model ──< vector >── memory (memory/sqlite/schema.py)
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class VectorTable:
-    """A `VectorIndex` over one file's memories, which also compares them with questions."""
+    """A `VectorIndex` over the memories of one file. It also compares them with questions."""
 
     note = ""
 
@@ -126,8 +126,8 @@ def known_model(db: sqlite3.Connection, name: str, dim: int) -> int | None:
 
 
 def due(db: sqlite3.Connection, model: int, after: int, limit: int) -> list[Due]:
-    """Return the next memories without a vector of this model, by number. Standing rules are
-    left out because no search returns them."""
+    """Return the next memories after `after` that have no vector of this model, in the order of
+    their numbers. Standing rules are left out because no search returns them."""
     rows = db.execute(
         "SELECT m.n, m.content_hash, m.text FROM memory m "
         "LEFT JOIN vector v ON v.n = m.n AND v.model = ? "

@@ -37,8 +37,8 @@ def insert(
 ) -> list[int]:
     """Store these memories, which must have ids, hashes and times, and return their numbers. A
     memory replaces an earlier one with the same id. If a batch repeats an id, only the last
-    memory is stored, and the others get the number 0. `around` maps ids to words around a
-    memory's text, such as the headings above it; searches find the memory by them, as by tags."""
+    memory is stored, and the others get the number 0. `around` maps ids to the words around a
+    memory's text, such as the headings above it; these words can be searched for like tags."""
     numbers: list[int] = []
     tallies: dict[int, Tally] = defaultdict(Tally)
     joins: list[tuple[int, str]] = []
@@ -98,8 +98,8 @@ def remove(db: sqlite3.Connection, n: int) -> None:
 
 
 def _number(db: sqlite3.Connection, memory: Memory) -> int:
-    """Return the number to store a memory under: its old number within the same scope, or the
-    next one."""
+    """Return the number to store a memory under: the number that it already has in the same scope,
+    or the next free one."""
     scope = scope_number(db, memory.tenant, memory.project)
     old = number_of(db, memory.tenant, memory.id)
     if old is not None:
