@@ -1,5 +1,5 @@
-"""Reduces paths, URLs, command lines and searches in a tool call to the words that identify their
-subject.
+"""Reduces the paths, URLs, command lines and searches in a tool call to the words that identify
+what the call is about.
 
 Parts that most paths, URLs and commands share are left out, because they would match everywhere.
 """
@@ -47,8 +47,8 @@ class Speech:
         self._commands = lexicon.commands
 
     def path(self, path: str, root: str | None = None) -> str:
-        """The informative words of a path, without its extension, boilerplate and the names of
-        files that every project has. With `root`, only the part below `root` is used."""
+        """The informative words of a path. The extension, boilerplate words and the names of files
+        that every project has are left out. With `root`, only the part below `root` is used."""
         parts = path_parts(_below(path, root))
         if parts and file_stem(path).lstrip(".") in PROJECT_FILES | {"gitignore"}:
             parts.pop()
@@ -98,8 +98,8 @@ def speech_of(lexicon: Lexicon | None = None) -> Speech:
 
 
 def _below(path: str, root: str | None) -> str:
-    """`path` relative to `root`. Without a root, a leading home folder is removed and, unless the
-    path is a file directly in it, so is the next folder."""
+    """`path` relative to `root`. Without a root, a leading home folder (`/home/NAME`) is removed.
+    So is the folder after it, unless the path is a file directly in the home folder."""
     parts = path_parts(relative_to(path, root))
     if root is None and path.startswith("/") and parts and parts[0].lower() in _HOMES:
         in_home = len(parts) == 3 and "." in parts[2]

@@ -18,7 +18,7 @@ from upwell.hosts import HOSTS
 from upwell.surface.moments import file_of
 
 COMPACTED = "compact"
-"""The reason (`Cue.text`) for a session start that follows a compaction, in the hosts' words."""
+"""The reason for a session start that follows a compaction, as hosts write it in `Cue.text`."""
 MAX_SESSIONS = 200
 MAX_TERMS = 20_000
 MAX_FILES = 2_000
@@ -26,7 +26,7 @@ MAX_FILES = 2_000
 MAX_READ_CHARS = 40_000
 """How many characters of a text are read. Hosts cut longer results anyway."""
 MAX_PENDING_CHARS = 50_000
-"""The maximum number of a session's characters kept whole, not yet split into terms."""
+"""How many characters of a session's texts are kept whole before they are split into terms."""
 MIN_NEW_SHARE = 0.35
 """A memory counts as known if less than this share of its terms is new to the context and every
 number, path and identifier in it is known."""
@@ -67,12 +67,12 @@ class _TextHashes:
         return self._hashes
 
     def surely_lack(self, name: str) -> bool:
-        """True if no text contains this name. Splits no text."""
+        """True if no text contains this name. Does not split the texts."""
         return hash(name) not in self._hashes and not any(name in text for text in self._pending)
 
     def new_among(self, terms: Set[str]) -> int:
-        """The number of these terms that occur nowhere in the texts, not even inside a word. Splits
-        no text.
+        """The number of these terms that occur nowhere in the texts, not even inside a word. Does
+        not split the texts.
         """
         for text, folded in self._pending.items():
             self._pending[text] = folded or fold(text.replace("’", "'"))
@@ -94,7 +94,7 @@ class ContextSketch:
         self._phrases = _TextHashes(_phrases)
 
     def add(self, cue: Cue) -> None:
-        """Add a cue: its words, and the answer of its tool."""
+        """Add what a cue contains: its text, its arguments, its file and its tool's answer."""
         if cue.tool is None:
             self.prompts += 1
             self.request = cue.text[:MAX_READ_CHARS]
@@ -121,15 +121,15 @@ class ContextSketch:
         return self._terms.new_among(own_terms) / len(own_terms) if own_terms else 0.0
 
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
-        """True if the context already contains this memory: nearly word for word, or in a file that
-        was opened or that hosts load by themselves. For an episode, its conclusion must be in the
-        context outside the call of `cue`."""
+        """True if the context already contains this memory, either nearly word for word or because
+        the file that contains it was opened or is loaded by hosts. The conclusion of an episode
+        must be in the context outside the call of `cue`."""
         if memory.triggers and "`" in memory.text:
             return self._has_met(_conclusion(memory.text, cue))
         if memory.lines is not None and self._has_read(memory.source):
             return True
         names = exact_names(memory.text)
-        # The first two checks settle nearly every memory, and split no text.
+        # The first two checks settle nearly every memory without splitting a text.
         if any(map(self._terms.surely_lack, names)):
             return False
         if self.least_new_share(memory.text) >= MIN_NEW_SHARE:
@@ -189,8 +189,8 @@ class ContextSketches:
             self.of(cue.session).add(cue)
 
     def compacted(self, session: str) -> None:
-        """Drop the content of a session's context. The session goes on, so its prompt count
-        stays.
+        """Drop the content of a session's context. The session goes on, so its prompt count and
+        its last request are kept.
         """
         self._forget(session, goes_on=True)
 
@@ -238,7 +238,7 @@ def _phrases(text: str) -> Iterator[str]:
 
 
 def _tail(path: str) -> str:
-    """The last two parts of a path, marked so that they cannot pass for a name in a text."""
+    """The last two parts of a path, marked so that they cannot be mistaken for a name in a text."""
     return "…/" + "/".join(path.rstrip("/").split("/")[-2:])
 
 
@@ -268,4 +268,5 @@ AUTO_LOADED = frozenset(
     for host in HOSTS.values()
     for pattern in (*host.auto_loaded.folder, *host.auto_loaded.fallback, *host.auto_loaded.scoped)
 )
-"""Instruction files that some host loads by itself, as patterns below a folder of the project."""
+"""Patterns of the instruction files that at least one host loads by itself, relative to any folder
+of the project."""

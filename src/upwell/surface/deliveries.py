@@ -1,5 +1,5 @@
-"""The life of a surfacing after the decision: its memories are reserved while the answer is on its
-way, and then delivered, or taken back so that they may surface again."""
+"""The life of a surfacing after the decision. Its memories are reserved while the answer is on its
+way; then they are either delivered, or taken back so that they may surface again."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,8 +21,8 @@ from upwell.surface.seen_log import SeenLog
 from upwell.surface.session_start import SessionStart
 
 _OPENING = frozenset({"pinned", "kind", "told"})
-"""A hit with one of these signals is a standing rule or opens a session. `Rules` and `SessionStart`
-record the deliveries of such hits."""
+"""A hit with one of these signals is a standing rule or a note for the start of a session. `Rules`
+and `SessionStart` record the deliveries of such hits."""
 
 
 class Deliveries:
@@ -52,8 +52,8 @@ class Deliveries:
         await self._pending.settled(session)
 
     async def reserve(self, surfacing: Surfacing, cue: Cue, query: Query) -> None:
-        """Count the memories of a surfacing as delivered for a minute, and the surfacing towards
-        the session's rate limit."""
+        """Count the memories of a surfacing as delivered for a minute, and count the surfacing
+        towards the session's rate limit."""
         if not cue.session:
             return
         reader = cue.session, cue.principal.name
@@ -84,7 +84,8 @@ class Deliveries:
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
         """Undo a surfacing that did not reach the agent, so that its memories may surface again.
-        With `late`, it came too late for its call and may be offered at a later one (`LateHits`).
+        With `late`, the surfacing came too late for its call, and its memories may be offered at a
+        later call (`LateHits`).
         """
         await self.settled(cue.session)
         self._record.undo(surfacing, cue, late=late)
@@ -98,8 +99,8 @@ class Deliveries:
                 await self._offer_later(surfacing, cue)
 
     async def cut(self, surfacing: Surfacing, cue: Cue, omitted: int) -> Surfacing:
-        """Undo the last `omitted` memories of a surfacing, for which the host had no room. Returns
-        the surfacing without them."""
+        """Undo the delivery of the last `omitted` memories of a surfacing, because the host had no
+        room for them. Returns the surfacing without them."""
         await self.settled(cue.session)
         delivered_hits, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
         shorter = replace(surfacing, hits=delivered_hits, held_back=(*rest, *surfacing.held_back))
@@ -131,8 +132,8 @@ def _without_opening(hits: Sequence[Hit]) -> list[Hit]:
 
 
 class PendingWrites:
-    """Writes that belong to a session. An answer does not wait for them; the session's next
-    decision does. Owns the tasks of the writes."""
+    """Runs writes that belong to sessions, and owns their tasks. An answer does not wait for the
+    writes; the session's next decision does."""
 
     def __init__(self) -> None:
         self._tasks = BackgroundTasks("surfacing")
@@ -152,10 +153,10 @@ class PendingWrites:
         self._of[session] = self._tasks.start(run())
 
     async def settled(self, session: str) -> None:
-        """Wait until the writes of this session have ended."""
+        """Wait until the writes of this session are done."""
         if task := self._of.get(session):
             await asyncio.wait({task})
 
     async def aclose(self) -> None:
-        """Wait until all writes have ended."""
+        """Wait until all writes are done."""
         await self._tasks.drain()

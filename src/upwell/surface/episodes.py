@@ -52,11 +52,13 @@ def situation_of(cue: Cue, trigger: str) -> str:
 async def applicable(
     hits: Sequence[Hit], triggers: Sequence[str], project: str | None
 ) -> tuple[list[Hit], str]:
-    """`hits` with at most one episode, placed first, and "" or, if every episode was left out, the
-    reason against one of them. The episode is the newest conclusion for a trigger, if it still
-    holds in `project` (older ones are outdated). If it does not, the episode is the location that
-    sessions found for the trigger, if exactly one location holds. The first of `triggers` with such
-    an episode decides. Episodes that cannot be checked in time are left out."""
+    """Reduce the episodes among `hits` to at most one, and place it first. Returns the hits and a
+    reason: "", or the reason against one of the episodes if all of them were left out.
+
+    The first of `triggers` with an episode that holds in `project` decides. Its episode is the
+    newest conclusion for the trigger, because older ones are outdated. If that conclusion does not
+    hold, its episode is the location that sessions found for the trigger, provided that exactly one
+    location holds. Episodes that cannot be checked in time are left out."""
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:
         return list(hits), ""

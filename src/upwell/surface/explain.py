@@ -104,7 +104,7 @@ def reason_of(decision: Mapping[str, Any], *, is_empty: bool = False) -> str:
 
 def why_shown(decision: Mapping[str, Any], memory_id: str) -> str:
     """Why this memory surfaced in this decision of the journal, in words; "" for a standing rule,
-    and if the journal has no signals of the memory."""
+    or if the journal contains no signals of the memory."""
     signals = decision["evidence"].get(memory_id, {})
     if signals.get("pinned"):
         return ""

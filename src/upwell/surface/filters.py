@@ -1,5 +1,5 @@
 """The filters around the search. They decide which cues (prompts and tool calls) may start one,
-which of the memories found may reach the agent, and in what order (seeds 000, 003, 004,
+which of the memories found may reach the agent, and in what order (seeds 000, 003 and 004 in
 docs/names.md).
 """
 
@@ -37,8 +37,8 @@ class Gate:
         self._options = options
 
     def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
-        """The reason to show nothing at this cue, not even the standing rules; None if there is
-        none."""
+        """The reason to show no memories at this cue, whatever its query is; None if there is no
+        such reason. `Rules` decides separately about standing rules."""
         return self._check_cue(cue, triggers) or self._check_tool(cue)
 
     def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
@@ -96,7 +96,8 @@ class Gate:
 
 PACE = "pace"
 MAX_SAID = 2
-"""The maximum number of memories at one moment: in real sessions, a third was never useful."""
+"""The maximum number of memories shown at one moment. In real sessions, a third memory was never
+useful."""
 MIN_SHARE_ASKED = 0.2
 """Explicit requests get only hits with at least this share of the best score (our own constant)."""
 RATE_SECONDS = 60.0
@@ -104,8 +105,8 @@ RATE_SECONDS = 60.0
 
 class Pace:
     """Limits how often a session gets memories: at most `surface.rate_per_minute` times a minute,
-    and not twice for similar queries within the cooldown. All tools of the session count together;
-    the limits are those of the tool being called."""
+    and not twice for similar queries within the cooldown. The surfacings of all tools count
+    together; the limits are those of the tool being called."""
 
     def __init__(self, state: SessionState, options: Options) -> None:
         self._state = state
@@ -155,7 +156,7 @@ NOVELTY = "new"
 
 
 class PostFilter:
-    """The checks on the hits of a search: each must be probable enough, of a kind that helps at
+    """The checks on the hits of a search. Each hit must be probable enough, of a kind that helps at
     this moment, new to the session, and not rated down. The hits of an explicit request only have
     to be probable enough."""
 
@@ -176,8 +177,9 @@ class PostFilter:
     async def choose(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit] | Skip:
-        """The hits that pass, in the order in which they surface. If none passes, the `Skip` of the
-        check that removed the last ones. Without a moment, memories of every kind may surface."""
+        """The hits that pass, in the order in which they surface; if none passes, the `Skip` of the
+        check that removed the last of them. Without a moment, memories of every kind may surface.
+        """
         cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
         thresholds = {
             (case, exact): self._learning.min_score(cue, case, exact=exact)
@@ -301,7 +303,7 @@ def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) ->
 
 def spread(hits: Sequence[Hit]) -> list[Hit]:
     """Reorder `hits` so that no file dominates: while other sources have hits left, a source that
-    already has a third of the positions waits. A memory outside any file is its own source.
+    already has a third of the positions waits. A memory outside any file is a source of its own.
     """
     remaining, placed = list(hits), list[Hit]()
     places: Counter[str] = Counter()

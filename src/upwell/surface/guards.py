@@ -151,7 +151,7 @@ def check_guard(scope: RuleScope) -> None:
 
 def refusal_key(session: str, rule: Memory) -> str:
     """The key under which a refusal is recorded. It lacks the prefix of the session's other rule
-    records, because a compaction removes those.
+    records, because a compaction removes the records with that prefix.
     """
     return f"guard:{session}#{rule.id}"
 

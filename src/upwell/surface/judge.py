@@ -1,8 +1,8 @@
 """A language model that chooses which of the memories found, if any, is worth mentioning now.
 
-It is asked in threads of its own. A prompt waits for the verdict until the time limit of the
-search. A call does not wait; its verdict is offered at the session's next call. Without a usable
-verdict, the filters' choice applies, as it does without a judge.
+Requests to the model run in separate threads. A prompt waits for the verdict until the time limit
+of the search. A call does not wait; its verdict is offered at the session's next call. Without a
+usable verdict, the filters' choice applies, as it does without a judge.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from upwell.usage.counts import Counts, Event
 JUDGED = "judged"
 """The signal that marks a hit chosen by the judge."""
 VERDICT_SECONDS = 10.0
-"""The time limit of a question. A later verdict would be out of date even for the next event."""
+"""The time limit for a question. A later verdict would be out of date even for the next event."""
 MAX_CACHED = 500
 MAX_SESSIONS = 1_000
 _WORKERS = 2
@@ -237,9 +237,9 @@ class Judge:
         self._model.steps.forget(session)
 
     async def choose(self, case: Case, seconds: float) -> Choice:
-        """The model's choice, or that of the filters if the model is not asked or gives no verdict.
-        A prompt waits for the verdict, at most `seconds`; after a call, a late verdict is offered
-        at the next call.
+        """The model's choice, or the filters' choice if the model is not asked or gives no verdict.
+        A prompt waits for the verdict for at most `seconds`; after a call, a late verdict is
+        offered at the next call.
         """
         cue, chosen = case.cue, case.chosen
         # The owner pays for the model, so other principals' clients must not use it.
