@@ -52,15 +52,15 @@ class Recall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WordCounts:
-    """The number of memories in a store, and how many contain each word in any of its forms."""
+    """The number of memories in a store, and how many of them contain each word in any form."""
 
     memories: int
     holding: Mapping[str, int]
 
 
 class IndexSource(Protocol):
-    """The part of a store that derived indexes read. Every method raises StoreError if the store
-    fails."""
+    """The part of a store from which indexes are derived. Every method raises StoreError if the
+    store fails."""
 
     async def changes(self) -> Hashable:
         """A token that changes whenever any process changes the store."""
@@ -80,8 +80,8 @@ class IndexSource(Protocol):
 
 
 class Store(IndexSource, Protocol):
-    """A store of one tenant's memories: it replaces the tenant of the memories and scopes that it
-    is given with its own. Additions are durable when `add` returns."""
+    """A store of one tenant's memories. It uses its own tenant, not the one in a memory or scope.
+    Additions are durable when `add` returns."""
 
     name: str
 
@@ -97,7 +97,7 @@ class Store(IndexSource, Protocol):
         ...
 
     async def update(self, memory: Memory) -> None:
-        """Replace the memory with the same id, but keep its time of creation.
+        """Replace the memory that has the same id, but keep its time of creation.
 
         Raises:
             UsageError: no memory has this id.
@@ -114,8 +114,9 @@ class Store(IndexSource, Protocol):
         ...
 
     async def purge(self, memory_id: str | None = None) -> int:
-        """Delete one memory for good, in the trash or not. Without an id, delete every memory that
-        has expired or been in the trash for 30 days. Returns the number of deletions."""
+        """Delete one memory for good, whether or not it is in the trash. Without an id, delete
+        every memory that has expired or has been in the trash for 30 days. Returns the number of
+        deletions."""
         ...
 
     # Reading

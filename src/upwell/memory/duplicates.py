@@ -6,9 +6,10 @@ from upwell.memory.ranking.terms import sound
 from upwell.memory.stems import counted
 
 NEARLY_THE_SAME = 0.8
-"""Two memories with at least this share of common stems (Jaccard) are near duplicates."""
+"""Two memories that share at least this fraction of their stems (Jaccard) are near duplicates."""
 MAX_CHECKED = 200
-"""Larger batches are imports; for those, only exact duplicates are reported."""
+"""The largest batch that is checked for near duplicates. Larger ones are imports, for which only
+exact duplicates are reported."""
 MAX_REPORTED = 5
 MAX_HOLDING = 2_000
 """A memory whose rarest word occurs in more memories than this is not compared."""
@@ -17,8 +18,8 @@ COMPARED = 8
 
 def rarest_stems(stems: Sequence[str], holding: Mapping[str, int]) -> list[str]:
     """Return the stems to look up to find near duplicates of a text with these stems, rarest
-    first. Two sets that share 80 % of their words share one of their rarest fifth, so only those
-    words are looked up (prefix filtering, Chaudhuri et al. 2006)."""
+    first. Texts that share 80 % of their words also share one of the rarest fifth of these words,
+    so only that fifth is looked up (prefix filtering, Chaudhuri et al. 2006)."""
     known = sorted((stem for stem in stems if holding.get(stem)), key=lambda stem: holding[stem])
     if not known or holding[known[0]] > MAX_HOLDING:
         return []

@@ -27,8 +27,8 @@ class Library:
     """The memories of one tenant.
 
     Additions go to `store`. Searches go to `recall`, which can cover more places: `documents`
-    contains the memories derived from files, and `passages` the hits of other programs and servers.
-    `places` is searched only by triggers. `reader` reads all of them for surfacing.
+    contains the memories derived from files, and `passages` contains the hits of other programs and
+    servers. `places` is searched only by triggers. `reader` reads all of them for surfacing.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Library:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.max_memories = 0
-        """The most memories that the store may contain; 0 for no limit."""
+        """The maximum number of memories in the store; 0 for no limit."""
         self.store = store
         self.recall = recall or Recalls([StoreRecall(store)])
         self.reader = Reader(store, self.recall, places, documents, passages)
@@ -55,7 +55,7 @@ class Library:
         Items are `Memory` objects or mappings {"id"?, "text", "namespace"?, "tags"?, "paths"?,
         "symbols"?, "triggers"?, "occurrences"?, "project"?, "source"?, "created_at"? (epoch
         seconds or ISO 8601)}. A memory replaces an earlier one with the same id. Secrets are
-        masked; `Added.redacted` lists the rules.
+        masked; `Added.redacted` lists the rules that matched.
 
         Raises:
             UsageError: an item is malformed (the message names its position) or its text is empty,
@@ -146,8 +146,8 @@ class Library:
         return await self.reader.known(memory_id)
 
     async def vector_indexes(self) -> builtins.list[VectorIndex]:
-        """The vectors of the store and, unless their index fails, of the documents. Empty if no
-        embedder is configured."""
+        """The vectors of the store, and those of the documents unless their index fails. Empty if
+        no embedder is configured."""
         try:
             documents = await self._documents.catalog.store() if self._documents else None
         except StoreError:

@@ -1,7 +1,8 @@
 """Plan the lookups of a query and turn rows into candidates, for all stores. The cost of scoring
-every memory that contains any word of a query is the sum of the words' document frequencies (532 ms
-for 30 words at 100 000 memories, with FTS5). Rare words are therefore looked up alone while a
-budget of rows lasts, and common ones only in pairs, both of which must occur.
+every memory that contains any word of a query grows with the sum of the words' document frequencies
+(532 ms for 30 words at 100 000 memories, with FTS5). Each rare word is therefore looked up on its
+own until a budget of rows is used up. Common words are looked up only in pairs: a memory must
+contain both words of a pair.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,38 +17,38 @@ from upwell.memory.ranking.terms import query_words, word_list, words_of
 from upwell.memory.stems import stem_counts, stemmer
 
 SEQUENCE_BITS = 34
-"""The low bits of a memory's number are its position in its project, and the bits above them the
-number of the project's scope, so the memories of a scope form a range.
+"""This many low bits of a memory's number are its position in its project. The bits above them are
+the number of the project's scope, so the memories of a scope form a range.
 """
 SHUFFLE_FACTOR, SHUFFLE_PRIME = 1_103_515_245, 2**31 - 1
 """Samples of memories are drawn in the order of `number % prime * factor % prime`. That order is
 unrelated to the memories, and every store draws the same ones."""
 ROW_BUDGET = 1_000
-"""How many rows a lookup of words may read; with FTS5 each costs 2 to 6 µs of CPU."""
+"""How many rows a lookup of words may read; with FTS5, each row costs 2 to 6 µs of CPU."""
 MAX_PAIRS, MAX_PAIRED = 2, 20_000
-"""How many pairs of common words are looked up, and in how many memories the rarer word may
-occur."""
+"""The maximum number of pairs of common words that are looked up, and of memories in which the
+rarer word of a pair may occur."""
 ONLY_NEWEST_BEYOND = 2_000
-"""If a single word occurs in more memories than this, only the newest are found, because ordering
-them by BM25 would read the length of each.
+"""If only one word is looked up and it occurs in more memories than this, only the newest of them
+are found, because ordering them by BM25 would mean reading the length of each.
 """
 PER_TEXT = 40
 FEW_CLAUSES = 3
-"""Up to this many clauses, matches are ordered by BM25, since many memories then match equally
+"""With up to this many clauses, matches are ordered by BM25, since many memories then match equally
 well. With more clauses, the rarity of the words in each memory decides, which finds the same
 memories at a lower cost.
 """
 PER_ANCHOR = 60
 PER_TRIGGER = 8
 MAX_JOINED = 160
-"""How many of the newest memories that share a file or symbol become candidates, for each key and
-in total.
+"""How many of the newest memories become candidates: for each file or symbol, for each trigger, and
+for all files and symbols together.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A part of a lookup: a word, or two that must both occur, with their stems."""
+    """A part of a lookup: one word, or two words that must both occur, and their stems."""
 
     words: tuple[str, ...]
     stems: tuple[str, ...]
@@ -126,8 +127,9 @@ def _clauses(
 
 
 def worthwhile(lookups: Sequence[Lookup]) -> Sequence[Lookup]:
-    """Leave out a text of only common words, such as a name that occurs in thousands of memories,
-    if another text contains the same words. It would add only the newest of these memories."""
+    """Leave out a text that consists of common words, such as a name that occurs in thousands of
+    memories, if another text contains the same words and more. Looking it up would add only the
+    newest of these memories."""
     return [
         lookup
         for lookup in lookups
@@ -159,7 +161,7 @@ def scope_of(n: int) -> int:
 
 
 def ranges(scopes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Return the ranges of numbers of these scopes, in order, with adjacent ranges joined."""
+    """Return the ranges of memory numbers in these scopes, in order; adjacent ones are joined."""
     start: int | None = None
     for index, number in enumerate(scopes):
         start = number if start is None else start

@@ -36,12 +36,12 @@ class MemoryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """`store.*`: `url` is the database of a team, or a gateway to one, which needs `token`. Without
-    a `url`, the home has its own databases. `secret` replaces the random secret from which keys and
-    the owner's token are made. `tenant` is the home's tenant in the database. Only the owner and
-    admins may change the namespaces in `read_only`. With `local`, and always with a gateway,
-    memories stay in this home, next to a copy of the team's memories, and only memories for the
-    team are sent. The database keeps a record of deleted memories for `deletions_days`.
+    """`store.*`: `url` is the address of a team's database, or of a gateway, which needs `token`.
+    Without a `url`, the home has its own databases. `secret` replaces the random secret from which
+    keys and the owner's token are made. `tenant` is the home's tenant in the database. Only the
+    owner and admins may change the namespaces in `read_only`. With `local`, and always with a
+    gateway, memories stay in this home, next to a copy of the team's memories, and only memories
+    for the team are sent. The database keeps a record of deleted memories for `deletions_days`.
     """
 
     url: str = ""
@@ -75,8 +75,8 @@ class StoreOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotesOptions:
-    """`stm.*`: notes not viewed for `retention_days` are cleared, and a search returns at most
-    `max_results` of them."""
+    """`stm.*`: notes that have not been viewed for `retention_days` are cleared. A search returns
+    at most `max_results` notes."""
 
     retention_days: int = 35
     max_results: int = 3
@@ -111,8 +111,8 @@ class LtmProfile(StrEnum):
 class LtmOptions:
     """`ltm.*`: another memory server to recall from over MCP.
 
-    The generic profile uses `tool`, `arguments` (texts with `{query}` in them) and `result` (the
-    dotted path to the hits).
+    The generic profile uses `tool`, `arguments` (values that may contain `{query}`) and `result`
+    (the dotted path to the hits).
     """
 
     transport: LtmTransport | None = None

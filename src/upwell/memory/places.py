@@ -40,7 +40,7 @@ class Places:
         self._ttl_store = ttl_store
 
     async def keep(self, memories: Iterable[Memory]) -> None:
-        """Store these memories under each of their triggers.
+        """Store each of these memories under every trigger that it has.
 
         Raises:
             StoreError: the store failed.
@@ -114,7 +114,7 @@ def _row(place: Memory) -> list[object]:
 
 
 def _decoded(key: str, value: bytes) -> list[Memory]:
-    # An id made from the position would change its place when a session finds a later one.
+    # An id made from the position would refer to another place once a session finds a newer one.
     return [_memory(f"{_ID}{key}.{content_hash(row[0])[:8]}", row) for row in orjson.loads(value)]
 
 

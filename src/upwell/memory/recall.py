@@ -24,13 +24,14 @@ NEAR_DUPLICATE = 0.9
 REPEATED = 0.7
 """An agent's text that is at least this similar to another hit is a repeat and comes last."""
 LENGTH_RATIO = 0.7
-"""Near duplicates have at least this ratio of lengths, shorter to longer."""
+"""The shorter of two near duplicates has at least this share of the length of the longer one."""
 MAX_COMPARED = 100
 """How many of the best hits are compared for near duplicates."""
 FIRST_SHARE = 0.7
 """`FallBack` gives its first place this share of the deadline."""
 RANKED_INLINE = 100
-"""Ranking this many takes about 3 ms on the event loop; larger pools are ranked in a thread."""
+"""Ranking this many candidates blocks the event loop for about 3 ms; larger pools are ranked in a
+thread."""
 
 
 class MemoryReader(Protocol):
@@ -79,7 +80,8 @@ class MemoryReader(Protocol):
 
 
 class Passages(Protocol):
-    """Memories outside the store, by id: from files, or the latest hits of another program."""
+    """Memories outside the store, found by id: those from files, or the latest hits of another
+    program."""
 
     async def get(self, memory_id: str) -> Memory | None: ...
 
@@ -92,8 +94,8 @@ class Indexed(Passages, Protocol):
 
 class Reader:
     """`MemoryReader` over `store` and the other sources of memories. `everywhere` searches all of
-    them by words, files and symbols; `places` are found by triggers alone; `documents` come from
-    files, and `passages` from other programs and servers.
+    them by words, files and symbols. `places` are found by triggers alone. `documents` contains the
+    memories from files, and `passages` contains those from other programs and servers.
     """
 
     def __init__(
@@ -141,7 +143,7 @@ class Reader:
         return await self._store.get(memory_id) or await self.derived(memory_id)
 
     async def derived(self, memory_id: str) -> Memory | None:
-        """The memory with this id from outside the store: a file, another program or a server."""
+        """The memory with this id from outside the store: from a file, a program or a server."""
         for passages in self._outside:
             if memory := await passages.get(memory_id):
                 return memory
@@ -153,7 +155,7 @@ class Reader:
 
 
 class StoreRecall:
-    """`Recall` over a store, such as `memory/sqlite/store.py`: ranks its candidates."""
+    """`Recall` over a store, such as `memory/sqlite/store.py`: ranks the store's candidates."""
 
     def __init__(self, store: Store) -> None:
         self.name = store.name
@@ -321,7 +323,7 @@ def _is_by_agent(hit: Hit) -> bool:
 
 
 def _is_like(hit: Hit, others: Iterable[Hit], least: float) -> bool:
-    """True if the text of `hit` has at least this similarity to one of the others."""
+    """Whether the similarity of `hit` to the text of another hit is at least `least`."""
     text = hit.memory.text
     return any(_similarity(text, other.memory.text) >= least for other in others)
 

@@ -34,7 +34,7 @@ KNOWN = (
     "help",
     "prompts",
 )
-"""The usual namespaces. The files of a document folder with one of these names get that
+"""The usual namespaces. If a folder of documents has one of these names, its files get that
 namespace. Other names are allowed."""
 
 ALIASES = {
@@ -108,7 +108,7 @@ MAX_COUNT = 1_000_000
 
 
 def memory_of(item: object, *, trust: Trust = Trust.USER) -> Memory:
-    """Make a memory from a `Memory` or a mapping of the import shape. Missing files and symbols
+    """Make a memory from a `Memory` or a mapping in the import shape. Missing files and symbols
     are extracted from the text.
 
     Raises:
@@ -164,7 +164,7 @@ def validated(memory: Memory) -> Memory:
 
 def _anchored(memory: Memory) -> Memory:
     """Extract files and symbols from the text, unless the memory lists its own. A memory with
-    triggers surfaces only while its files exist, so none are extracted for it."""
+    triggers surfaces only while its files exist, so no files are extracted for it."""
     if memory.triggers:
         return replace(memory, triggers=memory.triggers[:MAX_TRIGGERS])
     paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)
@@ -310,8 +310,8 @@ def _outside_secrets(
     names: Sequence[str], text: str, clean_text: str, names_in: Callable[[str], Sequence[str]]
 ) -> Sequence[str]:
     """The names that were not part of a secret. A line of a private key looks like an identifier,
-    and on its own it cannot be recognised as a secret. `names_in` extracts names from a text; it
-    may write a path with backslashes differently from the text."""
+    and on its own it cannot be recognised as a secret. `names_in` extracts names from a text; a
+    path with backslashes may be spelled differently in its result than in the text."""
     if text == clean_text:
         return names
     lost = set(names_in(text)) - set(names_in(clean_text))
@@ -429,7 +429,7 @@ NO_PROJECT = "?"
 """The project of a memory whose project cannot be read. No folder has this name, so no project sees
 the memory."""
 MAX_TIME = 200_000_000_000.0
-"""Later times, from about the year 8300 on, count as damaged: Python's calendar ends in 9999."""
+"""Times after this one (about the year 8300) count as damaged: Python's calendar ends in 9999."""
 
 
 def _word(column: object) -> str:

@@ -1,9 +1,9 @@
 """Move the memories of one store to another while both are in use.
 
-A move can be killed at any point and run again: the target replaces a memory with the same id, so
-nothing is duplicated, and the journal lists the versions that the target has acknowledged, so a
-second run copies only what is missing or has changed. A memory that was deleted from the target
-after it was copied does not come back.
+A move can be killed at any point and run again. Nothing is duplicated, because the target
+overwrites a memory that has the same id. The journal lists the versions that the target has
+acknowledged, so a second run copies only what is missing or has changed. A memory that was deleted
+from the target after it was copied does not come back.
 """
 
 import hashlib
@@ -52,16 +52,16 @@ class Movable(IndexSource, Protocol):
         ...
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put all memories in the trash with these times of deletion, or none. A stored memory with
-        the same id is removed."""
+        """Put all or none of these memories in the trash, with their times of deletion. A stored
+        memory that has the same id as one of them is removed."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The steps of a move. `present` is the number of memories in the source. `copy` and `discard`
-    list what the target lacks. `newer` lists ids that the target has in a later version, `deleted`
-    those in its trash; the move leaves both alone."""
+    list what the target lacks. `newer` lists ids that the target has in a later version, and
+    `deleted` lists ids that were deleted from the target later; the move leaves both alone."""
 
     present: int
     copy: Sequence[str]
@@ -78,8 +78,8 @@ class Plan:
 class Verified:
     """The comparison of both stores after a move. `equal` counts the memories with the same fields
     on both sides, and `digest` is the SHA-256 over them. `changed_there` and `deleted_there` count
-    those changed or deleted in the target after they were copied. `different` is empty unless the
-    move failed."""
+    those changed or deleted in the target after they were copied. `different` lists the other ids
+    whose fields differ; it is empty unless the move failed."""
 
     equal: int
     digest: str
@@ -120,7 +120,7 @@ class Journal:
             return
         lines = "".join(f"{json.dumps(entry)}\n" for entry in versions.items())
         with writing(self._path), open(os.open(self._path, _APPEND, 0o600), "a") as file:
-            # A new line first: a killed process may have left an incomplete one.
+            # Begin with a newline, because a killed process may have left an incomplete line.
             file.write(f"\n{lines}")
             file.flush()
             os.fsync(file.fileno())
@@ -172,7 +172,7 @@ class Relocation:
         return Plan(present=len(here), copy=copy, discard=discard, newer=newer, deleted=deleted)
 
     async def run(self, progress: Progress) -> Verified:
-        """Copy everything that the target lacks, including later additions, and compare.
+        """Copy everything that the target lacks, including what is added meanwhile, and compare.
 
         Raises:
             StoreError: a store failed; the next run continues.
@@ -258,8 +258,8 @@ def _in_trash(memory_id: str) -> str:
 
 
 def _fields(memory: Memory) -> bytes:
-    """All fields of a memory except its tenant, as every store returns them, with the project's
-    name as in a shared store."""
+    """All fields of a memory except its tenant, in the form in which every store returns them. The
+    project has the name that it has in a shared store."""
     memory = addressed(memory)
     origin = memory.provenance
     return to_json(

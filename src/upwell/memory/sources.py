@@ -26,8 +26,9 @@ class Form(StrEnum):
 class Source:
     """An imported file or folder. `path` is absolute, with symbolic links resolved.
 
-    `cited` is its name in citations: its path from the folder of the import command ("" for that
-    folder itself), or its whole path outside that folder. `project` None means every project.
+    `cited` is the name of the source in citations: its path relative to the folder of the import
+    command ("" for that folder itself), or its whole path if it is outside that folder. If
+    `project` is None, every project sees the source.
     """
 
     path: str
@@ -37,7 +38,7 @@ class Source:
 
     @property
     def key(self) -> str:
-        """The properties that affect its memories; if they change, the source is read again."""
+        """The properties that affect the memories; if they change, the source is read again."""
         return "\n".join((self.path, self.cited, self.project or "", self.form))
 
     def holds(self, path: str) -> bool:

@@ -17,12 +17,13 @@ TOKENIZER = "porter unicode61 remove_diacritics 2"
 """The tokenizer of SQLite's full-text index, whose stems every store uses."""
 MAX_CACHED_STEMS = 200_000
 _SHARED_CHARS = 2
-"""How many leading characters a word shares with its stem (Porter 1980); `beginnings` lists the
-exceptions."""
+"""How many leading characters a word shares with its stem (Porter 1980); `beginnings` handles
+the exceptions."""
 
 
 class Stemmer:
-    """Folded word → stem, by SQLite's Porter tokenizer. Safe to share between threads."""
+    """Maps folded words to their stems with SQLite's Porter tokenizer. Safe to share between
+    threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,8 +55,8 @@ class Stemmer:
         return learned
 
     def _tokenized(self, words: Sequence[str]) -> dict[str, str]:
-        """Return SQLite's stems of these words. A word that SQLite splits into several is its
-        own stem."""
+        """Return SQLite's stems of these words. If SQLite splits any of them into several words,
+        each word becomes its own stem."""
         if not words:
             return {}
         with self._lock:
@@ -91,8 +92,9 @@ def stem_counts(texts: Sequence[Worded], stems: Collection[str]) -> list[Counter
 
 
 def beginnings(stems: Iterable[str]) -> set[str]:
-    """Return how words with one of these stems can begin: two characters, or one if the stem
-    does not determine the second (`aed` has the stem `a`, `aying` has `ai`)."""
+    """Return how words with one of these stems can begin: the stem's first two characters, or the
+    only one (`aed` has the stem `a`). An `i` in the stem can be a `y` in the word (`aying` has the
+    stem `ai`)."""
     starts: set[str] = set()
     for stem in stems:
         starts.add(stem[:_SHARED_CHARS])

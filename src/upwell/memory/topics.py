@@ -49,7 +49,7 @@ class Topic:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """The topics of a memory, and the fields that decide its visibility. `changed_at` shows whether
-    the entry is current; `labels` are the tags and the namespace, `words` come from the text."""
+    the entry is current; `labels` are the tags and namespace, and `words` come from the text."""
 
     id: str
     changed_at: float
@@ -126,7 +126,7 @@ class Topics:
 
     async def all(self, project: str | None = None, namespaces: Sequence[str] = ()) -> list[Topic]:
         """The topics of the memories that a project sees in these namespaces (in every namespace
-        if `namespaces` is empty), the most frequent first, then by name.
+        if `namespaces` is empty), most frequent first, and by name among equals.
 
         Raises:
             StoreError: a store failed.
@@ -233,8 +233,8 @@ class Rarity:
         self._stores = stores
 
     async def rare(self, words: Sequence[str]) -> set[str]:
-        """Those of `words` that occur in only a few memories, whatever their project, without
-        everyday words.
+        """Those of `words` that occur in only a few memories of all projects together. Everyday
+        words are left out.
 
         Raises:
             StoreError: a store failed.

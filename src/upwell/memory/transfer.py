@@ -72,7 +72,7 @@ class Imports:
         projects: Mapping[str, str] = MappingProxyType({}),
     ) -> Imported:
         """Import `path` in the format `format_name`; "auto" chooses by the suffix. Citations of
-        Markdown files are relative to `folder`. `projects` maps the projects of memories to their
+        Markdown files are relative to `folder`. `projects` maps the projects named in the file to
         folders on this machine.
 
         Raises:
@@ -157,7 +157,8 @@ BATCH = 1_000
 """Memories per transaction; an error reports how many memories were stored before it."""
 PAGE = 5_000
 MAX_LINE_BYTES = 16_000_000
-"""Enough for a memory of a million characters, all JSON escapes, with its other fields."""
+"""The longest line: enough for a memory of a million characters that are all JSON escapes, and its
+other fields."""
 _OWN = "upwell"
 _MARKDOWN = (".md", ".markdown")
 _LINES = (".jsonl", ".ndjson")
@@ -224,7 +225,7 @@ async def copy_memories(
     projects: Mapping[str, str] = MappingProxyType({}),
 ) -> Copied:
     """Copy memories from a file of JSON lines, batch by batch. If a memory's project is in
-    `projects`, or is a folder below one of them, it gets the new project.
+    `projects`, or is a folder inside one of them, the memory gets the new project.
 
     Raises:
         UsageError: the file cannot be read, a memory in it is malformed (the message has file and

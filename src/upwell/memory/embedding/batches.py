@@ -15,7 +15,7 @@ BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A memory without a vector; `hash` shows whether its text is still the embedded one."""
+    """A memory without a vector; `hash` shows whether its text has changed meanwhile."""
 
     n: int
     hash: str

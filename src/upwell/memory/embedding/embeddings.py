@@ -14,7 +14,7 @@ Indexes = Callable[[], Awaitable[list[VectorIndex]]]
 
 
 class Embeddings:
-    """The vector indexes of a library as one."""
+    """The vector indexes of a library, treated as one."""
 
     def __init__(self, indexes: Indexes) -> None:
         self._indexes = indexes

@@ -35,8 +35,8 @@ def code_of(vector: Vector) -> str:
 def usual_cosines(
     sample: Floats, sampled: Numbers, question: Floats, scopes: Sequence[int]
 ) -> tuple[float, float]:
-    """Return the mean and spread of the cosines of a sample of the store, or of its visible part if
-    that is large enough. `sampled` are the memories of the rows of `sample`."""
+    """Return the mean and spread of the cosines of a sample of the store, or of the visible part of
+    the sample if that is large enough. `sampled` has the number of each row's memory."""
     visible = np.isin(sampled >> SEQUENCE_BITS, np.asarray(scopes, np.int64))
     cosines = (sample[visible] if visible.sum() >= MIN_SAMPLE else sample) @ question
     return float(cosines.mean()), max(MIN_SPREAD, float(cosines.std()))

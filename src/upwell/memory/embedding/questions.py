@@ -33,8 +33,8 @@ Progress = Callable[[int, int], None]
 
 
 class VectorIndex(Protocol):
-    """The vectors of a store's memories. `note` tells which of them searches do not compare; it is
-    "" if they compare all."""
+    """The vectors of a store's memories. `note` says which of them are not compared in searches; it
+    is "" if all are."""
 
     note: str
     questions: "Questions"

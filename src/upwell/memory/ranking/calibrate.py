@@ -1,9 +1,9 @@
 """Turn raw signals into the probability that a memory is relevant, and into the order of hits.
 
 The models are logistic regressions and linear orderings (`memory/ranking/coefficients.py`).
-`benchmarks/calibrate.py` fits them on development data, including negatives of the same style and
-small samples of the same stores, and reports the results on unseen stores. Each store measures its
-own null scores (`memory/ranking/null_scores.py`), so that 0.5 means the same in every store.
+`benchmarks/calibrate.py` fits them on development data, which includes negatives of the same style
+and small samples of the same stores. It reports the results on unseen stores. Each store measures
+its own null scores (`memory/ranking/null_scores.py`), so that 0.5 means the same in every store.
 """
 
 import math
@@ -107,16 +107,16 @@ def probability(signals: Mapping[str, float]) -> float:
 
 ASKED_SHARE = 0.9
 """The highest score that covered words alone can give, since no hit is certain. On the development
-questions with an answer in memory, the rate at which the first hit was the answer was close to the
-share of the question's rarity that the hit covers: .85 for shares of .7 and more, .55 at .5, .35
-at .3.
+questions with an answer in memory, the first hit was the answer about as often as the share of the
+question's rarity that it covers would suggest: in .85 of the cases for shares of .7 and more, in
+.55 at .5, and in .35 at .3.
 """
 
 
 def asked_probability(signals: Mapping[str, float]) -> float:
     """Return the probability that a memory with these signals answers an explicit request. Whoever
-    makes such a request expects an answer, so a memory with the words of the question is likely to
-    be one. Everyday words alone do not count.
+    makes such a request expects an answer, so a memory that contains the words of the question is
+    likely to be it. Everyday words alone do not count.
     """
     covered = signals.get("idf_coverage", 0.0) if signals.get("telling_words") else 0.0
     return max(probability(signals), ASKED_SHARE * covered)

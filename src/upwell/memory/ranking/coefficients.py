@@ -208,6 +208,6 @@ BY_MEANING = Coefficients(
         "meaning_near": 0.47,
     },
 )
-"""The coefficients with an embedder. They were fitted with all-MiniLM-L6-v2. The features are
-deviations from the store's mean cosine, so that the fit is close for other embedders.
+"""The coefficients with an embedder. They were fitted with all-MiniLM-L6-v2. The features for
+meaning are deviations from the store's mean cosine, so the fit is close for other embedders too.
 """

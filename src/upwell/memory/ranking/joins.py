@@ -20,8 +20,9 @@ from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.terms import sound
 
 FULL_PATH, PATH_TAIL, FILE_NAME, PATTERN, STEM, SYMBOL = 1.0, 0.8, 0.5, 0.5, 0.35, 1.0
-"""The strength of a join by the part that matched: the whole path, its last two parts, the
-file's name, its stem (a test and the code it tests), a symbol."""
+"""The strength of a join by the part that matched: the whole path, its last two parts, the file's
+name, the name in a pattern, the stem (which a test shares with the code that it tests), a
+symbol."""
 EVERYWHERE = 0.3
 """The factor for files that every project has: a README, a manifest, a licence, dot files."""
 _MIN_PATTERN_CHARS = 3
@@ -32,8 +33,8 @@ MAX_PARTS = 64
 @dataclass(frozen=True, slots=True)
 class Join:
     """An exact match of a file or symbol. `strength` depends on the part that matched, `holding`
-    is the number of memories that share the match, and `stems` are the stems of the name of the
-    file or symbol."""
+    is the number of memories that share the match, and `stems` are the stems of a file's name;
+    there are none for a symbol."""
 
     strength: float
     symbol: bool

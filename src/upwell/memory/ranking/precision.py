@@ -5,7 +5,7 @@ sessions (`docs/measurements.md`); the figures combine both readers' verdicts.""
 from collections.abc import Mapping
 
 USUAL = 0.6
-"""For kinds that were not measured."""
+"""The precision assumed for kinds that were not measured."""
 PRECISIONS: Mapping[str, float] = {
     "fails": 0.61,
     "file": 0.73,

@@ -19,8 +19,8 @@ COMMON_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The memories that a query may see: the numbers of their scopes, how many there are, and how
-    many words they have together."""
+    """The memories that a query may see: the numbers of their scopes, how many memories there are,
+    and how many words they have together."""
 
     scopes: tuple[int, ...]
     memories: int
@@ -40,7 +40,8 @@ class Corpus:
         negative).
 
         A few memories do not show which words are rare. A small store is therefore treated as one
-        of `LEAST_MEMORIES` memories, with a `common` word in one in twenty of the added ones.
+        of `LEAST_MEMORIES` memories. One in twenty of the added ones contains the word if it is
+        `common`.
         """
         size = max(self.memories, LEAST_MEMORIES)
         total = holding + (COMMON_SHARE * (size - self.memories) if common else 0.0)

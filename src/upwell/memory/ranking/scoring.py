@@ -24,7 +24,7 @@ from upwell.memory.ranking.signals import (
 SUPERSEDED = "superseded"
 """The signal of a hit that a newer memory replaces. Such hits never surface."""
 STEP = 1e-6
-"""The difference between hits of equal probability, so that their scores show their order."""
+"""The difference between the scores of hits of equal probability, so that these show the order."""
 MIN_ASSESSED = 10
 """At least this many hits are scored, whatever the limit, because each hit can raise the scores of
 those above it.
@@ -34,13 +34,13 @@ TRIGGER = "trigger"
 SPEAKING = ("matched_words", "window", "path_join", "symbol_join", "meaning", TRIGGER)
 """A candidate needs at least one of these signals to become a hit."""
 BACKGROUND_FROM, BACKGROUND_TO = 5, 15
-"""The ranks whose mean BM25 is the background that the margin is measured from."""
+"""The margin of a hit is the distance of its BM25 from the mean BM25 of these ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """The newest living memory in a chain of superseding ones. `candidate` is None if the query
-    may not see it."""
+    """The newest memory that still exists in a chain of memories that supersede one another.
+    `candidate` is None if the query may not see it."""
 
     id: str
     candidate: Candidate | None
@@ -137,7 +137,7 @@ def _hit(entry: Assessed, score: float, readings: Sequence[Reading]) -> Hit:
 
 def newest_first(hits: Sequence[Hit], successors: Mapping[str, Successor]) -> list[Hit]:
     """Put each successor before the memory that it supersedes, whether or not the query found
-    the successor. It gets at least the score of the superseded memory, which is marked
+    the successor. The successor gets at least the score of the superseded memory, which is marked
     `SUPERSEDED`.
     """
     if not successors:
@@ -162,7 +162,7 @@ def _in_place_of(candidate: Candidate | None, hit: Hit) -> Hit | None:
 
 def _widest(readings: Sequence[Reading]) -> list[Reading]:
     """Return the readings whose stems are not all in an earlier one. More query words never lower
-    the BM25, so the other readings cannot win."""
+    the BM25, so the readings left out cannot win."""
     widest: list[Reading] = []
     for reading in readings:
         if not any(reading.idf.keys() <= wider.idf.keys() for wider in widest):

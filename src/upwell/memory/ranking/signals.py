@@ -1,9 +1,10 @@
 """The raw signals of a hit, which `memory/ranking/calibrate.py` turns into a probability.
 
-Words: BM25 (Robertson and Zaragoza 2009) over the body and, at half weight, over the words that its
-form hides; how much of the query's rarity a memory covers, as a share and as a sum; the distance to
-the other candidates. For a turn of a conversation, the turns next to it also count. Files and
-symbols: the strictest join, damped by the number of memories that share it.
+The signals from words are BM25 (Robertson and Zaragoza 2009) over the body and, at half weight,
+over the extra words; how much of the query's rarity a memory covers, as a share and as a sum; and
+the distance to the other candidates. For a turn of a conversation, the turns next to it also count.
+The signals from files and symbols are the strictest join, damped by the number of memories that
+share it.
 """
 
 import math
@@ -21,7 +22,7 @@ K1 = 1.2
 B = 0.75
 EXTRA_WEIGHT = 0.5
 MAX_COUNTED_CHARS = 20_000
-"""Only the first part of a longer memory, of this length, is counted."""
+"""Only the words in the first part of a memory, up to this length, are counted."""
 
 SIGNALS = (
     "bm25",
@@ -83,8 +84,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """The similarity of memories to a question: cosines by number, nearest first, and the mean,
-    the spread and the `background` of the store's cosines."""
+    """The similarity of memories to a question: cosines by number, nearest first; the mean and
+    spread of the store's cosines; and `background`, the mean cosine of the next best memories."""
 
     cosines: Mapping[int, float]
     mean: float
@@ -126,7 +127,7 @@ class Part:
 
 
 def bm25(reading: Reading, corpus: Corpus, parts: Sequence[Part]) -> float:
-    """Return the BM25 of the query over these parts, read as one text."""
+    """Return the BM25 of the query over these parts, which are treated as one text."""
     norm = _norm(corpus, parts)
     summed = dict(parts[0].counts)
     for part in parts[1:]:
@@ -219,8 +220,8 @@ def meaning_signals(likeness: Likeness, n: int, turn: bool) -> dict[str, float]:
 
 
 def damped(holding: int, memories: int) -> float:
-    """Return 1 for a file or symbol of a single memory, falling towards 0 for one that all
-    memories share."""
+    """Return a factor that is 1 for a file or symbol of a single memory, and falls towards 0 the
+    more memories share it."""
     return math.log1p(memories / max(1, holding)) / math.log1p(max(1, memories))
 
 
@@ -242,5 +243,5 @@ def _names(reading: Reading, speaker: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _name_words(speaker: str) -> tuple[str, ...]:
-    # A conversation has few speakers and many turns.
+    # Cached because a conversation has few speakers and many turns.
     return tuple(word_list(speaker))

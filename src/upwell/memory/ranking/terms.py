@@ -54,10 +54,10 @@ EVERYDAY_WORDS = frozenset(
 
 
 _STATES, _FEW_WORDS = frozenset({"down", "off", "out"}), 2
-"""The states of a service or switch. A query with at most this many other words keeps them, since
-they carry half of its meaning."""
+"""The states of a service or switch. They are stop words, but are not removed from a query with at
+most `_FEW_WORDS` other words, since they carry half of its meaning."""
 MAX_WORD_CHARS = 64
-"""Longer runs (hashes, base64) are not indexed as words."""
+"""Runs of letters and digits longer than this (hashes, base64) are not indexed as words."""
 MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 4_096, 2_000
 _SPEAKER_CHARS = 100
 
@@ -79,15 +79,16 @@ _LABELS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """The texts that a store indexes for a memory. `extra` adds the words that the form of `body`
-    hides (parts of identifiers and paths, tags, pairs of CJK characters) and words around it."""
+    """The texts that a store indexes for a memory. `extra` contains words that are not separate
+    words of `body` (parts of identifiers and paths, tags, pairs of CJK characters), and words from
+    its context."""
 
     body: str
     extra: str
 
 
 def indexed(memory: Memory, around: str = "") -> Indexed:
-    """Return the texts to index for `memory`. `around` holds words of its surroundings, such as
+    """Return the texts to index for `memory`. `around` contains words from its context, such as
     the headings above a document's chunk."""
     body = sound(memory.text)
     extra = hidden_words(body)
@@ -130,8 +131,8 @@ def word_list(text: str) -> list[str]:
 
 def query_words(text: str) -> list[str]:
     """Return the informative words of a query, in order. Stop words are removed; identifiers and
-    CJK runs are split as in the index. A query of one or two such words also keeps its state words,
-    such as `down`, and a query of stop words alone keeps them all.
+    CJK runs are split as in the index. In a query of one or two informative words, state words such
+    as `down` are retained, and in a query of stop words alone, all of them are.
     """
     clean = sound(text)
     words = word_list(clean) + hidden_words(clean)
@@ -143,8 +144,8 @@ def query_words(text: str) -> list[str]:
 
 
 def names_in(text: str) -> set[str]:
-    """Return the words of a query that look like names: `JC`, `urllib3`, a capital inside a
-    sentence."""
+    """Return the words of a query that look like names: `JC`, `urllib3`, or a capitalised
+    word inside a sentence."""
     names: set[str] = set()
     clean = sound(text)
     for match in _NAME_LIKE.finditer(clean):

@@ -32,8 +32,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The outcome of a batch of writes: the tokens of those that took effect, and the refused ones.
-    All others had arrived earlier."""
+    """The outcome of a batch of writes: the tokens of the writes that took effect, and the refused
+    writes. All other writes had arrived earlier."""
 
     fresh: frozenset[str]
     refused: Sequence[Refused]
@@ -78,8 +78,9 @@ class AccessedMemories:
         return self._principal.may_write
 
     async def identity(self) -> str:
-        """The name of the store. If this principal sees only a part, a name for that part follows,
-        so a machine starts its copy from scratch when the namespaces of its token change.
+        """The name of the store. If this principal sees only a part of it, the name of that part is
+        appended. A machine therefore starts its copy from scratch when the namespaces of its token
+        change.
 
         Raises:
             StoreError: the database failed.
@@ -158,7 +159,7 @@ class AccessedMemories:
 
         Raises:
             UsageError: the memory is invalid, or this principal may not store it.
-            Malformed: the project or the superseded id is not a name that a database can hold.
+            Malformed: the project or the superseded id is not a name that a database can store.
         """
         if sent.tenant != DEFAULT_TENANT:
             raise UsageError("the memory names another tenant")

@@ -24,9 +24,9 @@ class Cursor:
     changed memory in `after`. A new copy begins at version -1.
 
     While a copy is being filled, `version` is `-2 - base`, where `base` is the version of the store
-    when filling began, and `after` is the position, `VERSION ID`. A copy only returns the cursor
-    that it was given, so it can ignore bases. If it must be filled again, its cursor goes back to a
-    lower version, and the copy then removes its memories first.
+    when filling began, and `after` is the position, `VERSION ID`. A copy only sends back
+    the cursor that it was given, so it can ignore bases. If the copy must be filled again, the
+    store sends it a cursor with a lower version, and the copy first removes its memories.
     """
 
     project: str
@@ -66,7 +66,7 @@ class Cursor:
 @dataclass(frozen=True, slots=True)
 class Page:
     """The next changes of a project, in order, and the cursor after them. `is_last` is True if
-    there are no more."""
+    no more changes follow."""
 
     changes: Sequence[Change]
     cursor: Cursor
@@ -99,7 +99,8 @@ class Refused:
 
 
 VIEW = "/"
-"""In an identity, separates the name of the store from that of the part that a machine may see."""
+"""Separates the name of a store, in an identity, from the name of the part that a machine may
+see."""
 
 
 class SharedMemories(Protocol):
@@ -107,7 +108,7 @@ class SharedMemories(Protocol):
 
     async def identity(self) -> str:
         """The name of the store, which does not change when the store moves. If this machine may
-        see only a part, `VIEW` and a name for that part follow."""
+        see only a part of it, `VIEW` and the name of that part are appended."""
         ...
 
     async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]:
@@ -116,8 +117,8 @@ class SharedMemories(Protocol):
         ...
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
-        """Apply these writes, except those that arrived earlier. Returns those that were refused
-        and so not applied."""
+        """Apply these writes, except those that arrived earlier. Returns the refused ones, which
+        were not applied."""
         ...
 
     async def follow(self, changed: Callable[[], None]) -> None:

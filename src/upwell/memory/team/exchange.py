@@ -134,7 +134,7 @@ def check_cursors(cursors: Sequence[Cursor]) -> None:
     """Refuse positions in the log of changes that cannot have come from a gateway.
 
     Raises:
-        Malformed: there are too many, or one is impossible.
+        Malformed: there are too many cursors, or one is impossible.
     """
     if len(cursors) > MAX_CURSORS:
         raise Malformed(f"more than {MAX_CURSORS} projects at once")
@@ -156,8 +156,8 @@ def check_writes(writes: Sequence[Outgoing]) -> None:
     """Refuse writes that cannot have come from an outbox.
 
     Raises:
-        Malformed: there are too many, two have the same memory or token, or one has no valid id or
-            token.
+        Malformed: there are too many writes, two have the same memory or token, or one has no valid
+            id or token.
     """
     if len(writes) > MAX_WRITES:
         raise Malformed(f"more than {MAX_WRITES} writes at once")

@@ -2,7 +2,7 @@
 password for the database.
 
 The messages are defined in `memory/team/exchange.py`. Every failure is a `StoreError` with a
-message of one line and a hint. No message contains the token.
+one-line message and a hint. No message contains the token.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     import httpx2
 
 POLL_SECONDS = 5.0
-"""How often to ask for changes. With requests that wait for changes, the gateway would have to keep
-a connection open for every machine."""
+"""How often to ask for changes. If requests waited for changes instead, the gateway would have to
+keep a connection open for every machine."""
 EXCHANGE_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
 MAX_REST_SECONDS = 60.0
@@ -44,8 +44,8 @@ _HELP = "see `upwell team`; meanwhile, upwell works from its copy"
 
 
 class GatewayMemories:
-    """`SharedMemories` of a token's tenant and namespaces. `token` returns the token; it is called
-    before every request, so that a new token needs no restart, and may raise StoreError."""
+    """`SharedMemories` of a token's tenant and namespaces. `token` returns the token, or raises
+    StoreError. It is called before every request, so that a new token needs no restart."""
 
     def __init__(self, url: str, token: Callable[[], str]) -> None:
         self._url = url.rstrip("/").removesuffix("/mcp")

@@ -1,8 +1,8 @@
 """Keep a copy of a team's memories up to date, and send writes made in the copy.
 
-Writes go first, so that no page undoes a change just made here. Either direction can be interrupted
-at any point: the copy applies a page and its cursor in one transaction, and a write is resent under
-the same token until the shared store acknowledges it.
+Writes are sent first, so that no page undoes a change just made here. Either direction can be
+interrupted at any point: the copy applies a page and its cursor in one transaction, and a write is
+resent under the same token until the shared store acknowledges it.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Replication:
         await self.pull()
 
     async def push(self, *, again: bool = True) -> None:
-        """Send the waiting writes; resend those refused earlier only if `again`. A refused write
+        """Send the waiting writes, including those refused earlier if `again`. A refused write
         keeps waiting, and the copy records the reason.
 
         Raises:

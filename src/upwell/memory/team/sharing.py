@@ -15,7 +15,7 @@ _OF_THIS_MACHINE = ("/", "~")
 
 
 def is_for_team(memory: Memory) -> bool:
-    """True if a new memory is shared with the team: a person put it in one of the team's
+    """True if a new memory is shared with the team, because a person put it in one of the team's
     namespaces. Memories written there by an agent or a tool stay on this machine."""
     return is_teams(memory.namespace) and memory.trust in (Trust.USER, Trust.IMPORTED)
 
@@ -41,7 +41,7 @@ def shared_namespace(namespace: str) -> str:
 
 
 def own_name(namespace: str) -> str:
-    """The name of a namespace without the team's part: `decisions` for `team/decisions`."""
+    """The name of a namespace without the prefix of the team: `decisions` for `team/decisions`."""
     return namespace.removeprefix(f"{TEAM}/")
 
 
@@ -56,7 +56,7 @@ def addressed(memory: Memory) -> Memory:
 
 def for_worktrees(memory: Memory) -> Memory:
     """Return a memory of a linked worktree as one of the main worktree, so that every worktree of
-    the repository sees it and it outlives its own. Other memories are returned unchanged."""
+    the repository sees it and it outlives the linked one. Other memories are returned unchanged."""
     main_worktree = main_worktree_of(memory.project)
     return memory if main_worktree is None else _owned_by(main_worktree, memory)
 
