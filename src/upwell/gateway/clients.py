@@ -153,9 +153,9 @@ def reaches_level(level: object, minimum: str) -> bool:
 class Session:
     """One agent's connection and what the agent declared about itself.
 
-    `channel` reaches the agent outside of its requests. `principal` is the holder of the token; on
-    stdio, the owner of the home. A `shared` session represents all of a principal's requests that
-    do not specify a session.
+    `channel` carries messages that belong to none of the agent's requests. `principal` is the
+    holder of the token; on stdio, the owner of the home. A `shared` session represents all of a
+    principal's requests that do not specify a session.
     """
 
     def __init__(
@@ -242,8 +242,8 @@ class Question:
 
 
 class RequestContext:
-    """The client of one request; `identity` is the raw id of the request. `receipt` is settled when
-    the reply has been written; without a receipt, the reply counts as delivered.
+    """The client of one request, whose raw id is `identity`. `receipt` is settled when the reply
+    has been written; without a receipt, the reply counts as delivered.
 
     A modern client accepts no requests, so the upstream's questions wait in `questions` until the
     client repeats its call with the answers.
@@ -366,8 +366,8 @@ class Audience:
         return any(uri in receiver.uris for receiver in self._receivers())
 
     async def relay(self, message: Message, clients: Iterable[Client]) -> None:
-        """Pass on a notification from an upstream. `clients` are those with a call in flight at
-        that upstream."""
+        """Pass on a notification from an upstream. `clients` are the clients that have a call in
+        flight there."""
         method = message.method or ""
         try:
             params = RawObject.parse(message.params)

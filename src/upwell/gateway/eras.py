@@ -27,7 +27,7 @@ UNSUPPORTED_VERSION = -32022
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 RESOURCE_NOT_FOUND = -32002
-"""An error code of the handshake era; the modern era answers with `invalid params`."""
+"""An error code of the handshake era. In the modern era, it is `invalid params` instead."""
 
 _PREFIX = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = _PREFIX + "protocolVersion"
@@ -159,7 +159,7 @@ class Introduction:
         return self.version in MODERN_VERSIONS
 
     def version_for(self, *, modern: bool) -> str:
-        """The version to use for a client of that era."""
+        """The version to use for a client, depending on the client's era."""
         return self.also if modern and self.also else self.version
 
     def offers(self, kind: str, name: str = "") -> bool:
@@ -170,8 +170,8 @@ class Introduction:
 
 
 def introduction(result: RawObject, version: str = "") -> Introduction:
-    """Read the result of `initialize`, which contains the version, or the result of
-    `server/discover` in the given `version`."""
+    """Read a server's description of itself from the result of `initialize`, which contains the
+    version, or from the result of `server/discover`, for which `version` is given."""
     answered_version = version or result.value("protocolVersion")
     is_known = answered_version in HANDSHAKE_VERSIONS + MODERN_VERSIONS
     capabilities = result.value("capabilities", {})
@@ -265,7 +265,7 @@ class ListenFilter:
     uris: frozenset[str] = frozenset()
 
     def acknowledged(self) -> dict[str, Any]:
-        """The filter in the form that the acknowledgement repeats."""
+        """The filter as the acknowledgement repeats it."""
         notifications: dict[str, Any] = {
             f"{kind}ListChanged": True
             for kind in _LIST_KINDS
@@ -331,8 +331,8 @@ EVERYTHING: Mapping[str, Any] = {
     "completions": {},
     "logging": {},
 }
-"""Our capabilities until every server has declared its own. An empty list does no harm, but a
-client never asks for a capability that was missing from the handshake.
+"""The capabilities that we declare until every server has declared its own. Declaring too many does
+no harm: a list may be empty. But a client never uses a capability that the handshake did not offer.
 """
 
 
@@ -344,8 +344,8 @@ EVERY_CLIENT = (
 
 
 def united(offers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The union of all servers' capabilities and ours. The gateway itself announces changes to the
-    prompt list."""
+    """The union of all servers' capabilities and ours. If any server has prompts, the union also
+    includes changes to the prompt list, because the gateway itself announces them."""
     union: dict[str, Any] = {}
     for offer in (OURS, *offers):
         union = _merged(union, offer)
@@ -383,7 +383,7 @@ _OUR_HEADING = re.compile(r"(?m)^([ \t]{0,20})(#{1,6}[ \t]{0,20}server\b)", re.I
 
 
 class Introduced(Protocol):
-    """The part of an upstream from which the gateway's introduction is made."""
+    """The part of an upstream that the gateway's introduction uses."""
 
     name: str
     about: Introduction
@@ -421,7 +421,7 @@ def without_disguise(instructions: str) -> str:
 
 
 def offer_of(upstreams: Iterable[Introduced]) -> Offer:
-    """The combined offer of these servers. While one of them is still unknown, everything is
+    """The combined offer of these servers. Until all of them have answered, everything is
     offered."""
     servers = list(upstreams)
     capabilities = united(server.about.capabilities for server in servers)

@@ -17,15 +17,16 @@ class Auth(StrEnum):
 
     NONE = "none"
     OAUTH = "oauth"
-    """With the user's login: `upwell login NAME`."""
+    """With the login that the user made with `upwell login NAME`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
-    """`gateway.*`. Times are in seconds, sizes in bytes. `hosts` are the additional host names that
-    `serve --http` accepts, for use behind a proxy. A tool list of more than `lazy_tools_tokens` is
-    served in short form; 0 means never. A replica told to shut down reports for `notice_seconds`
-    that it is not ready, but still accepts requests; open calls then have `drain_seconds` to end.
+    """The settings `gateway.*`. Times are in seconds, sizes in bytes. `hosts` are the additional
+    host names that `serve --http` accepts, for use behind a proxy. A tool list of more than
+    `lazy_tools_tokens` is served in short form; 0 means never. A replica that is told to shut down
+    still accepts requests for `notice_seconds`, but reports that it is not ready. After that, open
+    calls have `drain_seconds` to finish.
     """
 
     connect_timeout_seconds: float = 30.0
@@ -41,8 +42,8 @@ class GatewayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheOptions:
-    """`cache.*`: answers may be cached if the tool's `server__tool` name matches a pattern in
-    `tools`."""
+    """The settings `cache.*`. Answers may be cached if the tool's `server__tool` name matches a
+    pattern in `tools`."""
 
     tools: tuple[str, ...] = ()
     ttl_seconds: float = 300.0

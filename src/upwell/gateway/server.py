@@ -1,4 +1,4 @@
-"""The gateway as a whole: its upstreams in the background, its fronts on stdio and HTTP."""
+"""The gateway as a whole, with its upstreams in the background and its fronts on stdio and HTTP."""
 
 import asyncio
 import signal
@@ -41,8 +41,8 @@ class OwnServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolListing:
-    """How tools are listed: without an output schema if `may_compress(server, tool)` is true, and
-    shortened by `definitions` if the list is long."""
+    """Decides how tools are listed. A tool is listed without its output schema if
+    `may_compress(server, tool)` is true; `definitions` shortens a list that is too long."""
 
     may_compress: Callable[[str, str], bool]
     definitions: Definitions = field(default_factory=Definitions)
@@ -50,8 +50,8 @@ class ToolListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """The data that outlives a connection: the servers' combined offer and each server's tools, for
-    the next start, and the state of sessions, for other processes.
+    """The data that outlives a connection. The servers' combined offer and each server's tools are
+    saved for the next start. `sessions` is the state of sessions, which other processes may share.
     """
 
     sessions: SessionState
@@ -104,8 +104,8 @@ class Gateway:
         return self._fleet.upstreams
 
     def name_of(self, server: str, tool: str) -> tuple[str, Sequence[str]]:
-        """The server's own name for the tool with the public name `server__tool`. For an unknown
-        tool, the name as given and the names of the server's known tools."""
+        """The server's own name for the tool with the public name `server__tool`. If there is no
+        such tool, `tool` itself, together with the names of the server's known tools."""
         target = self._catalog.resolve(f"{server}__{tool}")
         if target is not None and target.upstream is not None:
             return target.tool, ()
@@ -115,7 +115,8 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep the servers running inside the block, and end the open calls afterwards."""
+        """Keep the servers running inside the block. Afterwards, abandon the calls that are still
+        waiting for their clients."""
         try:
             async with self._fleet.running():
                 yield
@@ -167,7 +168,7 @@ class Gateway:
         self._records.save_offer(offer_of(self.upstreams))
 
     def _end(self, serving: "asyncio.Task[None]") -> None:
-        # An agent may kill the gateway half a second after its signal, so servers get less time.
+        # An agent may kill the gateway half a second after the signal, so servers get less time.
         for upstream in self.upstreams:
             upstream.grace_seconds = HURRIED_GRACE_SECONDS
         serving.cancel()
@@ -186,7 +187,7 @@ class Gateway:
         return upstream
 
     async def _changed(self, upstream: Upstream) -> None:
-        """A server started, ended, or changed its tools."""
+        """Announce and save the lists of a server that has started, ended or changed its tools."""
         await self._catalog.refresh()
         await self.router.tools_changed()
         offered = [kind for kind in LISTED_KINDS if upstream.about.offers(kind)]

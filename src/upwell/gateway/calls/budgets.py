@@ -1,4 +1,4 @@
-"""The default budget of a result, by the kind of its tool.
+"""The default budget of a result, which depends on the kind of its tool.
 
 Most output from commands and searches is short, and long output is repetitive. Pages contain more
 information. A file that is read is usually edited next, so it is delivered whole unless it is very
@@ -32,8 +32,8 @@ BUDGET_FACTORS = {
         ToolKind.OTHER: 0.5,
     },
 }
-"""The budget of each kind of tool as a multiple of the agent's usual budget, by profile; 1 if the
-kind is not listed. `default_tokens` does not apply it to `READ`.
+"""The budget of each kind of tool as a multiple of the agent's usual budget, by profile. The factor
+of a kind that is not listed is 1. `default_tokens` does not apply any factor to `READ`.
 """
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

@@ -1,9 +1,9 @@
 """A cache of answers from tools that the user has listed and that declare themselves read-only.
 
 The key of an answer covers everything that the answer depends on: the server and its configuration,
-the tool's declaration, the arguments, the rest of the request, and the principal. Never cached:
-errors, questions to the client, tasks, answers with invalid UTF-8, and anything that contains a
-secret. Of identical calls made at the same time, only one is sent.
+the tool's declaration, the arguments, the rest of the request, and the principal. Errors, questions
+to the client, tasks, answers with invalid UTF-8, and anything that contains a secret are never
+cached. Of identical calls made at the same time, only one is sent.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ class _Flight:
 
 
 class Cache:
-    """Answers in a TTL store. `has_secret` searches a text for secrets; `secret` returns the key
-    for the HMAC under which an answer is stored."""
+    """Keeps answers in a TTL store. `has_secret` searches a text for secrets. Answers are stored
+    under an HMAC, whose key `secret` returns."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class Cache:
 
         def finished(task: "asyncio.Task[Reply]") -> None:
             self._flights.pop(key, None)
-            # Retrieve the exception. If every caller has stopped waiting, nobody else does, and
-            # asyncio would log it as an error.
+            # Retrieve the exception. If every caller has stopped waiting, nobody else retrieves it,
+            # and asyncio would log it as an error.
             if not task.cancelled():
                 task.exception()
 
@@ -142,15 +142,15 @@ def _reprs(value: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _lasting_meta(params: RawObject) -> RawObject:
-    """The `_meta` without the keys that belong to this one call and its client. The answer may
+    """The `_meta` without the keys that concern only this call and its client. The answer may
     depend on the other keys.
     """
     return meta_of(bare(params)).without(*_PER_CALL_META)
 
 
 def _canonical(arguments: bytes) -> str:
-    """The same text for equal arguments. The order of keys and whitespace are ignored; the notation
-    of a number and repeated keys are not.
+    """A text that is the same for equal arguments. Whitespace and the order of keys are ignored;
+    repeated keys and the notation of numbers are not.
     """
     try:
         value = json.loads(

@@ -1,9 +1,9 @@
 """Fits a result to the agent's budget: chooses the blocks to shorten, and describes the omissions.
 
 A result within its budget, or slightly over it, passes through byte for byte. In a larger result,
-the text blocks share the budget, small ones first. The original of a shortened text is kept under a
-key, and one notice block at the end counts the omissions and explains how to read them. Blocks of
-other types keep their places.
+the text blocks share the budget, and small blocks stay whole if possible. The original of a
+shortened text is kept under a key, and one notice block at the end counts the omissions and
+explains how to read them. Blocks of other types keep their places.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from upwell.wire.rawjson import LARGE_BYTES, NotJson, RawObject, dumps
 DEFAULT_RESULT_TOKENS = 4000
 NOTICE_TOKENS, NOTICE_CHARS = 120, 320
 CONTENTS_SHARE = 0.5
-"""A table of contents takes at most this part of a budget, or is left out."""
+"""A table of contents may take up to this part of a budget; a larger one is left out."""
 WORTH_SHORTENING = 0.75
 """A result that would keep more than this part of its tokens is delivered whole: the gaps would
 cost the agent more than the few saved tokens are worth."""
@@ -36,15 +36,15 @@ SHORT_BYTES = 4096
 MAX_TEXTS = 100
 """If a result has more text blocks than this, their texts are joined and shortened as one."""
 TAIL_CHARS = 200
-"""How much of the end of a shortened text is searched for omissions that the strategy itself
-reports there."""
+"""How many characters at the end of a shortened text are searched for omissions, because some
+strategies report them there."""
 READ_MORE = "upwell__read_more"
 SUMMARY = "llm_summary"
 _QUESTION_ARGUMENTS = ("query", "question", "prompt", "q")
 _MIN_SHARE = 64
 
 Reading = Callable[[str], str]
-"""Describes, for a key, how the agent can read the original."""
+"""Describes how the agent can read the original that has this key."""
 
 
 def by_tool(key: str) -> str:
@@ -75,7 +75,7 @@ class _Shortened:
 
     @property
     def text(self) -> str:
-        """The text below its table of contents."""
+        """The shortened text, below its table of contents if it has one."""
         parts = (self.contents, self.compressed.text)
         return "\n\n".join(part for part in parts if part)
 
@@ -107,7 +107,8 @@ class Fitter:
     """Shortens results and texts, and keeps their originals.
 
     `options` returns the options of a tool, `result_tokens` is the default budget, and `ratios` has
-    the learned factors by `server__tool`. `shortened` is called for every shortened result.
+    the learned factors of budgets by `server__tool`. `shortened` is called for every shortened
+    result.
     """
 
     def __init__(
@@ -193,8 +194,8 @@ class Fitter:
         )
 
     async def brief(self, call: ToolCall, result: bytes) -> bytes:
-        """A cheap version of `fit`: the beginning of each text, and how to read on. The JSON is not
-        checked in depth."""
+        """A cheap version of `fit`, which shortens each text to its beginning and a note on how to
+        read the rest. The JSON is not checked in depth."""
         return (await self.fit(call, RawObject.parse(result), strategy="progressive")).encode()
 
     async def fit(
@@ -233,13 +234,13 @@ class Fitter:
         how_to_read: Reading,
         hard_tokens: int | None = None,
     ) -> list[str | None]:
-        """The texts of a reply that is not an MCP result, fitted to the budget of its tool and to
-        `hard_tokens` together; None for each unchanged text.
+        """The texts of a reply that is not an MCP result, shortened so that together they fit the
+        budget of its tool and `hard_tokens`; None for each unchanged text.
 
         The notice is appended to the last shortened text. If this text is a chunk, which must end
-        with its footer (seed 002, docs/names.md), the notice precedes it. All texts stay unchanged
-        when shortening saves nothing, or when an original could not be read later because it
-        cannot be kept or would exist only in this process.
+        with its footer (seed 002, docs/names.md), the notice precedes the text. All texts stay
+        unchanged when shortening saves nothing, or when an original could not be read later because
+        it cannot be kept or would exist only in this process.
         """
         options = self._options(call.server, call.tool)
         if options.strategy == "none":
@@ -373,9 +374,10 @@ async def blocks_of(result: RawObject) -> list[bytes] | None:
 
 
 def _with_texts(blocks: Sequence[bytes]) -> tuple[list[bytes], list[_Text]]:
-    """The blocks and their texts. More than `MAX_TEXTS` texts are joined in the first text block,
-    and the other text blocks are left out. Beyond that number, only the strings are collected: with
-    so many objects, the garbage collector would hold up the event loop.
+    """The blocks and their texts. If there are more than `MAX_TEXTS` texts, all of them are joined
+    in the first text block, and the other text blocks are left out. Beyond that number, only the
+    strings are collected, because with so many objects the garbage collector would hold up the
+    event loop.
     """
     texts: list[_Text] = []
     strings: list[str] = []
@@ -410,7 +412,8 @@ def _is_worth_shortening(texts: Sequence[_Text], budget: Budget) -> bool:
 
 
 def _shares(sizes: Sequence[int], limit: int | None, reserve: int) -> list[int | None]:
-    """Each text's share of `limit`: small texts get their size, the others equal parts."""
+    """Each text's share of `limit`. Small texts get as much as they need, and the others get equal
+    parts of the rest."""
     if limit is None:
         return [None] * len(sizes)
     remaining, shares = max(_MIN_SHARE, limit - reserve), [0] * len(sizes)
@@ -462,8 +465,8 @@ def _contents(text: str, key: str, share: Budget) -> str:
 def notice(
     tokens_before: int, after: Compressed, *, private: str = "", how_to_read: Reading = by_tool
 ) -> str:
-    """One line: the size before and after, the omissions (unless the text itself ends with them),
-    and how to read the original."""
+    """One line that states the size before and after, the omissions (unless the text itself ends
+    with them), and how to read the original."""
     counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in after.omitted]
     omissions = "; ".join(text for text in counts if text not in after.text[-TAIL_CHARS:])
     line = f"[upwell] Shortened from {tokens_before:,} to {counted(after.tokens, 'token')}"

@@ -41,8 +41,8 @@ Outcome = Surfacing | Skip
 
 
 class Sessions(Protocol):
-    """Finds the agent session to which a client's session belongs. `known` never waits; `session`
-    may look it up."""
+    """Finds the agent session that a client's session belongs to. `known` never waits; `session`
+    may have to look it up."""
 
     def known(self, own: str) -> str: ...
 
@@ -50,7 +50,7 @@ class Sessions(Protocol):
 
 
 class OwnSessions:
-    """Every client's session is an agent session of its own."""
+    """Treats every client's session as an agent session of its own."""
 
     def known(self, own: str) -> str:
         return own
@@ -102,7 +102,7 @@ Search = asyncio.Task[tuple[Outcome, Cue]]
 MAX_ANSWER_CHARS = 8_000
 """How many characters of a failed call's answer are read."""
 MAX_EMPTY_BYTES = 400
-"""Longer answers are not examined, because they say more than that nothing was found."""
+"""An answer longer than this is not examined, because it says more than that nothing was found."""
 _FINAL = frozenset(
     {
         SkipReason.DISABLED,
@@ -115,8 +115,9 @@ _FINAL = frozenset(
 
 
 class Race:
-    """A search for memories that runs while a call is in flight. The reply waits for it until
-    `seconds` after its start. The caller sets `is_injected` once the outcome is in the reply.
+    """A search for memories that runs while a call is in flight. The reply waits for the search
+    until `seconds` after it started. The caller sets `is_injected` once the outcome is in the
+    reply.
 
     `again` starts a second search, which also uses the call's answer."""
 
@@ -145,8 +146,8 @@ class Race:
         return None if self.is_late or _failed(self.search) else self.search.result()[0]
 
     def may_look_again(self) -> bool:
-        """True if the search has ended without anything to deliver, unless the call's answer cannot
-        change the reason."""
+        """True if the search has ended without anything to deliver, and the call's answer might
+        change that."""
         if not self.found_nothing():
             return False
         outcome = None if _failed(self.search) else self.search.result()[0]
@@ -215,7 +216,8 @@ class CallSurfacing:
         return error_result(refusal.reason)
 
     def with_request(self, call: ToolCall, client: Client) -> ToolCall:
-        """The call, with the user's last request in the session added if it is known."""
+        """The call, with the agent's session, working directory and host, and the user's last
+        request in that session if it is known."""
         with contained("looking up the last request of a session"):
             session = self.session_of(client)
             request = self._surfacer.last_request(session)
@@ -298,7 +300,7 @@ class CallSurfacing:
 
 
 class Calls(Protocol):
-    """The path of calls between clients and upstreams: one pipeline, or one for each tenant."""
+    """Carries calls between clients and upstreams: one pipeline, or one pipeline per tenant."""
 
     async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply: ...
 
@@ -323,8 +325,8 @@ class Pipeline:
 
     async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
         """Send the call to the upstream, fit the result, and add memories to it. The search for
-        memories is raced: it starts with the call, and the reply waits for it until `race_ms` after
-        its start."""
+        memories starts together with the call, and the reply waits for it until `race_ms` after
+        that."""
         names = {"server": call.server, "tool": call.tool}
         with span("upwell.call", trace_id=call.trace_id, **names) as current:
             began = time.monotonic()
@@ -390,7 +392,7 @@ def _failed(search: "asyncio.Task[tuple[Outcome, Cue]]") -> bool:
 
 
 async def _answer_in_vain(call: ToolCall, result: RawObject) -> ToolAnswer | None:
-    """The answer of a call that failed or found nothing; None for any other."""
+    """The answer of a call that failed or found nothing; None for any other call."""
     failed = result.get("isError") == b"true"
     # The blocks of an ordinary answer are not even parsed.
     if not failed and len(result.get("content") or b"") > MAX_EMPTY_BYTES:

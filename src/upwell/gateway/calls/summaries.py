@@ -13,8 +13,8 @@ MAX_SUMMARIES = 8
 
 
 class SummaryThreads:
-    """Runs functions on daemon threads. `is_full` is true while `most` of them are running; the
-    caller checks it before `run`."""
+    """Runs functions on daemon threads. `is_full` is true while the maximum number of them (`most`)
+    is running; the caller checks it before `run`."""
 
     def __init__(self, most: int = MAX_SUMMARIES) -> None:
         self._most = most

@@ -2,14 +2,14 @@
 
 Parsing ten megabytes of JSON is a single call into C, during which nothing else in the process
 runs. The gateway therefore sends a large result, as raw bytes, to a child process with the same
-code and the same home, and gets the fitted result back. The first child starts with the first large
-result or earlier (`warm`), takes one job at a time, and ends when its stdin closes. While it is
-busy, a second child works for other servers. A job that waits for a language model gets its own
+code and the same home, and gets the fitted result back. The first child is started for the first
+large result or earlier (`warm`), takes one job at a time, and exits when its stdin closes. While it
+is busy, a second child works for other servers. A job that waits for a language model gets its own
 child, so that no other job waits for the model.
 
-A job and its outcome are frames: two lengths in ASCII, a newline, a JSON head, raw bytes. After the
-outcome come the originals that stay off the disk, as raw bytes and in parts, so that no step of the
-gateway's event loop handles the whole of a large original.
+Each job and each outcome is a frame: two lengths in ASCII, a newline, a JSON head, and raw bytes.
+The outcome is followed by the originals that stay off the disk, as raw bytes and in parts, so that
+no step of the gateway's event loop handles the whole of a large original.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from upwell.wire.rawjson import NotJson, RawObject, check, dumps, loads
 
 HEAVY_BYTES = 128 * 1024
 MAX_LOCAL_BYTES = 1_000_000
-"""Without a worker, a larger result gets only a `Brief` in the gateway's process: more work would
-block every other call."""
+"""If no worker can be started, a result larger than this gets only a `Brief`, because more work in
+the gateway's process would block every other call."""
 WORKERS = 2
 MAX_SUMMARIES = 4
 """How many jobs may wait for a language model at once. The results of further jobs are truncated
@@ -66,7 +66,7 @@ class _Worker:
         take_private: Callable[[str, bytes], Awaitable[None]],
     ) -> tuple[dict[str, Any], bytes]:
         """Run a job and return its outcome. The job may also wait `model_seconds` for a language
-        model. `take_private` receives each original, or part of one, that stays off the disk.
+        model. `take_private` receives the originals that stay off the disk, part by part.
 
         Raises:
             CannotStart: the child cannot be started.
@@ -83,7 +83,7 @@ class _Worker:
                     await take_private(key, await child.out.readexactly(size))
                 return head, fitted
         except BaseException:
-            # Cancelled or failed in the middle of a frame: the next job would read the rest of it.
+            # The job may have ended in the middle of a frame, and the next job would read the rest.
             await self.end()
             raise
 
@@ -122,8 +122,8 @@ class WorkerPool:
     `options` returns the options of a tool. `private` stores the originals that stay off the disk,
     for `ttl_seconds`; `brief` fits a result that killed a worker, or a result over
     `MAX_LOCAL_BYTES` if no worker can be started. Results of one server are fitted one at a time,
-    but those of two servers in parallel, so that one server's results do not delay the other's. The
-    second worker ends as soon as both are idle.
+    but those of two servers are fitted in parallel, so that one server's results do not delay the
+    other's. The second worker is stopped as soon as both are idle.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class WorkerPool:
         return result if head["same"] else fitted
 
     async def _fitted(self, call: ToolCall, result: bytes) -> tuple[dict[str, Any], bytes]:
-        """The outcome of a worker. Raises what `_Worker.run` raises."""
+        """The outcome of a worker's job. Raises what `_Worker.run` raises."""
         job, model_seconds = self._job(call), self._model_seconds(call)
         if model_seconds and len(self._summaries) < MAX_SUMMARIES:
             async with self._summary_worker() as worker:
@@ -203,7 +203,7 @@ class WorkerPool:
                 LOG.warning("a worker process cannot be started: %s", error)
 
     async def aclose(self) -> None:
-        """Finish the jobs in progress, except those waiting for a language model, then end the
+        """Finish the jobs in progress, except those waiting for a language model, and then stop the
         workers. A later result starts them again."""
         for summary in list(self._summaries):
             await summary.end()

@@ -32,7 +32,7 @@ class Hello:
 def save_offer(home: Home, offer: Offer) -> None:
     """Save the offer for the next start, without secrets. A failure to write the file is only
     logged."""
-    # Imported here: the redaction rules take longer to load than the handshake may take.
+    # Imported here, because the redaction rules take longer to load than the handshake may take.
     from upwell.ground.secrets.redact import has_secret, redact
 
     is_secret = has_secret(dumps(dict(offer.capabilities)).decode(errors="replace"))
@@ -55,9 +55,9 @@ def save_offer(home: Home, offer: Offer) -> None:
 
 
 def load_offer(home: Home) -> Offer | None:
-    """The offer that an earlier run saved for the current configuration. If there is none: an offer
-    of everything without a configuration file, or None with one, because the servers must be
-    asked."""
+    """The offer that an earlier run saved for the current configuration. If there is none, the
+    result depends on the configuration file: without one, everything is offered; with one, the
+    result is None, because the servers must be asked."""
     everything = Offer(united([EVERYTHING]))
     unknown = None if home.config_file.is_file() else everything
     if not home.offer_file.is_file():

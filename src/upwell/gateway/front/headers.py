@@ -1,4 +1,4 @@
-"""Checks of requests over HTTP: the headers, the body, and whether they agree."""
+"""Checks the headers and the body of a request over HTTP, and whether they agree."""
 
 from collections.abc import Iterable, Mapping
 

@@ -229,8 +229,8 @@ class HttpFront:
     def _requested_stream(
         self, http_session: HttpSession, last_event: str | None
     ) -> tuple[Outbox, int]:
-        """The stream that a GET opens, and the number of the last event that was delivered: the
-        session's own stream, or the stream of `last_event`."""
+        """The stream that a GET opens, and the number of the last event that was delivered on it.
+        The stream is that of `last_event`, or the session's own stream."""
         streams = http_session.streams
         foreign = last_event is not None and streams.is_foreign(last_event)
         if last_event is None or (foreign and streams.is_own(last_event)):
@@ -248,7 +248,7 @@ class HttpFront:
         return position
 
     async def _session_of(self, headers: Mapping[str, str], principal: Principal) -> HttpSession:
-        """The session given in a request's headers.
+        """The session that is named in a request's headers.
 
         Raises:
             BadRequest: the header is missing, or the principal has no such session.
@@ -287,7 +287,7 @@ class HttpFront:
 
 
 class _NoStream:
-    """Stands in for a connection to a modern agent outside of its requests, which has none."""
+    """Stands in for a channel to a modern agent, which can be reached only during its requests."""
 
     async def request(self, method: str, params: bytes) -> Reply:
         return Reply(error=error_body(METHOD_NOT_FOUND, method))

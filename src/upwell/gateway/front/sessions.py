@@ -2,10 +2,10 @@
 
 A session's streams and requests belong to the process that serves it. `SessionState`, which
 replicas may share, contains a record of the session: its principal and what its agent declared.
-From this record, another process can continue the session, but without its streams. While the
+With this record, another process can continue the session, but without its streams. While the
 shared state is unreachable, a process cannot tell which sessions exist. It then continues the
-sessions that it serves, opens any other that a principal asks for, and records them all once the
-state is reachable again.
+sessions that it serves, opens any other session that a principal asks for, and records all of them
+once the state is reachable again.
 """
 
 import asyncio
@@ -159,9 +159,9 @@ class HttpSessions:
         return restored
 
     async def _adopted(self, name: str, principal: Principal) -> HttpSession | None:
-        """A session that another process may have opened, while the shared state is unreachable.
-        The principal has presented a token, so the name only has to look like one that upwell has
-        generated."""
+        """A session that another process may have opened; the shared state, which could tell, is
+        unreachable. The principal has presented a token, so it is enough that the name looks like
+        one that upwell has generated."""
         return await self._continued(name, principal) if _NAME.fullmatch(name) else None
 
     async def _continued(self, name: str, principal: Principal) -> HttpSession:
@@ -206,7 +206,8 @@ class HttpSessions:
 
 
 class _OwnStream:
-    """Reaches a handshake-era agent outside of its requests, on the session's own stream."""
+    """The channel for messages that belong to none of a handshake-era agent's requests. They are
+    sent on the session's own stream."""
 
     def __init__(self, questions: Questions, outbox: Outbox) -> None:
         self._questions = questions
@@ -220,6 +221,6 @@ class _OwnStream:
 
 
 def _identity(principal: Principal) -> list[Any]:
-    """A principal and its rights as JSON."""
+    """A principal and its rights, as a list that can become JSON."""
     rights = [list(principal.namespaces), principal.tenant, str(principal.role)]
     return [principal.name, *rights]

@@ -16,7 +16,7 @@ from upwell.wire.peer import INTERNAL_ERROR, Message, Peer, PeerGone, error_body
 from upwell.wire.rawjson import NotJson, RawObject
 
 DRAIN_SECONDS = 5.0
-"""How long running requests have to finish when the gateway is asked to end."""
+"""How long running requests have to finish when the gateway is told to exit."""
 MAX_RUNNING = 4096
 """How many requests of one agent may run at once. Further requests are refused, and nothing more is
 read from an agent that does not read the refusals.

@@ -2,8 +2,8 @@
 its name, one line of its description, and a permissive schema. The tool `describe_tools` returns
 the full definitions.
 
-Names, annotations and `_meta` stay, so that an agent's rules about a tool keep working. A call
-whose arguments cannot fit the full schema is answered with that schema instead of being sent.
+Names, annotations and `_meta` stay, so that an agent's rules about a tool keep working. If the
+arguments of a call cannot fit the full schema, the call is answered with that schema and not sent.
 """
 
 import math
@@ -29,7 +29,7 @@ LINE_CHARS = 120
 ANSWER_TOKENS = 4000
 MAX_MATCHES = 10
 TOOLS_CACHED = 10_000
-"""The number of tools whose derived forms are cached."""
+"""The size of the caches of forms that are derived from tools."""
 DESCRIBE = "describe_tools"
 _PLAIN_TYPES = frozenset({"string", "integer", "number", "boolean", "object"})
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
@@ -46,7 +46,7 @@ class Definitions:
         self._shortened_names: frozenset[str] = frozenset()
 
     def listing(self, upstream: Mapping[str, RawObject], own: Mapping[str, bytes]) -> bytes:
-        """The raw list of the upstreams' tools and our own, in their order. Our own tools are never
+        """The raw list of the upstreams' tools, followed by our own. Our own tools are never
         shortened; `describe_tools` is listed only if other tools are shortened.
         """
         full = {name: tool.encode() for name, tool in upstream.items()}
@@ -68,7 +68,7 @@ class Definitions:
         return RawObject.parse(full).get("inputSchema") or b"{}"
 
     def named(self, names: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
-        """The definitions of these tools as JSON, and the unknown names."""
+        """The definitions of these tools as JSON, and the names that are unknown."""
         known = {name: _text(self._full[name]) for name in names if name in self._full}
         return known, [name for name in names if name not in self._full]
 
@@ -76,8 +76,9 @@ class Definitions:
         return list(self._full)
 
     def search(self, query: str) -> Mapping[str, str]:
-        """The tools that match a query, best first: full definitions up to `ANSWER_TOKENS`, then
-        names and descriptions only. Slow for long lists; safe to call from any thread."""
+        """The tools that match a query, best first. Their full definitions are returned up to
+        `ANSWER_TOKENS`, then only names and descriptions. Slow for long lists; safe to call from
+        any thread."""
         matches: dict[str, str] = {}
         remaining_tokens, full = ANSWER_TOKENS, self._full
         for name in _ranked(full, query):
@@ -91,8 +92,8 @@ class Definitions:
 
 
 def _ranked(full: Mapping[str, bytes], query: str) -> list[str]:
-    """Tools ranked by the words they share with the query, weighted by rarity (inverse document
-    frequency); words in the name count more."""
+    """Tools ranked by the words that they share with the query, weighted by rarity (inverse
+    document frequency). Words in a tool's name count more."""
     weights = {name: _words(name, raw) for name, raw in full.items()}
     document_counts = Counter(word for words in weights.values() for word in words)
     scores: dict[str, float] = {}
@@ -152,7 +153,8 @@ def _loose(schema: object) -> dict[str, object]:
 
 @lru_cache(maxsize=TOOLS_CACHED)
 def _words(name: str, raw: bytes) -> Mapping[str, float]:
-    """The words of a tool with their weights: 3 in the name, 1 in its description and schema."""
+    """The words of a tool with their weights: 3 if in its name, 1 if in its title, description or
+    schema."""
     tool = RawObject.parse(raw)
     schema = tool.get("inputSchema") or b"{}"
     description = " ".join(str(tool.value(member, "")) for member in ("title", "description"))
@@ -184,7 +186,7 @@ _KEYWORDS = (
     *("required", "properties", "additionalProperties", "prefixItems", "items", *_LIMITS),
 )
 """The keywords that are checked, in the order in which faults are reported. `pattern` is left out
-because a hostile expression can run forever, `format` because servers disagree about it.
+because a hostile expression can run forever, and `format` because servers disagree about it.
 """
 _REFERENCE = re.compile(
     r"#(?:/(?:\$defs|definitions|properties)/[^/]*+|/(?:items|additionalProperties)"
@@ -200,9 +202,9 @@ class _TooComplex(Exception):
 def argument_fault(schema: RawObject, arguments: object) -> str:
     """The reason why `arguments` cannot fit a tool's schema; "" if they may fit. Types are checked
     leniently, because servers convert: some read `"5"` as 5 and `"[1]"` as a list. A string
-    therefore fits every type; a number, a boolean and null fit all except `object` and `array`. A
-    schema that is too deep, refers to itself endlessly, or takes more than `MAX_STEPS` to check
-    accepts all arguments.
+    therefore fits every type; a number, a boolean or null fits every type except `object` and
+    `array`. A schema that is too deep, refers to itself endlessly, or takes more than `MAX_STEPS`
+    to check accepts all arguments.
 
     Raises:
         NotJson: the schema is not JSON.
@@ -223,7 +225,7 @@ def argument_fault(schema: RawObject, arguments: object) -> str:
 
 
 def _reduced(schema: object) -> Any:
-    """The schema reduced to the keywords that are checked and well-formed."""
+    """The schema, reduced to those keywords that are checked and are well-formed."""
     if not isinstance(schema, dict):
         return schema is not False
     reduced: dict[str, Any] = {}
@@ -278,7 +280,7 @@ def _validator(schema: Any) -> "Validator":
 
     checks = {word: Draft202012Validator.VALIDATORS.get(word) for word in _KEYWORDS}
     checks["type"] = _lenient_type
-    # With lenient types more than one branch may fit, which `oneOf` would refuse.
+    # With lenient types, more than one branch may fit, and `oneOf` would refuse that.
     checks["oneOf"] = checks["anyOf"]
     known = {word: counted(check) for word, check in checks.items() if check}
     no_documents: Registry[Any] = Registry()
@@ -355,8 +357,8 @@ def refusal(name: str, schema: bytes, params: RawObject) -> Reply | None:
 
 
 def with_schema(name: str, schema: bytes, reply: Reply) -> Reply:
-    """Add the schema to a server's complaint about arguments. The code and data of an error stay,
-    and every other reply is returned unchanged.
+    """Add the schema to a reply that complains about the arguments. The code and data of an error
+    stay. Any other reply is returned unchanged.
     """
     if reply.error:
         error = RawObject.parse(reply.error)

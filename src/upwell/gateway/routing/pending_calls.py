@@ -57,7 +57,7 @@ class _PendingCall:
         return self.task.done()
 
     def open_questions(self) -> dict[str, tuple[str, bytes]]:
-        """Method and raw params of every question without an answer, by key."""
+        """The method and raw params of every unanswered question, by key."""
         return {
             key: (question.method, question.params)
             for key, question in self.context.questions.items()
@@ -83,7 +83,8 @@ class PendingCalls:
     async def resume(self, state: str, params: RawObject, context: RequestContext) -> Reply | None:
         """Continue the call that is waiting under `state`, with the client's answers. None if no
         call of this session is waiting there."""
-        # In this order: a process that does not run the call must not take the right to resume it.
+        # Checked first, because a process that does not run the call must not take the right to
+        # resume it.
         if state not in self._pending:
             return None
         if not await self._session_state.delete(context.session, KIND, state):
@@ -129,6 +130,6 @@ class PendingCalls:
         if pending.expiry is not None:
             pending.expiry.cancel()
         pending.task.cancel()
-        # The call may have failed while its client was away; nothing else reads the exception.
+        # The call may have failed while its client was away. Nothing else retrieves the exception.
         if pending.task.done() and not pending.task.cancelled() and pending.task.exception():
             LOG.info("an abandoned call had failed: %s", pending.task.exception())

@@ -1,4 +1,5 @@
-"""Prompts, resources and completions: the upstream that owns each, and the requests about them.
+"""Finds the upstream that owns a prompt or a resource, and answers the requests about them,
+including completions.
 
 Prompts are named like tools (`gateway/routing/tools.py`). Resources keep their URIs. If two servers
 list a URI, it belongs to the one configured first, and the other entry is dropped. A URI that no
@@ -43,7 +44,7 @@ class LocalResources(Protocol):
         ...
 
     async def read(self, uri: str, client: Client) -> Sequence[Mapping[str, Any]]:
-        """The contents of a resource, as far as the client may see them.
+        """The parts of a resource's contents that the client may see.
 
         Raises:
             UsageError: there is no such resource.
@@ -52,9 +53,9 @@ class LocalResources(Protocol):
 
 
 class UpstreamResources:
-    """Lists the upstreams' prompts and resources, ours last, and finds the owner of each.
-    `upstreams` returns the current upstreams. Requests wait up to `wait_seconds` for those that are
-    starting.
+    """Lists the upstreams' prompts and resources, and our own resources last, and finds the owner
+    of each. `upstreams` returns the current upstreams. Requests wait up to `wait_seconds` for
+    upstreams that are starting.
     """
 
     def __init__(
@@ -139,7 +140,8 @@ class UpstreamResources:
         return None
 
     async def owners(self, uri: str) -> list[Upstream]:
-        """The servers that may have a resource, likeliest first; only the owner if it is known."""
+        """The servers that may have a resource, likeliest first. If its owner is known, only the
+        owner."""
         await self.settled()
         candidates = [
             candidate for candidate in self.upstreams() if candidate.about.offers("resources")
@@ -189,8 +191,8 @@ class UpstreamResources:
         owners: dict[str, str],
         own: Sequence[Mapping[str, Any]],
     ) -> bytes:
-        """Reduce `listed` to one entry for each URI, that of the first server. Replaces the content
-        of `owners`.
+        """The raw array of the first server's entry for each URI, and of our `own` entries.
+        Replaces the content of `owners`.
         """
         items: list[bytes] = []
         servers: dict[str, str] = {}

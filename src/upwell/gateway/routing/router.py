@@ -111,7 +111,7 @@ class Router:
         self._resources.notify(method, params)
 
     async def mirrors(self, name: str) -> tuple[Mirror, ...]:
-        """The arguments of a tool that HTTP headers must repeat; none for an unknown tool."""
+        """The arguments of this tool that HTTP headers must repeat; none for an unknown tool."""
         try:
             return (await self._target(name)).mirrors
         except (Refused, UpwellError):
@@ -130,8 +130,9 @@ class Router:
     async def relay(
         self, upstream: Upstream, context: RequestContext, work: Callable[[], Awaitable[Reply]]
     ) -> Reply:
-        """Do `work`, a request to `upstream` during which the upstream may ask the client. A modern
-        client of a handshake-era upstream is asked in the result, and the request stays open.
+        """Do `work`, a request to `upstream` during which the upstream may ask the client. If the
+        client is modern and the upstream is of the handshake era, the client is asked in the
+        result, and the request stays open.
         """
 
         async def recorded() -> Reply:
@@ -174,15 +175,15 @@ class Router:
 
     async def _discover(self, _: RawObject, __: RequestContext) -> RawObject:
         await self._resources.settled()
-        # Only the servers that are known by now: a modern client may rely on every capability that
-        # is offered, and can discover again later.
+        # Only the servers that have answered by now are included, because a modern client may rely
+        # on every capability that is offered. It can discover again later.
         offer = offer_of(known for known in self._upstreams() if known.about.version)
         result = {"supportedVersions": list(MODERN_VERSIONS), **offer.members()}
         return fresh_only(RawObject.parse(dumps(result)))
 
     async def _list_tools(self, _: RawObject, context: RequestContext) -> RawObject:
-        """The tools of every server, after a short wait for those that are starting. A server that
-        is not up keeps the tools that it listed last."""
+        """The tools of every server, after a short wait for those that are starting. For a server
+        that is not up, the tools that it listed last are returned."""
         await self._resources.settled()
         await self._catalog.refresh()
         context.owner.listed = self._catalog.listing
@@ -210,7 +211,7 @@ class Router:
         params: RawObject,
         context: RequestContext,
     ) -> Reply:
-        """Call an upstream's tool. A client that received the tool without its schema learns the
+        """Call an upstream's tool. If the tool was listed without its schema, the client gets the
         schema when its arguments are wrong."""
         call = _call_for(target, params, present_trace_id(), context.principal.name)
         schema = self._catalog.hidden_schema(name)
@@ -245,8 +246,8 @@ class Router:
         return target
 
     async def _await_owner(self, name: str) -> None:
-        """Wait for the servers that may own an unlisted name: the server with its prefix, and those
-        without a prefix.
+        """Wait for the servers that may own an unlisted name: those without a prefix, and the one
+        whose prefix the name has.
         """
         prefix = server_of(name)
         for upstream in self._upstreams():
@@ -289,7 +290,7 @@ def _own_state(params: RawObject) -> str:
 
 
 async def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Reply:
-    """The result or error in the form of the client's era."""
+    """The answer in the form that the client's era requires."""
     if isinstance(answer, Reply) and answer.error:
         is_read = modern and method == "resources/read"
         return Reply(error=modern_error(answer.error)) if is_read else answer
@@ -302,8 +303,9 @@ async def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Re
 
 
 def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) -> ToolCall:
-    """The call for the upstream, with the upstream's own name for the tool. The agent's arguments
-    stay unchanged, except that `_context_query` is removed if the tool declares no such argument.
+    """The call to send to the upstream, with the upstream's own name for the tool. The agent's
+    arguments stay unchanged, except that `_context_query` is removed if the tool declares no such
+    argument.
     """
     arguments = RawObject.parse(params.get("arguments") or b"{}")
     value = _decoded(arguments).get(CONTEXT_QUERY)

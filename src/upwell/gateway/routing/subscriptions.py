@@ -65,7 +65,7 @@ class Subscriptions:
         return first_error
 
     async def _unsubscribe_upstream(self, uri: str, context: RequestContext) -> Reply:
-        """End the subscription at the upstream if no client needs it any longer."""
+        """Unsubscribe from this resource at the upstream, unless a client is still subscribed."""
         reply = Reply(result=b"{}")
         if self._audience.is_subscribed(uri):
             return reply

@@ -23,15 +23,15 @@ class Tasks:
     def __init__(self, upstreams: Callable[[], Sequence[Upstream]]) -> None:
         self._upstreams = upstreams
         self._servers: dict[str, str] = {}
-        """The server of each task, by session and task id: in two sessions, the same id may belong
-        to different servers."""
+        """The server of each task, by session and task id, because the same id may belong to
+        different servers in two sessions."""
         self._principals: dict[str, set[Principal]] = {}
 
     async def forward(
         self, method: str, params: RawObject, context: RequestContext
     ) -> Reply | None:
         """The first answer that is not an error, or else the first error other than "method not
-        found"; None if no server gives either.
+        found". None if no server gives either.
 
         Raises:
             UpstreamError: the server that owns the task is down, or the call to it failed.
@@ -63,7 +63,8 @@ class Tasks:
 
     def record(self, upstream: Upstream, reply: Reply, context: RequestContext) -> None:
         """Remember the owner of the task that this result starts, if any."""
-        # Only the head is searched: a result that starts a task is short, others may be megabytes.
+        # Only the head is searched, because a result that starts a task is short, and others may be
+        # megabytes long.
         if b'"taskId"' not in reply.result[:4096]:
             return
         try:

@@ -1,6 +1,5 @@
-"""Public tool names and the upstream that owns each: the list that clients see, and the mapping
-from a name back to its server. A tool is listed as `{server}__{tool}`, or under its own name if its
-server has no prefix."""
+"""The list of tools that clients see, and the mapping from a public name back to its server. A tool
+is listed as `{server}__{tool}`, or under its own name if its server has no prefix."""
 
 import asyncio
 import hashlib
@@ -22,7 +21,7 @@ from upwell.wire.rawjson import NotJson, RawObject, check, depth, dumps
 SEPARATOR = "__"
 TOOL_NAME_CHARS = 64
 MAX_NAME_CHARS = TOOL_NAME_CHARS - len(f"mcp__{OWN_SERVER}__")
-"""Agents accept tool names of 64 characters, and some put `mcp__upwell__` before each name."""
+"""Agents accept tool names of up to 64 characters, and some put `mcp__upwell__` before the name."""
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST_CHARS = 8
@@ -48,7 +47,7 @@ def server_of(name: str) -> str:
 
 
 def may_be_alias(name: str) -> bool:
-    """True if `front_name` could have made this name as an alias, which cannot be split again."""
+    """True if this name could be an alias made by `front_name`. An alias cannot be split again."""
     return _ALIAS.search(name) is not None
 
 
@@ -56,9 +55,9 @@ class Names:
     """The owner of each public name.
 
     A name with a server's prefix belongs to that server, even while the server is down; `upwell__`
-    is ours. A name without a prefix belongs to the first server that has it, in the order in which
-    the servers are configured, not in which they answer. It stays with that server for as long as
-    the server is configured.
+    is ours. A name without a prefix belongs to the first server that has it, in the order of the
+    configuration and not of the servers' answers. It stays with that server for as long as the
+    server is configured.
     """
 
     def __init__(self) -> None:
@@ -79,8 +78,8 @@ class Names:
         self._undecided_servers = {upstream.name for upstream in later}
 
     def claim(self, upstream: Upstream, own_name: str) -> str:
-        """The public name of a server's tool or prompt; "" when the name belongs to another server,
-        or may still turn out to belong to another."""
+        """The public name of a server's tool or prompt; "" if the name belongs to another server,
+        or may still turn out to."""
         name = front_name(upstream.prefix, own_name)
         if not own_name or upstream.prefix:
             return name if own_name else ""
@@ -98,7 +97,7 @@ def _is_unknown(upstream: Upstream) -> bool:
 
 MAX_DEPTH = 100
 MAX_TOOLS_ON_LOOP = 100
-"""Longer lists are read on a thread."""
+"""Lists of more tools than this are read on a thread."""
 CONTEXT_QUERY = "_context_query"
 
 
@@ -110,7 +109,7 @@ class LocalTools(Protocol):
         ...
 
     async def call(self, name: str, args: Mapping[str, Any], client: Client) -> Reply:
-        """Call a tool, with access to what the client's principal may see."""
+        """Call a tool, which has access to what the client's principal may see."""
         ...
 
 
@@ -168,7 +167,7 @@ class Catalog:
 
     async def refresh(self, *, force: bool = False) -> None:
         """Rebuild the list if any upstream has changed, or if `force` is set. A long list is read
-        on a thread, so that it delays no call."""
+        on a thread, so that no call has to wait for it."""
         async with self._refreshing:
             upstreams = self._upstreams()
             state = [(entry, entry.tools, entry.state, entry.about.version) for entry in upstreams]
@@ -262,7 +261,7 @@ def _listed(tool: RawObject, name: str, may_compress: bool) -> RawObject:
 
 
 def _mirrors(tool: RawObject) -> tuple[Mirror, ...]:
-    """The declared header arguments; none when the declaration violates the specification."""
+    """The arguments that the tool declares for headers; none if it violates the specification."""
     try:
         return declared_by(tool)
     except BadMirror:

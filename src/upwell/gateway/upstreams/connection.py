@@ -1,6 +1,6 @@
-"""One connection to an upstream server, from the start and the handshake to the end. Every external
-failure, such as a child's death or a malformed answer, becomes an `UpstreamError` here, which
-reports the server's name and what happened.
+"""One connection to an upstream server, from its start and handshake to its end. Every external
+failure, such as a child's death or a malformed answer, becomes an `UpstreamError` here. Its message
+says which server failed and how.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class Notifications:
         self._queued_bytes = 0
 
     def put(self, method: str, params: bytes = b"") -> None:
-        """Send a notification after the earlier ones, without waiting."""
+        """Queue a notification behind the earlier ones, without waiting."""
         if len(self._tasks) >= MAX_QUEUED or self._queued_bytes + len(params) > MAX_QUEUED_BYTES:
             LOG.warning("upstream %s reads no notifications; %s is dropped", self._name, method)
             return
@@ -112,15 +112,15 @@ _MAX_PAGES = 1000
 DISCOVER_SECONDS = 2.0
 PING_SECONDS = 2.0
 MAX_ROUNDS = 10
-"""How many times a call may ask for more input, as in the official Python SDK."""
+"""How many times a call may ask for more input. The official Python SDK has the same limit."""
 
 Listed = Callable[[Sequence[RawObject]], tuple[RawObject, ...]]
 
 
 class Connection:
     """A connection to a running server. `connect` creates it, `aclose` ends it, and `ended` waits
-    for its end.
-    `listed` receives the tools of a modern server and returns those that may be called.
+    for its end. `listed` receives the tools of a modern server and returns those that may be
+    called.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class Connection:
         raise self._violation(f"it asked for input {MAX_ROUNDS} times")
 
     def notify(self, method: str, params: bytes = b"") -> None:
-        """Send a notification before any later request, without waiting."""
+        """Queue a notification, without waiting. It is sent before any later request."""
         self._notifications.put(method, params)
 
     async def _exchange(self, method: str, call: Call) -> Reply:
@@ -264,8 +264,8 @@ class Connection:
         if kind_of(body) != "object":
             part, start = "error" if reply.error else "result", body[:40].decode(errors="replace")
             raise self._violation(f"the {part} is {start}, not an object")
-        # A large body is checked by the worker that fits it; here the check would block the event
-        # loop.
+        # A large body is checked by the worker that fits it, because a check here would block the
+        # event loop.
         if len(body) < LARGE_BYTES:
             try:
                 check(body)
@@ -318,9 +318,9 @@ class Connection:
         )
 
     async def aclose(self, grace_seconds: float = 2.0) -> None:
-        """End the server and everything that it started; each step may take `grace_seconds`."""
-        # Cancelled first and awaited last: only the end of the server unblocks writes to a server
-        # that reads nothing.
+        """Stop the server and everything that it started; each step may take `grace_seconds`."""
+        # These tasks are cancelled first and awaited last, because a write to a server that reads
+        # nothing is unblocked only by the server's end.
         self._inbound.cancel()
         self._notifications.cancel()
         await self._link.stop(grace_seconds)
@@ -367,7 +367,7 @@ async def connect(
 ) -> Connection:
     """Start the server's program, or open a link to its address. `${NAME}` in its `env` and
     `headers` is replaced with the variable from `environment`. `logins` has the tokens for servers
-    that need one.
+    that require a login.
 
     Raises:
         UpstreamUnavailable: the program is missing or may not be run, the address is invalid, or a

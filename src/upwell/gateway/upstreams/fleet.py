@@ -19,7 +19,7 @@ from upwell.wire.peer import Message
 
 
 class _NoClients:
-    """What a connection needs around it, for a server that is only probed."""
+    """The `Surroundings` of a connection to a server that is only probed."""
 
     def client_capabilities(self) -> bytes:
         return b"{}"
@@ -69,7 +69,7 @@ class Fleet:
         try:
             yield
         finally:
-            # Both are cancelled before either is awaited, so that all servers end concurrently.
+            # Both are cancelled before either is awaited, so that all servers stop concurrently.
             self._retiring.cancel()
             await self._supervisors.aclose()
             await self._retiring.aclose()
@@ -101,7 +101,7 @@ class Fleet:
         self._runs[upstream] = self._supervisors.start(upstream.run(), name=name)
 
     async def _retire(self, upstream: Upstream) -> None:
-        """End a server once its calls are done, or after `RETIRE_SECONDS`."""
+        """Stop a server once its calls are done, or after `RETIRE_SECONDS`."""
         try:
             async with asyncio.timeout(RETIRE_SECONDS):
                 while upstream.busy:

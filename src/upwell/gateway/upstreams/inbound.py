@@ -1,9 +1,9 @@
-"""The calls that an upstream is working on, and the addressee of each of its messages. A token from
-the gateway links progress to its call. A request or a log message does not identify a call, so it
-goes to the client that has calls in flight. If several clients have calls in flight, and the
-request cannot be attributed to one of them, it is declined: an answer from the wrong client would
-be worse. A call that its client has cancelled counts as in flight until the server answers it, or
-until `ABANDONED_SECONDS` have passed.
+"""The calls that an upstream is working on, and the addressee of each message from the upstream.
+Progress is linked to its call by a token from the gateway. A request or a log message does not
+identify a call, so it goes to the client that has calls in flight. If several clients have calls in
+flight, and a request cannot be attributed to one of them, it is declined: an answer from the wrong
+client would be worse. A call that its client has cancelled counts as in flight until the server
+answers it, or until `ABANDONED_SECONDS` have passed.
 """
 
 import asyncio
@@ -105,7 +105,8 @@ class InFlight:
             self._by_token.pop(own_token, None)
 
     def clients(self) -> list[Client]:
-        """The clients with calls in flight, one for each agent: the client of its latest call."""
+        """The clients with calls in flight. For an agent with several calls, only the client of the
+        latest call is included."""
         latest = {call.client.agent: call.client for call in self._calls if call.client.agent}
         return list(latest.values())
 
@@ -124,7 +125,8 @@ class InFlight:
 
     @contextmanager
     def asking(self, client: Client) -> Iterator[None]:
-        """Inside the block, the calls of this client do not time out, because it is being asked."""
+        """Inside the block, no call of this client's agent times out, because the agent is being
+        asked."""
         agents_calls = [call for call in self._calls if call.client.agent == client.agent]
         timeouts = [call.timeout for call in agents_calls if call.timeout]
         clients_calls = [call for call in agents_calls if call.client is client]

@@ -75,7 +75,7 @@ RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
 PING_PAUSE_SECONDS = 0.2
 """The pause between two pings of a server that answers neither the call nor the ping."""
 GRACE_SECONDS = 2.0
-"""How long a server has to end after its stdin closes, and again after SIGTERM."""
+"""How long a server has to exit after its stdin is closed, and again after SIGTERM."""
 
 
 class State(StrEnum):
@@ -86,13 +86,14 @@ class State(StrEnum):
 
 
 class Backoff:
-    """The wait before the next start: doubled each time, and reset after a healthy life."""
+    """The wait before the next start. It doubles each time, and is reset after a server has lived
+    for more than `HEALTHY_SECONDS`."""
 
     def __init__(self) -> None:
         self._seconds = FIRST_BACKOFF_SECONDS
 
     def after(self, lived_seconds: float) -> float:
-        """The seconds to wait after a server has lived for `lived_seconds`."""
+        """The seconds to wait before restarting a server that has lived for `lived_seconds`."""
         if lived_seconds > HEALTHY_SECONDS:
             self._seconds = FIRST_BACKOFF_SECONDS
         seconds = self._seconds
@@ -103,11 +104,11 @@ class Backoff:
 class Upstream:
     """Keeps one server running and sends requests to it.
 
-    `run` supervises until cancelled: start, handshake, list, serve. When the server ends, it is
-    restarted after a wait, which doubles each time from 0.2 s to 30 s, and starts again at 0.2 s if
-    the server has lived for more than 30 s. A call that finds the server down cuts the wait short.
-    `on_change` is called whenever the tools may have changed; every other notification goes to
-    `audience`.
+    `run` supervises until cancelled: start, handshake, list, serve. When the server goes down, it
+    is restarted after a wait. The wait doubles each time, from 0.2 s up to 30 s, and is 0.2 s again
+    if the server has lived for more than 30 s. A call that finds the server down cuts the wait
+    short. `on_change` is called whenever the tools may have changed; every other notification goes
+    to `audience`.
     """
 
     def __init__(
@@ -157,8 +158,8 @@ class Upstream:
             self._settled.set()
 
     async def settled(self) -> None:
-        """Wait until the server is ready or has failed. A server that needed a login is tried again
-        first: the user may have signed in since."""
+        """Wait until the server is ready or has failed. A server that failed for lack of a login is
+        tried again first, because the user may have signed in since."""
         if self.state is State.FAILED and isinstance(self.failure, UpstreamLocked):
             self._settled.clear()
             self._wake.set()
@@ -167,7 +168,7 @@ class Upstream:
     async def call(
         self, method: str, params: RawObject, client: Client = NOBODY, *, idempotent: bool = False
     ) -> Reply:
-        """Send a client's request and wait for the answer, at most for the call timeout; progress
+        """Send a client's request and wait for the answer, for at most the call timeout; progress
         restarts the timeout. An `idempotent` request is repeated once if the server dies during it.
 
         Raises:
@@ -254,8 +255,8 @@ class Upstream:
 
     async def _reconnected(self, connection: Connection) -> Connection:
         """A usable connection after an exchange has broken off: the same one if the server is still
-        alive, otherwise the next one. Somebody else starts a server with an address, so a few
-        attempts are made before it counts as down.
+        alive, otherwise the next one. We do not start a server that has an address, so we make a
+        few attempts before it counts as down.
         """
         while self._connection is connection:
             if await connection.is_alive():
@@ -273,8 +274,8 @@ class Upstream:
         return await self._ready()
 
     async def _ready(self) -> Connection:
-        """The connection to the server. If the server is down, it is started now, without the
-        wait."""
+        """The connection to the server. If the server is down, it is started at once, without the
+        usual wait."""
         if self.state is State.FAILED:
             self._settled.clear()
             self._wake.set()
@@ -288,7 +289,7 @@ class Upstream:
         )
 
     async def _live(self) -> None:
-        """One life of the server, from start to end. Sets `state` and `failure`; never raises."""
+        """Run the server once, from start to end. Sets `state` and `failure`; never raises."""
         self.state = State.STARTING
         self._settled.clear()
         self._ended.clear()
@@ -312,11 +313,11 @@ class Upstream:
         finally:
             ended, self._connection = self._connection, None
             stream, self._stream = self._stream, None
-            # Set before anything is awaited: a call that waits for the end must not wait for the
-            # whole shutdown as well.
+            # Set before anything is awaited, because a call that waits for the end must not wait
+            # for the whole shutdown as well.
             self._ended.set()
-            # Cancelled now but awaited after the server's end: a server that reads nothing would
-            # hold up the cancellations, and an agent that sent a signal does not wait for long.
+            # Cancelled now but awaited only after the server's end, because a server that reads
+            # nothing would hold up the cancellations. An agent does not wait long after its signal.
             self._tasks.cancel()
             if stream is not None:
                 stream.cancel()

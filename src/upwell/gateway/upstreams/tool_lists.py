@@ -26,8 +26,8 @@ MAX_TOOL_BYTES = 256 * 1024
 
 
 async def read_page(raw: bytes, member: str, limit: int) -> tuple[Sequence[RawObject], bytes]:
-    """The first entries of one page of a list, and the cursor of the next page. A large page is
-    read on a thread.
+    """The first entries of one page of a list, at most `limit`, and the cursor of the next page. A
+    large page is read on a thread.
 
     Raises:
         NotJson: the page is malformed.
@@ -59,7 +59,7 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
 class ToolLists:
-    """Saved lists by server, in one file; without a `path` nothing is saved."""
+    """The saved lists of all servers, in one file. Without a `path`, nothing is saved."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
