@@ -237,7 +237,7 @@ def _can_be_said(text: str) -> bool:
 
 
 def _quoted(message: str) -> str:
-    """An error as a quotation: its words up to the limit."""
+    """An error message in quotation marks; if it is too long, cut after a whole word."""
     words = message.strip().rstrip(".:").replace('"', "'").replace("`", "'")
     if len(words) > MAX_QUOTE_CHARS:
         words = words[:MAX_QUOTE_CHARS].rpartition(" ")[0] + " …"

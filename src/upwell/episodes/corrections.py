@@ -142,7 +142,7 @@ _HERE_AT_END = re.compile(
 )
 """A mention of the project. `_HERE` matches it anywhere, to ignore it when a sentence is judged.
 `_HERE_AT_END` matches it at the end of a clause, where a rule does not need it: every rule belongs
-to a project. After a participle it stays ("the names used in this repository").
+to a project. After a participle, the mention is kept ("the names used in this repository").
 """
 _BARE_VERB = re.compile(
     r"\b(?:always|be|don'?t|ever|forward|must|never|not|on|only|should|to) [\w-]+$", re.IGNORECASE
@@ -205,7 +205,7 @@ def _here_needed(here: re.Match[str]) -> str:
 
 def _without_reason(rule: str) -> str:
     """The sentence without its last clause, if that clause gives the reason ("…, it breaks the
-    build"). A clause that refers to another sentence, or that limits the rule, stays."""
+    build"). A clause that refers to another sentence, or that limits the rule, is kept."""
     match = _REASON.search(rule.rstrip(" .!"))
     if match is None or _ELSEWHERE.search(match["reason"]) or _LIMIT.search(match["reason"]):
         return rule
@@ -258,7 +258,7 @@ def _finished(rule: str) -> str:
 
 
 MIN_CHARS, MAX_CHARS, MIN_WORDS = 20, 400, 5
-"""The length of a sentence. Shorter and longer texts are fragments."""
+"""The bounds of a sentence's length. Shorter and longer texts are left out."""
 MIN_WRAPPED_CHARS = 60
 """A line of at least this length that ends within a sentence counts as wrapped."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -290,8 +290,8 @@ def _joined(text: str) -> str:
 
 
 def _without_code(text: str) -> str:
-    """The text without fenced code and without the contents of tags. A tag that is never closed
-    ends the search for further tags, because looking for the end of each would take quadratic
+    """The text without fenced code and without the contents of tags. The search for tags stops at a
+    tag that is never closed, because looking for the end of each further tag would take quadratic
     time.
     """
     parts, at = [], 0

@@ -26,8 +26,8 @@ class Episode:
     `text` is the conclusion with its reason. `triggers` are the keys of the events at which it
     surfaces (`triggers_of`). `paths` and `identifiers` must still exist then; paths are relative to
     `cwd`, the folder of the session. `evidence` lists the indexes (`Event.i`) of the events in
-    `session` that led to the episode. Of the last of these events, `tool` is the tool and `at` the
-    time, in seconds since the epoch.
+    `session` that led to the episode. `tool` is the tool of the last of these events, and `at` is
+    the time of that event in seconds since the epoch.
     """
 
     kind: EpisodeKind

@@ -1,7 +1,7 @@
 """Neutral events: the record of a session in one format for all agent hosts.
 
-A file of neutral events holds one JSON object a line, `{"session", "i", "t", "kind", "text"?,
-"tool"?, "args"?, "out"?, "failed"?, "cwd"?, "host"?}`, in order of time. Paths of the repository
+A file of neutral events has one JSON object per line, `{"session", "i", "t", "kind", "text"?,
+"tool"?, "args"?, "out"?, "failed"?, "cwd"?, "host"?}`, in order of time. Paths in the repository
 are absolute, or begin with `$ROOT/`.
 """
 
@@ -35,12 +35,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event of a session. `i` is its index in the session, from 0, `t` seconds since the epoch.
+    """One event of a session. `i` is its index in the session, counted from 0; `t` is its time in
+    seconds since the epoch.
 
-    `text` is the user's prompt or the agent's words. `tool` and `args` describe a call with the
-    tool and argument names of Claude Code, `out` is the tool's result, and `failed` is true if the
-    call failed. `cwd` is absolute. `offset` is the byte at which the transcript records the event,
-    0 if the format has no lines.
+    `text` is the user's prompt or the agent's words. `tool` and `args` describe a call, with the
+    names that Claude Code gives to tools and arguments; `out` is the tool's result, and `failed` is
+    true if the call failed. `cwd` is absolute. `offset` is the position in bytes of the event's
+    record in the transcript, or 0 if the format has no lines.
     """
 
     session: str
@@ -146,7 +147,7 @@ def _table(line: bytes, source: str) -> dict[str, Any]:
 
 
 def _in_order(file: BinaryIO, path: Path) -> list[tuple[int, int]]:
-    """The number and offset of each line that is not blank, by the time of its event."""
+    """The number and offset of each line that is not blank, in the order of the events' times."""
     lines: list[tuple[float, int, int]] = []
     offset = 0
     for number, line in enumerate(file, start=1):

@@ -1,4 +1,4 @@
-"""Failures of usage: commands that were called wrongly, unlike failing tests and bugs.
+"""Failures of usage: commands that were called wrongly, as opposed to failing tests and bugs.
 
 Examples are a wrong option, a missing argument, a program, script or task that does not exist, and
 a service that is not running. The next session is likely to make the same mistake. Failures are
@@ -19,8 +19,8 @@ HEAD_CHARS, TAIL_CHARS = 2_000, 800
 MAX_HEAD_LINES, MAX_TAIL_LINES = 6, 4
 MAX_MESSAGE_CHARS = 240
 MAX_UNFLAGGED_CHARS = 1_500
-"""Hosts do not always report that a command failed. A result longer than this counts as normal
-output.
+"""Hosts do not always report that a command failed. If they do not, a result longer than this
+counts as normal output.
 """
 
 
@@ -37,7 +37,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A simple command that was called wrongly. `message` is the error in the words of the program,
+    """A simple command that was called wrongly. `message` is the error as the program printed it;
     `signature` is the error without paths and numbers."""
 
     step: Step
@@ -221,7 +221,7 @@ _TESTS = frozenset(
     " playwright cypress".split()
 )
 """Commands whose output is mostly about the code. Words such as "is required" or "connection
-refused" in it do not show that the command was called wrongly."""
+refused" in that output do not show that the command was called wrongly."""
 
 
 def is_refused(event: Event) -> bool:

@@ -11,7 +11,7 @@ from upwell.episodes.tickets import TicketMiner
 
 
 class EpisodeMiner:
-    """Collects the episodes of one session. `feed` takes its events in order; `end` concludes."""
+    """Collects the episodes of one session. Call `feed` with each event in order, then `end`."""
 
     def __init__(self) -> None:
         self._commands = CommandMiner()

@@ -10,7 +10,7 @@ from upwell.episodes.triggers import of_place, of_symbols
 
 MAX_FILES, MAX_SYMBOLS = 512, 256
 MAX_PLACES = 2
-"""A name that is defined in more files has no place."""
+"""A name that is defined in more files than this has no place."""
 _FOREIGN = ("node_modules/", ".git/", "dist/", "build/", "vendor/", ".venv/", "target/")
 _DOCUMENTS = (".md", ".mdx", ".rst", ".txt", ".adoc")
 """Documents, which quote definitions instead of containing them."""

@@ -12,7 +12,8 @@ from upwell.episodes.signatures import Step, command_of, steps_of
 HEAD_CHARS = 400
 MAX_LINES, MAX_LINE_CHARS = 300, 400
 MAX_NAMES = 4
-"""A pattern with more names searches for a topic, not for these names."""
+"""The maximum number of names in a pattern. One with more names searches for a topic, not for these
+names."""
 MIN_NAME_CHARS = 8
 _ABSENT = ("no such file or directory", "file does not exist", "enoent", "path does not exist")
 _NOTHING = ("no matches found", "no files found", "no results found", "found 0 ")
@@ -27,7 +28,8 @@ _DEFINING = frozenset(
 )
 """The keywords of definitions in common languages."""
 _VALUES = frozenset({"const", "type", "object", "module"})
-"""Keywords that define something only at the beginning of a line; elsewhere it is local."""
+"""Keywords that count only at the beginning of a line, because what they define elsewhere is
+local."""
 _FILES = re.compile(r"Found \d+ files?$")
 
 
@@ -49,7 +51,7 @@ def missing_path(event: Event) -> str:
 
 
 def names_not_found(event: Event) -> Sequence[str]:
-    """The names of the code that a search in a folder did not find."""
+    """The names in code that a search in a folder did not find."""
     pattern, place = _search(event)
     if not pattern or _is_file(place) or is_refused(event):
         return ()
@@ -58,7 +60,7 @@ def names_not_found(event: Event) -> Sequence[str]:
 
 
 def definitions(event: Event) -> Iterator[tuple[str, str]]:
-    """The searched names whose definition the search showed, each with its file."""
+    """The names in a search pattern whose definitions the search showed, each with its file."""
     pattern, place = _search(event)
     names = names_in(pattern) if pattern and not event.failed else ()
     if not names:

@@ -1,6 +1,6 @@
 """Splits a shell script into its simple commands, and removes details such as numbers and folders
-from a line of output. All of this text is foreign, so it is read up to fixed limits, in one pass
-over its characters or by regular expressions without backtracking.
+from a line of output. None of this text can be trusted, so it is read only up to fixed limits, in
+one pass over its characters or by regular expressions without backtracking.
 """
 
 import re
@@ -13,7 +13,8 @@ from upwell.episodes.events import Event, Kind
 MAX_COMMAND_CHARS = 2_000
 MAX_SIGNATURE_CHARS = 160
 MAX_LINE_CHARS = 2_000
-"""The rest of a line is not read, because the search for folders takes quadratic time."""
+"""How much of a line is read. The limit is needed, because the search for folders takes quadratic
+time."""
 _DIGEST_BYTES = 8
 _WRAPPERS = frozenset("sudo time env nohup command exec npx bunx pnpx uvx caffeinate".split())
 """Programs that run the command after them."""
@@ -92,8 +93,8 @@ def digest(text: str) -> str:
 
 
 class _Splitter:
-    """Reads a script once, as POSIX shells quote and separate (Shell Command Language, 2.2, 2.9).
-    A here-document ends the reading."""
+    """Splits a script in one pass, by the rules of POSIX shells for quoting and separators (Shell
+    Command Language, 2.2 and 2.9). Reading stops at a here-document."""
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -103,7 +104,7 @@ class _Splitter:
         self._cut = -1
 
     def parts(self) -> Iterator[tuple[list[str], str, bool]]:
-        """The words and the text of each simple command, and whether a pipe leads to it."""
+        """The words and the text of each simple command, and whether it reads from a pipe."""
         command, start, place = self._command, 0, 0
         while place < len(command):
             char = command[place]

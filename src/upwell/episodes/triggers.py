@@ -1,4 +1,4 @@
-"""Triggers: the keys of the situations in which an episode, a conclusion of a past session,
+"""Triggers: the keys of the situations in which an episode (a conclusion of a past session)
 surfaces.
 
 A trigger is a short string `kind:value`. Equal events give the same triggers in every session, so
@@ -71,7 +71,7 @@ def of_failure(failure: Failure) -> tuple[Trigger, ...]:
 
 
 def of_symbols(names: Iterable[str]) -> tuple[Trigger, ...]:
-    """The keys of names that were not found."""
+    """The keys of searches that do not find these names."""
     return _bounded(f"symbol:{name}" for name in names)
 
 

@@ -1,4 +1,5 @@
-"""Adapts the budgets of responses to agents' reports, and to how often agents fetch the rest.
+"""Adapts the budgets of responses to agents' reports, and to how often agents fetch what was left
+out.
 
 Learned ratios take effect between sessions, so that within a session the same response is always
 shortened to the same bytes; `upwell tune --apply` makes running sessions adopt them early.
@@ -23,7 +24,8 @@ RETENTION_SECONDS = 30 * 86_400.0
 MIN_RATIO, MAX_RATIO = 0.5, 3.0
 _STEP = 0.15
 FEW = 3
-"""With fewer reports nothing changes: a single report does not show a trend."""
+"""The number of reports from which a budget changes, because a single report does not show a
+trend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ class Report(StrEnum):
 
 _SAYS_TOO_LITTLE = (Report.TRUNCATED, Report.MISSING_EXAMPLE, Report.MISSING_METADATA)
 MOVING = frozenset({*_SAYS_TOO_LITTLE, Report.TOO_LONG})
-"""Agents' reports that change a budget. Their other reports are for people to read."""
+"""The reports of agents that change a budget. All other reports are only for people to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +71,8 @@ def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     """The ratio that follows from the number of each `Report` on `tool`.
 
     The ratio is 1.15 to the power of n. A report of "too little" adds 1 to n, and a report of "too
-    much" subtracts 1. Each time that an agent fetches the rest adds a third; the first fetches, up
-    to a fifth of the number of deliveries, do not count.
+    much" subtracts 1. Each time an agent fetches the rest, a third is added to n; the first
+    fetches, up to a fifth of the number of deliveries, do not count.
     """
     little = sum(counts.get(kind, 0) for kind in _SAYS_TOO_LITTLE)
     much = counts.get(Report.TOO_LONG, 0)
@@ -181,7 +183,7 @@ class Budgets:
 
     async def load_learned_if_requested(self) -> None:
         """Call `load_learned` if it has not succeeded yet, or if any process has called `ask` since
-        it last did."""
+        it last succeeded."""
         if not self._taken_at:
             return await self.load_learned()
         request = (await self._ttl_store.get(Kind.TUNE, [_APPLY])).get(_APPLY)

@@ -111,7 +111,7 @@ class LearningStore(Protocol):
         ...
 
     async def against(self) -> dict[str, list[Sample]]:
-        """The valid samples of every memory with a negative one, oldest first."""
+        """The valid samples of every memory that has a negative one, oldest first."""
         ...
 
     async def shifts(self) -> dict[str, tuple[float, float]]:
@@ -127,8 +127,8 @@ class LearningStore(Protocol):
         ...
 
     async def forget(self, memory: str | None = None) -> int:
-        """Invalidate the ratings of one memory. Without one, invalidate all ratings and delete all
-        thresholds. Returns the number of ratings.
+        """Invalidate the ratings of `memory`. Without `memory`, invalidate all ratings and delete
+        all thresholds. Returns the number of invalidated ratings.
         """
         ...
 
@@ -138,8 +138,8 @@ class LearningStore(Protocol):
 
 
 async def copy_ratings(source: LearningStore, target: LearningStore) -> int:
-    """Copy the ratings that `target` lacks, and the thresholds that changed last in `source`.
-    Returns the number of ratings.
+    """Copy the ratings that `target` lacks, and the thresholds that changed more recently in
+    `source`. Returns the number of copied ratings.
 
     Raises:
         StoreError: a store failed; the next run continues.

@@ -79,12 +79,12 @@ WATCH_SECONDS = 6 * 3600.0
 LOOKS = 10
 """After this many calls of the session without evidence of use, a memory counts as ignored."""
 MIN_LOOKS = 3
-"""If the session ends after this many calls, an unused memory also counts as ignored."""
+"""If the session ends after at least this many calls, an unused memory also counts as ignored."""
 MAX_WORDS = 24
 MIN_CHARS = 4
 ENOUGH = 2
-"""At least this many distinctive words must appear. A single one suffices if it contains a digit (a
-port, a version)."""
+"""A memory counts as used if at least this many of its distinctive words appear, or a single one
+that contains a digit (a port, a version)."""
 MAX_READ_CHARS = 20_000
 MAX_INLINE_CHARS = 2_000
 """Up to this length, splitting a text into words takes less time than handing it to a thread."""
@@ -117,7 +117,7 @@ class Watched:
         return self.surfacing, self.memory
 
     def shows_in(self, spoken_words: frozenset[str]) -> bool:
-        """True if enough of its words appear."""
+        """True if enough of the memory's words appear."""
         shared = spoken_words.intersection(self.words)
         return len(shared) >= ENOUGH or any(any(map(str.isdigit, word)) for word in shared)
 
@@ -211,7 +211,7 @@ class Watching:
         self._undelivered.update((surfacing.id, memory.id) for memory in surfacing.memories)
 
     async def flush(self) -> None:
-        """Process the events since the last flush. If the store fails, they are lost."""
+        """Process the events since the last flush. If the store fails, these events are lost."""
         async with self._flushing:
             await self._work_through()
 

@@ -94,11 +94,11 @@ class Learned:
     def min_score(
         self, tool: str, principal: str = "", case: str = "", *, exact: bool = False
     ) -> float:
-        """The current threshold for `tool`, or for the door of that name, for a principal.
+        """A principal's current threshold for `tool`, or for the door of that name.
 
         With a `case` (`Watched.case`), the threshold takes into account how agents used memories
         of that kind at that moment. `exact` asks for the threshold of a memory that was learned in
-        exactly the current situation; ratings of other memories of the tool do not affect it.
+        exactly the current situation; the tool's ratings do not affect this threshold.
         """
         tool = of_rater(tool, principal)
         shift = self._shifts.get(case, 0.0)
@@ -127,8 +127,8 @@ class Learned:
             return _UNKNOWN
 
     async def ratings_given(self) -> dict[tuple[str, str], Rating]:
-        """The valid ratings of people, by surfacing and memory; empty while the memory cannot be
-        read. They are read again only after the memory has changed."""
+        """The valid ratings, by surfacing and memory; empty while the memory cannot be read. The
+        ratings are read again only after the memory has changed."""
         version = await self.version()
         if self._ratings is None or version is _UNKNOWN:
             return {}
@@ -142,8 +142,8 @@ class Learned:
         return self._given
 
     async def load_learned(self) -> None:
-        """Refresh thresholds and demotions if the database has changed. If this fails, the old ones
-        stay in effect.
+        """Refresh thresholds and demotions if the database has changed. If this fails, the old
+        values stay in effect.
         """
         if self._ratings is None:
             return
@@ -231,8 +231,8 @@ class Learned:
             await ratings.shift(moved, now)
 
     async def _evidence(self, ratings: LearningStore) -> dict[str, list[Sample]]:
-        """The samples of each tool: its ratings, and the observed use of unrated memories. The
-        session start has no threshold.
+        """The samples of each tool: its ratings, and the observed use of unrated memories. Samples
+        of the session start are left out, because it has no threshold.
         """
         since = self._clock.now() - WINDOW_SECONDS
         samples_by_tool = await ratings.by_tool(since)

@@ -1,5 +1,5 @@
-"""The score that a memory needs to surface with one tool's results: `min_score`, adjusted by the
-outcomes of earlier surfacings there.
+"""The score that a memory needs to surface with one tool's results: `min_score`, adjusted to the
+outcomes of earlier surfacings with that tool.
 
 The score of a memory is a calibrated probability `p` that it is relevant. Feedback shows how often
 `p` was right for this tool. An intercept `b` on the log-odds is fitted to the feedback (logistic
@@ -18,10 +18,11 @@ from enum import StrEnum
 from upwell.ground.types.surfacing import Rating
 
 MIN_SAMPLES = 10
-"""With evidence on fewer surfacings, nothing changes."""
+"""The number of surfacings with evidence from which a threshold changes."""
 LOWEST_SHIFT, HIGHEST_SHIFT = -0.5, 1.0
-"""In log-odds: a threshold of 0.50 stays between 0.38 and 0.73. The lower bound is closer, because
-there is no feedback on memories that a lower threshold would have shown."""
+"""The bounds of a shift, in log-odds: they keep a threshold of 0.50 between 0.38 and 0.73. The
+lower bound is closer, because there is no feedback on memories that a lower threshold would have
+shown."""
 MIN_SCORE, MAX_SCORE = 0.05, 0.95
 STEP = 0.2
 """The largest move in one step, in log-odds: about 0.05 for a threshold of 0.50."""
@@ -29,7 +30,7 @@ IMPLICIT_SHIFT = 0.3
 """Observed use changes the shift that follows from ratings by at most this much, in log-odds."""
 HALF_LIFE_SECONDS = 30 * 86_400.0
 MAX_SAMPLES = 300
-"""How many of the latest samples of each sort count; older ones have faded."""
+"""How many of the latest ratings, and of the latest observations, count; older ones have faded."""
 _PRIOR_PRECISION = 1.0
 _NEUTRAL_PRECISION = 0.25
 

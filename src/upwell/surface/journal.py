@@ -1,6 +1,6 @@
 """The record of decisions, for `explain`, feedback and the dashboard. It is written after the call.
 
-Query texts, steps (an agent's prompts and commands) and the files of its calls are stored
+Query texts, steps (the user's prompts and the agent's commands) and the files of calls are stored
 separately from decisions, with secrets masked, and only for `query_retention_days`. If
 `persist_query_text` is off, queries are stored as digests, and steps and files are not stored.
 """
@@ -33,7 +33,8 @@ from upwell.surface.options import Options
 RETENTION_DAYS = 90
 DIGEST = "sha256:"
 _OWN_TRACE_ID = re.compile(r"[0-9a-f]{32}")
-"""The format of trace ids, ours and those of W3C Trace Context, which cannot contain a secret."""
+"""The format of our own trace ids and of those in W3C Trace Context. Such an id cannot contain a
+secret."""
 _DAY_SECONDS = 86_400.0
 _MAX_HELD_BACK = 5
 STEP_CHARS = 200
@@ -43,7 +44,7 @@ _STEP_ARGUMENTS = ("command", "cmd", "query", "pattern", "url", "question", "pro
 _FILE = "\tfile"
 _MAX_KEYS = 800
 _MAX_INLINE = 3
-"""Encoding this many decisions takes less time than handing them to a thread."""
+"""Encoding up to this many decisions takes less time than handing them to a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +117,9 @@ class Journal:
     async def latest(
         self, limit: int, *, before: float = math.inf, matching: Mapping[str, str] | None = None
     ) -> list[dict[str, Any]]:
-        """The latest decisions written before `before`, newest first, each with the time `written`,
-        and with its `step` and `file` if they are still stored. `matching` maps fields to the exact
-        values that they must have.
+        """The latest decisions written before `before`, newest first. Each has the time at which it
+        was `written`, and its `step` and `file` if they are still stored. `matching` maps fields to
+        the exact values that they must have.
 
         Raises:
             StoreError: the store cannot be read.
@@ -134,7 +135,7 @@ class Journal:
     async def latest_without_texts(
         self, limit: int, *, before: float = math.inf, matching: Mapping[str, str] | None = None
     ) -> list[dict[str, Any]]:
-        """The decisions of `latest` without their steps and files, three times as fast.
+        """The decisions of `latest` without their steps and files. Three times as fast as `latest`.
 
         Raises:
             StoreError: the store cannot be read.
@@ -147,8 +148,8 @@ class Journal:
         return [_decoded(item) | {"written": item.created_at} for item in items]
 
     async def texts(self, keys: Sequence[str]) -> dict[str, str]:
-        """The steps of decisions by their ids, and the files by `file_key`, if they are still
-        stored.
+        """The steps and files under these keys that are still stored. The key of a step is the id
+        of its decision; the key of a file is `file_key` of that id.
 
         Raises:
             StoreError: the store cannot be read.

@@ -1,4 +1,5 @@
-"""Memories that were found too late for their call. A later cue about the same thing gets them."""
+"""Keeps memories that were found too late for their call, and offers them to a later cue about the
+same thing."""
 
 import json
 from collections.abc import Sequence
@@ -13,13 +14,13 @@ from upwell.memory.recall import MemoryReader
 
 LATE = "late"
 LATE_SECONDS = 60.0
-"""How long late hits may still be offered."""
+"""For how long late hits may be offered."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """Hits that were found too late for their call, their query, and a token that later changes to
-    the memory invalidate."""
+    """Hits that were found too late for their call, with their query. `changes` is a token that any
+    later change to the memory makes invalid."""
 
     tool: str | None
     query: Query

@@ -55,8 +55,8 @@ def _case_of(surfacing: Surfacing, hit: Hit) -> str:
 
 
 def _tokens_of(surfacing: Surfacing) -> int:
-    """The tokens of a surfacing. When a surfacing is cut, its last hits still carry the whole text:
-    only the last lines count, one for each of these hits."""
+    """The number of tokens of a surfacing. If it contains only the hits that were cut, but still
+    the whole text, only the last lines count, one for each of these hits."""
     lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
     if len(lines) <= len(surfacing.hits):
         return count(surfacing.text)
@@ -172,7 +172,7 @@ class Learning:
             self._watching.undo(surfacing)
 
     def offered_late(self, cue: Cue) -> None:
-        """Count that hits that were too late for an earlier call were offered at this cue."""
+        """Count an offer, at this cue, of hits that were too late for an earlier call."""
         self.counts.add(Event.LATE, "offered", door=str(cue.door), tool=cue.tool or "")
 
     def shortened(self, place: Place, tokens_before: int, tokens_after: int) -> None:
@@ -205,7 +205,7 @@ class Learning:
 
     async def wrote(self, session: str, written: Written, *, ended: bool = False) -> None:
         """Note that the agent finished a turn with this text, or that the session ended, and decide
-        which of its memories were used.
+        which of the session's memories were used.
         """
         if self._watching:
             self._watching.wrote(session, written)

@@ -50,9 +50,9 @@ class Moment(StrEnum):
     FAILED = "failed"
     """A command that failed."""
     FILE = "file"
-    """A call about one file that may have a note."""
+    """A call about one file, for which there may be a note."""
     NAME = "name"
-    """A search for a name in the code that may have a note."""
+    """A search for a name in the code, for which there may be a note."""
     TRIGGER = "trigger"
     """Any other event with a trigger that an earlier session may have met."""
     ROUTINE = "routine"
@@ -128,7 +128,7 @@ def triggers_in(cue: Cue) -> tuple[str, ...]:
 
 
 def event_of(cue: Cue) -> Event:
-    """The event that a cue reports, as past sessions record it."""
+    """The event that a cue reports, in the form in which past sessions are read."""
     answer, args = cue.answer, cue.args
     tool = _USUAL.get((cue.tool or "").rpartition("__")[2], cue.tool or "")
     if tool == "Read" and "file_path" not in args and "path" in args:
@@ -217,8 +217,8 @@ def kind_of(memory: Memory) -> Kind:
 
 
 def case_of(moment: Moment | str, memory: Memory) -> str:
-    """The moment and the kind of a memory, for which upwell learns a threshold; "" without a
-    moment."""
+    """The name of the case (the moment and the kind of the memory) for which upwell learns a
+    threshold; "" without a moment."""
     return f"{moment}{CASE_SIGN}{kind_of(memory)}" if moment else ""
 
 
@@ -315,7 +315,7 @@ _PAPER_NAMES = frozenset(
 _PAPER_ENDINGS = frozenset(
     "changelog plan postmortem proposal report retrospective roadmap stories summary todo".split()
 )
-"""So does a file whose name ends with one of these words."""
+"""A file whose name ends with one of these words is a record of work, too."""
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NAME_WORD = re.compile(r"[a-z]+")
 _POINTER = re.compile(

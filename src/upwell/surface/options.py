@@ -188,8 +188,8 @@ class Options:
     commands_in: Callable[[str], Sequence[str]] = no_commands
 
     def records(self, cue: Cue) -> bool:
-        """True if this cue may be recorded: not for the trials of `upwell setup`, and not in a
-        project that the user excluded."""
+        """True if this cue may be recorded. The trials of `upwell setup` and cues in a project that
+        the user excluded must not be."""
         return not (cue.session.startswith(PROBE_SESSIONS) or self.is_excluded(cue.cwd))
 
     def for_cue(self, cue: Cue) -> "Options":

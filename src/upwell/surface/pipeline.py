@@ -59,7 +59,7 @@ MAX_EPISODES = 16
 class _Question:
     """A cue that may start a search, and its query. `missing` lists the places that could not be
     searched. `asked` contains the texts that other programs and servers searched for instead of the
-    query's own. `moment` is None if `surface.moments` is `all`."""
+    texts of the query. `moment` is None if `surface.moments` is `all`."""
 
     cue: Cue
     query: Query
@@ -76,11 +76,11 @@ class _Question:
 
 class Surfacer:
     """Decides whether to speak and what to say. Doors report to `deliveries` which surfacings
-    arrived, and to `ratings` what their readers think of them; `journal` stores the decisions.
+    arrived, and to `ratings` how their readers rate them; `journal` stores the decisions.
 
-    `reader` reads the memory. `ttl_store` contains the home's log of deliveries and its journal,
-    `state` the short-lived state of sessions. `chat` is the model behind `intent.use_llm` and
-    `surface.judge`. `learning` contains the thresholds and demotions that ratings have changed.
+    `reader` reads the memory. `ttl_store` contains the home's log of deliveries and its journal;
+    `state` contains the short-lived state of sessions. `chat` is the model behind `intent.use_llm`
+    and `surface.judge`. `learning` contains the thresholds and demotions that ratings have changed.
     """
 
     def __init__(
@@ -164,8 +164,8 @@ class Surfacer:
         return outcome
 
     async def offer(self, cue: Cue) -> Outcome:
-        """Decide like `surface`, for a door that learns later whether its answer arrived, and
-        reports this to `deliveries`. Until then, but for at most a minute, the memories count as
+        """Decide like `surface`, for a door that learns later whether its answer arrived, and then
+        reports this to `deliveries`. Until it does, but for at most a minute, the memories count as
         delivered."""
         if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
             return Skip(reason=SkipReason.EXCLUDED_PROJECT)
@@ -213,8 +213,8 @@ class Surfacer:
         await self._record.aclose()
 
     async def _outcome(self, cue: Cue) -> Outcome:
-        """The decision about a cue. The standing rules that its session lacks are added to it, and
-        so is the session's opening if that has not arrived."""
+        """The decision about a cue, with the standing rules that the session lacks, and with the
+        session's opening if that is still pending."""
         if self._judge:
             self._judge.note(cue)
         await self.deliveries.settled(cue.session)

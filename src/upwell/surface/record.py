@@ -1,4 +1,4 @@
-"""The record of decisions: the journal's entry of each, and what learning counts and observes.
+"""The record of decisions: an entry in the journal for each, and what learning counts and observes.
 During a call, decisions are only queued; they are written half a second later."""
 
 import asyncio

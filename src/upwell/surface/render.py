@@ -83,8 +83,8 @@ class Profile:
     items: int
     preview_chars: int
     passage_chars: int = 0
-    """A passage of documentation is shown whole up to this length, with the lines that govern
-    it.
+    """A passage of documentation is shown whole up to this length, including the headings in front
+    of it.
     """
 
     def without(self, text: str) -> "Profile":
@@ -198,7 +198,7 @@ def digest(lines: Sequence[str]) -> str:
 
 def without_heading(hit: Hit) -> Hit:
     """The hit without the headings that upwell put in front of its passage, because a digest shows
-    exactly the lines that it cites. Headings that reverse the meaning (`Do not:`) stay."""
+    exactly the lines that it cites. Headings that reverse the meaning (`Do not:`) are kept."""
     heading, newline, text = hit.memory.text.partition("\n")
     if PASSAGE not in hit.signals or not newline or not heading.endswith(":"):
         return hit

@@ -36,7 +36,8 @@ MAX_RULES = 10
 RULE_CHARS = 300
 EVERYWHERE = RuleScope()
 MAX_BYTES = 2_000
-"""At most ten rules of 300 characters, 2 000 bytes together (our own limits)."""
+"""The maximum size in bytes of the rules added to a prompt or a call. This limit, `MAX_RULES` and
+`RULE_CHARS` are our own constants."""
 SILENT = frozenset(
     {
         SkipReason.DISABLED,
@@ -50,8 +51,7 @@ SILENT = frozenset(
 
 class Rules:
     """Gives each session the rules of its project once. The rules that a session has are recorded
-    for `ttl_seconds`: one entry for those that opened the session, and one for each rule with a
-    scope.
+    for `ttl_seconds`: one entry for all rules without a scope, and one for each rule with a scope.
     """
 
     def __init__(self, reader: MemoryReader, ttl_store: TtlStore, ttl_seconds: float) -> None:
@@ -60,8 +60,8 @@ class Rules:
         self._ttl_seconds = ttl_seconds
 
     async def of(self, cue: Cue) -> Sequence[Memory]:
-        """The rules that open the cue's session: the user's own, then the others, each newest
-        first; empty if they cannot be read."""
+        """The rules for the start of the cue's session: first the user's own rules, then the
+        others, each newest first; empty if they cannot be read."""
         with contained("reading the standing rules"):
             rules = [rule for rule in await self._pinned(cue) if not _is_scoped(rule)]
             return await _not_loaded(rules, cue)

@@ -1,6 +1,6 @@
 """The scope of a standing rule: the files and commands for which the agent gets the rule. A scope
 is stored in the rule's triggers: `path:GLOB` for files, `tool:NAME` or `tool:NAME(GLOB)` for tools
-and their commands. A rule without a scope opens every session.
+and their commands. A rule without a scope is given at the start of every session.
 """
 
 import re
@@ -81,8 +81,8 @@ def is_own(rule: Memory) -> bool:
 
 
 def replaced_among(rules: Sequence[Memory]) -> set[str]:
-    """The ids of the rules that another of these rules replaces, even if that one is paused. A rule
-    of somebody else replaces none of the user's own."""
+    """The ids of the rules that another of these rules replaces, even if the newer rule is paused.
+    Somebody else's rule never replaces one of the user's own."""
     successors: dict[str, list[Memory]] = {}
     for rule in rules:
         if rule.supersedes:

@@ -26,7 +26,7 @@ KNOWN = b"\0known"
 _SEPARATOR = "\n"
 
 Ignored = Callable[[str], Awaitable[bool]]
-"""True if agents ignored the memory with this id repeatedly."""
+"""Returns whether agents repeatedly ignored the memory with this id."""
 
 
 async def never_ignored(memory_id: str) -> bool:
@@ -36,8 +36,8 @@ async def never_ignored(memory_id: str) -> bool:
 
 
 class SeenLog:
-    """Remembers deliveries. A delivery counts for other sessions for `ttl_seconds` (seed 000: 7
-    days); 0 switches off the whole log.
+    """Remembers deliveries. A delivery affects other sessions for `ttl_seconds` (seed 000: 7 days);
+    0 switches off the whole log.
     """
 
     def __init__(
@@ -95,7 +95,8 @@ class SeenLog:
         await self._ttl_store.put_all(*entries)
 
     async def record_at_start(self, memories: Sequence[Memory], session: str) -> None:
-        """Record that these memories opened a session; in other sessions they rank as before."""
+        """Record that a session began with these memories. Their rank in other sessions does not
+        change."""
         if self._ttl_seconds > 0:
             await self._put(memories, session, "", SESSION_SECONDS)
 

@@ -3,7 +3,8 @@
 There is no question yet, so there is nothing to search for. A note ranks higher if it belongs to
 this project, is recent or recently read, states a decision or a pitfall, or is about files that
 changed lately. File timestamps show which files changed; git is not run, because a cloned
-repository must not start a process. The whole opening stays within `surface.session_max_bytes`.
+repository could make it start other processes. The whole opening stays within
+`surface.session_max_bytes`.
 """
 
 import asyncio
@@ -47,7 +48,8 @@ MAX_CARRIED = 12
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """Carries the memories that a session received across the compaction of its context."""
+    """Saves the memories that a session received, and returns them after its context was
+    compacted."""
 
     reader: MemoryReader
     learning: Learning
@@ -70,7 +72,7 @@ class Compaction:
         await self.rules.withdraw(session)
 
     async def is_pending(self, session: str) -> bool:
-        """True if the session was compacted and has not been reopened since."""
+        """True if the session was compacted and its saved memories have not returned since."""
         return bool(session) and session in await self.ttl_store.get(Kind.COMPACTION, [session])
 
     async def after(self, cue: Cue) -> Sequence[Memory]:
@@ -102,7 +104,7 @@ HEADING = "Recently in this project:"
 COMMANDS_HEADING = "Commands that worked in this session:"
 HEADING_AFTER_COMPACTION = "From this session and this project:"
 FORGETFUL = frozenset({COMPACTED, "clear"})
-"""Reasons for a session start (`Cue.text`, in the hosts' words) that imply a lost context."""
+"""Reasons for a session start, as hosts write them in `Cue.text`, that imply a lost context."""
 RESUMED = "resume"
 """The reason for the start of a resumed session, whose host restores its context."""
 MISSED = "missed"
@@ -150,11 +152,11 @@ class SessionStart:
     async def begin(
         self, cue: Cue, now: float, shown_ids: Collection[str] = ()
     ) -> Surfacing | Skip:
-        """The rules and notes that open the session of this cue, without the memories in
-        `shown_ids`; or the reason why there are none. Standing rules open every session, except a
-        resumed one that already has them. A session that lost its context gets its memories again.
-        If `surface.moments` is `all`, other notes open a session once; if not, they wait for a
-        request that they match.
+        """The rules and notes for the start of this cue's session, without the memories in
+        `shown_ids`; or the reason why there are none. If a session was resumed, or its start was
+        missed, it gets the standing rules only if it lacks them. A session that lost its context
+        gets its memories again. If `surface.moments` is `all`, a session also gets other notes
+        once; otherwise, these notes surface only with a request that they match.
         """
         if not self.options.surface.session_max_bytes:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")

@@ -105,8 +105,8 @@ _TRACKED = _words(
     """
 )
 _TRACKERS = _words("request resolve")
-"""Verbs that depend on their object: `resolve_incident` and `request_review` change something that
-is tracked, `resolve_symbol` only reads."""
+"""Verbs whose meaning depends on their object: `resolve_incident` and `request_review` change
+something that is tracked, but `resolve_symbol` only reads."""
 
 _READ_VERBS = _words(
     """

@@ -1,5 +1,5 @@
-"""Feedback from agents: `feedback` on memories, `compression_feedback` on shortened results. And in
-return: `stats`, what upwell said, saved and learned.
+"""The tools for feedback: agents rate memories with `feedback`, and report on shortened results
+with `compression_feedback`. `stats` shows what upwell said, saved and learned.
 """
 
 from collections import Counter

@@ -19,13 +19,13 @@ MAX_KEYS_NAMED = 60
 
 _LOOK_AHEAD = 256
 MAX_LINES_CHARS = 40_000
-"""The most text that `lines` returns at once: about the size up to which a file is delivered whole
-(`compress.read_tokens`)."""
+"""The maximum number of characters that `lines` returns at once. This is about the size up to which
+a file is delivered whole (`compress.read_tokens`)."""
 
 
 OnFollowUp = Callable[[StoredOriginal, str], None]
 """Called when an agent reads more of an original, because the shortened result showed too little.
-Receives the original, and the text that the agent gets now.
+Receives the original and the text that the agent gets.
 """
 
 

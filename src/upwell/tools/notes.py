@@ -244,8 +244,8 @@ def _duplicates(near: Sequence[Memory]) -> list[str]:
 
 
 def _missing(entry: Entry, project: str | None) -> list[str]:
-    """A remark if the note mentions no file, or one that does not exist, because such a note is
-    hard to find and to verify later.
+    """A remark if the note mentions no file, or if a file that it mentions does not exist, because
+    such a note is hard to find and to verify later.
     """
     paths = entry.labels.paths or paths_in(entry.content)
     if not paths:
@@ -255,7 +255,8 @@ def _missing(entry: Entry, project: str | None) -> list[str]:
 
 
 def _may_exist(path: str, project: str) -> bool:
-    """True if the project has this file. Also True, unchecked, for globs and paths outside it."""
+    """True if the project has this file. Globs, and paths outside the project, are not checked and
+    count as existing."""
     file = os.path.normpath(os.path.join(project, path))
     if not file.startswith(project + os.sep) or "*" in path or not os.path.isdir(project):
         return True

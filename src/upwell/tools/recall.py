@@ -56,8 +56,8 @@ Viewed = Callable[[Sequence[Memory]], Awaitable[None]]
 as viewed.
 """
 Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns texts from past sessions that are relevant to a question, the most relevant first, at
-most the given number.
+"""Returns at most the given number of texts from past sessions that are relevant to a question, the
+most relevant first.
 """
 
 

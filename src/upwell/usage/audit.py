@@ -1,8 +1,8 @@
 """The audit log: who changed the memory over MCP, and who was denied something. It contains names
 and ids, never texts.
 
-A home writes lines of JSON, or rows if it has a team's database. That database itself adds a row
-for every stored or removed memory, whichever door wrote it.
+A home writes lines of JSON to a file or, if it uses a team's database, rows to a table there. The
+database itself adds a row for every stored or removed memory, whichever door wrote it.
 """
 
 import json
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 5_000_000
 RETENTION_SECONDS = 365 * 86_400.0
 REPEAT_SECONDS = 60.0
-"""The same denial of the same principal is recorded once within this time."""
+"""The same denial of the same principal is recorded at most once within this time."""
 STRANGER_SECONDS = 3_600.0
 """Requests without a valid token that come from one address and are denied for the same reason are
-recorded once within this time."""
+recorded at most once within this time."""
 MAX_OF_STRANGERS = 60
 """At most this many of these denials are listed within `STRANGER_SECONDS`. One more entry then
 counts all others, so that a flood of requests does not fill the log."""
@@ -135,8 +135,8 @@ class _Strangers:
         self._unlisted = 0
 
     def unlisted(self, now: float) -> int:
-        """0 until the hour is over, then the number of its denials that were not listed. The next
-        hour begins at `now`."""
+        """0 until the hour is over; then the number of that hour's denials that were not listed,
+        and the next hour begins at `now`."""
         if now < self._until:
             return 0
         unlisted, self._unlisted = self._unlisted, 0

@@ -45,7 +45,7 @@ class Dimension(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something happened: the agent's host, the project and the tool, "" if unknown."""
+    """Where something happened: the agent's host, the project and the tool, each "" if unknown."""
 
     host: str = ""
     project: str = ""
@@ -100,7 +100,7 @@ class Breakdown:
             self._numbers.add(place.host, place.project, place.tool, Metric(name), by=number)
 
     async def flush(self) -> None:
-        """Write the pending totals. If the store fails, only these are lost."""
+        """Write the pending totals. If the store fails, only these totals are lost."""
         await self._numbers.flush()
 
     async def since(self, days: int) -> list[Total]:
@@ -117,8 +117,8 @@ class Breakdown:
 
 
 def rows_by(totals: Iterable[Total], dimension: Dimension) -> list[Row]:
-    """The totals of each value of a dimension: days in order, other values by the tokens saved,
-    most first."""
+    """The totals of each value of a dimension. Days are in order; other values are sorted by the
+    tokens saved, the highest number first."""
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for total in totals:
         name = total.day if dimension is Dimension.DAY else getattr(total.place, dimension)

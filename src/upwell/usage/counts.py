@@ -31,9 +31,10 @@ class Event(StrEnum):
     """`kind` is `used` or `ignored`."""
     RATING = "rating"
     JUDGE = "judge"
-    """Questions to the judge, the model that may choose the memories: `kind` is `asked`, then
-    `chosen`, `nothing`, `failed` or `unusable`; or `cached`, `capped` or `late`. The cost of the
-    questions: `kind` is `tokens_in`, `tokens_out` or `millionths` (of the currency)."""
+    """Questions to the judge, the model that may choose the memories. `kind` is `asked`, followed
+    by `chosen`, `nothing`, `failed` or `unusable`; `cached` or `capped` if the model was not asked;
+    `late` if the choice was kept for a later event; and `tokens_in`, `tokens_out` or `millionths`
+    (of the currency) for the cost."""
     INTENT = "intent"
     """A prompt that the model of `intent.use_llm` was asked about; `kind` is `answered`, `timeout`,
     `failed` or `unusable`."""
@@ -64,7 +65,7 @@ class Counts:
         self._numbers.add(event, door, tool, kind, by=by)
 
     async def flush(self) -> None:
-        """Write the pending counts. If the store fails, only these are lost."""
+        """Write the pending counts. If the store fails, only these counts are lost."""
         await self._numbers.flush()
 
     async def since(self, days: int) -> list[Count]:

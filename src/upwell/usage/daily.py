@@ -1,4 +1,5 @@
-"""Numbers by day (UTC) and names: added up in memory, stored in batches, kept for 90 days."""
+"""Numbers by day (UTC) and names. They are added up in memory, stored in batches, and kept for 90
+days."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -14,8 +15,8 @@ _SEPARATOR = "\t"
 
 
 class DailyNumbers:
-    """The daily numbers of one kind: the stored ones, and those that this process has yet to store.
-    Names are cut to `max_name_chars`."""
+    """The daily numbers of one kind, both stored and pending in this process. Names are cut to
+    `max_name_chars`."""
 
     def __init__(
         self, ttl_store: TtlStore, kind: Kind, clock: Clock, *, max_name_chars: int
@@ -31,7 +32,7 @@ class DailyNumbers:
         self._pending[tuple(_plain(name, self._max_name_chars) for name in names)] += by
 
     async def flush(self) -> None:
-        """Store the pending numbers. If the store fails, only these are lost."""
+        """Store the pending numbers. If the store fails, only these numbers are lost."""
         pending, self._pending = self._pending, Counter()
         today = self._day()
         numbers = {

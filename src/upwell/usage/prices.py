@@ -1,7 +1,7 @@
 """Prices of models' input tokens, to show what saved tokens would have cost.
 
-`PRICES` maps prefixes of model names to US dollars per million input tokens, as the providers
-listed them on `AS_OF` without caching and discounts; the longest prefix applies.
+`PRICES` maps prefixes of model names to US dollars per million input tokens, as listed by the
+providers on `AS_OF`, without caching and discounts. The longest matching prefix applies.
 `agent.input_price` overrides the table.
 """
 
@@ -40,7 +40,7 @@ class Price:
 
 
 def price_of(model: str, own_price: float = 0.0) -> Price | None:
-    """The price of a model's input, None if it is unknown."""
+    """The price of a model's input; None if it is unknown."""
     if own_price:
         return Price(own_price, model, "")
     name = model.lower().rpartition("/")[2]

@@ -12,8 +12,8 @@ MAX_TOOLS = 12
 def report(
     stats: Stats, against: Sequence[Mapping[str, Any]], days: int, in_words: Callable[[str], str]
 ) -> list[str]:
-    """The lines of a report. `against` are the demoted memories, each with `id` and `text`.
-    `in_words` returns the words for the code of a reason for silence."""
+    """The lines of a report. `against` contains the demoted memories, each with `id` and `text`.
+    `in_words` puts the code of a reason for silence into words."""
     since = "today" if days == 1 else f"in {days} days"
     if not stats.decisions and not stats.asked and not stats.saved:
         return [f"No event from an agent reached upwell {since}. Try `upwell demo`."]

@@ -1,5 +1,5 @@
-"""Adds up the counters of some days: decisions, reasons for silence, the use of memories, and the
-tokens saved.
+"""Adds up the counters of several days: decisions, reasons for silence, the use of memories, and
+the tokens saved.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """The totals of some days.
+    """The totals of several days.
 
     `asked` and `answered` count explicit questions; the other totals leave these out. `skips`
     contains every reason for silence and `ratings` every rating, including those with a count of 0.
