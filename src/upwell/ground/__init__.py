@@ -1,1 +1,1 @@
-"""The lowest floor: shared types, errors, storage and text functions. Imports nothing above it."""
+"""The lowest layer: shared types, errors, storage and text functions. Imports no other layer."""

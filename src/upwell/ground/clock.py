@@ -1,6 +1,6 @@
 """Time: the clock and deadlines.
 
-Code receives a `Clock` instead of reading the time, so that tests control it.
+Code receives a `Clock` instead of reading the time, so that tests can control the time.
 """
 
 import time
@@ -35,7 +35,7 @@ SYSTEM_CLOCK = SystemClock()
 class Deadline:
     """A moment `at` on the monotonic `clock`.
 
-    Created where a request enters and passed down, so that all waits share one limit.
+    It is created where a request enters, and is passed down so that all waits share one limit.
     """
 
     at: float
@@ -47,7 +47,7 @@ class Deadline:
         return cls(clock.monotonic() + seconds, clock)
 
     def remaining(self) -> float:
-        """Return the seconds left, 0 when the deadline has passed."""
+        """Return the seconds left, or 0 when the deadline has passed."""
         return max(0.0, self.at - self.clock.monotonic())
 
     def passed(self) -> bool:

@@ -108,7 +108,8 @@ EMBEDDERS: dict[str, type[Model2Vec] | type[FastEmbed] | type[HttpEmbedder]] = {
     "fastembed": FastEmbed,
     "http": HttpEmbedder,
 }
-"""Name → class. Each takes an `Endpoint`; the local ones read only its model."""
+"""The classes of embedders by name. Each takes an `Endpoint`; the local ones read only its model.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,8 +42,8 @@ def stamp(path: str | Path) -> Stamp | None:
 
 @contextmanager
 def exclusively(path: Path, seconds: float | None = None) -> Iterator[None]:
-    """Hold the lock for changing or replacing a file. Wait for it for at most `seconds`, by
-    default 8.
+    """Hold the lock for changing or replacing a file. Waits at most `seconds` (by default 8) for
+    the lock.
 
     Raises:
         StoreUnwritable: another process held the lock for too long, or the lock cannot be created.
@@ -120,8 +120,8 @@ def read_regular_file(path: Path) -> bytes:
     """Return the content of a regular file.
 
     Raises:
-        OSError: the file is missing or cannot be read, or it is a pipe or a device, which might
-            never end.
+        OSError: the file is missing or cannot be read, or it is a pipe or a device, and reading it
+            might never end.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))

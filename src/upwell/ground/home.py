@@ -16,8 +16,8 @@ from upwell.ground.errors import StoreUnwritable
 LAUNCHER = "upwell-hook"
 """The script in the home that the hooks of agents run."""
 MAX_PATH_BYTES = 400
-"""SQLite cannot open a file whose path has more than 512 bytes, and the paths of a tenant's backups
-are longer than that of the home.
+"""The maximum length of the home's path. SQLite cannot open a file whose path has more than 512
+bytes, and the paths of a tenant's backups are longer than that of the home.
 """
 
 
@@ -109,7 +109,8 @@ class Home:
     @property
     def team(self) -> Path:
         """The folder of shared files. Each tenant has its own, because a command for one tenant
-        must not replace the files of another that a gateway in the same home may be serving."""
+        must not replace the files of another tenant, which a gateway in the same home may be
+        serving."""
         return (self.of_tenant(self.tenant).root if self.tenant else self.root) / "team"
 
     def of_tenant(self, tenant: str) -> "Home":

@@ -1,8 +1,8 @@
 """Find the host session that a gateway belongs to.
 
 Hooks record their session, and the gateway of the same agent looks it up. Both are children of the
-agent's process, so that process identifies the session. If a wrapper in between hides that process,
-the working directory identifies the session.
+agent's process, which therefore identifies the session. If a wrapper in between hides the agent's
+process, the working directory identifies the session.
 """
 
 import os

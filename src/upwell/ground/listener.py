@@ -28,8 +28,8 @@ RETRY_SECONDS = 0.5
 """How long to wait after a failed `accept`, usually because no file descriptor is left."""
 WARNING_SECONDS = 60.0
 DESCRIPTOR_SHARE = 2
-"""A listener uses at most one in this many of the descriptors that are free when it is created. The
-rest are for databases, servers and files.
+"""A listener may use the file descriptors that are free when it is created, divided by this number.
+The rest are for databases, servers and files.
 """
 
 

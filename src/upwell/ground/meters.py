@@ -1,15 +1,15 @@
 """Counts what this process has done since it started, for its metrics.
 
 Labels are names from the configuration or from fixed lists. Tenants, principals, sessions and tools
-are never labels, so that metrics reveal nothing about a tenant to others and stay few. Counting
-takes less than a microsecond and never fails.
+are never labels, so that metrics reveal nothing about a tenant to others and their number stays
+small. Counting takes less than a microsecond and never fails.
 """
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 MAX_SERIES = 200
-"""The maximum number of label combinations in one meter. Others are counted under `OTHER`."""
+"""The maximum number of label combinations in one meter. Any more are counted under `OTHER`."""
 OTHER = "other"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 """The upper bounds of a histogram's buckets."""

@@ -23,7 +23,7 @@ size of an entry before its path, and the flag for two more bytes."""
 def project_of(folder: str | None) -> str | None:
     """Return the absolute root of the repository around `folder`, or `folder` itself.
 
-    None, for every project, stays None.
+    Returns None if `folder` is None, which stands for every project.
     """
     if not folder:
         return None
@@ -33,9 +33,9 @@ def project_of(folder: str | None) -> str | None:
 def is_seen(owner: str | None, project: str | None) -> bool:
     """Return whether work in `project` may see something that belongs to `owner`.
 
-    A project sees what is global, its own, or stored under the remote address that all clones of
-    its repository share. A linked worktree also sees what belongs to the main worktree. If
-    `project` is None, everything is visible.
+    A project sees what is global, what is its own, and what is stored under the remote address that
+    all clones of its repository share. A linked worktree also sees what belongs to the main
+    worktree. If `project` is None, everything is visible.
     """
     return project is None or is_here(owner, project)
 
@@ -55,8 +55,8 @@ def is_own(owner: str | None, project: str | None) -> bool:
 
 def owners_of(project: str) -> tuple[str, str, str]:
     """Return the names under which the data of `project` is stored: its path, the remote address of
-    its repository, and its main worktree. If it has no remote address or is not a linked worktree,
-    the path takes that place."""
+    its repository, and its main worktree. If it has no remote address, or is not a linked worktree,
+    the tuple contains the path instead."""
     return project, address_of(project) or project, main_worktree_of(project) or project
 
 

@@ -8,8 +8,7 @@ Settled = Callable[[bool], None]
 
 class Receipt:
     """Reports whether an answer reached its client. The code that writes the answer creates the
-    receipt and settles it; only the first time counts. Code that adds something to the answer
-    registers a callback.
+    receipt and settles it. Code that adds something to the answer registers a callback.
     """
 
     def __init__(self) -> None:

@@ -17,7 +17,8 @@ from upwell.ground.files import Stamp, stamp
 MAX_CONFIG_BYTES = 1_000_000
 MAX_ADDRESS_CHARS = 500
 _PORTS = {"ssh": 22, "git+ssh": 22, "ssh+git": 22, "https": 443, "http": 80, "git": 9418}
-"""The schemes of addresses that mean the same repository on every machine, with their ports."""
+"""The schemes of addresses that mean the same repository on every machine, with their default
+ports."""
 _SCP = re.compile(r"(?:[^@/:]*+@)?(?P<host>\[[^\]/]++\]|[^:/\[]++):(?P<path>[^:].*+)", re.DOTALL)
 """`user@host:path`, as git-clone(1) describes it: no slash before the first colon."""
 _REMOTE = re.compile(r'\[remote "((?:[^"\\]|\\.)*+)"\]', re.IGNORECASE)
@@ -26,8 +27,8 @@ _URL = re.compile(r"url\s*+=\s*+(.*+)", re.IGNORECASE)
 
 def address_of(folder: str | None) -> str | None:
     """Return the normal form of the remote address of the repository at `folder`, such as
-    `github.com/acme/shop`. None if `folder` is not the root of a repository, or if its remote
-    cannot be reached from other machines.
+    `github.com/acme/shop`. Returns None if `folder` is not the root of a repository, or if its
+    remote cannot be reached from other machines.
 
     The remote is `origin`, or the only one if it has another name.
     """
@@ -53,8 +54,8 @@ def main_worktree_of(folder: str | None) -> str | None:
 
 
 class _Linked(NamedTuple):
-    """What a file `.git` points to: the folder that all worktrees of the repository have in
-    `common`, and the `main_worktree` if the file belongs to a linked worktree."""
+    """What a file `.git` points to. `common` is the folder that all worktrees of the repository
+    share. `main_worktree` is "" if the file does not belong to a linked worktree."""
 
     common: str = ""
     main_worktree: str = ""
@@ -107,7 +108,8 @@ def _beginning(path: Path) -> str:
 
 
 def _remotes(config: str) -> Iterator[tuple[str, str]]:
-    """Yield the remotes in a configuration, each with an address."""
+    """Yield the name and the address of each remote in a configuration. A remote with several
+    addresses is yielded several times."""
     remote = None
     for line in map(str.strip, config.splitlines()):
         if line.startswith("["):

@@ -238,5 +238,6 @@ def _kind(kind: str) -> str:
 
 
 def _name(session: str, key: str) -> str:
-    """The key in the TTL store. The length keeps the names of two sessions apart."""
+    """The key in the TTL store. It begins with the length of the session's name, so that the keys
+    of two sessions cannot be equal."""
     return f"{len(session)}:{session}{key}"

@@ -82,8 +82,8 @@ def unknown(key: str, name: str, known: Sequence[str], origin: str) -> ConfigErr
 def masked(key: str, value: Any) -> Any:
     """Return `value` with secrets replaced by `***`.
 
-    These are values whose name denotes a secret, everything in `env` and `headers`, and credentials
-    in addresses and arguments.
+    Secrets are values whose name denotes a secret, everything in `env` and `headers`, and
+    credentials in addresses and arguments.
     """
     parts = key.lower().replace("-", "_").split(".")
     secret = bool(value) and names_secret(parts[-1])

@@ -35,7 +35,7 @@ _TRACEPARENT = re.compile(
 
 
 def new_trace_id() -> str:
-    """Return 32 random hex digits, the form of W3C trace context."""
+    """Return 32 random hex digits, the form of a trace id in W3C Trace Context."""
     return secrets.token_hex(16)
 
 
@@ -46,8 +46,8 @@ def contained(action: str) -> AbstractContextManager[None, bool]:
 
 
 class _Contained:
-    # A class, because every event enters several of these, and it is three times as fast as a
-    # generator.
+    # This is a class because every event enters several of these blocks, and a class is three times
+    # as fast as a generator.
 
     def __init__(self, action: str) -> None:
         self._action = action
@@ -131,9 +131,9 @@ def span(
     name: str, *, trace_id: str = "", **attributes: str | int | float | bool
 ) -> AbstractContextManager[Any]:
     """Open a span called `name`. It is a child of the current span if that belongs to the trace
-    `trace_id`, or if no trace is given. If not, it is a child of the client's request or of the
-    last span of its trace, or it starts a trace. Attributes contain sizes and outcomes, never
-    content. After an exception, the span's outcome is the name of the exception's class.
+    `trace_id`, or if no trace is given. Otherwise, it is a child of the client's request, or else
+    of the last span of the trace, or else it starts a trace. Attributes contain sizes and outcomes,
+    never content. After an exception, the span's outcome is the name of the exception's class.
     """
     from opentelemetry import trace
 
@@ -222,8 +222,8 @@ def _remote(traceparent: str) -> Any:
 
 
 def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
-    """Send spans to the OTLP endpoint in `OTEL_EXPORTER_OTLP_ENDPOINT` (Langfuse accepts OTLP), as
-    the service `upwell` or `OTEL_SERVICE_NAME`.
+    """Send spans to the OTLP endpoint in `OTEL_EXPORTER_OTLP_ENDPOINT` (Langfuse accepts OTLP). The
+    service name is `upwell`, unless `OTEL_SERVICE_NAME` sets another.
 
     Requires the extra `upwell[otel]`. Returns whether spans are sent.
     """
@@ -277,20 +277,21 @@ def send_last_spans() -> None:
 
 
 def _masked(record: logging.LogRecord) -> bool:
-    """Mask the secrets in a log record. Returns True: as a filter, it keeps the record."""
+    """Mask the secrets in a log record. Returns True, because this is a filter that drops none."""
     record.msg, record.args = redact(record.getMessage())[0], None
     return True
 
 
 class _Quiet(logging.handlers.RotatingFileHandler):
-    """Drops a line that cannot be written (the disk is full) instead of printing a traceback."""
+    """Drops a line that cannot be written (because the disk is full, for example) instead of
+    printing a traceback."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         del record
 
 
 def log_to(folder: Path) -> None:
-    """Write the log to three files of 2 MB in `folder`, readable only by the user. asyncio's
+    """Write the log to three files of up to 2 MB in `folder`, readable only by the user. asyncio's
     reports also go there, because they may contain secrets, which are not masked on stderr.
 
     If the folder cannot be written to, nothing is logged.

@@ -130,7 +130,7 @@ class TtlStore(Protocol):
         self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
     ) -> list[Item]:
         """Return the latest entries written before `before` (epoch seconds) whose values contain
-        each of `holding`, newest first. The time to live of the kind must always be the same."""
+        each of `holding`, newest first. All entries of the kind must have the same time to live."""
         ...
 
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
@@ -153,8 +153,8 @@ class TtlStore(Protocol):
 
 
 _CHECKS_PER_CAP = 50
-"""How many times the size of a kind is measured while a whole cap of bytes is written to it. One
-process therefore exceeds the cap by about a fiftieth at most.
+"""How many times the size of a kind is measured while as many bytes as its cap are written to it.
+One process therefore exceeds the cap by about a fiftieth at most.
 """
 
 

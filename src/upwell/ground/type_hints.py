@@ -88,7 +88,8 @@ def line_of(text: str, key: str) -> int | None:
 
 
 def _sets_soon(lines: Sequence[str], number: int, key: str) -> bool:
-    """Return whether the lines up to `number`, with the rest of its value, set the key."""
+    """Return whether the lines up to `number`, and the lines after it that complete its value, set
+    the key."""
     for end in range(number, len(lines) + 1):
         sets = _sets(lines[:end], key)
         if sets is not None:
@@ -105,7 +106,8 @@ def _sets(lines: Sequence[str], key: str) -> bool | None:
 
 
 def _holds(table: Any, key: str) -> bool:
-    """Return whether a table contains `key`. A name in it may contain dots, like a tool pattern."""
+    """Return whether a table contains `key`. A name in the key may itself contain dots, as tool
+    patterns do."""
     if not isinstance(table, Mapping):
         return False
     return key in table or any(

@@ -30,7 +30,7 @@ from upwell.ground.trace import LOG
 
 MAX_CONNECTIONS = 8
 PREPARE_THRESHOLD = 3
-"""A connection prepares a statement after running it this often; until then, the statement is
+"""A connection prepares a statement after running it this many times; until then, the statement is
 planned again for each run."""
 CONNECT_SECONDS = 5.0
 PROMPT_SECONDS = 0.25
@@ -43,7 +43,8 @@ SUSPICIOUS_SECONDS = 0.1
 """After this time without an answer, a second connection shows whether the server is lost."""
 PROBE_PAUSE_SECONDS = 1.0
 PROMPT_STATEMENT_MS = 5_000
-"""The server's time limit for statements of tool calls, for those whose caller has given up."""
+"""The server's time limit for the statements of tool calls, so that they are stopped even if their
+caller has given up."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
 CLOSING_SECONDS = 1.0
 _LOST_STATES = ("08", "57P", "53300")
@@ -162,7 +163,7 @@ class Postgres:
     @property
     def is_lost(self) -> bool:
         """True from when the database fails to answer until it answers again. Meanwhile, every use
-        fails at once."""
+        fails immediately."""
         return bool(self._lost)
 
     @property
@@ -223,9 +224,9 @@ class Postgres:
 
     async def _answer_batch(self, tenant: str, seconds: float) -> None:
         """Run the statements of callers who asked at the same moment in one transaction. If it
-        fails quickly, run each caller's statements in their own transaction."""
+        fails quickly, run the statements of each caller in a transaction of their own."""
         batch = self._batches.pop((tenant, seconds))
-        # So that all processes lock rows in the same order and cannot deadlock.
+        # Sorted, so that all processes lock rows in the same order and cannot deadlock.
         batch.sort(key=lambda asked: asked.kind)
         statements = [statement for asked in batch for statement in asked.statements]
         began = time.monotonic()

@@ -88,7 +88,7 @@ class HomeFiles:
             ]
             connection.commit()
         for path in outdated:
-            # The content may have changed while the file was locked.
+            # The content is read again, because it may have changed before the lock was acquired.
             with exclusively(path), self._connected() as connection:
                 _write(path, self._content(connection, path.name))
 

@@ -2,7 +2,7 @@
 
     tenant ──< scope ──< memory >── posting      words of a memory, by stem
                             ├──< about           exact joins with files and symbols
-                            └──< memory_trigger  the situations at which a memory surfaces
+                            └──< memory_trigger  the situations in which a memory surfaces
     term, anchor            how many memories of a scope have a stem, or a key of `about`
     null_score              the best scores of random queries, by scope and number of words
     trash                   deleted memories, kept for 30 days
@@ -63,7 +63,7 @@ def _walls(tables: Sequence[str]) -> Iterator[str]:
         yield f"ALTER TABLE upwell.{table} ENABLE ROW LEVEL SECURITY"
         # The policy also applies to the owner of the tables.
         yield f"ALTER TABLE upwell.{table} FORCE ROW LEVEL SECURITY"
-        # As a subquery, the setting is read once per statement, not once per row.
+        # In a subquery, the setting is read once per statement, not once per row.
         yield (
             f"CREATE POLICY of_tenant ON upwell.{table} USING (tenant = "
             f"(SELECT nullif(current_setting('{TENANT_SETTING}', true), '')::bigint))"

@@ -25,8 +25,8 @@ MAX_KEY_BYTES = 1_000
 """A longer key is cut, and its hash is appended: PostgreSQL limits an index entry to 2 700 bytes.
 `scan` returns the cut key."""
 READ_SECONDS = 3.0
-"""How long to wait for an original, which an agent has asked for. Other entries are not worth that
-long a wait."""
+"""How long to wait for an original, which an agent has asked for. Other entries are not worth such
+a long wait."""
 _AT = "tenant = %(tenant)s AND kind = %(kind)s"
 _ALIVE = f"{_AT} AND expires_at > %(now)s"
 _COLUMNS = "key, value, number, created_at, expires_at"

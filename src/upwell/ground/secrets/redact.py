@@ -4,9 +4,9 @@
 The rules are data: `rules/gitleaks.toml` (MIT, see `rules/LICENSE-gitleaks`) and
 `rules/upwell.toml`. They run on RE2, whose time is linear in the text; Python's `re` needs 20 s for
 200 KB of base64 with the same rules. A rule is matched only near its keywords, and compiled when it
-is first needed. A text is searched as is, without its escapes and colours, with wrapped lines
-joined, and decoded from Base64. Mask a text before you cut it, because no rule recognises half a
-key.
+is first needed. A text is searched in several forms: as is, without its escapes and colours, with
+wrapped lines joined, and decoded from Base64. Mask a text before you cut it, because no rule
+recognises half a key.
 """
 
 import math
@@ -53,7 +53,8 @@ _PEM_ENDING = (
     rb"(?:[A-Za-z0-9+/=]{16,}" + _PEM_GAP + rb"+)+(?:[A-Za-z0-9+/=]{1,15}" + _PEM_GAP + rb"+)?$"
 )
 _MIN_BODY = 64
-"""The least number of bytes between the two lines. With fewer, the text only mentions a key."""
+"""The least number of bytes between the first and the last line of a private key. If there are
+fewer, the text only mentions a key."""
 _MAX_TAIL = 16_384
 
 
@@ -160,8 +161,8 @@ def _found_in(data: bytes) -> Iterator[Finding]:
 
 
 def _triggered(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
-    """Map the rules with a keyword in `data` to the ranges around their keywords, and those without
-    keywords to the whole of `data`."""
+    """Map the rules with a keyword in `data` to the ranges around their keywords, and the rules
+    that have no keywords to the whole of `data`."""
     triggered = {
         rule_id: [(0, len(data))]
         for rule_id, least_bytes in rules.everywhere.items()

@@ -41,7 +41,7 @@ _WIDE_START = r"(?:^|[^A-Za-z])"
 
 @dataclass(frozen=True, slots=True)
 class Allowlist:
-    """Exceptions of a rule.
+    """Exceptions to a rule.
 
     A finding is an exception if one of the `regexes` matches the `target` (the secret, the match or
     the line), or if the secret contains one of the `stopwords`.

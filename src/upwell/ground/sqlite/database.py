@@ -48,7 +48,7 @@ MISREAD = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
 CHECK_SECONDS = 1.0
 """How long a check of the whole file may take; the rest of a larger file is not checked."""
 _STEPS_PER_LOOK = 10_000
-"""SQLite instructions between two looks at the clock."""
+"""The number of SQLite instructions between two looks at the clock."""
 
 
 class Follower:
@@ -210,7 +210,7 @@ class Database:
         """Run `work`, a read that takes less time than switching to the reading thread, on the
         event loop.
 
-        Uses the reading thread if the file must be opened first, is locked, or fails.
+        Uses the reading thread if the file must be opened first or is locked, or the read fails.
 
         Raises:
             StoreError: as `read`.

@@ -44,11 +44,11 @@ _FORBIDDEN = frozenset({"SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQ
 class Owner:
     """A component that owns tables in a file.
 
-    `name`: its name in the table of versions. `migrations`: functions of the connection, oldest
-    first; the 1-based position of each is the version it creates. Released migrations are never
-    edited. `salvage(damaged, fresh)`: copies readable rows and returns their number; without it,
-    tables are copied row by row. `expendable`: the rows may be lost, so there is no copy of the
-    file before a migration.
+    `name`: its name in the table of versions. `migrations`: functions that take the connection,
+    oldest first; the 1-based position of each is the version it creates. Released migrations are
+    never edited. `salvage(damaged, fresh)`: copies readable rows and returns their number; without
+    it, tables are copied row by row. `expendable`: the rows may be lost, so the file is not copied
+    before a migration.
     """
 
     name: str
@@ -78,8 +78,8 @@ def recreate(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
 def from_failure(error: Exception, path: Path) -> StoreError:
     """Convert any exception raised while opening a file or preparing its tables. The `sqlite3`
     module raises more than `sqlite3.Error`: a schema or SQLite message that is not valid UTF-8
-    causes a `UnicodeDecodeError`, an absurd length a `MemoryError`. Any other failure here means
-    damage.
+    causes a `UnicodeDecodeError`, and an absurd length causes a `MemoryError`. Any other failure
+    here means damage.
     """
     if isinstance(error, StoreError):
         return error

@@ -13,13 +13,13 @@ from upwell.ground.errors import UsageError
 BUSY_TIMEOUT_SECONDS = 8.0
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 QUERY_SECONDS = 60.0
-"""The time limit for the first row, and from each row to the next."""
+"""The time limit for reading the first row, and for each further row."""
 STEPS = 100_000
 MAX_VALUE_BYTES = 64_000_000
 _MIN_ROW_BYTES = 4
 MAX_COPIES = 4
-"""Several rows of a query may contain the same stored text, so all rows together may be this many
-times as large as the file. Only a forged file, whose rows share pages, has more."""
+"""Several rows of a query may contain the same stored text, so all rows together may be up to this
+many times as large as the file. They are larger only in a forged file, whose rows share pages."""
 SLACK_BYTES = 1_000_000
 _COMPUTED = """
 SELECT name FROM sqlite_schema WHERE type = 'view'

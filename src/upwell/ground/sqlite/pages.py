@@ -33,10 +33,10 @@ _MAX_DEPTH = 64
 class Table:
     """A table in the schema that the file should have.
 
-    `columns`: the name, declared type and NOT NULL of each. `min_columns`: the number of columns
-    that every row has; rows written before a migration lack the columns it added. `alias`: the
-    position of the column that is the row number, -1 if there is none. `has_rowid`: False for a
-    WITHOUT ROWID table.
+    `columns`: the name and declared type of each column, and whether it is NOT NULL. `min_columns`:
+    the number of columns that every row has; rows written before a migration lack the columns it
+    added. `alias`: the position of the column that is the row number, -1 if there is none.
+    `has_rowid`: False for a WITHOUT ROWID table.
     """
 
     name: str
@@ -106,8 +106,9 @@ def _numbered(row: Row, number: int, alias: int) -> Row:
 def _recognised(
     pages: "_Pages", leaves: Sequence[int], tables: Sequence[Table], name: str
 ) -> Table | None:
-    """Return the table that a tree belongs to: of the tables that fit the most rows, the one in the
-    schema or the only one. None if that is not certain."""
+    """Return the table that a tree belongs to. The candidates are the tables that fit the most
+    rows: the table is the candidate that the schema names, or else the only candidate. Returns None
+    if there is neither."""
     is_table = pages.kind(leaves[0]) == TABLE_LEAF
     votes = dict.fromkeys((table.name for table in tables if table.has_rowid == is_table), 0)
     by_name = {table.name: table for table in tables}
@@ -146,8 +147,8 @@ class _Pages:
 
     def _likely_size(self) -> int:
         """The smallest size whose pages begin like b-tree pages nearly as often as those of the
-        best size. Pages of a multiple of the true size also begin like that. There are fewer of
-        them, so their share may be higher by chance."""
+        best size. Pages of a multiple of the true size also begin like that, and since there are
+        fewer of them, their share may be higher by chance."""
         shares = {size: self._leaf_share(size) for size in sorted(PAGE_SIZES)}
         enough = NEARLY * max(shares.values())
         return next((size for size, share in shares.items() if share >= enough), PAGE_SIZES[0])
@@ -217,7 +218,7 @@ class _Pages:
         return number, _record(self._payload(page, at, length, is_table))
 
     def _payload(self, page: bytes, at: int, length: int, is_table: bool) -> bytes:
-        """The bytes of a record, with those on its overflow pages."""
+        """The bytes of a record, including those on its overflow pages."""
         usable = self.size - self._reserved
         most = usable - 35 if is_table else (usable - 12) * 64 // 255 - 23
         if not 0 < length <= MAX_PAYLOAD:
@@ -303,8 +304,8 @@ def _value(data: bytes, at: int, kind: int) -> tuple[Value, int]:
 
 
 def _from_log(log: bytes, size: int) -> dict[int, bytes]:
-    """The committed pages of a write-ahead log: those up to the last commit whose frames have the
-    salts of the log's header."""
+    """The committed pages of a write-ahead log: the pages up to the last commit, in frames that
+    have the same salts as the log's header."""
     generation = log[16:24]
     committed: dict[int, bytes] = {}
     pending: dict[int, bytes] = {}

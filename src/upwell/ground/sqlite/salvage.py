@@ -58,8 +58,8 @@ def replace_damaged(plan: Plan) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """A salvage: `quarantined` is the damaged file, `rows` the number of copied rows, `at` the
-    time in epoch seconds."""
+    """The record of a salvage: `quarantined` is the damaged file, `rows` is the number of copied
+    rows, and `at` is the time in epoch seconds."""
 
     quarantined: Path
     rows: int
@@ -139,8 +139,8 @@ def _has_tables(db: sqlite3.Connection, plan: Plan) -> bool:
 
 
 _TYPES = {"INTEGER": "('integer', 'null')", "REAL": "('real', 'integer', 'null')"}
-"""Declared type → the types of the values in such a column. SQLite converts each value written by
-upwell to the type of its column, so a value of any other type is damage."""
+"""Maps a declared type to the types of the values that such a column may contain. SQLite converts
+each value written by upwell to the type of its column, so a value of any other type is damage."""
 
 
 def _has_types(db: sqlite3.Connection) -> bool:
@@ -180,7 +180,7 @@ def _text_indexes(db: sqlite3.Connection) -> list[str]:
 def rows_left(
     db: sqlite3.Connection, table: str, columns: str, key: str = "rowid"
 ) -> Iterator[tuple[object, ...]]:
-    """Yield the readable rows of `table`: `key`, then `columns`.
+    """Yield the readable rows of `table`, each as `key` followed by `columns`.
 
     Unreadable ranges are skipped key by key.
     """
@@ -232,7 +232,7 @@ def _hold(damaged: sqlite3.Connection) -> None:
 
 def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> int:
     """Create a sound file at `path` with the rows that SQLite can read and those found page by
-    page. If that saves none from an unreadable file, use the newest backup with readable rows.
+    page. If that saves no row of an unreadable file, use the newest backup with readable rows.
     """
     damaged.text_factory = _lenient
     with closing(connect(path, plan.synchronous)) as fresh, _page_by_page(plan) as pages:

@@ -24,7 +24,7 @@ DATA_EXTENSIONS = frozenset(
     """txt log out csv tsv json jsonl ndjson xml pdf lock bak tmp diff patch
     png jpg jpeg gif svg zip gz""".split()
 )
-"""Files that are not part of a program; their names coincide by chance."""
+"""Extensions of files that are not part of a program. Equal names of such files mean nothing."""
 BARE_FILES = frozenset(
     """
     brewfile caddyfile cmakelists codeowners containerfile dockerfile gemfile jenkinsfile
@@ -48,7 +48,7 @@ COMMON_STEMS = frozenset(
     init interfaces lib main mod models package settings test tests types util utils views
     """.split()
 )
-"""Common file names; they match only together with their folder."""
+"""Common file names, without extensions. They match only together with their folder."""
 
 PRODUCTS = frozenset(
     """

@@ -1,6 +1,6 @@
 """Makes visible the characters that are invisible or control a terminal. Several kinds of
-characters can hide text from a person but not from a model: control and format characters, those
-that reverse a line, private-use ones, and letters that show nothing.
+characters can hide text from a person but not from a model: control and format characters,
+characters that reverse a line, private-use characters, and letters that show nothing.
 """
 
 import re

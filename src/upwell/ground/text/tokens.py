@@ -1,12 +1,13 @@
 """Estimate the number of tokens of a text without a tokenizer.
 
-A text is split as byte-pair tokenizers split it before they merge: words with the character before
-them, up to three digits, runs of signs, blanks. The split is exact for cl100k_base and nearly so
-for o200k_base, so only the tokens of a single piece are estimated. Common words take one token,
-some of them even with a sign before them. Other words are estimated from their pairs of letters,
-and runs of signs from the number of different signs. `tokens.txt` contains the words and weights,
-which were fitted to the larger count of the two tokenizers on 1 500 samples of tool outputs, source
-code, lists, tables and prose in thirty languages.
+A text is split as byte-pair tokenizers split it before they merge bytes: into words with the
+character before them, groups of up to three digits, runs of signs, and blanks. The split is exact
+for cl100k_base and nearly so for o200k_base, so only the number of tokens in each piece is
+estimated. Common words take one token, some of them even with a sign before them. Other words are
+estimated from their pairs of letters, and runs of signs are estimated from the number of different
+signs. `tokens.txt` contains the words and weights, which were fitted to the larger count of the two
+tokenizers on 1 500 samples of tool outputs, source code, lists, tables and prose in thirty
+languages.
 """
 
 import math
@@ -117,11 +118,12 @@ class _Cache(dict[str, float]):
 class _Table:
     """The contents of `tokens.txt`.
 
-    `words`: common word → the signs that share one token with it. `pairs`: the weights of pairs of
-    letters. `styles`: the bias of each style of a word and the weight of its length. `rare`,
-    `common`: the weights of the character before a word, for rare words by their length and for
-    common ones by their style. `joined`: runs of different signs that take one token. `signs`,
-    `symbols`, `letters`: the weights of signs, of symbols beyond ASCII, and of letters by script.
+    `words`: maps each common word to the signs that share one token with it. `pairs`: the weights
+    of pairs of letters. `styles`: the bias of each style of a word and the weight of its length.
+    `rare`, `common`: the weights of the character before a word, which depend on the length of rare
+    words and on the style of common words. `joined`: runs of different signs that take one token.
+    `signs`, `symbols`, `letters`: the weights of signs, of symbols beyond ASCII, and of letters by
+    script.
     """
 
     words: dict[str, str]
@@ -188,9 +190,9 @@ def _word_tokens(before: str, letters: str) -> float:
 _SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\t"
 _NO_SIGN, _OTHER_SIGN = len(_SIGNS) + 1, len(_SIGNS)
 _JOINING, _APART = "/._-", 2.15
-"""Signs inside paths and names, and the tokens of such a sign together with a common word that does
-not share a token with it. The figure has a margin: lists of paths repeat the same words in every
-line, and without it, the estimate for some of them would be too low.
+"""Signs inside paths and names, and how many tokens such a sign and a common word take together if
+they do not share one. The figure has a margin: lists of paths repeat the same words in every line,
+and without a margin, the estimates for some lists would be too low.
 """
 _LOWER, _TITLE, _UPPER, _MIXED = range(4)
 _SHORT, _MEDIUM, _LONG_PART, _LONGEST_TOKEN = 2, 5, 20, 8

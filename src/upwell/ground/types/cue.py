@@ -22,7 +22,8 @@ class Door(StrEnum):
 
 
 AUTOMATIC_DOORS = frozenset({Door.PROMPT, Door.TOOL, Door.SESSION})
-"""The doors without an explicit request. Repeats, rate and cooldown are limited only here."""
+"""The doors without an explicit request. The limits on repeats and rate, and the cooldown, apply
+only to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

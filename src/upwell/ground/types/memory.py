@@ -45,12 +45,12 @@ class Query:
     - `scope`: the memories to search. `limit`: the number of hits. `source`: where the query came
       from.
     - `awaited`: whether a user or agent is waiting for the answer. For an awaited query, a store
-      first reads files that have changed; for any other, it uses the index as is. The scores of an
-      awaited query are those of an explicit question, and higher.
+      first reads files that have changed; for any other, it uses the index as is. An awaited query
+      is scored as an explicit question, which gives higher scores.
     - `command`: the command of a tool call as written, including flags; documents are searched for
       it.
-    - `file`: if set, only memories about exactly this file are useful, and a store without any may
-      return nothing at once.
+    - `file`: if set, only memories about exactly this file are useful, and a store that has none of
+      them may return nothing without a search.
     """
 
     texts: tuple[str, ...]
@@ -91,13 +91,14 @@ class Memory:
     `text`: its content. `id`: its id; the store assigns one if it is "". `namespace`, `tags`: its
     classification. `paths`, `symbols`: the files and identifiers it is about. `triggers`: keys of
     situations (`error:1f0c…`). A memory with triggers surfaces unasked only in one of these
-    situations. `occurrences`: the number of sessions that have found it. `project`: the absolute
-    repository root it belongs to; None makes it global. `tenant`: the tenant that owns it.
-    `source`: where the text comes from (`memory/2026-04-09.md`, `git:3f2a1c0`); `lines`: the
-    inclusive 1-based range there. `provenance`: how it was created. `trust`: who vouches for it.
-    `pinned`: whether it is a standing rule. `supersedes`: the id of the memory it replaces.
-    `content_hash`: a digest of the content. `expires_at`, `created_at`, `updated_at`, `viewed_at`:
-    epoch seconds, None when not set.
+    situations. `occurrences`: the number of sessions that have found it. `project`: the repository
+    that it belongs to, as the absolute path of its root or as its remote address; None makes the
+    memory global. `tenant`: the tenant that owns it. `source`: where the text comes from
+    (`memory/2026-04-09.md`, `git:3f2a1c0`). `lines`: the range of lines in `source`, 1-based and
+    inclusive. `provenance`: how the memory was created. `trust`: who vouches for it. `pinned`:
+    whether it is a standing rule. `supersedes`: the id of the memory it replaces. `content_hash`: a
+    digest of the content. `expires_at`, `created_at`, `updated_at`, `viewed_at`: epoch seconds,
+    None when not set.
     """
 
     text: str
@@ -142,8 +143,8 @@ class Hit:
 @dataclass(frozen=True, slots=True)
 class Found:
     """The result of one search: its hits, most probable first, and the stores that could not be
-    searched, each as `name: reason`. `asked` are the texts sent to other programs and servers in
-    place of those of the query, each as `name: text`.
+    searched, each as `name: reason`. `asked` are the texts that were sent to other programs and
+    servers in place of the query's own texts, each as `name: text`.
     """
 
     hits: tuple[Hit, ...] = ()

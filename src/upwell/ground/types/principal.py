@@ -44,8 +44,8 @@ class Principal:
         return self.role is not Role.READER
 
     def may_write_to(self, namespace: str, read_only: Sequence[str] = ()) -> bool:
-        """True if this principal may add to a namespace and delete from it, given the patterns
-        of the read-only ones."""
+        """True if this principal may add to a namespace and delete from it. `read_only` are the
+        patterns of the read-only namespaces."""
         if not self.may_write or not self.sees(namespace):
             return False
         return self.role is Role.ADMIN or not read_only or not is_visible(namespace, read_only)
@@ -61,7 +61,7 @@ class Principal:
 
 OWNER = Principal(role=Role.ADMIN)
 IN_SCOPE = "upwell.principal"
-"""The key of the ASGI scope under which the principal of an HTTP request is stored."""
+"""The key under which the principal of an HTTP request is stored in the ASGI scope."""
 
 
 def granted(

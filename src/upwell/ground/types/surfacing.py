@@ -8,7 +8,7 @@ from upwell.ground.types.memory import Hit, Memory
 
 
 class IntentKind(StrEnum):
-    """The six intents of seed 004, and one for none."""
+    """The six intents of seed 004, and `NONE`."""
 
     HOWTO = "howto"
     TROUBLESHOOT = "troubleshoot"

@@ -1,5 +1,5 @@
-"""What a search must know before it can look for memories: how many there are in the scopes that it
-sees, and how many of them have each of its words, files and symbols.
+"""What a search must know before it can look for memories: the number of memories in the scopes
+that it sees, and how many of them have each of the query's words, files and symbols.
 
 One round trip reads the version of the tenant's memories and the frequencies. Everything that does
 not depend on the query is cached with the version, and read again only when the version has
@@ -23,10 +23,10 @@ from upwell.memory.ranking.null_scores import SIZES, NullScores, usual
 from upwell.memory.ranking.query import Corpus
 
 WHOLE_TENANT = -1
-"""The scope of the null scores of all projects of a tenant."""
+"""The scope number of the null scores that cover all projects of a tenant."""
 MAX_OVERVIEWS = 256
 RECENT_SECONDS = 0.5
-"""For this long, the version that the database reported last counts as current."""
+"""How long the version that the database last reported counts as current."""
 _VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s, %(main)s))"
 SIZES_OF_SCOPES = f"""
     SELECT no, project, memories, words, tokens, last FROM upwell.scope
@@ -46,7 +46,7 @@ def _holding(table: str, column: str, names: str, of_scopes: str) -> str:
 
 def holding(project: str | None, stems: Sequence[str]) -> Statement:
     """Return the statement that counts the memories with each of these stems, among those that a
-    project sees. Without a project it counts those of the whole tenant and looks up no scopes."""
+    project sees. Without a project, it counts those of the whole tenant and looks up no scopes."""
     of_scopes = "" if project is None else _OF_SCOPES
     return Statement(
         _holding("term", "stem", "stems", of_scopes), {**owners(project), "stems": list(stems)}
@@ -78,9 +78,10 @@ _KINDS = """
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The memories that a search may return: those of its namespaces that have not expired at
-    `now`. Standing rules are excluded because they have a channel of their own. `condition` is the
-    SQL for a row `m`, empty if every memory meets it."""
+    """Selects the memories that a search may return: those in `namespaces` (in all of them, if none
+    are given) that have not expired at `now`. Standing rules are excluded because they have a
+    channel of their own. `condition` is an SQL condition on a row `m`, or empty if every memory
+    meets it."""
 
     namespaces: tuple[str, ...]
     now: float
@@ -107,8 +108,8 @@ class Filter:
 
 
 def within(column: str, patterns: Sequence[str]) -> str:
-    """Return the SQL for "this namespace is among the patterns" (`is_visible`). Its values come
-    from `namespace_values`."""
+    """Return an SQL condition that the namespace in `column` matches one of the patterns (as
+    `is_visible` does in Python). The values of the condition come from `namespace_values`."""
     parts = [f"{column} = ANY(%(namespaces)s)"]
     if any(pattern.endswith("/*") for pattern in patterns):
         parts.append(
@@ -162,8 +163,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What does not depend on the query, at one version of the memories: the corpus that a scope
-    sees, its null scores, and the kinds of memories that the tenant has."""
+    """The counts that do not depend on the query, at one version of the memories: the corpus that a
+    scope sees, its null scores, and which kinds of memories the tenant has."""
 
     version: int
     corpus: Corpus
@@ -275,7 +276,7 @@ def version_statement() -> Statement:
 
 
 def _joins(keys: Mapping[str, JoinKey], counted: Mapping[str, int]) -> dict[str, Join]:
-    """Map those keys that some memory has to their joins."""
+    """Return the joins of those keys that at least one memory has."""
     return {
         key: join_of(join_key, counted[indexable(key)])
         for key, join_key in keys.items()
@@ -303,7 +304,7 @@ def corpus_of(rows: Rows) -> tuple[Corpus, float]:
 
 def key_of(scope: Scope, sizes: Rows) -> int | None:
     """Return the scope under which the null scores for this query are stored: its project's, or the
-    global one while the project has no memories. None if there are no memories at all.
+    global one while the project has no memories. Returns None if there are no memories at all.
     """
     if not sizes:
         return None

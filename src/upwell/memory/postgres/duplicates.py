@@ -1,4 +1,4 @@
-"""Duplicates of added memories: reported, never merged."""
+"""Find duplicates of added memories. They are reported, but never merged."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -42,8 +42,9 @@ from upwell.memory.ranking.signals import K1, B, Candidate, Likeness
 from upwell.memory.ranking.terms import sound
 
 MERGED_RATIO = 20
-"""Postings are looked up one by one only if reading them in order would mean reading more than this
-many times as many: looking one up takes 3 µs, reading the next one 0.1 to 0.2 µs."""
+"""The postings of a pair of words are read in order if the right word has at most this many times
+as many as the left one. Otherwise, each posting of the left word is looked up among those of the
+right one. A look-up takes 3 µs, and reading the next posting takes 0.1 to 0.2 µs."""
 _LEAST_IDF = 1e-6
 READ = f"m.n, m.extra, m.keys, m.is_turn, {', '.join(f'm.{name}' for name in COLUMNS.split(', '))}"
 _LEADING = 4
@@ -51,7 +52,8 @@ _LEADING = 4
 
 _NUMBERS = "upwell.found"
 _NAMED = "upwell.named"
-"""The setting for the numbers that were found by words, files, symbols and triggers."""
+"""The setting for the numbers of the memories that were found by words, files, symbols and
+triggers."""
 _NOTE_NAMED = Statement(
     f"SELECT set_config('{_NAMED}', coalesce(current_setting('{_NUMBERS}', true), ''), true)", {}
 )
@@ -116,7 +118,7 @@ async def pool_of(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The result of the second round trip: the trigger of each memory that was found by one, the
+    """The result of the second round trip: the trigger of each memory that a trigger found, the
     rows of all memories, the rows of successors, the vectors of found memories, and the memories
     that were found by their vectors alone."""
 
@@ -195,8 +197,8 @@ def _numbers_in(found: Rows) -> frozenset[int]:
 
 
 def _noted(finding: Statement) -> Statement:
-    """Return the statement that runs `finding` and adds the numbers that it finds to the
-    setting."""
+    """Return the statement that runs `finding` and adds the numbers that it finds to the setting
+    `_NUMBERS`."""
     return Statement(
         f"""SELECT length(set_config('{_NUMBERS}', concat_ws(',',
                 nullif(current_setting('{_NUMBERS}', true), ''), string_agg(n::text, ',')), true))
@@ -297,7 +299,7 @@ def _worth(posting: str, worth: str, few: bool) -> str:
 
 def _worths_of(lookup: Lookup, corpus: Corpus) -> dict[str, float]:
     """Return the factor of each stem in BM25, as FTS5 computes it."""
-    # The counts were read after the number of memories, which another process may have raised.
+    # The counts may have been read after the number of memories, and so exceed it.
     return {
         stem: max(_LEAST_IDF, log((max(0, corpus.memories - count) + 0.5) / (count + 0.5)))
         for stem, count in lookup.reading.holding.items()
@@ -305,8 +307,8 @@ def _worths_of(lookup: Lookup, corpus: Corpus) -> dict[str, float]:
 
 
 def _by_anchors(keys: Sequence[str], counts: Counts) -> Statement:
-    """Return the statement that finds the newest memories under these keys in each scope. If there
-    are too many, the first keys come first."""
+    """Return the statement that finds the newest memories under these keys in each scope. If it
+    finds more than `MAX_JOINED`, those under the earlier keys are preferred."""
     scopes = counts.corpus.scopes
     spans = {
         "lows": [scope << SEQUENCE_BITS for scope in scopes],
@@ -323,7 +325,7 @@ def _by_anchors(keys: Sequence[str], counts: Counts) -> Statement:
 
 
 def _by_triggers(triggers: Sequence[str], counts: Counts) -> Statement:
-    """Return the statement that finds the newest memories with one of these triggers, in the order
+    """Return the statement that finds the newest memories with each of these triggers, in the order
     of the triggers."""
     values = {**_spans(counts.corpus), "most": PER_TRIGGER}
     names = [sound(trigger) for trigger in triggers]
@@ -334,7 +336,8 @@ def _newest_with(
     table: str, column: str, names: Sequence[str], keep: Filter, values: Mapping[str, object]
 ) -> Statement:
     """Return the statement that lists the newest `most` memories with each of these names, in each
-    span from `lows` to `highs`. Each row is the name's place and the memory's number."""
+    span from `lows` to `highs`. Each row holds the position of the name, from 1, and the memory's
+    number."""
     return Statement(
         f"""SELECT k.place, p.n
             FROM unnest(%(names)s::text[]) WITH ORDINALITY AS k(name, place)
@@ -358,7 +361,7 @@ NUMBERED = f"""
 _THESE = f"string_to_array(current_setting('{_NUMBERS}', true), ',')::bigint[]"
 _THOSE_NAMED = f"string_to_array(current_setting('{_NAMED}', true), ',')::bigint[]"
 # The lateral subquery with an offset makes the planner look up memories by key. With another join,
-# a planner without statistics of the table may read all memories of the tenant.
+# a planner without statistics on the table may read all memories of the tenant.
 _LOOKED_UP = """CROSS JOIN LATERAL (
         SELECT * FROM upwell.memory m
         WHERE m.tenant = %(tenant)s AND m.n = listed.n OFFSET 0) AS m"""
@@ -395,8 +398,8 @@ def successors_sql(superseded: str) -> str:
 def _gathered(
     tenant: str, keep: Filter, found: _Found, stems: Collection[str]
 ) -> tuple[dict[int, Candidate], dict[str, Successor]]:
-    """Return the candidates among the rows that were found, which include the neighbours of
-    conversational turns, and the successors of superseded ones.
+    """Return the candidates among the rows that were found, and the successors of superseded
+    candidates. The rows include the neighbours of conversational turns.
     """
     own = [row_of(tenant, row) for row in found.rows if keep.passes(row[_LEADING:])]
     heads = {row[0]: row[1:] for row in found.newer}
@@ -410,7 +413,7 @@ def _gathered(
 
 
 def last_of(newer: Rows) -> dict[str, str]:
-    """Map each superseded id of the rows of `successors_sql` to the id of the last successor."""
+    """Map each superseded id in the rows of `successors_sql` to the id of its last successor."""
     direct = {row[0]: row[1 + _LEADING + ID] for row in newer}
     return {old: last_successor(direct, old) for old in direct}
 

@@ -87,7 +87,7 @@ async def measure_if_due(postgres: Postgres, scope: Scope) -> None:
 async def _sample_words(
     postgres: Postgres, scope: Scope, sizes: Rows, rng: random.Random
 ) -> list[list[str]]:
-    """Draw the words of some memories of a scope at random."""
+    """Draw some memories of a scope at random, and return the words of each."""
     filled = [(int(row[0]), int(row[5]), int(row[2])) for row in sizes if row[2] > 0]
     drawn = rng.choices(filled, [memories for _, _, memories in filled], k=4 * SAMPLES)
     spans = [

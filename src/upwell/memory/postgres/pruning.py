@@ -1,8 +1,9 @@
 """Prune the log of changes: remove the records of old deletions.
 
 `change` has one row for each memory, from which new copies are filled, and one for each deletion.
-Only the latter are pruned, after `store.deletions_days`. Each project's scope records its last
-pruned deletion. A copy that has not seen that deletion is rebuilt (`memory/postgres/shared.py`).
+Only the rows of deletions are pruned, after `store.deletions_days`. Each project's scope records
+the last pruned deletion. A copy that has not seen that deletion is rebuilt
+(`memory/postgres/shared.py`).
 """
 
 import asyncio

@@ -72,7 +72,7 @@ def to_row(memory: Memory) -> tuple[Any, ...]:
 
 
 def _time(seconds: float | None) -> float | None:
-    # An array of mixed types has no type in PostgreSQL.
+    # The driver cannot encode a list that mixes integers and floats.
     return None if seconds is None else float(seconds)
 
 

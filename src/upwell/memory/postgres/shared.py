@@ -174,8 +174,8 @@ class PostgresSharedMemories:
             LOG.warning("cannot measure null scores: %s", error)
 
     async def _begun(self, cursors: Sequence[Cursor], version: int) -> list[Page]:
-        """Return the first pages of new copies. They contain only a cursor, behind which the most
-        recently changed memories follow."""
+        """Return the first pages of new copies. They contain only a cursor; the most recently
+        changed memories come after it."""
         if not cursors:
             return []
         read = await self.postgres.ask(
@@ -216,9 +216,9 @@ async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[O
 async def _beyond(
     transaction: Transaction, writes: Sequence[Outgoing], limits: Limits
 ) -> list[Refused]:
-    """Return the writes beyond the limits, and record them as not arrived: those that would change,
-    delete or supersede a memory that the machine may not change, and new memories that would exceed
-    the maximum."""
+    """Return the writes beyond the limits, and record them as not arrived. They are the writes that
+    would change, delete or supersede a memory that the machine may not change, and new memories
+    that would exceed the maximum."""
     ids = {id for write in writes for id in _touched(write)}
     _, rows, trashed, ((size,),) = await transaction.run(
         LOCK_TENANT,
@@ -260,10 +260,11 @@ def _must_begin(cursor: Cursor, version: int, pruned: tuple[int, str]) -> bool:
 
 
 def _first(cursor: Cursor, version: int, start: int, after: str) -> Cursor:
-    """Return the cursor with which a copy starts to fill, directly behind a change. Its version is
+    """Return the cursor with which a copy starts to fill, directly after a change. Its version is
     lower than that of the former cursor, which tells the copy to start again."""
     if cursor.base > version:
-        # The database was restored from a backup while the copy was filled: one more step.
+        # The database was restored from a backup while the copy was being filled. The version must
+        # rise first, so that the next cursor can lower it.
         return Cursor(cursor.project, _BEYOND)
     return Cursor.filling(cursor.project, version, start, after)
 

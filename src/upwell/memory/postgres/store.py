@@ -118,8 +118,8 @@ class PostgresStore:
             await insert(transaction, self._tenant, [stamped(new, now)])
 
     async def delete(self, memory_id: str) -> bool:
-        """Move a memory to the trash and out of every index. Returns False if no memory has this
-        id."""
+        """Move a memory to the trash and remove it from every index. Returns False if no memory has
+        this id."""
         async with self._writing() as transaction:
             memory = await self._by_id(transaction, memory_id)
             if memory is None or not await remove(transaction, [memory_id]):
@@ -209,8 +209,8 @@ class PostgresStore:
         return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put all of these memories in the trash, with their times of deletion, or none. A stored
-        memory with the same id is removed."""
+        """Put these memories in the trash with their times of deletion, either all of them or none.
+        A stored memory with the same id is removed."""
         async with self._writing() as transaction:
             await remove(transaction, [item.memory.id for item in items])
             own = [replace(item, memory=self._owned(item.memory)) for item in items]

@@ -1,8 +1,9 @@
-"""Vectors of memories in PostgreSQL, in a plain table, and the memories nearest to a question.
+"""Store the vectors of memories in a plain PostgreSQL table, and find the memories nearest to a
+question.
 
 As in SQLite (`memory/sqlite/nearness.py`), the nearest memories are found by the signs of their
 vectors' numbers, and their vectors are then compared exactly. The server counts the signs that
-differ, which needs no extension. The exact comparison would need one, so it is made here.
+differ, which needs no extension. The exact comparison would need one, so this process makes it.
 
 Replicas take turns at embedding: one of them holds a lease on the tenant's memories, which it
 renews with every batch. Each model has its own vectors, so replicas that switch to another model
@@ -36,17 +37,18 @@ if TYPE_CHECKING:
     from upwell.memory.embedding.numbers import Floats, Numbers
 
 LEASE_SECONDS = 120.0
-"""Longer than an endpoint takes for a batch, so that a running replica does not lose its lease."""
+"""How long a lease lasts: longer than an endpoint takes to embed a batch, so that a running replica
+does not lose its lease."""
 UNUSED_SECONDS = 7 * 86_400.0
 COMPARED = 120
-"""The rows and vectors of this many memories, the nearest by sign bits, are read. The best
+"""The number of memories, the nearest by sign bits, whose rows and vectors are read. The best
 `NEAREST` of them by cosine become candidates."""
 MAX_SCANNED = 200_000
 """If there are more memories than this, only those found by words, files or symbols are
 compared."""
 _FORM = "with signs"
-"""The form in which vectors are stored. Vectors in another form are not used, and replicas of
-different versions do not replace each other's."""
+"""The form in which vectors are stored. Vectors in another form are not used, and replicas that run
+different versions do not replace each other's vectors."""
 SAMPLE_SECONDS = 60.0
 """How long a sample of the tenant's vectors is used."""
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
@@ -100,7 +102,7 @@ _SAMPLE = f"""
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Vectors of a tenant drawn at random, and the numbers of their memories."""
+    """Randomly drawn vectors of a tenant, and the numbers of their memories."""
 
     vectors: "Floats"
     memories: "Numbers"
@@ -160,7 +162,7 @@ class Question:
         )
 
     def likeness(self, rows: Rows, scopes: Sequence[int]) -> Likeness | None:
-        """Compare the question with the vectors of these rows. Returns None if there are none."""
+        """Compare the question with the vectors in these rows. Returns None if `rows` is empty."""
         import numpy as np
 
         from upwell.memory.embedding.numbers import background_of, unpacked, usual_cosines

@@ -21,7 +21,8 @@ from upwell.memory.ranking.terms import Indexed, indexed, sound, speaker
 from upwell.memory.stems import counted
 
 LONG_CHARS = 20_000
-"""Longer texts are indexed in a thread, so that other requests do not have to wait."""
+"""Batches with more characters of text than this are indexed in a thread, so that other requests
+do not have to wait."""
 _SPEAKER_CHARS = 100
 _MEMORY = f"n, {COLUMNS}, extra, keys, is_turn"
 _MEMORY_TYPES = f"bigint, {TYPES}, text, text, boolean"
@@ -64,7 +65,7 @@ class Changes:
     tallies: dict[int, Tally] = field(default_factory=lambda: defaultdict(Tally))
 
     def add(self, n: int, memory: Memory) -> None:
-        """Write a memory under this number."""
+        """Add the rows of a memory, which is to be written under this number."""
         parts, keys = indexed(memory), anchor_keys(memory)
         is_turn = not keys and bool(speaker(memory.text[:_SPEAKER_CHARS]))
         self.memories.append((n, *to_row(memory), parts.extra, "\n".join(keys), is_turn))
@@ -74,7 +75,7 @@ class Changes:
         self.triggers += [(indexable(sound(trigger)), n) for trigger in memory.triggers]
 
     def remove(self, row: Sequence[Any]) -> None:
-        """Remove the memory of a row of `_OLD`."""
+        """Mark the memory in a row of `_OLD`, with everything derived from it, for removal."""
         n, _, text, extra, key_lines, triggers = row
         keys = key_lines.split("\n") if key_lines else []
         stems, _ = self._count(n, Indexed(text, extra), keys, -1)
@@ -125,8 +126,8 @@ def _replacement(
     last: dict[int, int],
     scope_number: Mapping[str, int],
 ) -> list[Statement]:
-    """Return the statements that replace the `old` rows with these memories. Raises the counters in
-    `last` for new numbers."""
+    """Return the statements that replace the `old` rows with these memories. Increments the
+    counters in `last` for memories that get new numbers."""
     changes = Changes()
     number_of = {}
     for row in old:
@@ -143,8 +144,8 @@ def _replacement(
 
 
 async def remove(transaction: Transaction, ids: Sequence[str]) -> int:
-    """Remove the memories with these ids from every table except the trash. Returns their
-    number.
+    """Remove the memories with these ids from every table except the trash. Returns the number of
+    removed memories.
     """
     _, old = await transaction.run(LOCK_TENANT, Statement(_OLD, {"ids": list(ids)}))
     changes = Changes()
@@ -162,7 +163,7 @@ async def _prepared(
     scopes of these projects, creating missing ones, and the rows with these ids.
     """
     _, names, _, scopes, old = await transaction.run(
-        # Two replicas may insert one tenant at once, and either of its unique keys may conflict.
+        # Two replicas may insert the same tenant at once, and either unique key may conflict.
         Statement(ENSURE_TENANT, {"name": tenant}),
         Statement(
             "UPDATE upwell.tenant SET tenant = tenant WHERE tenant = %(tenant)s RETURNING name", {}
@@ -220,9 +221,10 @@ def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, .
 
 
 def array(values: Sequence[Any]) -> Sequence[Any] | str:
-    """Return an array of texts or numbers as a literal (PostgreSQL 8.15.2), or `values` itself if
-    it contains anything else. The driver takes ten times as long to encode a list. That would block
-    the event loop, since a batch of long texts has hundreds of thousands of postings."""
+    """Return `values` as an array literal (PostgreSQL documentation, 8.15.2) if they are all texts
+    or all numbers, and unchanged otherwise. The driver would take ten times as long to encode the
+    list, and so block the event loop: a batch of long texts has hundreds of thousands of postings.
+    """
     kinds = set(map(type, values))
     if kinds == {str}:
         escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
