@@ -1,5 +1,5 @@
-"""Who is admitted, and how often: the principal of a token, and the rates of principals and
-tenants."""
+"""Decides who is admitted and how often: finds the principal of a token, and limits the rates of
+principals and tenants."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class TooMany:
 
 
 class Bucket:
-    """A token bucket: `per_minute` requests on average, and as many at once."""
+    """A token bucket that admits `per_minute` requests on average, and up to as many at once."""
 
     def __init__(self, per_minute: int, now: float) -> None:
         self._per_minute = per_minute
@@ -35,7 +35,7 @@ class Bucket:
         self._at = now
 
     def wait(self, now: float) -> float:
-        """The seconds until one more request is admitted; 0 if that is now."""
+        """The seconds until one more request is admitted; 0 if it is admitted now."""
         rate = self._per_minute / _MINUTE
         self._left = min(float(self._per_minute), self._left + (now - self._at) * rate)
         self._at = now
@@ -101,9 +101,9 @@ class Denials:
 
 
 class Admission:
-    """Finds principals: `principal_of` looks up a token that upwell made, `verify` checks one that
-    an issuer signed. A principal of the home's own `tenant` has the tenant ""; with `own_only` no
-    other tenant is admitted. The guard reports refused requests to `denied`."""
+    """Finds principals: `principal_of` looks up a token that upwell made, and `verify` checks a
+    token that an issuer signed. A principal of the home's own `tenant` gets the tenant ""; with
+    `own_only`, no other tenant is admitted. The guard reports refused requests to `denied`."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
 """One guard before every route checks the sender, the origin and the size of a request.
 
-Any web page can send requests to 127.0.0.1, and a foreign host name can resolve to it (DNS
-rebinding). `Host` must therefore be one of our names, and so must `Origin` if there is one. Every
-path needs a token, except `/healthz`, `/readyz` and the files of the dashboard. These files contain
-no data, and a browser cannot send a token with its first request. The token identifies the
-principal; tokens that the owner gave to others open only `/mcp` and `/team`.
+Any web page can send requests to 127.0.0.1, and a foreign host name can resolve to that address
+(DNS rebinding). `Host` must therefore be one of our names, and so must `Origin` if there is one.
+Every path needs a token, except `/healthz`, `/readyz` and the files of the dashboard. These files
+contain no data, and a browser cannot send a token with its first request. The token identifies the
+principal; tokens that the owner gave to others are valid only for `/mcp` and `/team`.
 """
 
 import re
@@ -23,8 +23,9 @@ from upwell.web.team import TEAM_PATHS
 MAX_BODY_BYTES = 4_194_304
 _MAX_DIGITS = 16
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::[0-9]{0,5})?", re.I)
-"""The host and the port of RFC 3986, 3.2. User information, escapes and other notations do not
-match: in `127.0.0.1:@evil.example`, for example, the part before the first colon is not the host.
+"""Matches the host and the port as in RFC 3986, section 3.2, but no user information, escapes or
+other notations: in `127.0.0.1:@evil.example`, for example, the part before the first colon is not
+the host.
 """
 _NO_TOKEN = (
     "this needs a valid token: the owner's is in UPWELL_HOME/token, others get one from the owner "
@@ -171,7 +172,7 @@ def _refused(status: int, why: str, *, ask: bool = False) -> JSONResponse:
 
 
 def _origin_of(origin: str) -> str:
-    """The host of the origin of a web page; "" if `origin` is not that of a web page."""
+    """The host in the origin of a web page; "" if `origin` is not the origin of a web page."""
     scheme, separator, authority = origin.partition("://")
     return _name_of(authority) if separator and scheme.lower() in ("http", "https") else ""
 

@@ -229,8 +229,9 @@ def open_oidc(options: OidcOptions) -> Oidc | None:
 
 
 def name_of(subject: str) -> str:
-    """The name of the principal with this subject. Apart from its first colon, the name contains no
-    character that our keys use as a separator. Names of upwell's own tokens contain no colon."""
+    """The name of the principal with this subject. Apart from the colons of its prefix, the name
+    contains no character that our keys use as a separator. Names of upwell's own tokens contain no
+    colon."""
     name = f"oidc:{quote(subject, safe='', errors='surrogatepass')}"
     if len(name) <= MAX_NAME_CHARS:
         return name
@@ -239,7 +240,7 @@ def name_of(subject: str) -> str:
 
 
 def check_address(address: str) -> None:
-    """Refuse an address from which keys cannot be trusted.
+    """Refuse an address if keys from it cannot be trusted.
 
     Raises:
         ValueError: the address is neither HTTPS nor on this machine.

@@ -1,12 +1,13 @@
-"""The options of the HTTP doors."""
+"""Options for access over HTTP."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcOptions:
-    """`oidc.*`: the issuer and audience of the tokens, the address of the issuer's keys (if empty,
-    it is found by discovery), and the claims with the tenant, the role and the namespaces.
+    """The settings `oidc.*`: the issuer and audience of the tokens, the address of the issuer's
+    keys (if empty, it is found by discovery), and the names of the claims for the tenant, the role
+    and the namespaces.
     """
 
     issuer: str = ""
@@ -20,9 +21,9 @@ class OidcOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOptions:
-    """`limits.*`: how many requests one token or subject, or a whole tenant, may send to each
-    replica in a minute, and how many memories and short notes a tenant may have. 0 means no limit.
-    The owner's requests are not limited.
+    """The settings `limits.*`: how many requests one token or subject, or a whole tenant, may send
+    to each replica in a minute, and how many memories and short notes a tenant may have. 0 means no
+    limit. The owner's requests are not limited.
     """
 
     requests_per_minute: int = 0

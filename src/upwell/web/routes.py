@@ -87,8 +87,8 @@ def health_routes(
     metrics: Callable[[], Awaitable[Iterable[Metric]]],
     unready: Callable[[], str] = str,
 ) -> list[BaseRoute]:
-    """`/healthz` and `/readyz` for everybody, `/metrics` for Prometheus. `unready` returns the
-    reason why this process should get no requests now, or "".
+    """`/healthz` and `/readyz` for everybody, and `/metrics` for Prometheus. `unready` returns the
+    reason why this process should not get requests now, or "".
     """
 
     async def readyz(_: Request) -> Response:

@@ -25,13 +25,13 @@ from upwell.ground.types.principal import IN_SCOPE
 
 MAX_CONNECTIONS = 256
 MAX_STRANGERS = 64
-"""How many connections may be open without having shown a valid token. Beyond this number the
+"""How many connections may be open without having shown a valid token. Beyond this number, the
 oldest of them is closed, so that strangers cannot crowd out clients with a token.
 """
 KEEP_ALIVE_SECONDS = 30
 REQUEST_SECONDS = 10.0
-"""Time limit for the head of each request, from its first byte; for the first request, from the
-start of the connection.
+"""The time limit for the head of each request. It runs from the first byte of the head or, for the
+first request, from the start of the connection.
 """
 LINGER_SECONDS = 0.5
 """How long a draining server keeps reading requests after it has stopped accepting connections."""
@@ -80,8 +80,8 @@ class TimedProtocol(H11Protocol):
             self._limit_head()
 
     def shutdown(self) -> None:
-        """Close the connection once it is idle. A request that has arrived, but was not read yet,
-        is answered first: closing would reset it.
+        """Close the connection once it is idle. A request that has arrived but has not been read is
+        answered first, because closing now would reset the connection.
         """
         is_idle = self.cycle is None or self.cycle.response_complete
         if is_idle and not self.transport.is_closing() and self._has_unread():
@@ -134,7 +134,7 @@ class Seldom(logging.Filter):
 
 
 class HttpServer(uvicorn.Server):
-    """Ends when `should_exit` is set, or after `drain`. The caller handles signals.
+    """Exits when `should_exit` is set, or after `drain`. The caller handles signals.
 
     `strangers` are the connections that have not shown a token, the oldest first.
     """
@@ -175,10 +175,10 @@ class HttpServer(uvicorn.Server):
         notice_seconds: float,
         drain_seconds: float,
     ) -> None:
-        """End without dropping a request. For `notice_seconds` the server still accepts
-        connections, while `/readyz` (by `is_draining`) and `Connection: close` send clients
-        elsewhere. Then it stops listening, and the open requests have `drain_seconds` to end;
-        `end_streams` ends the streams, which would otherwise stay open."""
+        """Exit without dropping a request. For `notice_seconds`, the server still accepts
+        connections, while `/readyz` (which depends on `is_draining`) and `Connection: close` send
+        clients elsewhere. Then it stops listening, and the open requests have `drain_seconds` to
+        finish; `end_streams` ends the streams, which would otherwise stay open."""
         self.config.timeout_graceful_shutdown = math.ceil(drain_seconds)
         self.is_draining = True
         if notice_seconds:
@@ -204,7 +204,7 @@ class _Closing:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def closing(message: Message) -> None:
-            # The request may have begun before the server was told to end.
+            # The request may have begun before the server was told to exit.
             if message["type"] == "http.response.start" and self._is_draining():
                 headers = [*message.get("headers", ()), (b"connection", b"close")]
                 message = {**message, "headers": headers}

@@ -1,4 +1,4 @@
-"""`/team`: the team's memories, for machines with a copy of them (`memory/team/exchange.py`)."""
+"""`/team`: the team's memories, for machines that keep a copy (`memory/team/exchange.py`)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -110,7 +110,7 @@ class TeamDoor:
             except Malformed as error:
                 return _problem(400, str(error))
             except StoreError as error:
-                # Not in the answer: the error may contain the host name of the database.
+                # The answer leaves the error out, because it may name the database's host.
                 LOG.warning("a request for the team's memories failed: %s", error)
                 return _problem(503, "the team's database failed")
 

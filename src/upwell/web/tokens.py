@@ -92,9 +92,9 @@ class AccessToken:
 
 
 class Tokens:
-    """Looks up tokens: the `owner`'s on this machine, the owner's on all machines of a team
-    (`team`, None outside a team), and those in the file at `path`, which is read again when it
-    changes.
+    """Looks up tokens: the `owner`'s token on this machine, the owner's token on all machines of a
+    team (`team`; None outside a team), and the tokens in the file at `path`. The file is read again
+    when it changes.
     """
 
     def __init__(self, owner: str, path: Path, team: Callable[[], str] | None = None) -> None:

@@ -57,9 +57,9 @@ complete.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A program and its arguments, never a shell line. A `tied` child ends with the gateway, and so
-    do the processes that it starts. A tied child takes longer to start. A child that starts no
-    processes and ends when its stdin closes need not be tied.
+    """A program and its arguments, never a shell line. A `tied` child dies with the gateway, and so
+    do the processes that it starts, but it takes longer to start. A child that starts no processes
+    and exits when its stdin closes need not be tied.
     """
 
     program: str
@@ -74,7 +74,7 @@ class CannotStart(OSError):
 
 
 class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
-    """Sets `ended` at the end of the process. asyncio's own `wait` also waits for the pipes, which
+    """Sets `ended` when the process ends. asyncio's own `wait` also waits for the pipes, which
     another process may hold open."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -94,8 +94,8 @@ class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
 
 
 class Child:
-    """A running child: `out` is its stdout, `sink` its stdin. As a `Source` it can be read until
-    the end of the process, even if another process holds its stdout open."""
+    """A running child: `out` is its stdout, and `sink` is its stdin. As a `Source`, it can be read
+    until the process ends, even if another process holds its stdout open."""
 
     locked_out = False
 
@@ -141,16 +141,16 @@ class Child:
         return f"it ended with {how}" + self._stderr_tail()
 
     async def stop(self, grace_seconds: float = 2.0) -> None:
-        """End the child and its process group: close its stdin, then SIGTERM, then SIGKILL, each
-        after `grace_seconds`."""
+        """Stop the child and its process group: close its stdin, send SIGTERM after
+        `grace_seconds`, and send SIGKILL after `grace_seconds` more."""
         await self.sink.aclose()
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None:
                 self._signal(number)
             if await _finishes(grace_seconds, self._ended.wait()):
                 break
-        # The group may still contain processes that the child started. No await until the transport
-        # is closed: a cancellation would leak its pipes.
+        # The group may still contain processes that the child started. There must be no await until
+        # the transport is closed, because a cancellation would leak its pipes.
         self._signal(signal.SIGKILL)
         WATCHER.release(self.pid)
         self._tasks.cancel()
@@ -158,7 +158,7 @@ class Child:
         await self._tasks.drain()
 
     async def _end_output(self) -> None:
-        """End the output once the process has ended and its pipe stays silent."""
+        """End the output once the process has ended and its pipe has stayed silent."""
         await self._ended.wait()
         loop = asyncio.get_running_loop()
         ended = loop.time()

@@ -1,8 +1,8 @@
 """An MCP server reached over HTTP: streamable HTTP, or the older HTTP with SSE.
 
 Messages stay raw bytes: bodies and events become lines, like the output of a child. Each message
-is one POST. Its answers, and the messages on the server's own stream, arrive in one queue.
-Redirects are not followed, cookies are not kept, and a client's headers are not passed on.
+that we send is one POST. The answers, and the messages on the server's own stream, arrive in one
+queue. Redirects are not followed, cookies are not kept, and a client's headers are not passed on.
 """
 
 import asyncio
@@ -160,8 +160,8 @@ class Address:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a stream was read: the id of the last event, the wait before a retry in seconds, and
-    whether the answer has arrived."""
+    """How far a stream has been read: the id of the last event, the wait in seconds before a retry,
+    and whether the answer has arrived."""
 
     last_event: str = ""
     wait_seconds: float = RETRY_SECONDS
@@ -210,8 +210,8 @@ class HttpLink:
         return self._inbox.lines()
 
     async def write(self, line: bytes) -> None:
-        """Send one message. A request is sent in the background. A modern request is cancelled by
-        closing its connection. Any other message has been sent when this returns.
+        """Send one message. A request is sent in the background; any other message has been sent
+        when this returns. A modern request is cancelled by closing its connection.
 
         Raises:
             ConnectionError: the link has ended.
@@ -448,8 +448,8 @@ def _unreachable(shown: str, error: Exception) -> str:
 
 
 def _description(error: Exception) -> str:
-    """A description of an error without credentials: the text of an HTTP status error would contain
-    the whole URL.
+    """A description of an error without credentials. The text of an HTTP status error is not used,
+    because it contains the whole URL.
     """
     response = getattr(error, "response", None)
     if response is not None:

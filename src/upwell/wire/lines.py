@@ -93,15 +93,15 @@ async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIt
                 data, parts, size = b"".join(parts), [], 0
                 if data.strip():
                     yield Line(data)
-                # Megabytes long: it must not stay referenced while the next line is read.
+                # It may be megabytes long, so it must not stay referenced during the next read.
                 del data
     if (data := b"".join(parts)).strip():
         yield Line(data)
 
 
 def framed(line: bytes) -> bytes:
-    """`line` with exactly one newline, its last byte. A second newline would begin a forged
-    message, and some readers take a carriage return for a newline."""
+    """`line` with exactly one newline, at its end. A second newline would begin a forged message,
+    and some readers take a carriage return for a newline."""
     return line.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
 
 
@@ -132,8 +132,8 @@ class PipeSink:
         """
         if self._writer.is_closing():
             raise ConnectionResetError("the other side has closed the connection")
-        # Drained before the write as well, so that a caller cancelled while waiting here has sent
-        # nothing instead of half a message.
+        # Drained before the write as well, so that a caller that is cancelled while it waits here
+        # has sent nothing, and not half a message.
         await self._writer.drain()
         self._writer.write(data)
         await self._writer.drain()

@@ -114,7 +114,7 @@ class Logins:
         return login.described(clock.now()) if login else NEEDED
 
     def put(self, server: str, login: Login | None) -> bool:
-        """Save a login, or remove it with None. False if there was none to remove.
+        """Save a login; None removes it. Returns False if there was none to remove.
 
         Raises:
             StoreCorrupt, StoreUnwritable: the file cannot be read or written; it is unchanged.

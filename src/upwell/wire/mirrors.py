@@ -1,5 +1,5 @@
-"""HTTP headers that repeat parts of a message, so that proxies can route without reading bodies:
-the specification of 2026-07-28, streamable HTTP (SEP-2243).
+"""HTTP headers that repeat parts of a message, so that proxies can route without reading bodies
+(MCP specification of 2026-07-28, streamable HTTP, SEP-2243).
 
 A tool may declare that a header repeats an argument (`x-mcp-header` in its schema). The client then
 sends `Mcp-Param-NAME`, and the server refuses a call whose header and argument differ.
@@ -35,7 +35,8 @@ _NAMED_SCHEMAS = frozenset("patternProperties dependentSchemas $defs definitions
 
 
 class BadMirror(ValueError):
-    """A declaration that the specification forbids. Its tool must not be called over HTTP."""
+    """A tool contains a declaration that the specification forbids, so it must not be called over
+    HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class Mirrors:
 
 
 def argument_headers(mirrors: tuple[Mirror, ...], arguments: bytes) -> dict[str, str]:
-    """The headers of a call with these arguments, raw JSON; none for an absent or null argument."""
+    """The headers of a call with these arguments (raw JSON). Absent and null arguments get none."""
     rendered = {mirror.header: _rendered(_at(arguments, mirror.path)) for mirror in mirrors}
     return {header: encoded(value) for header, value in rendered.items() if value is not None}
 

@@ -1,7 +1,8 @@
 """Limits the rate at which messages from one server are taken, so that the server does not hold up
-the others. The number of requests limits the number of answers, but not the number of other
+the others. The number of our requests limits the number of answers, but not the number of other
 messages: notifications, the server's own requests, and answers that nobody asked for. These are
-taken at a bounded rate. Above it, the gateway stops reading for a while, and the pipe fills.
+taken at a limited rate. When a server exceeds it, the gateway stops reading for a while, and the
+pipe fills.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from upwell.ground.trace import LOG
 UNASKED_PER_SECOND = 1_000.0
 UNASKED_AT_ONCE = 2_000.0
 BYTES_A_MESSAGE = 4_096
-"""A longer message counts as several."""
+"""A message longer than this counts as several."""
 TURN_SECONDS = 0.002
 """After this much work, the rest of the gateway gets a turn."""
 OFFENCE_SECONDS = 60.0
@@ -36,8 +37,8 @@ class Pace:
         self._held_since: float | None = None
 
     async def taken(self, unasked_bytes: int | None) -> None:
-        """Account for a message; None means an answer to a pending request. Returns when the next
-        message may be taken.
+        """Account for a message of `unasked_bytes`, which is None for an answer to a pending
+        request. Returns when the next message may be taken.
 
         Raises:
             Flood: the server has been over its rate for a minute.

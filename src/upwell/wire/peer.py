@@ -46,8 +46,8 @@ class ProtocolError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A JSON-RPC message. `id` is raw JSON, None for a notification. `repaired` counts the invalid
-    UTF-8 bytes that now read U+FFFD."""
+    """A JSON-RPC message. `id` is raw JSON, or None for a notification. `repaired` is the number of
+    invalid UTF-8 bytes that were replaced with U+FFFD."""
 
     body: RawObject
     id: bytes | None = None
@@ -60,8 +60,8 @@ class Message:
 
 
 def read_message(data: bytes) -> Message:
-    """Read one message and make it one line. Only the head of a large answer is read. Its `result`
-    is not checked, so the receiver has to check it.
+    """Read one message and make it one line. Only the head of a large answer is read, so the
+    receiver has to check its `result`.
 
     Raises:
         NotJson: the data is not a JSON object, a line ends inside a string, or the id is not a
@@ -130,7 +130,7 @@ def error_code(error: bytes) -> object:
 
 
 def line_of(method: str, params: bytes = b"", identity: bytes = b"") -> bytes:
-    """A request as one line of JSON; without an id, a notification."""
+    """A request as one line of JSON, or a notification if there is no id."""
     head = b'"id":%b,' % identity if identity else b""
     tail = b',"params":%b' % params if params else b""
     return b'{"jsonrpc":"2.0",%b"method":%b%b}' % (head, dumps(method), tail)
@@ -191,7 +191,7 @@ class Peer:
         return len(self._waiting)
 
     async def run(self) -> None:
-        """Read until the end. Never raises, whatever the other side sends."""
+        """Read until the connection ends. Never raises, whatever the other side sends."""
         try:
             async for line in self._lines:
                 settled, size = self._settled, len(line.data)
@@ -217,7 +217,7 @@ class Peer:
         self, method: str, params: bytes, late: Callable[[], None] | None = None
     ) -> Reply:
         """Send a request and wait for the answer. Cancelling the wait notifies the other side;
-        `late` is called if the answer still arrives.
+        `late` is called if the answer arrives after all.
 
         Raises:
             PeerGone: the connection ended first, or (PeerLost) this exchange did.

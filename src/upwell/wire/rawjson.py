@@ -1,4 +1,4 @@
-"""JSON that keeps its bytes.
+"""JSON that is passed on byte for byte.
 
 A gateway must not change JSON by accident: number lexemes (`1.10`, thirty digits), duplicate keys,
 key order, escapes and unknown fields have to arrive as they were sent, so nothing is decoded and
@@ -94,7 +94,7 @@ def one_line(raw: bytes) -> bytes:
 
 
 def depth(raw: bytes) -> int:
-    """The depth of the brackets in `raw`."""
+    """The depth to which brackets are nested in `raw`."""
     deepest = level = 0
     for mark in _MARK.finditer(raw):
         char = raw[mark.start()]
@@ -158,7 +158,7 @@ class RawObject:
         return default if raw is None else loads(raw)
 
     def replaced(self, name: str, value: bytes) -> "RawObject":
-        """A copy with the value of that member changed in place, or the member added at the end."""
+        """A copy in which that member has this value. A new member is added at the end."""
         if any(_is(key, name) for key, _ in self.members):
             return RawObject(
                 tuple((key, value if _is(key, name) else old) for key, old in self.members)
@@ -202,7 +202,7 @@ class RawArray:
 
 
 def kind_of(raw: bytes) -> str:
-    """`object`, `array`, `string` or `scalar`, by the first byte."""
+    """`object`, `array`, `string` or `scalar`, judging by the first byte."""
     start = _SPACE.match(raw).end()  # type: ignore[union-attr]
     return {b"{": "object", b"[": "array", b'"': "string"}.get(raw[start : start + 1], "scalar")
 
@@ -304,8 +304,8 @@ def _skip(raw: bytes, offset: int) -> int:
 
 
 def _string_end(raw: bytes, start: int) -> int:
-    """The position after the string at `start`. A string may be megabytes long, such as an image.
-    Its end is searched for, because a regex match would keep all other threads waiting.
+    """The position after the string at `start`. A string, such as an image, may be megabytes long.
+    Its end is found with `find`, because a regex match would keep all other threads waiting.
 
     Raises:
         NotJson: the string does not end.

@@ -1,7 +1,8 @@
 """Server-sent events, read as bytes: the data of an event keeps every byte, except that its lines
 are joined with LF.
 
-WHATWG HTML, section 9.2.6. An event over the size cap is reported as its size and its beginning.
+The format is specified in WHATWG HTML, section 9.2.6. If an event is over the size cap, only its
+size and its beginning are reported.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""Ends the processes that our children started, even if the gateway is killed with `kill -9`.
+"""Kills the processes that our children started, even if the gateway is killed with `kill -9`.
 
-The kernel can end a child with its parent (`wire/child.py`), but not the processes that the child
-started. The gateway therefore starts a shell (1.7 MB resident) and tells it, through a pipe, which
-process groups it has started and ended. However the gateway ends, the pipe closes, and the shell
-then kills the remaining groups.
+The kernel can kill a child when its parent dies (`wire/child.py`), but not the processes that the
+child started. The gateway therefore starts a shell (1.7 MB resident) and tells it, through a pipe,
+which process groups were started and which have ended. However the gateway ends, the pipe closes,
+and the shell then kills the remaining groups.
 """
 
 import os
@@ -44,13 +44,13 @@ class Watcher:
             self._begin()
 
     def release(self, group: int) -> None:
-        """Stop watching a group that has ended: its number may soon be reused."""
+        """Stop watching a group that has ended, because its number may soon be reused."""
         if group in self._groups:
             self._groups.discard(group)
             self._tell("-", [group])
 
     def close(self) -> None:
-        """End the shell, and with it the remaining groups."""
+        """Close the pipe, so that the shell kills the remaining groups and exits."""
         if self.shell:
             os.close(self._pipe)
             os.waitpid(self.shell, 0)

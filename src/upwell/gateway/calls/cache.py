@@ -3,7 +3,7 @@
 The key of an answer covers everything that the answer depends on: the server and its configuration,
 the tool's declaration, the arguments, the rest of the request, and the principal. Errors, questions
 to the client, tasks, answers with invalid UTF-8, and anything that contains a secret are never
-cached. Of identical calls made at the same time, only one is sent.
+cached. If identical calls are made at the same time, only one of them is sent.
 """
 
 import asyncio

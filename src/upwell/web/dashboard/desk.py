@@ -15,8 +15,8 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """`views` by the names of their templates, `actions` by the names in their paths, and the
-    `stream` of new events that match the fields."""
+    """The `views` by the names of their templates, the `actions` by the names in their paths, and
+    the `stream` of new events that match the fields."""
 
     views: Mapping[str, View]
     actions: Mapping[str, Action]

@@ -1,5 +1,5 @@
-"""The Markdown of agents and users as safe text: marks are removed, code and bold text become
-elements, and every address is shown as text.
+"""Turns the Markdown of agents and users into safe text: marks are removed, code and bold text
+become elements, and every address is shown as text.
 
 No part of the text can become an HTML element, because each piece is escaped before it is put
 between our own tags.
@@ -43,7 +43,7 @@ def prose(text: str) -> Markup:
 
 
 def plain(text: str) -> str:
-    """The text without Markdown's marks in one line, for titles. The result is not escaped."""
+    """The text on one line, without Markdown's marks, for titles. The result is not escaped."""
     return prose(text).striptags()
 
 

@@ -128,7 +128,7 @@ def _foreign(request: Request) -> str:
 
 
 class _Filled(dict[str, str]):
-    """Fields for a template, where a missing one is empty."""
+    """The fields for a template. A missing field is empty."""
 
     def __missing__(self, name: str) -> str:
         return ""
@@ -152,7 +152,7 @@ async def _page(template: str, values: Mapping[str, Any]) -> Response:
 async def _done(desk: Desk, name: str, fields: Fields) -> Response:
     message = await desk.actions[name](fields)
     answer = await _page("message", {"message": message})
-    # Lists on the page load themselves again.
+    # This header makes the lists on the page load again.
     answer.headers["hx-trigger"] = "changed"
     return answer
 
