@@ -13,7 +13,7 @@ from upwell.episodes.events import Event
 
 MAX_MESSAGE_CHARS = 1_000
 MAX_MESSAGE_LINES = 15
-"""A longer message is pasted text or a plan."""
+"""A message with more lines than this is pasted text or a plan."""
 MAX_RULE_WORDS = 40
 _WORK_VERBS = frozenset(
     """
@@ -108,7 +108,7 @@ _FORMS = tuple(
         rf"^{_VERB}\b.*\b(?:from now on|going forward)$",
     )
 )
-"""The beginnings of a rule, with its verb."""
+"""The forms in which rules are written. The group `verb` matches the verb."""
 _ORDER = re.compile(rf"^{_FREQUENCY} [a-z]", re.IGNORECASE)
 _LASTING = re.compile(r"\b(?:from now on|going forward)\b", re.IGNORECASE)
 _QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|(?<!\w)'[^']*'(?!\w)|“[^“”]*”|@[\w./-]+")

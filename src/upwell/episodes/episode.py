@@ -14,8 +14,8 @@ class EpisodeKind(StrEnum):
     TICKET = "ticket"
     """A prompt named a ticket, and the agent opened the file that bears its name."""
     RULE = "rule"
-    """The user laid down a rule for the work. Its `paths` are globs of the files to which the rule
-    is restricted.
+    """The user laid down a rule for the work. The episode's `paths` are globs of the files to which
+    the rule is restricted.
     """
 
 

@@ -280,7 +280,7 @@ def _working(steps: Sequence[Step]) -> Sequence[Step]:
 
 
 def _message(out: str, command: str) -> tuple[Fault, str] | None:
-    """The first line that names a fault at a position where programs print their errors."""
+    """The fault and the text of the first line that names a fault where programs print errors."""
     head = out[:HEAD_CHARS]
     tail = out[-TAIL_CHARS:] if len(out) > HEAD_CHARS else ""
     low = f"{head}\n{tail}".lower()

@@ -19,7 +19,7 @@ _FILE_TOOLS = frozenset({"Read", *WRITERS})
 
 class PlaceMiner:
     """Collects files and definitions. The episodes are concluded when the session ends, because
-    files and definitions move during a session.
+    files and definitions may move during a session.
     """
 
     def __init__(self) -> None:

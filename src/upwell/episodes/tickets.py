@@ -9,9 +9,9 @@ from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.events import Event, inside
 
 MAX_PROMPT_CHARS = 600
-"""A longer prompt has context of its own, and the tickets in it are not its subject."""
+"""A prompt longer than this has context of its own, and the tickets in it are not its subject."""
 MAX_TICKETS = 2
-"""A prompt that names more tickets is a list, not about any of them in particular."""
+"""A text that names more tickets than this is not about any of them in particular."""
 MAX_DISTANCE = 40
 """A file belongs to a ticket only if it appears within this many calls after the prompt that names
 the ticket.

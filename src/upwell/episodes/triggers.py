@@ -66,7 +66,7 @@ def in_words(trigger: Trigger) -> str:
 
 
 def of_failure(failure: Failure) -> tuple[Trigger, ...]:
-    """The key of an error of a program."""
+    """The key of a program's error."""
     return (f"fails:{failure.speaker[:60]}:{digest(failure.signature)}",)
 
 

@@ -115,7 +115,7 @@ _READ_CHARS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missed:
-    """An agent's remark on content missing from a result of `tool`; `at` in epoch seconds."""
+    """An agent's remark on content missing from a result of `tool`. `at` is in epoch seconds."""
 
     tool: str
     kind: str
@@ -219,7 +219,7 @@ class Budgets:
         return await lately(self._ttl_store)
 
     def served(self, tool: str, keys: Sequence[str]) -> None:
-        """Count the delivery of a shortened result of `tool`, whose originals have these keys."""
+        """Count the delivery of a shortened result of `tool`. `keys` are those of its originals."""
         if not self._enabled:
             return
         self._counts[f"{tool}|{Report.SERVED}"] += 1

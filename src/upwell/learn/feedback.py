@@ -20,7 +20,8 @@ from upwell.learn.thresholds import Sample, Use
 NEGATIVE = frozenset({Rating.NOT_RELEVANT, Rating.ALREADY_KNOWN})
 IGNORED_WEIGHT = 0.25
 MAX_IGNORED = 1.0
-"""Four ignored surfacings weigh as much as one rating; further ones add nothing."""
+"""The maximum weight of ignored surfacings: four weigh as much as one rating, and further ones add
+nothing."""
 
 
 def negatives(samples: Iterable[Sample]) -> float:
@@ -39,7 +40,7 @@ def negatives(samples: Iterable[Sample]) -> float:
 
 
 RETENTION_SECONDS = 365 * 86_400.0
-"""A rating older than a year says nothing about today's memories."""
+"""How long ratings are kept. Older ones say nothing about today's memories."""
 WINDOW_SECONDS = 120 * 86_400.0
 """Thresholds use the evidence of this period, four half-lives (`thresholds.HALF_LIFE_SECONDS`)."""
 
@@ -279,7 +280,7 @@ RATED = "surfacing, memory, rating, at, door, tool, score, signals"
 
 
 def rated(rows: Sequence[Sequence[Any]]) -> list[Rated]:
-    """The ratings in rows of the columns of `RATED`."""
+    """The ratings in rows that have the columns of `RATED`."""
     return [
         Rated(
             surfacing=surfacing,

@@ -28,8 +28,8 @@ MAX_READ_CHARS = 40_000
 MAX_PENDING_CHARS = 50_000
 """How many characters of a session's texts are kept whole before they are split into terms."""
 MIN_NEW_SHARE = 0.35
-"""A memory counts as known if less than this share of its terms is new to the context and every
-number, path and identifier in it is known."""
+"""A memory counts as known if less than this share of its terms is new to the context, and if the
+context has every number, path and identifier in it."""
 MAX_NAME_CHARS = 200
 MAX_PHRASE_CHARS = 400
 _COMMAND_ENDS = re.compile(r"&&|\|\|?|;")
@@ -46,7 +46,7 @@ class _TextHashes:
         self._extract = extract
         self._hashes: set[int] = set()
         self._pending: dict[str, str] = {}
-        """Texts not yet split; the value is the folded form, "" until it is needed."""
+        """The texts that are not split yet, each with its folded form ("" until it is needed)."""
         self._pending_chars = 0
 
     def add(self, text: str) -> None:
@@ -206,7 +206,8 @@ def exact_names(text: str) -> set[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text that the host may have put between tags."""
+    """The words of a text. It is also split at angle brackets, because the host may have put it
+    between tags."""
     return text.replace("<", " ").replace(">", " ").split()
 
 

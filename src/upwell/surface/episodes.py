@@ -40,7 +40,7 @@ _INSTALLED = frozenset({"node_modules", "vendor", "venv", "site-packages", "targ
 
 
 def situation_of(cue: Cue, trigger: str) -> str:
-    """The situation in which a cue has this trigger, in words."""
+    """The situation behind this trigger of a cue, in words."""
     kind, _, value = trigger.partition(":")
     failure = failure_of(event_of(cue)) if kind == "fails" else None
     if failure is not None:

@@ -62,8 +62,8 @@ def account_of(
     is_empty: bool = False,
 ) -> list[str]:
     """An outcome as lines for a person: the decision, its evidence, and the memories that came
-    close. For an explicit question, `hook_score` is the score from which a hook would show a memory
-    unasked."""
+    close. For an explicit question, `hook_score` is the minimum score at which a hook would show a
+    memory unasked."""
     if isinstance(outcome, Skip):
         reason = _reason(outcome.reason, outcome.missing, door, is_empty)
         lines = [f"upwell stayed silent: {reason} ({_code(outcome.reason, outcome.detail)})"]

@@ -367,7 +367,8 @@ def independent(texts: Sequence[str]) -> int:
 
 
 def recency(memory: Memory, now: float, half_life_days: float) -> float:
-    """Half-life decay for dated paths (`memory/2026-04-09.md`); 1.0 for all other memories."""
+    """A weight that halves every `half_life_days` for memories with a dated path
+    (`memory/2026-04-09.md`); 1.0 for all other memories."""
     match = _DATED.search(memory.source)
     if match is None:
         return 1.0

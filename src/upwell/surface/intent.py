@@ -37,7 +37,8 @@ between.
 """
 MAX_TOPICS = 5
 MIN_WEIGHT = 2
-"""Signals with a lower weight only support others."""
+"""The minimum weight of a signal that shows an intent by itself. Weaker signals only support
+others."""
 CAP = 0.95
 _SENTENCE_ENDS = re.compile(r"[.?!](?:\s|$)")
 _QUESTION_MARKS = "?？؟"

@@ -210,8 +210,8 @@ class Case:
 
 
 class Judge:
-    """Chooses between the hits of a search, in place of the filters. Hits of exact triggers are not
-    judged."""
+    """Chooses among the hits of a search, in place of the filters. If the filters chose an episode
+    whose exact trigger was met, the judge is not asked."""
 
     def __init__(self, model: JudgeModel, post_filter: PostFilter, late_hits: LateHits) -> None:
         self._model = model

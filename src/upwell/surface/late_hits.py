@@ -55,8 +55,8 @@ class LateHits:
 
     async def take(self, cue: Cue, query: Query) -> list[Hit]:
         """The session's late hits, if this cue is about the same thing and the memory has not
-        changed since. Any automatic cue ends the offer, because its own search finds the current
-        memories.
+        changed since. Any automatic cue ends the offer, because the cue's own search finds the
+        current memories.
         """
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return []

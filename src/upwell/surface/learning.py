@@ -36,7 +36,7 @@ async def nothing_is_rare(_: Sequence[str]) -> set[str]:
 
 
 async def mark_nothing(_: Sequence[str]) -> None:
-    """Do nothing: no store keeps track of use."""
+    """Do nothing, for a store that does not keep track of use."""
 
 
 def place_of(cue: Cue) -> Place:
@@ -116,7 +116,7 @@ class Learning:
         return self.learned.is_demoted(memory_id, cue.principal.name)
 
     async def sightings(self) -> Sequence[Sighting]:
-        """Whether agents used or ignored the memories that surfaced, oldest first."""
+        """The observations of whether agents used or ignored memories, oldest first."""
         return await self._uses.all()
 
     async def was_ignored_twice(self, memory_id: str) -> bool:

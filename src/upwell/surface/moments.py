@@ -32,7 +32,7 @@ from upwell.surface.query import (
 )
 
 MAX_QUESTION_CHARS = 1_500
-"""A longer prompt is a paste or a plan, which brings its own context."""
+"""A prompt longer than this is a paste or a plan, which brings its own context."""
 MIN_WORDS_ASKED = 3
 
 
@@ -293,7 +293,7 @@ MIN_SENTENCE_WORDS = 8
 MIN_REASON_WORDS = 10
 """A commit message whose body has fewer words counts as giving no reason."""
 MAX_WORDS = 60
-"""A longer prompt brings its own context."""
+"""A prompt with more words than this brings its own context."""
 
 LOW = "score {score:.2f} < {least:.2f}"
 PAPER = "a record of work, not documentation"
@@ -355,8 +355,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
-    """The reason why `hit` is not worth surfacing at the prompt `text`, the session's prompt number
-    `prompts`; "" if there is no reason. Only documents and commits are judged."""
+    """The reason why `hit` is not worth surfacing at the prompt `text`; "" if there is no reason.
+    The prompt is number `prompts` of its session. Only documents and commits are judged."""
     kind = kind_of(hit.memory)
     least = MIN_SCORES.get(kind)
     if least is None or moment not in (Moment.QUESTION, Moment.FIRST_REQUEST):

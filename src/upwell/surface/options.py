@@ -25,7 +25,8 @@ NAMESPACE_WEIGHTS: Weights = {
     IntentKind.EXPLANATION: {"decisions": 1.5, "context": 1.3},
     IntentKind.COMPARISON: {"decisions": 1.5, "patterns": 1.3},
 }
-"""ADR-002, extended to comparisons; every other namespace has the factor 1."""
+"""The default weights: those of ADR-002, extended to comparisons. Every other namespace has the
+factor 1."""
 
 
 TELLING_MOMENTS = tuple(moment for moment in Moment if moment is not Moment.ROUTINE)
@@ -172,9 +173,9 @@ class Options:
     """Everything that configures the pipeline. `surface` applies to messages and to whole sessions.
     `of_cue` takes a tool (None: a message) and the size of the context window in tokens (None:
     unknown), and returns the options for both. `is_paused` returns whether the user has paused a
-    session, `is_excluded` whether upwell does nothing in a folder. `judge` contains the limits of
-    the judge that `surface.judge` switches on. `commands_in` returns the commands in a transcript
-    that its session needs again after a compaction.
+    session; `is_excluded` returns whether upwell does nothing in a folder. `judge` contains the
+    limits of the judge that `surface.judge` switches on. `commands_in` returns those commands in a
+    transcript that its session needs again after a compaction.
     """
 
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
@@ -194,7 +195,7 @@ class Options:
 
     def for_cue(self, cue: Cue) -> "Options":
         """The options for this cue: those of its tool (`server__tool`, or the host's own name for
-        it), with sizes that suit its window."""
+        the tool), with sizes that suit the context window."""
         if self.of_cue is None or (cue.tool is None and cue.window is None):
             return self
         surface = self.of_cue(cue.tool, cue.window)

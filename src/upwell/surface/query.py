@@ -374,8 +374,8 @@ def _cleaned(value: Any, depth: int) -> Any:
 
 
 def _project(cue: Cue) -> str | None:
-    """The repository of the cue's folder. If there is none, the repository of the first absolute
-    path in the call that is inside one, or else the folder itself.
+    """The repository of the cue's folder. If the folder is in none, the repository of the first
+    absolute path in the call that is inside a repository, or else the folder itself.
     """
     if cue.cwd is None or repository_of(cue.cwd):
         return project_of(cue.cwd)

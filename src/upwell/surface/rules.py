@@ -117,7 +117,7 @@ class Rules:
         return opening if opening and not await self.has(cue.session) else []
 
     async def _matching(self, cue: Cue, rules: Sequence[Memory]) -> list[Memory]:
-        """The rules with a scope that the cue matches and that the session lacks."""
+        """The rules that have a scope, match the cue, and are new to the session."""
         matching = {
             _key(cue.session, rule.id): rule for rule in rules if scope_of(rule).matches(cue)
         }
@@ -138,7 +138,6 @@ class Rules:
 
 
 def _takes_rules(cue: Cue, outcome: Surfacing | Skip) -> bool:
-    """True if rules may be added to this outcome."""
     if cue.door not in (Door.PROMPT, Door.TOOL) or not cue.session:
         return False
     return not isinstance(outcome, Skip) or outcome.reason not in SILENT

@@ -187,8 +187,8 @@ def _lines(cue: Cue) -> Iterator[str]:
 
 def _from_program(step: Step) -> list[str]:
     """The forms of a command that a pattern may match: as written, and without the folder of its
-    program. For a runner such as `sudo`, also the command from each later word on, because the
-    runner may have options of its own."""
+    program. For a runner such as `sudo`, the command from each later word on is included, because
+    the runner may have options of its own."""
     program = step.words[0].rpartition("/")[2]
     found = [" ".join(step.words), " ".join((program, *step.words[1:]))]
     written = step.text.split()

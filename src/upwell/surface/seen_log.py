@@ -1,9 +1,9 @@
 """The log of delivered memories, shared by every door and process of a home.
 
-A context window gets a memory once: each delivery has an entry for the session, which stays until
+A context window gets a memory once: each delivery has an entry for the session, which is kept until
 the session's context is compacted. A second entry, for the principal, lasts
-`surface.dedup_ttl_seconds` and makes repeats in other sessions rank lower, except for episodes,
-which answer an exact trigger and rank as if they were new. Keys contain the content hash, so an
+`surface.dedup_ttl_seconds` and makes repeats in other sessions rank lower. Repeated episodes rank
+as if they were new, because they answer an exact trigger. Keys contain the content hash, so an
 edited memory counts as new. Automatic doors read and write the log; explicit requests only write
 it.
 """
@@ -105,7 +105,7 @@ class SeenLog:
         keys = [_session_key(memory, session, principal) for memory in memories]
         shared_keys = [_shared_key(memory, principal) for memory in memories]
         entries = await self._ttl_store.get(Kind.SEEN, shared_keys)
-        # A delivery to another session stays, because its value is that session.
+        # The entry for a delivery to another session is kept, because its value is that session.
         own = [key for key, entry in entries.items() if entry.value == _value(session)]
         await self._ttl_store.delete(Kind.SEEN, [*keys, *own])
 

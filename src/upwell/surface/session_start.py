@@ -113,7 +113,7 @@ unless it already has them."""
 SUBAGENT = "subagent"
 """Our own reason: a subagent started. It already has its task, so it gets only the rules."""
 LOOKED_AT = 200
-"""How many of the newest memories, from the project or global, compete for a place."""
+"""How many of the newest memories (of this project, or of no project) compete for a place."""
 MAX_NOTES = 6
 MAX_OWED = 500
 PREVIEW_CHARS = 180
@@ -135,9 +135,9 @@ _PROFILE = Profile(chars=0, tokens=0, items=MAX_NOTES, preview_chars=PREVIEW_CHA
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """Opens sessions. Notes that the opening shows in full are logged, so that the session does not
-    receive them again. `owed` maps the ids of sessions that still wait for their opening to the
-    cues that started them.
+    """Gives sessions their opening. Notes that the opening shows in full are logged, so that the
+    session does not receive them again. `owed` contains the sessions that still wait for their
+    opening: it maps the id of each to the cue that started it.
     """
 
     reader: MemoryReader

@@ -39,9 +39,9 @@ class Saved:
 class Stats:
     """The totals of several days.
 
-    `asked` and `answered` count explicit questions; the other totals leave these out. `skips`
-    contains every reason for silence and `ratings` every rating, including those with a count of 0.
-    `late` counts surfacings that were not ready for their call, and `offered_late` those that were
+    `asked` and `answered` count explicit questions; the other totals leave these out. `skips` and
+    `ratings` contain every reason for silence and every rating, even with a count of 0. `late`
+    counts surfacings that were not ready for their call, and `offered_late` counts those that were
     delivered at the next call. `missing` maps the name of each store of memories to the number of
     searches that it did not answer. `judge` contains the number of questions to the judge, its
     verdicts, its tokens and their cost; `intent_model` counts the outcomes of `intent.use_llm`.
@@ -78,7 +78,8 @@ class Stats:
 
     @property
     def used_share(self) -> float | None:
-        """The share of the memories with a verdict that were used; None without verdicts."""
+        """Of the memories known to be used or ignored, the share that was used; None without such
+        memories."""
         verdicts = self.used + self.ignored
         return self.used / verdicts if verdicts else None
 
