@@ -8,7 +8,7 @@ from upwell.ground.trace import LOG
 
 
 class BackgroundTasks:
-    """Starts tasks, keeps a reference to each while it runs, and ends them with `aclose`.
+    """Starts tasks, keeps a reference to each while it runs, and cancels them all in `aclose`.
 
     asyncio keeps only a weak reference to a task, and it reports the exception of a task that
     nobody awaits only when the task is garbage-collected. This class solves both problems: a task

@@ -1,4 +1,4 @@
-"""Accepts connections on a listening socket, never more than the process has room for.
+"""Accepts connections on a listening socket, but never more than the process has room for.
 
 asyncio's own server accepts every waiting connection, up to its backlog, before it handles the
 first one. A burst then takes all file descriptors of the process, and every failing accept is
@@ -28,8 +28,8 @@ RETRY_SECONDS = 0.5
 """How long to wait after a failed `accept`, usually because no file descriptor is left."""
 WARNING_SECONDS = 60.0
 DESCRIPTOR_SHARE = 2
-"""A listener may use the file descriptors that are free when it is created, divided by this number.
-The rest are for databases, servers and files.
+"""A listener's limit is the number of file descriptors that are free when it is created, divided by
+this number. The rest are for databases, servers and files.
 """
 
 

@@ -1,8 +1,8 @@
 """Counts what this process has done since it started, for its metrics.
 
 Labels are names from the configuration or from fixed lists. Tenants, principals, sessions and tools
-are never labels, so that metrics reveal nothing about a tenant to others and their number stays
-small. Counting takes less than a microsecond and never fails.
+are never labels, so that the metrics reveal nothing about a tenant to others and remain few.
+Counting takes less than a microsecond and never fails.
 """
 
 from bisect import bisect_left

@@ -1,8 +1,8 @@
 """Mask secrets in addresses and commands before they are shown to a model or user, or logged.
 
 A server's address often contains a key (`?key=…`, `user:password@`, a long random part of the
-path), and so do its arguments (`--token …`). `ground/secrets/redact.py` finds secrets by their
-format.
+path), and so do the arguments of its command (`--token …`). `ground/secrets/redact.py` finds
+secrets by their format.
 """
 
 import re

@@ -1,6 +1,7 @@
 """Views of a text without escapes, with a mapping back to positions in the original. A secret in a
 JSON string, a URL, a web page or a coloured log may have escapes around and inside it, and the
-rules find it only without them. This module also decodes runs of Base64, which may contain secrets.
+rules find it only after the escapes have been removed. This module also decodes runs of Base64,
+which may contain secrets.
 """
 
 import base64
@@ -81,9 +82,9 @@ def unwrapped(data: bytes) -> View | None:
 
 
 def unfolded(data: bytes) -> View | None:
-    """Join the lines of `data` that a terminal seems to have wrapped; None if there are none. A
-    line seems wrapped if it is as long as a neighbour, or is one of the longest lines of the text.
-    It is joined with the next line. Other lines are left out.
+    """Join the lines of `data` that a terminal seems to have wrapped. A line seems wrapped if it is
+    as long as a neighbour, or is one of the longest lines of the text. It is joined with the next
+    line. Other lines are left out. Returns None if no line seems wrapped.
     """
     if b"\n" not in data:
         return None

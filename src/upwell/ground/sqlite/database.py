@@ -213,7 +213,7 @@ class Database:
         Uses the reading thread if the file must be opened first or is locked, or the read fails.
 
         Raises:
-            StoreError: as `read`.
+            StoreError: as for `read`.
         """
         if not self._inline_read.is_current():
             self._inline_read.use(*await self._reading.run(lambda _: self._inline_read.opened()))
@@ -252,7 +252,7 @@ class Database:
         `work` may run twice.
 
         Raises:
-            StoreError: as `write`.
+            StoreError: as for `write`.
         """
         pending = _Pending(work, asyncio.get_running_loop().create_future())
         self._pending.append(pending)

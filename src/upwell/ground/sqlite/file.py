@@ -133,7 +133,7 @@ def prepare(plan: Plan) -> sqlite3.Connection:
     """Open a connection to the file; create and migrate it if needed.
 
     Raises:
-        StoreError: as `open_database`, and `StoreCorrupt`.
+        StoreError: as for `open_database`, or `StoreCorrupt`.
     """
     if plan.is_read_only:
         return prepare_read_only(plan)

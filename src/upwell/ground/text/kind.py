@@ -222,7 +222,7 @@ def _by_shape(sample: str, lines: list[str], end: str) -> Kind:
 
 def _is_search_of_one_file(lines: list[str]) -> bool:
     """Return whether lines are matches (`216:`) and context (`215-`) of a search in one file. Their
-    numbers rise, with gaps. In a file with line numbers there would be no gaps."""
+    numbers rise, with gaps. A file with line numbers would have no gaps."""
     found = [match for match in map(_MATCH.match, lines) if match]
     if len(found) < _MIN_MATCHES or len(found) <= _MAX_MATCHES * len(lines):
         return False

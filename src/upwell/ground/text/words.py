@@ -107,7 +107,7 @@ def split_identifier(name: str) -> list[str]:
 
 
 def path_words(path: str) -> list[str]:
-    """Return the words of a path: its components split, without the extension."""
+    """Return the words in the components of a path, without the extension."""
     parts = [part for part in re.split(r"[\\/]+", path) if part not in ("", ".", "..", "~")]
     if parts:
         stem, _, extension = parts[-1].rpartition(".")

@@ -78,8 +78,8 @@ _KINDS = """
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Selects the memories that a search may return: those in `namespaces` (in all of them, if none
-    are given) that have not expired at `now`. Standing rules are excluded because they have a
+    """Selects the memories that a search may return: those in `namespaces` (in any namespace if it
+    is empty) that have not expired at `now`. Standing rules are excluded because they have a
     channel of their own. `condition` is an SQL condition on a row `m`, or empty if every memory
     meets it."""
 

@@ -42,9 +42,9 @@ from upwell.memory.ranking.signals import K1, B, Candidate, Likeness
 from upwell.memory.ranking.terms import sound
 
 MERGED_RATIO = 20
-"""The postings of a pair of words are read in order if the right word has at most this many times
-as many as the left one. Otherwise, each posting of the left word is looked up among those of the
-right one. A look-up takes 3 µs, and reading the next posting takes 0.1 to 0.2 µs."""
+"""The postings of a pair of words are read in order if the commoner word has at most this many
+times as many as the rarer one. Otherwise, each posting of the rarer word is looked up among those
+of the commoner one. A look-up takes 3 µs, and reading the next posting takes 0.1 to 0.2 µs."""
 _LEAST_IDF = 1e-6
 READ = f"m.n, m.extra, m.keys, m.is_turn, {', '.join(f'm.{name}' for name in COLUMNS.split(', '))}"
 _LEADING = 4

@@ -1,4 +1,4 @@
-"""Memories as rows.
+"""Convert memories to rows and back.
 
 PostgreSQL's texts cannot contain NUL or lone surrogates. If a memory's text does, its bytes are
 stored in `raw`, and a readable form in `text`.

@@ -23,7 +23,7 @@ MAX_COPIED = 50_000
 PAGE = 100
 """The number of changes in one page. A copy applies a page in about 50 ms."""
 TOKEN_SECONDS = 90 * 86_400.0
-"""How long the token of a received write is stored. It identifies repeated writes: a machine
+"""How long the token of a received write is stored. Tokens identify repeated writes: a machine
 resends an unacknowledged write at its next contact."""
 _BEYOND = 2**63 - 1
 """A version higher than any store can reach."""

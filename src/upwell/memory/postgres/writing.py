@@ -41,7 +41,7 @@ LOCK_TENANT = Statement("SELECT FROM upwell.tenant WHERE tenant = %(tenant)s FOR
 
 @dataclass(slots=True)
 class Tally:
-    """The changes of a batch to the counts of one scope."""
+    """The changes that a batch makes to the counts of one scope."""
 
     memories: int = 0
     words: int = 0

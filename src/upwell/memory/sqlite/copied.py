@@ -69,8 +69,8 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
-    """Salvage these tables of a damaged file, after its memories. Storing those memories in the
-    fresh file has queued them all, so the queue is emptied first. Every project is copied again,
+    """Salvage these tables of a damaged file. Its memories have already been stored in the fresh
+    file, which has queued them all, so the queue is emptied first. Every project is copied again,
     because memories may be missing."""
     from upwell.ground.sqlite.salvage import copy_table
 

@@ -50,8 +50,8 @@ _LONGEST_CHAIN = 100
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Selects the memories that a search may return: those in `namespaces` (in all of them, if none
-    are given) that have not expired at `now`. Standing rules are excluded because they have a
+    """Selects the memories that a search may return: those in `namespaces` (in any namespace if it
+    is empty) that have not expired at `now`. Standing rules are excluded because they have a
     channel of their own. `condition` is an SQL condition on a row `m`, and `values` are the values
     of its placeholders."""
 

@@ -1,4 +1,4 @@
-"""Memories as rows, and the numbers of their scopes.
+"""Convert memories to rows and back, and number their scopes.
 
 SQLite cannot store text with lone surrogates, which JSON escapes can produce. Such text is stored
 as bytes and comes back unchanged.

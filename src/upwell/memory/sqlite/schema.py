@@ -20,8 +20,8 @@ from upwell.memory.stems import TOKENIZER
 
 PROJECT_BITS = 18
 """The number of bits that identify the project in a memory's number. Of the number's 63 bits, 34
-are the sequence within the project (`memory/lookups.py: SEQUENCE_BITS`), 18 the project, and the
-rest the tenant. This is enough for 17 billion memories, 262 143 projects and 2 047 tenants."""
+are for the sequence within the project (`memory/lookups.py: SEQUENCE_BITS`), 18 for the project and
+the rest for the tenant: 17 billion memories, 262 143 projects and 2 047 tenants."""
 
 
 def create(db: sqlite3.Connection) -> None:

@@ -58,9 +58,9 @@ if TYPE_CHECKING:
 
 TRASH_SECONDS = 30 * 86_400.0
 INLINE_MEMORIES = 5_000
-"""Stores of up to this many memories are searched on the event loop. A lookup there takes a few
-milliseconds, no longer than switching to another thread, waiting for the interpreter there, and
-switching back.
+"""Stores of up to this many memories are searched on the event loop, unless vectors are compared.
+The lookup takes a few milliseconds, no longer than switching to another thread, waiting for the
+interpreter there, and switching back.
 """
 
 

@@ -24,7 +24,7 @@ _MARKS = ",".join("?" * (len(COLUMNS.split(",")) + 3))
 
 @dataclass(slots=True)
 class Tally:
-    """The changes of a batch to the counts of one scope."""
+    """The changes that a batch makes to the counts of one scope."""
 
     memories: int = 0
     words: int = 0
