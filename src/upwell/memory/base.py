@@ -67,7 +67,7 @@ class IndexSource(Protocol):
         ...
 
     async def stamps(self, *, limit: int) -> Mapping[str, float]:
-        """Id → time of the last change, for the newest memories."""
+        """Map the ids of the newest memories to the times of their last changes."""
         ...
 
     async def get_many(self, ids: Sequence[str]) -> Sequence[Memory]:

@@ -22,7 +22,7 @@ the number of the project's scope, so the memories of a scope form a range.
 """
 SHUFFLE_FACTOR, SHUFFLE_PRIME = 1_103_515_245, 2**31 - 1
 """Samples of memories are drawn in the order of `number % prime * factor % prime`. That order is
-unrelated to the memories, and every store draws the same ones."""
+unrelated to the memories, and every store draws the same samples."""
 ROW_BUDGET = 1_000
 """How many rows a lookup of words may read; with FTS5, each row costs 2 to 6 µs of CPU."""
 MAX_PAIRS, MAX_PAIRED = 2, 20_000
@@ -127,7 +127,7 @@ def _clauses(
 
 
 def worthwhile(lookups: Sequence[Lookup]) -> Sequence[Lookup]:
-    """Leave out a text that consists of common words, such as a name that occurs in thousands of
+    """Leave out a text that contains only common words, such as a name that occurs in thousands of
     memories, if another text contains the same words and more. Looking it up would add only the
     newest of these memories."""
     return [

@@ -61,7 +61,8 @@ class Movable(IndexSource, Protocol):
 class Plan:
     """The steps of a move. `present` is the number of memories in the source. `copy` and `discard`
     list what the target lacks. `newer` lists ids that the target has in a later version, and
-    `deleted` lists ids that were deleted from the target later; the move leaves both alone."""
+    `deleted` lists ids whose memories were deleted from the target after their last change; the
+    move leaves both alone."""
 
     present: int
     copy: Sequence[str]
@@ -78,8 +79,8 @@ class Plan:
 class Verified:
     """The comparison of both stores after a move. `equal` counts the memories with the same fields
     on both sides, and `digest` is the SHA-256 over them. `changed_there` and `deleted_there` count
-    those changed or deleted in the target after they were copied. `different` lists the other ids
-    whose fields differ; it is empty unless the move failed."""
+    those that were changed or deleted in the target after they were copied. `different` lists the
+    other ids whose fields differ; it is empty unless the move failed."""
 
     equal: int
     digest: str
@@ -89,7 +90,7 @@ class Verified:
 
 
 class Journal:
-    """The versions that the target has acknowledged, one line of JSON each."""
+    """The versions that the target has acknowledged, with one line of JSON for each."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -175,7 +176,7 @@ class Relocation:
         """Copy everything that the target lacks, including what is added meanwhile, and compare.
 
         Raises:
-            StoreError: a store failed; the next run continues.
+            StoreError: a store failed; the next run continues where this one stopped.
         """
         copied = 0
         for _ in range(MAX_ROUNDS):

@@ -38,7 +38,8 @@ class Source:
 
     @property
     def key(self) -> str:
-        """The properties that affect the memories; if they change, the source is read again."""
+        """The properties that affect the source's memories. If they change, the source is read
+        again."""
         return "\n".join((self.path, self.cited, self.project or "", self.form))
 
     def holds(self, path: str) -> bool:

@@ -92,7 +92,7 @@ def stem_counts(texts: Sequence[Worded], stems: Collection[str]) -> list[Counter
 
 
 def beginnings(stems: Iterable[str]) -> set[str]:
-    """Return how words with one of these stems can begin: the stem's first two characters, or the
+    """Return how words with one of these stems can begin: the stem's first two characters, or its
     only one (`aed` has the stem `a`). An `i` in the stem can be a `y` in the word (`aying` has the
     stem `ai`)."""
     starts: set[str] = set()

@@ -1,4 +1,4 @@
-"""The topics of memories, in an in-process index, and rare words.
+"""Index the topics of memories in this process, and find rare words.
 
 The topics of a memory are its tags, its namespace, and the five most frequent words of its text.
 The index is never persisted. It is built in the background and checked at each use: if a store's

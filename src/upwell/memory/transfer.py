@@ -166,8 +166,8 @@ _LINES = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The outcome of copying a file: `stored` counts the memories, `redacted` the masked
-    secrets by rule, `rules` the standing rules among the memories."""
+    """The outcome of copying a file: `stored` counts the memories, `redacted` counts the masked
+    secrets by rule, and `rules` counts the standing rules among the memories."""
 
     stored: int
     redacted: Mapping[str, int]
@@ -228,8 +228,9 @@ async def copy_memories(
     `projects`, or is a folder inside one of them, the memory gets the new project.
 
     Raises:
-        UsageError: the file cannot be read, a memory in it is malformed (the message has file and
-            line), or the library is full. The hint reports how many memories were stored before.
+        UsageError: the file cannot be read, a memory in it is malformed (the message gives the file
+            and line), or the library is full. The hint reports how many memories were stored
+            before.
         StoreError: a batch was not stored; the batches before it were.
     """
     if not path.is_file():
@@ -282,8 +283,8 @@ def _moved(memory: Memory, projects: Mapping[str, str]) -> Memory:
 
 
 async def _with_earlier_times(library: Library, memory: Memory) -> Memory:
-    """Fill in times missing from the file with those of the stored memory, if one with this id and
-    text exists."""
+    """Take times that the file lacks from the stored memory with the same id and text, if there is
+    one."""
     before = await library.store.get(memory.id)
     if before is None or before.text != memory.text:
         return memory
@@ -365,7 +366,7 @@ def _from_text(text: bytes) -> Memory:
 
 
 def _named(memory: Memory) -> Memory:
-    """Give `memory` an id if it has none, the same one at every import."""
+    """Give `memory` an id if it has none. It gets the same id at every import."""
     check(memory)
     if memory.id:
         return memory
@@ -436,7 +437,7 @@ def _day(at: float | None) -> str:
 
 
 def _restored(memory: Memory, own: object) -> Memory:
-    """`memory` with the fields that only exports contain (`upwell` in the line)."""
+    """`memory` with the fields that only exports contain (under `upwell` in the line)."""
     if own is None:
         return memory
     if not isinstance(own, Mapping):

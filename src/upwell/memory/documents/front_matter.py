@@ -79,7 +79,7 @@ def _is_plain(events: Iterable[Any], yaml: Any) -> bool:
 
 def namespace_of(front: Front, path: str) -> str:
     """Return the namespace of a document: the one in its front matter, else that of the nearest
-    folder in `path` with the name of a usual namespace (`memory/decisions/db.md`), else the
+    folder in `path` that has the name of a usual namespace (`memory/decisions/db.md`), else the
     default."""
     folders = path.split("/")[:-1]
     known = (name.lower() for name in reversed(folders) if name.lower() in {*KNOWN, *ALIASES})

@@ -27,8 +27,8 @@ from upwell.memory.stems import counted, stemmer
 
 MARK = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 WRAP_CHARS = 60
-"""Authors rarely wrap prose more narrowly. If the next word would have fitted within this width,
-the line break may be deliberate and end a statement.
+"""Authors rarely wrap prose more narrowly than this. If the next word would have fitted within this
+width, the line break may be deliberate and end a statement.
 """
 _RULE = re.compile(r"[ \t|:-]+")
 _HARD_BREAK = ("  ", "\\", "<br>", "<br/>")
@@ -40,8 +40,8 @@ class Statement:
     """`text[start:end]`, which spans the lines `first` to `last` (counted from 0).
 
     If the statement ends in a colon or is the head of a table, `until` is the last line of what it
-    introduces; if not, `until` equals `last`. `head` is the head of the table if the statement is a
-    row.
+    introduces; if not, `until` equals `last`. If the statement is a row of a table, `head` is the
+    head of the table.
     """
 
     start: int
@@ -211,8 +211,9 @@ def _stems(text: str, stems: set[str]) -> set[str]:
 
 
 def quoted(text: str, queries: Iterable[str]) -> str:
-    """Return the paragraphs, items, tables or fences of `text` around the lines for these
-    queries. A single list item loses its mark. If no line matches, the whole text is returned."""
+    """Return the paragraphs, items, tables or fences of `text` that contain the lines for these
+    queries. If they are a single list item, its mark is removed. If no line matches, the whole text
+    is returned."""
     span = lines_for(text, queries)
     if span is None:
         return text

@@ -60,8 +60,8 @@ class Reader:
     def read_all(
         self, files: Iterable[FoundFile], known: Mapping[str, Known], now_ns: int
     ) -> list[Reading]:
-        """Read these files. `known` is their earlier state: unchanged content is not cut again,
-        and a file that still cannot be opened is not reported twice."""
+        """Read these files. `known` is their earlier state: unchanged content is not cut into
+        sections again, and a file that still cannot be opened is not reported twice."""
         readings = []
         for file in files:
             before = known.get(file.path)

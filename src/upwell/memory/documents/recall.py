@@ -1,4 +1,4 @@
-"""Files as memories: searches find imported files and `stm.json` like all other memories.
+"""Files as memories: searches find imported files and `stm.json` just as they find memories.
 
 The files are the source of truth, and `index.db` is derived from them. Before a search, upwell
 compares the sizes and modification times of the files with the index; automatic doors do so only at
@@ -44,9 +44,9 @@ RESERVE_SECONDS = 0.5
 PAUSE_SECONDS = 1.0
 """How often automatic doors check for imported files if there is no index and no `stm.json`."""
 QUIET_SECONDS = 60.0
-"""How often they check if the list of imports is also empty."""
+"""How often automatic doors check if, in addition, the list of imports is empty."""
 SHARE = 10
-"""Automatic doors wait ten times as long as the last check took before they check again."""
+"""Before automatic doors check again, they wait this many times as long as the last check took."""
 
 Progress = Callable[[int, int], None]
 

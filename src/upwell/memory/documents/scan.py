@@ -1,8 +1,8 @@
 """Scan imported files: find those that exist or have changed, and read their contents.
 
 Symbolic links are not followed, devices and pipes are never opened, and hidden files and folders
-are left out. A scan therefore cannot leave a folder of notes, and nothing in it can make a search
-hang.
+are left out. A scan therefore cannot leave a folder of notes, and nothing in the folder can make a
+search hang.
 """
 
 import os

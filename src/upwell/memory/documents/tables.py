@@ -109,8 +109,8 @@ def file_cited(
 
 
 def counts(db: sqlite3.Connection, source: str = "") -> tuple[int, int]:
-    """Return the number of files that could be read, and of their chunks (sections and notes), of
-    one source or of all."""
+    """Return the number of files that could be read, from one source or from all, and the number
+    of chunks (sections and notes) in them."""
     within = "WHERE problem = ''" + (" AND source = ?" if source else "")
     files, chunks = db.execute(
         "SELECT count(*), "

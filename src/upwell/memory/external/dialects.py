@@ -26,7 +26,7 @@ def one_line(query: Query) -> str:
 
 def telling_words(query: Query) -> list[str]:
     """Return the words of a query in order. Everyday words are left out unless the query has no
-    others. Words are letters and digits only, so servers see no operators."""
+    others. Words consist of letters and digits only, so servers see no operators."""
     texts = [*query.texts[:1], *query.paths, *query.symbols]
     words = dict.fromkeys(word for text in texts for word in query_words(text[:MAX_CHARS]))
     return [word for word in words if word not in EVERYDAY_WORDS] or list(words)
@@ -35,7 +35,7 @@ def telling_words(query: Query) -> list[str]:
 QUERY = "{query}"
 MAX_HITS = 20
 MAX_UPWELL_HITS = 10
-"""How many hits to request from another upwell. This many long previews fit its budget uncut."""
+"""How many hits to request from another upwell. Its budget has room for this many long previews."""
 MAX_SINGLE_WORDS, MAX_WORDS = 3, 6
 MAX_TAGS, TAG_CHARS = 20, 100
 _TEXTS = ("content", "text", "matched_chunk", "memory", "snippet", "document", "value")
@@ -315,7 +315,8 @@ def _blocks(head: re.Pattern[str], text: str) -> list[tuple[re.Match[str], str]]
 
 
 def _numbered(text: str) -> Iterator[str]:
-    """Yield the text of each item, between its number and its lines with hash and date."""
+    """Yield the text of each item: the part between its number and the lines with its hash and
+    date."""
     start = 0
     for end in _NUMBERED_END.finditer(text):
         if head := _NUMBER.search(text, start, end.start()):

@@ -76,9 +76,10 @@ class Calls(Protocol):
 
 
 class KeptHits:
-    """The latest hits in memory, and those of the last 30 days in `ttl_store`, so that they can be
-    read by id later and from another process; most servers have no tool for that. The store is
-    written to after the search. If it fails, `get` finds only the hits in memory."""
+    """Stores the latest hits in memory, and those of the last 30 days in `ttl_store`, so that they
+    can be read by id later, even by another process. Most servers have no tool for that.
+    `ttl_store` is written to after the search. If it fails, `get` finds only the hits in
+    memory."""
 
     def __init__(self, ttl_store: TtlStore | None = None) -> None:
         self._ttl_store = ttl_store
@@ -86,7 +87,7 @@ class KeptHits:
         self._writes = BackgroundTasks("keeping hits of a memory server")
 
     def keep(self, memories: Sequence[Memory]) -> None:
-        """Keep these memories. Their secrets must already be masked."""
+        """Store these memories. Their secrets must already be masked."""
         fresh = [memory for memory in memories if memory.id not in self._latest]
         for memory in memories:
             self._latest[memory.id] = memory

@@ -1,8 +1,8 @@
 """Recall over the external program `qmd` (npm `@tobilu/qmd`): the user's Markdown collections.
 
-`qmd search` is BM25 and requires all words of a query; `vsearch` and `query` need qmd's models. qmd
-runs without a shell, in upwell's home (so that no project folder can configure it) and within the
-deadline, and its output is limited to a few megabytes. Its scores are not comparable across
+`qmd search` uses BM25 and requires all words of a query; `vsearch` and `query` need qmd's models.
+qmd runs without a shell, in upwell's home (so that no project folder can configure it) and within
+the deadline, and its output is limited to a few megabytes. Its scores are not comparable across
 queries, so `memory/sqlite/rescore.py` scores the hits again. In explicit searches, qmd's own scores
 count as well if it searched by meaning. `memory/external/waiting.py` limits how long upwell waits.
 """
@@ -49,8 +49,8 @@ _INSTALL = "npm install -g @tobilu/qmd, or memory.backend = builtin"
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """The passages that qmd found, each line once; qmd's scores by passage id; and the texts that
-    were sent to qmd."""
+    """The passages that qmd found, which do not overlap; qmd's scores by passage id; and the texts
+    that were sent to qmd."""
 
     memories: tuple[Memory, ...]
     own_scores: Mapping[str, float]
@@ -119,7 +119,7 @@ class QmdRecall:
         return Passages(tuple(joined), own_scores, tuple(texts))
 
     async def lines(self, path: str, project: str | None) -> list[str]:
-        """Return all lines of the document at `path`, its address in citations
+        """Return all lines of a document. `path` is its address in citations
         (`qmd://collection/path.md`).
 
         Raises:
@@ -258,7 +258,8 @@ def _body(output: str) -> str:
 
 def _joined(passages: Sequence[Memory]) -> list[Memory]:
     """Join passages that overlap or are adjacent, since several requests can find parts of the same
-    place. The order is kept."""
+    place. The passages of a file stay together. Otherwise, the order is that of the parts that
+    were found first."""
     windows: dict[str, list[Memory]] = {}
     for passage in passages:
         windows.setdefault(passage.source, []).append(passage)
@@ -309,9 +310,9 @@ def _last(passage: Memory) -> int:
 
 def _requests(query: Query, mode: QmdMode) -> list[str]:
     """Return the texts to search for. A search by meaning gets the query's text in one line. A
-    search by words requires every word, so one request has the words together and each of the
-    longest words gets a request of its own. Words are letters and digits only, so qmd sees no
-    operators."""
+    search by words requires every word, so one request contains the first few words, and each of
+    the longest words also gets a request of its own. Words consist of letters and digits only, so
+    qmd sees no operators."""
     if mode is not QmdMode.SEARCH:
         return [line] if (line := one_line(query)) else []
     words = telling_words(query)

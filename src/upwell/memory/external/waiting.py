@@ -38,7 +38,7 @@ class LateAnswers[Answer]:
     """Pending requests to a server, and its latest late answers, each used once.
 
     `is_slow` is True if the last answer took longer than `quick_seconds`; no search should then
-    wait for the next one. `on_outcome` is called when a request ends that no search is waiting for:
+    wait for the next one. When a request that no search is waiting for ends, `on_outcome` is called
     with "" if an answer arrived, or else with the reason for the failure.
     """
 
@@ -58,8 +58,8 @@ class LateAnswers[Answer]:
         return self.is_slow and bool(self._pending)
 
     def expect(self, request: "asyncio.Task[Answer]", query: Query) -> bool:
-        """Take over a request that its search gave up on. Returns True if the search did not wait
-        for it at all."""
+        """Take over a request that a search stopped waiting for. Returns True if the search did not
+        wait for it at all."""
         began = self._clock.monotonic() if self.is_slow else None
         self._pending.add(request)
         request.add_done_callback(lambda done: self._arrived(done, query, began))

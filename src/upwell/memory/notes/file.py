@@ -90,7 +90,7 @@ class NotesFile:
         return moved
 
     def ping(self) -> Ping:
-        """Check that the file is readable, without moving an unreadable one aside."""
+        """Check that the file is readable. An unreadable file is not moved aside."""
         try:
             notes = _parsed(self.path)
         except OSError as error:
@@ -104,7 +104,7 @@ class NotesFile:
         return Ping(ok=True, detail=f"{counted(sum(map(is_note, notes)), 'note')} in {self.path}")
 
     def _load_or_move_aside(self) -> list[Any]:
-        # The caller holds the lock, so this never moves a good file written by another process.
+        # The caller holds the lock, so this never moves a good file that another process wrote.
         notes = _parsed(self.path)
         if notes is not None:
             return notes
@@ -117,7 +117,7 @@ class NotesFile:
 
 
 def is_note(raw: object) -> TypeGuard[Raw]:
-    """Whether this is an object with an id and a content."""
+    """Whether this is an object whose id and content are strings."""
     return (
         isinstance(raw, dict)
         and isinstance(raw.get("id"), str)
@@ -154,14 +154,15 @@ class Origin:
 
 
 class Origins:
-    """Note id → origin, in one JSON file. The methods block; writing raises OSError."""
+    """Maps note ids to origins, in one JSON file. The methods block; those that write may raise
+    OSError."""
 
     def __init__(self, path: Path, locking: Locking = patiently) -> None:
         self._path = path
         self._locking = locking
 
     def all(self) -> dict[str, Origin]:
-        """Map note ids to origins, without unreadable ones."""
+        """Map note ids to origins, leaving out unreadable ones."""
         return {key: origin for key, raw in self._load().items() if (origin := _origin(raw))}
 
     def keep(self, note_id: str, origin: Origin) -> None:

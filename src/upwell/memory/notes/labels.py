@@ -1,5 +1,5 @@
 """The labels of a note: its namespace, kind, tags and paths. A note in `stm.json` has keys only for
-the labels that were given; without any, it has only the four keys that seed 001 defines
+the labels that were given; a note without labels has only the four keys that seed 001 defines
 (docs/names.md).
 """
 
@@ -24,7 +24,7 @@ KINDS: Mapping[str, str] = {
 }
 """The kinds of notes and their namespaces."""
 GENERAL = frozenset({"preference", "rule"})
-"""Kinds that need no file."""
+"""Kinds of notes that need not name a file."""
 MAX_LISTED = 20
 MAX_CHARS = 300
 

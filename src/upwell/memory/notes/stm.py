@@ -81,7 +81,7 @@ class ShortTerm:
 
     @property
     def trash(self) -> Path:
-        """The file that keeps cleared notes for 30 days."""
+        """The file in which cleared notes remain for 30 days."""
         return self._cleared.path
 
     def add(
@@ -116,7 +116,7 @@ class ShortTerm:
     ) -> tuple[list[Entry], tuple[str, ...]]:
         """Store notes from another file, keeping their ids and times, with secrets masked. Skips
         notes that are empty, already here, or from a different project than this file. A note that
-        `clear` would remove counts as viewed now. Returns the stored notes and the rule of each
+        `clear` would remove is marked as viewed now. Returns the stored notes and the rule of each
         masked secret.
 
         Raises:
@@ -169,10 +169,11 @@ class ShortTerm:
         project: str | None = None,
         namespaces: Sequence[str] = (),
     ) -> list[Entry]:
-        """Find at most `max_results` notes that meet every condition: words, id, day of creation
-        (UTC). Notes with the whole phrase rank first, then notes with all words, then those with
-        the most occurrences, then the newest. Marks the returned notes as viewed, but the returned
-        copies still show the previous time. With `namespaces`, finds only notes in one of them.
+        """Find at most `max_results` notes that meet every given condition: words, id, day of
+        creation (UTC). Notes with the whole phrase rank first, then notes with all words, then
+        those with the most occurrences, then the newest. Marks the returned notes as viewed, but
+        the returned copies still show the previous viewing time. With `namespaces`, finds only
+        notes in one of them.
 
         Raises:
             UsageError: every condition is missing, or `date` is invalid.

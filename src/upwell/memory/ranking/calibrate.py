@@ -108,8 +108,8 @@ def probability(signals: Mapping[str, float]) -> float:
 ASKED_SHARE = 0.9
 """The highest score that covered words alone can give, since no hit is certain. On the development
 questions with an answer in memory, the first hit was the answer about as often as the share of the
-question's rarity that it covers would suggest: in .85 of the cases for shares of .7 and more, in
-.55 at .5, and in .35 at .3.
+question's rarity that it covers suggests: .85 of the time for shares of .7 and more, .55 of the
+time for .5, and .35 of the time for .3.
 """
 
 

@@ -2,7 +2,7 @@
 
 A threshold that was found on some stores is wrong for others (`docs/decisions.md`). Each store is
 therefore queried with words drawn from unrelated memories, and the best scores are stored by number
-of words. A real match is judged by its distance above them. No labels are needed.
+of words. A real match is judged by its distance above these scores. No labels are needed.
 """
 
 import math

@@ -8,7 +8,7 @@ from functools import lru_cache
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, names_in
 
 MAX_TEXTS = 3
-"""The number of texts of a query that are searched (seed 003, docs/names.md)."""
+"""How many texts of a query are searched (seed 003, docs/names.md)."""
 MAX_WORDS = 96
 """Only this many words of a text are looked up. Fewer are enough to show what a pasted file is
 about."""
@@ -36,8 +36,8 @@ class Corpus:
         return self.idf(1)
 
     def idf(self, holding: int, *, common: bool = False) -> float:
-        """Return the rarity of a word in `holding` memories (Robertson/Sparck Jones, never
-        negative).
+        """Return the rarity of a word that `holding` memories contain (Robertson/Sparck Jones,
+        never negative).
 
         A few memories do not show which words are rare. A small store is therefore treated as one
         of `LEAST_MEMORIES` memories. One in twenty of the added ones contains the word if it is

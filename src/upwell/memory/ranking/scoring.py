@@ -24,7 +24,7 @@ from upwell.memory.ranking.signals import (
 SUPERSEDED = "superseded"
 """The signal of a hit that a newer memory replaces. Such hits never surface."""
 STEP = 1e-6
-"""The difference between the scores of hits of equal probability, so that these show the order."""
+"""Hits of equal probability get scores that differ by this, so that the scores show the order."""
 MIN_ASSESSED = 10
 """At least this many hits are scored, whatever the limit, because each hit can raise the scores of
 those above it.

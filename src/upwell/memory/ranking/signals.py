@@ -3,8 +3,8 @@
 The signals from words are BM25 (Robertson and Zaragoza 2009) over the body and, at half weight,
 over the extra words; how much of the query's rarity a memory covers, as a share and as a sum; and
 the distance to the other candidates. For a turn of a conversation, the turns next to it also count.
-The signals from files and symbols are the strictest join, damped by the number of memories that
-share it.
+The signals from files and symbols describe the strictest join, which is damped by the number of
+memories that share it.
 """
 
 import math

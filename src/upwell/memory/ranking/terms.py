@@ -131,8 +131,8 @@ def word_list(text: str) -> list[str]:
 
 def query_words(text: str) -> list[str]:
     """Return the informative words of a query, in order. Stop words are removed; identifiers and
-    CJK runs are split as in the index. In a query of one or two informative words, state words such
-    as `down` are retained, and in a query of stop words alone, all of them are.
+    CJK runs are split as in the index. A query of one or two informative words retains its state
+    words, such as `down`, and a query of stop words alone retains all of them.
     """
     clean = sound(text)
     words = word_list(clean) + hidden_words(clean)

@@ -99,8 +99,8 @@ class Refused:
 
 
 VIEW = "/"
-"""Separates the name of a store, in an identity, from the name of the part that a machine may
-see."""
+"""The separator in an identity, between the name of the store and the name of the part that a
+machine may see."""
 
 
 class SharedMemories(Protocol):
@@ -113,7 +113,7 @@ class SharedMemories(Protocol):
 
     async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]:
         """The next changes of each of these projects. An empty page is not always the last one: the
-        first page is empty for a new copy, and for one that must start again."""
+        first page is empty for a new copy, and for a copy that must be filled again."""
         ...
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:

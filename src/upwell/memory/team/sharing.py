@@ -16,7 +16,7 @@ _OF_THIS_MACHINE = ("/", "~")
 
 def is_for_team(memory: Memory) -> bool:
     """True if a new memory is shared with the team, because a person put it in one of the team's
-    namespaces. Memories written there by an agent or a tool stay on this machine."""
+    namespaces. Memories that an agent or a tool puts into it stay on this machine."""
     return is_teams(memory.namespace) and memory.trust in (Trust.USER, Trust.IMPORTED)
 
 
@@ -75,7 +75,7 @@ def _owned_by(project: str, memory: Memory) -> Memory:
 
 def for_team(memory: Memory) -> Memory:
     """Return `memory` as it is sent to the team: `addressed`, and without other traces of this
-    machine, such as other folders and its session. A memory of a folder without a remote address
+    machine, such as other folders and the session. A memory of a folder without a remote address
     cannot be shared and is returned unchanged.
     """
     shared = addressed(memory)

@@ -30,15 +30,15 @@ WEIGHTS = {
     "link": 1.5, "near": 0.4,
 }  # fmt: skip
 """The weight of an occurrence in each field: BM25F (Robertson, Zaragoza, Taylor 2004). `link`
-contains the texts of links to the section, `near` the text around them. Chosen on six
-projects' documentation (`docs/measurements.md`)."""
+contains the texts of links to the section, and `near` contains the text around them. They were
+chosen on the documentation of six projects (`docs/measurements.md`)."""
 LENGTH_SHARES = {
     "prose": 0.2, "code": 0.5, "table": 0.3, "heading": 0.3, "trail": 0.3, "path": 0.3,
     "link": 0.3, "near": 0.3,
 }  # fmt: skip
-"""BM25F's b by field."""
+"""BM25F's parameter b for each field."""
 SATURATION = 1.6
-"""BM25F's k1."""
+"""BM25F's parameter k1."""
 MIN_SECTIONS = 300
 """A few sections do not show which words are rare, so a smaller store is treated as this large."""
 MAX_PREFIXED = 30
@@ -75,9 +75,9 @@ class Place:
 
 @dataclass(slots=True)
 class Postings:
-    """The sections that contain a term: weighted, length-normalised, saturated frequency (0 to
-    1) by section. `sections` and `occurrences` count the sections that contain it in their own
-    text, and how often."""
+    """The sections that contain a term. `frequencies` maps each to the weighted, length-normalised
+    and saturated frequency (0 to 1). `sections` counts the sections that contain the term in their
+    own text, and `occurrences` counts how often they do."""
 
     frequencies: dict[int, float] = field(default_factory=dict)
     sections: int = 0
@@ -95,7 +95,8 @@ class _Field:
 
 
 class Index:
-    """The sections of one scope, read over one connection, as the index was when it was opened."""
+    """The sections of one scope, as they were when they were opened. All reads use one
+    connection."""
 
     def __init__(
         self, db: sqlite3.Connection, project: str | None, namespaces: Sequence[str]
@@ -136,8 +137,8 @@ class Index:
         return math.log(1.0 + (size - sections + 0.5) / (sections + 0.5))
 
     def topicality(self, term: str) -> float:
-        """Return how strongly a term indicates a subject: its burstiness here, shrunk towards
-        the background's."""
+        """Return how strongly a term indicates a subject: its burstiness in these sections,
+        shrunk towards that in the background."""
         if term.isdigit():
             return NUMBER_TOPICALITY
         if term[0] == "-":
@@ -300,8 +301,8 @@ _BEGINNING = f"""
                 AND posting.term < :after)
         FROM near WHERE near.term IS NOT NULL LIMIT {4 * MAX_PREFIXED})
     SELECT term FROM near WHERE term IS NOT NULL"""
-"""Select each term with a given prefix once, by jumping from one to the next instead of scanning
-their postings."""
+"""Select each term with a given prefix once, by jumping from one term to the next instead of
+scanning all of their postings."""
 
 
 def _files(db: sqlite3.Connection, namespaces: Sequence[str]) -> dict[int, FilePlace]:

@@ -28,7 +28,7 @@ PROSE, ITEM, CODE, TABLE, CALLOUT = "prose", "item", "code", "table", "callout"
 @dataclass(frozen=True, slots=True)
 class Block:
     """Lines `first` to `last` (1-based, inclusive) of one kind. `indent` is a list item's
-    indent; `callout` is the line that opens the note or warning around the block, or 0."""
+    indent; `callout` is the first line of the note or warning around the block, or 0."""
 
     kind: str
     first: int
@@ -66,8 +66,9 @@ class _Mark:
 
 
 def parse(text: str, start: int = 0) -> list[Section]:
-    """Return the sections of a Markdown file in order, without those that have neither heading
-    nor text. The first `start` lines are front matter, which may contain the page's title."""
+    """Return the sections of a Markdown file in order, without those that have neither a
+    heading nor text. The first `start` lines are front matter, which may contain the page's
+    title."""
     lines = rows_of(text)
     page = _title(lines[:start])
     marks = list(_marks(lines, start))
@@ -148,8 +149,8 @@ def _closes(bare: str, fence: str) -> bool:
 
 
 class _Cutter:
-    """The state of the one pass over the lines of a section. `offset` is the number of lines of the
-    file before `lines`."""
+    """The state of a single pass over the lines of a section. `offset` is the number of lines that
+    precede `lines` in the file."""
 
     def __init__(self, lines: Sequence[str], offset: int) -> None:
         self.lines = lines

@@ -16,14 +16,14 @@ from upwell.memory.documents.sections.rank import Reading
 from upwell.memory.documents.sections.terms import terms
 
 MAX_PASSAGE_CHARS = 480
-"""About 120 tokens."""
+"""The approximate maximum length of a passage: about 120 tokens."""
 MAX_TRAIL = 4
 MIN_EXCERPT_CHARS = 100
 KIND_SHARES = {CODE: 0.6, TABLE: 0.8}
 OPENING_BONUS = 1.25
 FOLLOWING_SHARE = 0.3
 NEIGHBOUR_SHARE = 0.5
-"""A neighbour joins the passage if it is worth at least this share of the best block."""
+"""A neighbour joins the passage if its worth is at least this share of that of the best block."""
 GOVERNING = re.compile(
     r"(?i)\b(?:do not|don't|never|avoid|must not|should not|anti-?patterns?|out of scope|"
     r"non-goals?|deprecated|obsolete|legacy|no longer|not supported|unsupported|removed in|"
@@ -33,7 +33,7 @@ GOVERNING = re.compile(
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+(?=[\"'(\[`*_]{0,3}[^\W_a-z])")
 
 Piece = tuple[str, tuple[int, int]]
-"""A text and its line numbers."""
+"""A text, and its first and last line number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ def _belongs(blocks: Sequence[Block], worth: Sequence[float], best: int, index: 
 
 
 def _promises(blocks: Sequence[Block], index: int, room: int) -> bool:
-    """Return whether a block only introduces the next one, for which there is no room."""
+    """Return whether a block only introduces the next one, and there is no room for both."""
     if blocks[index].kind != CALLOUT and not _announces(blocks[index]):
         return False
     after = len(blocks[index + 1].text) if index + 1 < len(blocks) else room
@@ -266,7 +266,7 @@ def _excerpt(
     index: Index, block: Block, reading: Reading, max_chars: int, *, is_lead: bool
 ) -> Piece:
     """Shorten a long block to whole sentences, or to whole rows of a fence or table. The pieces
-    that contain most of the question remain; a lead-in keeps its last pieces."""
+    that contain most of the question remain; of a lead-in, the last pieces remain."""
     by_rows = block.kind in (CODE, TABLE)
     parts = block.text.split("\n") if by_rows else _SENTENCE.split(block.text)
     begins, position = list[int](), 0

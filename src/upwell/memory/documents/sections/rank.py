@@ -18,14 +18,14 @@ CLOSELY = 60
 MAX_TERMS = 20
 """This many terms of a question are looked up: those with the highest weight times IDF."""
 ENOUGH = 1_000
-"""Once the rarer terms have found this many sections, commoner terms only add to those."""
+"""Once rarer terms have found this many sections, more common terms only raise their scores."""
 PASSAGE_SHARE, PAGE_SHARE, ABOVE_SHARE, BESIDE_SHARE = 0.3, 0.15, 0.1, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A question as an index understands it: the weight of each term by its topicality, and the
-    other terms that may mean it."""
+    """A question as an index understands it: the weight of each term, scaled by its topicality, and
+    other terms that may mean the same."""
 
     question: Question
     topicality: Mapping[str, float]

@@ -4,8 +4,8 @@
                    └──< link         to other sections; joined when an index is opened, because
                                      the target may be imported later
 
-Counts are kept by field. Weights and mean lengths are applied when a question is asked, because the
-means change with every import.
+Counts are stored for each field. Weights and mean lengths are applied when a question is asked,
+because the means change with every import.
 """
 
 import hashlib
@@ -30,10 +30,10 @@ MAX_COUNT = (1 << COUNT_BITS) - 1
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A section as stored. `place` is its number in the file, `parent` the number of the section
-    above it (-1 at the top). `terms` start with the terms of its headings and path, followed by
-    the terms of each block; `counts` are the packed occurrences by term, `lengths` the terms in
-    each field."""
+    """A section as stored. `place` is its number in the file, and `parent` is the number of the
+    section above it (-1 at the top). `terms` start with the terms of its headings and path,
+    followed by the terms of each block. `counts` maps each term to its packed occurrences, and
+    `lengths` are the numbers of terms in each field."""
 
     id: str
     place: int

@@ -1,9 +1,9 @@
 """Estimate the probability that the first sections answer the question, with a linear model over
 a few raw signals.
 
-Fitted on the development questions of `docs/measurements.md` ("Questions to documentation"), which
-also gives the figures for projects that were left out of the fit. With more signals, the model
-would learn the projects, not the questions.
+The model was fitted on the development questions of `docs/measurements.md` ("Questions to
+documentation"). The figures there are for projects that were left out of the fit. With more
+signals, the model would learn the projects, not the questions.
 """
 
 import math
@@ -37,8 +37,8 @@ class Calibration:
 
 
 PROMPTS = Calibration({"share": 3.148, "mass": 1.439, "covered": 1.364}, -2.213)
-"""The constant is the fitted one plus 0.2, so that at a score of 0.5, one in ten of the prompts
-that no section answers would get a passage."""
+"""The constant is the fitted one plus 0.2, so that with a threshold of 0.5, one in ten of
+the prompts that no section answers would get a passage."""
 TOOLS = Calibration({"share": 1.886, "phrases": 0.579, "subject": 0.685}, -0.178)
 NOTES = Calibration({"top_three": 1.771}, -6.991)
 """The model for notes on how to work in a repository, as opposed to documentation."""
@@ -55,14 +55,14 @@ def is_note(cited: str) -> bool:
 
 
 def signals_of(index: Index, reading: Reading, hits: Sequence[Ranked]) -> dict[str, float]:
-    """Return the signals that show whether the first of `hits` answers: raw figures, without any
-    fusion.
+    """Return the signals that show whether the first of `hits` answers the question: raw figures,
+    which are not combined.
 
-    `share`: log of the score over the highest possible score of the question, including names that
-    no section has. `mass`: log of how much the question says. `covered`: the share of it that the
-    section holds. `phrases`: neighbours in the question that are neighbours in the section.
-    `subject`: the question names what the documentation is about. `top_three`: log of the sum of
-    the three best scores.
+    `share`: log of the score divided by the highest possible score for the question, including
+    names that no section has. `mass`: log of how much the question says. `covered`: the share of
+    the question that the section contains. `phrases`: neighbours in the question that are
+    neighbours in the section. `subject`: the question names what the documentation is about.
+    `top_three`: log of the sum of the three best scores.
     """
     question, top = reading.question, hits[0]
     most = sum(w * index.idf(term) for term, w in reading.weights.items()) * (SATURATION + 1.0)

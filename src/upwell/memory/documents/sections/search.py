@@ -35,10 +35,10 @@ PASSAGE = "passage"
 SHARE = "first_share"
 """The signal that contains a section's score divided by that of the first section."""
 UNASKED_PASSAGES = 2
-"""Doors that speak unasked get at most this many; the second only if it scores nearly as well as
-the first, or contains the path of a file in the call."""
+"""Automatic doors get at most this many passages, and the second one only if it scores nearly as
+well as the first or contains the path of a file in the call."""
 MAX_OPEN = 4
-"""How many scopes stay open; a daemon serves only a few projects at a time."""
+"""How many scopes are kept open; a daemon serves only a few projects at a time."""
 NAMED_FILE = 0.6
 """A section that contains the path of the file being opened gets at least this probability. Set by
 hand, because the development questions have only one such case."""
@@ -119,10 +119,11 @@ def question_of(query: Query) -> Question:
 def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
     """Return the passages for a query, most probable first.
 
-    The first section has the probability that a calibration gives it; documentation, and notes on
-    how to work in the repository, have a calibration each. The probability of a later section is
-    that of the first, times the square of the ratio of their scores. Automatic doors get a second
-    section only if it scores nearly as well as the first or names a file of the call.
+    The first section has the probability that a calibration gives it. There is one calibration for
+    notes on how to work in the repository, and two for documentation: one for prompts and one for
+    tool calls. The probability of a later section is that of the first, times the square of the
+    ratio of their scores. Automatic doors get a second section only if it scores nearly as well as
+    the first or names a file of the call.
     """
     reading = read(index, question_of(query))
     ranked = rank(index, reading)
@@ -236,7 +237,7 @@ def _repeats(heading: str, path_terms: set[str]) -> bool:
 
 
 def _loose_terms(name: str) -> list[str]:
-    """Return the terms of a path or heading, with each part on its own."""
+    """Return the terms of a path or heading, split into all of its parts."""
     return terms(name.translate(PATH_BREAKS))
 
 

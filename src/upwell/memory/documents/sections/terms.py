@@ -1,8 +1,8 @@
 """The terms of documentation and of questions to it.
 
-A compound counts by its parts and as a whole, so that `--root-path`, `root_path` and "root path"
-match each other, and so do `ResourceLimits` and "resource limits". Words are stemmed by the same
-stemmer as in every other memory.
+A compound counts both as its parts and as a whole, so that `--root-path`, `root_path` and "root
+path" match each other, and so do `ResourceLimits` and "resource limits". Words are stemmed by the
+same stemmer as in every other memory.
 """
 
 import re
@@ -38,7 +38,7 @@ FUNCTION_WORDS = frozenset(
 suitable here: it has words of several languages, such as `os`, `con` and `sin`, which are terms in
 documentation."""
 MAX_WORD_CHARS = 64
-"""Longer runs (hashes, base64) do not count as words."""
+"""Parts of compounds longer than this (hashes, base64) do not count as words."""
 MAX_CACHED = 200_000
 
 _known: dict[str, tuple[str, ...]] = {}

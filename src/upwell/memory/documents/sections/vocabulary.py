@@ -6,8 +6,8 @@ tldr, PowerShell, Helm, React, Moby and Prometheus and over Moby's commit messag
 least 20 passages of at least three of these collections. The file contains no text of theirs, only
 these figures.
 
-`synonyms.txt` was written by hand: groups of words that developers use for one another, the head
-of the group first. It names no project.
+`synonyms.txt` was written by hand: groups of words that developers use for one another, with
+the head of each group first. It names no project.
 """
 
 from collections import defaultdict
@@ -21,8 +21,8 @@ from upwell.memory.ranking.terms import EVERYDAY_WORDS
 from upwell.memory.stems import stemmer
 
 SYNONYM_WEIGHT, SIBLING_WEIGHT = 0.3, 0.15
-"""The weight of a synonym: between the head of a group and its words, and between words of one
-group."""
+"""The weight of a synonym: between the head of a group and one of its other words, and between two
+of these other words."""
 UNKNOWN_BURST = 1.8
 """The burstiness assumed for a stem that `background.txt` lacks: most such stems are names or terms
 of a subject."""
@@ -32,9 +32,10 @@ of a subject."""
 class Vocabulary:
     """Prior knowledge about stems.
 
-    `burst`: the average number of occurrences in a passage that contains the stem. Words of talk
-    are spread evenly (`leave` 1.2), words of a subject come in bursts (`proxy` 2.6). `everyday`:
-    words of talk and of any coding work. `synonyms`: stem → other stems and how much each counts.
+    `burst`: the average number of occurrences in a passage that contains the stem. Everyday
+    words are spread evenly (`leave` 1.2), and words of a subject come in bursts (`proxy` 2.6).
+    `everyday`: words of conversation and of any coding work. `synonyms`: stem → other stems and how
+    much each counts.
     """
 
     burst: Mapping[str, float]
