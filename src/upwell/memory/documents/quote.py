@@ -112,8 +112,9 @@ def _ends(text: str, block: Block, rows: Sequence[tuple[int, int]]) -> set[int]:
 
 
 def _is_deliberate(row: str, following: str, width: int) -> bool:
-    """Return whether the author intended this line break. If so, the line is complete, the next
-    word would have fitted on it, and that word begins something new."""
+    """Return whether the author intended this line break: either it is marked as a hard break, or
+    the line is complete, the next word would have fitted on it, and that word begins something
+    new."""
     row = row.rstrip("\r\n")
     if row.endswith(_HARD_BREAK):
         return True

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """Logistic regressions for notes and for turns of a conversation, whose words are distributed
-    differently, and linear orderings for both (listwise softmax)."""
+    """Logistic regressions and linear orderings (listwise softmax). Notes and turns of a
+    conversation have separate ones, because their words are distributed differently."""
 
     note: Mapping[str, float]
     turn: Mapping[str, float]

@@ -16,7 +16,7 @@ SIZES = (1, 2, 4, 8, 16)
 SAMPLES = 30
 """The number of random queries of each size."""
 LEAST_MEMORIES = 20
-"""Smaller stores are not measured; they use the usual distribution."""
+"""Stores with fewer memories are not measured; they use the usual distribution."""
 GROWTH = 1.5
 """A store is measured again when it has grown by half."""
 USUAL_MEAN = (0.72, 0.98, 1.25, 1.57, 2.06)

@@ -71,8 +71,8 @@ NOTHING = Pool({}, {}, (), Corpus((), 0, 0), usual(Corpus((), 0, 0)))
 
 @dataclass(frozen=True, slots=True)
 class Assessed:
-    """A candidate, its relevance, its signals, and the trigger that it shares with the query or
-    ""."""
+    """A candidate, its relevance, its signals, and the trigger that it shares with the query ("" if
+    there is none)."""
 
     candidate: Candidate
     relevance: float

@@ -24,9 +24,9 @@ class Cursor:
     changed memory in `after`. A new copy begins at version -1.
 
     While a copy is being filled, `version` is `-2 - base`, where `base` is the version of the store
-    when filling began, and `after` is the position, `VERSION ID`. A copy only sends back
-    the cursor that it was given, so it can ignore bases. If the copy must be filled again, the
-    store sends it a cursor with a lower version, and the copy first removes its memories.
+    when filling began, and `after` is the position, `VERSION ID`. A copy only sends back the
+    cursor that it was given, so it can ignore bases. If the copy must be filled again, the store
+    sends it a cursor with a lower version, and the copy first removes its memories.
     """
 
     project: str

@@ -65,8 +65,8 @@ def _target(path: str, url: str) -> tuple[str, str] | None:
 
 
 class Targets:
-    """Maps pages and anchors to sections. If two sections have the same name, the first
-    one is found."""
+    """Maps pages and anchors to sections. If two sections have the same name, the first one
+    is found."""
 
     def __init__(self) -> None:
         self._by_page: dict[tuple[str, str], int] = {}

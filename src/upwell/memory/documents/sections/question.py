@@ -25,9 +25,9 @@ STRUCTURE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question as terms: `weights` by term, `order` with the terms in sequence, and `compounds`
-    with the joined forms (`rootpath`). A section without a joined form may still answer the
-    question."""
+    """A question as terms: `weights` maps terms to weights, `order` lists the terms in sequence,
+    and `compounds` contains the joined forms (`rootpath`). A section without a joined form may
+    still answer the question."""
 
     weights: Mapping[str, float]
     order: tuple[str, ...]

@@ -37,8 +37,8 @@ class Calibration:
 
 
 PROMPTS = Calibration({"share": 3.148, "mass": 1.439, "covered": 1.364}, -2.213)
-"""The constant is the fitted one plus 0.2, so that with a threshold of 0.5, one in ten of
-the prompts that no section answers would get a passage."""
+"""The constant is the fitted one plus 0.2, so that with a threshold of 0.5, one in ten of the
+prompts that no section answers would get a passage."""
 TOOLS = Calibration({"share": 1.886, "phrases": 0.579, "subject": 0.685}, -0.178)
 NOTES = Calibration({"top_three": 1.771}, -6.991)
 """The model for notes on how to work in a repository, as opposed to documentation."""

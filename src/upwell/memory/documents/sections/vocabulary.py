@@ -3,7 +3,7 @@
 Each line of `background.txt` has a stem and its burstiness: how often it occurs, on average, in
 those passages of 400 words that contain it. The counts were made over the English documentation of
 tldr, PowerShell, Helm, React, Moby and Prometheus and over Moby's commit messages, for stems in at
-least 20 passages of at least three of these collections. The file contains no text of theirs, only
+least 20 passages of at least three of these collections. The file contains none of their text, only
 these figures.
 
 `synonyms.txt` was written by hand: groups of words that developers use for one another, with
