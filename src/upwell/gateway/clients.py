@@ -54,9 +54,9 @@ class Client(Protocol):
 
     @property
     def agent(self) -> object:
-        """Identifies the agent that can answer an upstream's questions. For an agent with a
-        connection of its own, this is its session; otherwise it is this one request, because
-        nothing links two requests without a session.
+        """Identifies the agent that can answer an upstream's questions. The value is the session if
+        the agent has a connection of its own. Otherwise it is this one request, because nothing
+        links two requests without a session.
         """
         ...
 

@@ -27,7 +27,7 @@ UNSUPPORTED_VERSION = -32022
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 RESOURCE_NOT_FOUND = -32002
-"""An error code of the handshake era. In the modern era, it is `invalid params` instead."""
+"""An error code of the handshake era. The modern era uses `invalid params` instead."""
 
 _PREFIX = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = _PREFIX + "protocolVersion"
@@ -332,7 +332,8 @@ EVERYTHING: Mapping[str, Any] = {
     "logging": {},
 }
 """The capabilities that we declare until every server has declared its own. Declaring too many does
-no harm: a list may be empty. But a client never uses a capability that the handshake did not offer.
+no harm, because a list may be empty, but a client never uses a capability that the handshake did
+not offer.
 """
 
 

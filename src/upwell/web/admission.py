@@ -94,7 +94,7 @@ def ignore_denial(who: str, why: str) -> None:
 @dataclass(frozen=True, slots=True)
 class Denials:
     """The callbacks for refused requests: `principal` receives the name of a known principal, and
-    `stranger` the address from which a request without a valid token came."""
+    `stranger` receives the address from which a request without a valid token came."""
 
     principal: Denied = ignore_denial
     stranger: Denied = ignore_denial

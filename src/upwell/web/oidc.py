@@ -1,4 +1,5 @@
-"""Principals of an OpenID Connect issuer: JSON web tokens, verified with the issuer's public keys.
+"""Finds the principals of an OpenID Connect issuer's tokens, which are JSON web tokens and are
+verified with the issuer's public keys.
 
 A token must be signed by a key of the issuer with one of `ALGORITHMS`, and contain the issuer, this
 audience, a subject and an expiry time. Keys are fetched when the first token arrives, again after
@@ -27,8 +28,8 @@ ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
-"""Signatures with public keys only. `none` proves nothing, and a signature with a shared secret may
-come from anybody who has the secret.
+"""The accepted signatures: only those with public keys. `none` proves nothing, and a signature with
+a shared secret may come from anybody who has the secret.
 """
 KEYS_SECONDS = 600.0
 STALE_SECONDS = 3_600.0

@@ -110,7 +110,7 @@ class TeamDoor:
             except Malformed as error:
                 return _problem(400, str(error))
             except StoreError as error:
-                # The answer leaves the error out, because it may name the database's host.
+                # The error is left out of the answer, because it may name the database's host.
                 LOG.warning("a request for the team's memories failed: %s", error)
                 return _problem(503, "the team's database failed")
 

@@ -121,8 +121,8 @@ class Tokens:
         return found
 
     def _refresh(self) -> None:
-        """Read the file again if it changed. While the file cannot be read, only the owner's token
-        is valid.
+        """Read the file again if it has changed. While the file cannot be read, only the owner's
+        token is valid.
         """
         now = stamp(self._path)
         if now == self._stamp:

@@ -37,7 +37,7 @@ class Pace:
         self._held_since: float | None = None
 
     async def taken(self, unasked_bytes: int | None) -> None:
-        """Account for a message of `unasked_bytes`, which is None for an answer to a pending
+        """Account for a message. `unasked_bytes` is its size, or None if it answers a pending
         request. Returns when the next message may be taken.
 
         Raises:

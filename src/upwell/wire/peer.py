@@ -320,7 +320,7 @@ class Peer:
         settle(future, message)
 
     def _refuse(self, line: Line) -> None:
-        """Fail the request that a line over the cap answers, or all requests if its id is
+        """Fail the request that an oversized line answers, or all requests if the id of the line is
         unknown."""
         match = _ID.search(line.data)
         is_known = match is not None and match.group(1) in self._waiting

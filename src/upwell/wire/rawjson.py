@@ -63,8 +63,8 @@ def loads(raw: bytes) -> Any:
 
 
 def check(raw: bytes) -> None:
-    """Check that this is JSON at every level. Values nested too deeply for the parser pass, and
-    numbers may have any length.
+    """Check that this is JSON at every level. Values that are nested too deeply for the parser are
+    accepted, and numbers may have any length.
 
     Raises:
         NotJson: the bytes are not JSON.
@@ -79,8 +79,8 @@ def check(raw: bytes) -> None:
 
 def one_line(raw: bytes) -> bytes:
     """`raw` with every line ending replaced by a space. JSON has line endings only between its
-    tokens, where a space is equivalent. Without them, a reader of lines cannot find one message
-    inside another.
+    tokens, where a space is equivalent. Without line endings, a reader of lines cannot find one
+    message inside another.
 
     Raises:
         NotJson: a line ends inside a string.

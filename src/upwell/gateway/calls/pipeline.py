@@ -132,7 +132,7 @@ class Race:
         self._deadline = time.monotonic() + seconds
 
     def look_again(self, answer: ToolAnswer) -> None:
-        """Search with the answer of a call that failed or found nothing."""
+        """Search again, and also use the answer of the call, which failed or found nothing."""
         self.search = self._again(answer)
         self._deadline = time.monotonic() + self._seconds
 

@@ -1,5 +1,5 @@
 """The first exchange on stdio. `initialize` is answered before anything else is loaded or opened,
-because the agent's start waits for this answer.
+because the agent waits for this answer when it starts.
 
 The upstreams are still unknown at that moment. Each run therefore saves the servers' combined offer
 for the current state of the configuration file, and the next run presents it. If there is a file

@@ -28,7 +28,7 @@ from upwell.wire.peer import INVALID_REQUEST, line_of
 
 MAX_SESSIONS = 1000
 MAX_SESSIONS_EACH = 250
-"""The limit for each principal other than the owner."""
+"""How many sessions each principal other than the owner may have."""
 IDLE_SECONDS = 3600.0
 CHECK_SECONDS = 1.0
 """How long a process relies on its last check that no other process has ended the session."""

@@ -23,8 +23,8 @@ MAX_SENT_BYTES = 512 * 1024
 retain no more than this.
 """
 MAX_RETAINED_BYTES = 8 * 1024 * 1024
-"""How many bytes of messages one stream retains, sent or not. Beyond it, the oldest messages are
-dropped, but never the last one.
+"""How many bytes of messages one stream retains, sent or not. Beyond this limit, the oldest
+messages are dropped, but never the last one.
 """
 MAX_STREAMS = 32
 PROCESS = secrets.token_hex(4)

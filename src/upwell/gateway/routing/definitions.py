@@ -29,7 +29,7 @@ LINE_CHARS = 120
 ANSWER_TOKENS = 4000
 MAX_MATCHES = 10
 TOOLS_CACHED = 10_000
-"""The size of the caches of forms that are derived from tools."""
+"""How many entries each cache of derived tool definitions may have."""
 DESCRIBE = "describe_tools"
 _PLAIN_TYPES = frozenset({"string", "integer", "number", "boolean", "object"})
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
@@ -192,7 +192,7 @@ _REFERENCE = re.compile(
     r"#(?:/(?:\$defs|definitions|properties)/[^/]*+|/(?:items|additionalProperties)"
     r"|/(?:allOf|anyOf|oneOf|prefixItems)/[0-9]{1,6})*+"
 )
-"""References inside the document that lead to a schema. No other reference is followed."""
+"""Matches references inside the document that lead to a schema. No other reference is followed."""
 
 
 class _TooComplex(Exception):
@@ -210,7 +210,7 @@ def argument_fault(schema: RawObject, arguments: object) -> str:
         NotJson: the schema is not JSON.
     """
     raw = schema.encode()
-    # An embedded `$id` changes the base of every reference below it. Such schemas are not checked.
+    # An embedded `$id` changes the base of every reference below it, so its schema is not checked.
     embedded_ids = raw.count(b'"$id"') - ("$id" in schema)
     if depth(raw) > MAX_DEPTH or embedded_ids > 0:
         return ""
@@ -305,7 +305,7 @@ def _lenient_type(
 
 
 def _described(error: "ValidationError") -> str:
-    """The fault and its JSON path in words: `edits[0].new is missing`."""
+    """The fault and its JSON path in words, such as `edits[0].new is missing`."""
     if error.context:
         return _described(error.context[0])
     path = _path(error.absolute_path)

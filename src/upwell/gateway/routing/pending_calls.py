@@ -69,7 +69,7 @@ class PendingCalls:
     """Keeps calls open while their clients are asked, and resumes them.
 
     The call itself runs in this process. The right to resume it is stored in `session_state` under
-    its session, so that only this session finds the right and only one request can take it.
+    the call's session, so that only this session finds the right and only one request can take it.
     """
 
     def __init__(self, session_state: SessionState) -> None:

@@ -1,5 +1,5 @@
-"""Finds the upstream that owns a prompt or a resource, and answers the requests about them,
-including completions.
+"""Finds the upstream that owns a prompt or a resource, and answers requests about prompts,
+resources and completions.
 
 Prompts are named like tools (`gateway/routing/tools.py`). Resources keep their URIs. If two servers
 list a URI, it belongs to the one configured first, and the other entry is dropped. A URI that no
@@ -74,7 +74,8 @@ class UpstreamResources:
         self._names = Names()
 
     async def settled(self, most_seconds: float | None = None) -> None:
-        """Wait for servers that are starting, at most `most_seconds` (default: `wait_seconds`)."""
+        """Wait for servers that are starting, for at most `most_seconds` (by default,
+        `wait_seconds`)."""
         starting = [
             candidate for candidate in self.upstreams() if candidate.state is State.STARTING
         ]
@@ -177,7 +178,8 @@ class UpstreamResources:
         return first_error
 
     def _by_prefix(self, name: str) -> Upstream | None:
-        """The server that a name's prefix belongs to. It owns the name, listed or not."""
+        """The server that a name's prefix belongs to. It owns the name even if it does not list
+        it."""
         server = server_of(name)
         return next(
             (upstream for upstream in self.upstreams() if server and upstream.prefix == server),

@@ -54,8 +54,8 @@ TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
 class Router:
-    """Passes each request to the part of the gateway or the upstream that answers it. Unknown
-    methods are forwarded to the upstreams."""
+    """Passes each request to the part of the gateway that answers it, or to the right upstream.
+    Unknown methods are forwarded to the upstreams."""
 
     def __init__(
         self,

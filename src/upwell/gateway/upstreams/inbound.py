@@ -24,8 +24,8 @@ from upwell.wire.rawjson import NotJson, RawObject, check
 PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 ABANDONED_SECONDS = 300.0
-"""How long a cancelled call counts as in flight if the server never answers it. Most servers never
-do."""
+"""How long a cancelled call counts as in flight if the server does not answer it. Most servers
+never do."""
 MAX_ABANDONED = 1_000
 
 
@@ -115,9 +115,9 @@ class InFlight:
         self._abandoned.pop(call, None)
 
     def addressee(self, idle_client: Client | None = None) -> Client | None:
-        """The client that a server's request is for; None when that is uncertain. It is
-        `idle_client` when no call is in flight. Among clients of one principal, those that are
-        already being asked are skipped: a call that is waiting for an answer rarely asks again.
+        """The client that a server's request is for; None when that is uncertain. If no call is in
+        flight, it is `idle_client`. Among clients of one principal, those that are already being
+        asked are skipped, because a call that is waiting for an answer rarely asks again.
         """
         client = self._waiting_client() if self.clients() else idle_client
         is_certain = client is not None and self._abandoned_agents() <= {client.agent}
@@ -265,7 +265,8 @@ class Inbound:
             del self._answers[identity]
 
     async def _relayed(self, message: Message) -> Reply:
-        """The client's own answer to a request from the server."""
+        """The client's answer to a request from the server, or an error if no client can be asked.
+        We answer a ping ourselves."""
         method = message.method or ""
         if method == "ping":
             return Reply(result=b"{}")

@@ -1,5 +1,5 @@
-"""Keeps one upstream server running: starts it, connects to it, calls it, and restarts it
-indefinitely."""
+"""Keeps one upstream server running: starts it, connects to it, calls it, and restarts it as often
+as necessary."""
 
 import asyncio
 import logging
@@ -225,7 +225,7 @@ class Upstream:
         return await self._update_subscription("resources/unsubscribe", uri, client)
 
     def notify(self, method: str, params: bytes) -> None:
-        """Pass a client's notification on if the server is up, without waiting."""
+        """If the server is up, pass a client's notification on to it, without waiting."""
         if self._connection is not None and self.state is State.READY and not self.about.modern:
             self._connection.notify(method, params)
 
@@ -255,8 +255,8 @@ class Upstream:
 
     async def _reconnected(self, connection: Connection) -> Connection:
         """A usable connection after an exchange has broken off: the same one if the server is still
-        alive, otherwise the next one. We do not start a server that has an address, so we make a
-        few attempts before it counts as down.
+        alive, otherwise the next one. A server with an address is not started by us, so a few
+        attempts are made before it counts as down.
         """
         while self._connection is connection:
             if await connection.is_alive():

@@ -54,7 +54,7 @@ def _size(entry: RawObject) -> int:
 
 
 MAX_BYTES = 256 * 1024
-"""The largest list that is saved for one server."""
+"""The size of the largest list that is saved for one server."""
 MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
@@ -100,8 +100,8 @@ class ToolLists:
 
 
 def identity(server: ServerOptions) -> str:
-    """A digest of the server's program or address. It covers only the names of variables and
-    headers, because their values may be secret."""
+    """A digest of the server's program or address. It covers the names of variables and headers,
+    but not their values, which may be secret."""
     program = [server.command, list(server.args), server.cwd, server.url, str(server.transport)]
     names = [sorted(server.env), sorted(server.headers)]
     return hashlib.sha256(dumps([*program, *names])).hexdigest()

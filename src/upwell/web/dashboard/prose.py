@@ -48,14 +48,14 @@ def plain(text: str) -> str:
 
 
 def unbroken(command: str) -> Markup:
-    """A command, escaped, that breaks over lines only between its words: browsers also break a word
-    such as `--apply` after its hyphens."""
+    """The escaped command, marked so that lines break only between its words. Without the marks,
+    browsers also break a word such as `--apply` after its hyphens."""
     words = visible(command).split(" ")
     return Markup(" ").join(Markup('<span class="word">{}</span>').format(word) for word in words)
 
 
 def commands(text: str) -> Markup:
-    """A text, escaped, with each part in backticks as a command."""
+    """The escaped text, in which each part in backticks is shown as a command."""
     pieces = _BACKTICKS.split(visible(text))
     return Markup("").join(
         Markup("<code>{}</code>").format(unbroken(piece)) if number % 2 else escape(piece)

@@ -1,5 +1,5 @@
 """Templates of the dashboard. Everything that is put into a page is escaped, and invisible
-characters are shown as their code."""
+characters are shown as codes."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
