@@ -400,8 +400,8 @@ class Audience:
                 await client.notify(LOGGED, params.encode())
 
     async def _relay_update(self, params: RawObject) -> None:
-        """Send an update to everyone who subscribed to the resource or to a parent of its URI; if
-        nobody did, to every agent of the handshake era."""
+        """Send an update to everyone who has subscribed to the resource or to a parent of its URI.
+        If nobody has, send it to every agent of the handshake era."""
         uri = text_of(params, "uri")
         subscribers = [
             receiver

@@ -458,7 +458,7 @@ def _description(error: Exception) -> str:
 
 
 def _note_session(session: dict[str, str], response: "httpx2.Response", body: bytes) -> None:
-    """Store the headers of our session, given in the answer to `initialize`."""
+    """Store the headers of our session, which come from the answer to `initialize`."""
     if session or not (version := _VERSION.search(body[:65536])):
         return
     session["mcp-protocol-version"] = version.group(1).decode()

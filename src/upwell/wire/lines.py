@@ -25,9 +25,9 @@ CLOSE_SECONDS = 0.5
 class Line:
     """One line without its newline.
 
-    For a line over the cap, `oversize` is its size so far and `data` only its beginning; the rest
-    is dropped as it arrives. A line with `lost` reports a failure instead: the request with this
-    raw id will not be answered any more, for the given `reason`.
+    For a line over the cap, `oversize` is its size so far, and `data` is only its beginning; the
+    rest is dropped as it arrives. A line with `lost` reports a failure instead: the request with
+    this raw id will not be answered any more, for the given `reason`.
     """
 
     data: bytes
@@ -153,7 +153,8 @@ class PipeSink:
 
 
 class FileSink:
-    """Uses a thread to write to a file or a terminal: the event loop cannot wait for these."""
+    """Uses a thread to write to a file or a terminal, because the event loop cannot wait for
+    these."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -207,8 +207,8 @@ class Fitter:
         strategy: str = "",
     ) -> RawObject:
         """`result` within the budget of its tool. `ratio` replaces the learned ratio, and
-        `strategy` the configured strategy. If the configured strategy is `none`, the result is
-        returned unchanged."""
+        `strategy` replaces the configured strategy. If the configured strategy is `none`, the
+        result is returned unchanged."""
         options = self._options(call.server, call.tool)
         blocks = await blocks_of(result)
         if not blocks or options.strategy == "none":
@@ -352,8 +352,8 @@ def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
 
 
 def _with_time_left(options: Options, elapsed_seconds: float) -> Options:
-    """The options for the next text of a result. Together, its texts wait for the model for at most
-    `llm_timeout_seconds`."""
+    """The options for the next text of a result. Together, the texts of a result wait for the model
+    for at most `llm_timeout_seconds`."""
     if options.strategy != SUMMARY:
         return options
     seconds = options.llm_timeout_seconds - elapsed_seconds

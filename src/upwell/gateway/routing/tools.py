@@ -55,9 +55,9 @@ class Names:
     """The owner of each public name.
 
     A name with a server's prefix belongs to that server, even while the server is down; `upwell__`
-    is ours. A name without a prefix belongs to the first server that has it, in the order of the
-    configuration and not of the servers' answers. It stays with that server for as long as the
-    server is configured.
+    is ours. A name without a prefix belongs to the first server that has it. What counts is the
+    order in which the servers are configured, not the order in which they answer. The name stays
+    with that server for as long as the server is configured.
     """
 
     def __init__(self) -> None:
@@ -261,7 +261,7 @@ def _listed(tool: RawObject, name: str, may_compress: bool) -> RawObject:
 
 
 def _mirrors(tool: RawObject) -> tuple[Mirror, ...]:
-    """The arguments that the tool declares for headers; none if it violates the specification."""
+    """The arguments that the tool declares for headers; none if a declaration is invalid."""
     try:
         return declared_by(tool)
     except BadMirror:

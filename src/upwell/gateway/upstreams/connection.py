@@ -299,7 +299,7 @@ class Connection:
 
     async def ended(self) -> None:
         """Wait until the server closes its side."""
-        # Shielded: a caller that stops waiting must not stop the reading.
+        # Shielded, because a caller that stops waiting must not stop the reading.
         await asyncio.shield(self._reading)
 
     async def exit_reason(self, how: str) -> UpstreamUnavailable:
