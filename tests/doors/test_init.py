@@ -160,6 +160,21 @@ def test_init_and_eject_restore_every_byte(upwell: Upwell, user: Path, home: Pat
     assert upwell("eject", "--apply").line == "no agent uses upwell"
 
 
+def test_listed_servers_stay_with_their_agents(upwell: Upwell, user: Path, home: Path) -> None:
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (home / "config.toml").write_text('[gateway]\nleave = ["files", "docs"]\n')
+    done = upwell("init", "--apply")
+    assert done.code == 0, done.err
+    assert "files stays: gateway.leave lists it" in done.out
+    assert set(servers(home)) == {"tracker", "old", "shell", "db-main", "far"}
+    left = json.loads((user / ".claude.json").read_text())["mcpServers"]
+    assert set(left) == {"files", "upwell"}
+    assert "docs" in tomllib.loads((user / ".codex/config.toml").read_text())["mcp_servers"]
+    assert "nothing to do" in upwell("init", "--apply").out
+    assert upwell("eject", "--apply").code == 0
+    assert state(user) == FILES
+
+
 def test_foreign_entries_keep_their_place(upwell: Upwell, user: Path) -> None:
     assert upwell("init", "--apply").code == 0
     claude = json.loads((user / ".claude.json").read_text())

@@ -207,4 +207,10 @@ def clients_of_user(project: bool) -> "Clients":
     )
     folder = Path(os.getcwd()).resolve()
     home = config.home.prepare()
-    return Clients(installation, home, folder if project else None, folder=folder)
+    return Clients(
+        installation,
+        home,
+        folder if project else None,
+        folder=folder,
+        leave=config.gateway.leave,
+    )

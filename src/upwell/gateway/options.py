@@ -26,7 +26,8 @@ class GatewayOptions:
     host names that `serve --http` accepts, for use behind a proxy. A tool list of more than
     `lazy_tools_tokens` is served in short form; 0 means never. A replica that is told to shut down
     still accepts requests for `notice_seconds`, but reports that it is not ready. After that, open
-    calls have `drain_seconds` to finish.
+    calls have `drain_seconds` to finish. `leave` names servers that `setup` and `init` leave in the
+    agents' settings.
     """
 
     connect_timeout_seconds: float = 30.0
@@ -35,6 +36,7 @@ class GatewayOptions:
     max_line_bytes: int = 64 * 1024 * 1024
     max_in_flight: int = 1024
     hosts: tuple[str, ...] = ()
+    leave: tuple[str, ...] = ()
     lazy_tools_tokens: int = 0
     notice_seconds: float = 2.0
     drain_seconds: float = 20.0

@@ -8,7 +8,7 @@ configure anything by itself.
 import dataclasses
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +37,7 @@ class ServerFile:
     - `project_file` is the file of a project's own servers. `holds_projects`: the user's file also
       has servers of projects, each below `projects` and the path of the project.
     - `project` is the folder of the project to which this file belongs, "" for the user's own file.
+    - `leave` names servers that do not move to upwell.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ServerFile:
     project_file: str = ""
     holds_projects: bool = False
     project: str = ""
+    leave: Collection[str] = ()
     next_step: str = "restart the agent"
 
     def for_project(self, folder: Path) -> "list[ServerFile]":
@@ -88,10 +90,10 @@ class ServerFile:
         Raises:
             ConfigError: the file does not have the expected structure.
         """
-        return [entry for _, entry, _ in self._entries(text)]
+        return [entry for _, entry, _ in self._movable(text)]
 
     def with_ours(self, text: str, installation: Installation) -> str:
-        entries = self._entries(text)
+        entries = self._movable(text)
         moved = {
             table: [
                 entry.name
@@ -128,6 +130,15 @@ class ServerFile:
                     text = self.format.put(text, table, entry.name, raw)
         remaining = self.format.value(text)
         return "" if not backups and remaining in ({}, {self.tables[0][0]: {}}) else text
+
+    def _movable(self, text: str) -> list[tuple[Table, Entry, Any]]:
+        """`_entries`, with those that the user wants to leave here."""
+        return [
+            (table, Entry(entry.name, left="gateway.leave lists it"), raw)
+            if entry.name in self.leave and not entry.ours
+            else (table, entry, raw)
+            for table, entry, raw in self._entries(text)
+        ]
 
     def _entries(self, text: str) -> list[tuple[Table, Entry, Any]]:
         """Each server with its table and its raw entry."""

@@ -7,7 +7,7 @@ changed.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ class Takeover:
 class Clients:
     """The agents on this machine and their servers; with `project`, also the agents' files in that
     folder. Permission rules are read from the user's settings and from those in `folder`, the
-    working directory."""
+    working directory. `leave` names servers that stay in the agents' files."""
 
     def __init__(
         self,
@@ -90,11 +90,12 @@ class Clients:
         project: Path | None = None,
         *,
         folder: Path | None = None,
+        leave: Collection[str] = (),
     ) -> None:
         self._home = home
         self._folder = folder or installation.user_folder
         self._installation = installation
-        files = server_files(project)
+        files = {name: replace(file, leave=leave) for name, file in server_files(project).items()}
         self._formats = {name: client.format for name, client in files.items()}
         self._files: dict[str, ServerFile] = {}
         places: set[Path] = set()
