@@ -1,8 +1,8 @@
-"""Configuration: composed of each package's options, read once, and constant afterwards.
+"""The configuration: the options of all packages, read once, and constant afterwards.
 
 The sources are `config.toml` in upwell's home, then `UPWELL_SECTION__KEY` in the environment, then
-flags. Later sources win, and the origin of every value is recorded. No file of a working directory
-is read, so a cloned repository cannot configure anything.
+flags. Later sources win, and the origin of every value is recorded. No file in the working
+directory is read, so a cloned repository cannot configure anything.
 """
 
 import dataclasses
@@ -89,9 +89,8 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The whole configuration. `values` are the settings from a file, a variable or a flag, by key.
-    `overrides` are the tables of settings for individual tools, by tool pattern, and for individual
-    servers, under `server:NAME`.
+    """The whole configuration. `values` maps keys to the settings that come from a file, a variable
+    or a flag. `overrides` maps tool patterns, and `server:NAME` for servers, to tables of settings.
     """
 
     home: Home
@@ -136,15 +135,15 @@ class Config:
         )
 
     def shows_status(self) -> bool:
-        """True if the tools of `stm.json` report their actions: only if the variable
+        """True if the tools of `stm.json` report their actions. They do so only if the variable
         `STM_SHOW_STATUS` is exactly `TRUE` (seed 001, docs/names.md).
         """
         return self.environment.get("STM_SHOW_STATUS") == "TRUE"
 
     def compress_for(self, server: str, tool: str) -> CompressOptions:
         """`compress.*` for one tool: the general settings, overridden by the tables of its server
-        and of all matching tool patterns. Unless `compress.read_tokens` is set, reading a file may
-        take at most `READ_SHARE` of the context window, if its size is known.
+        and of all matching tool patterns. Unless `compress.read_tokens` is set, a file that is read
+        may take up at most `READ_SHARE` of the context window, if the window's size is known.
         """
         return self._compress_options(server, tool)
 

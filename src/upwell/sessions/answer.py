@@ -1,5 +1,5 @@
-"""The answer of a past session: its question and conclusion, the commands that worked, the files
-that it changed, and their current state.
+"""The answer that a past session gives: its question and conclusion, the commands that worked, and
+the files that it changed, with their current state.
 
 Everything is read from the current transcript. If the host has removed it, the masked excerpts of
 the index are used instead.
@@ -24,7 +24,7 @@ STANDS = "stands"
 MAX_FILES, MAX_RUNS = 5, 3
 MAX_FILE_BYTES = 2_000_000
 MIN_LINE_CHARS = 4
-"""A line shorter than this is only punctuation, such as a bracket."""
+"""A line shorter than this counts as punctuation, such as a bracket."""
 _MARGIN_SECONDS = 120.0
 """A file that is too large to compare counts as changed since the turn only if it was modified more
 than this long after the turn ended."""
@@ -33,8 +33,8 @@ than this long after the turn ended."""
 @dataclass(frozen=True, slots=True)
 class FileState:
     """A file that a turn changed. `state` is `stands` (the change is still in it), `reverted`,
-    `changed since`, `gone`, or "" if the state is unknown. `commits` have touched the file since
-    the turn.
+    `changed since`, `gone`, or "" if the state is unknown. `commits` are the commits that have
+    touched the file since the turn.
     """
 
     path: str
@@ -54,7 +54,7 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a turn. `remarks` holds everything that the agent wrote, if that was
+    """The answer that a turn gives. `remarks` holds everything that the agent wrote, if that was
     requested. `is_excerpt` is true if the transcript is gone and only excerpts are left.
     """
 
@@ -128,10 +128,10 @@ def answer_of(
     whole: bool = False,
     file: str = "",
 ) -> Answer:
-    """The answer of this turn, read from its transcript, with secrets masked.
+    """The answer that this turn gives, read from its transcript, with secrets masked.
 
-    `whole` adds everything that the agent wrote. `file` (an absolute path, a path within a project,
-    or a name) leaves out all other files.
+    `whole` adds everything that the agent wrote. If `file` (an absolute path, a path within a
+    project, or a name) is given, all other files are left out.
     """
     turn = read_turn(match)
     if turn is None:

@@ -22,7 +22,7 @@ _GIT = frozenset(
     "rev-parse rebase reset clone remote tag blame ls-files config worktree mv rm init".split()
 )
 _INLINE = frozenset({"-c", "-e", "-p", "--eval", "-"})
-"""Options that pass an interpreter a program written for the occasion."""
+"""Options with which an interpreter runs a program written for the occasion."""
 
 
 def notable(runs: Iterable[Run]) -> list[Run]:
@@ -62,8 +62,8 @@ changes something elsewhere."""
 
 @dataclass(slots=True)
 class _Purpose:
-    """The runs of one program and sub-command: how often each command worked, in the order of the
-    last run, and whether one failed before another worked."""
+    """The runs of one program and sub-command: how often each command worked (the one that worked
+    last comes last), and whether a failed run preceded one that worked."""
 
     worked: dict[str, int] = field(default_factory=dict[str, int])
     has_failed: bool = False

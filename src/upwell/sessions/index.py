@@ -1,6 +1,6 @@
 """The index of past sessions: keeps `sessions.db` up to date with the transcripts, and searches it.
 
-The database is created at the first use and may be deleted at any time.
+The database is created on first use and may be deleted at any time.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ CHUNK_BYTES, CHUNK_FILES = 16_000_000, 200
 loses at most one transaction.
 """
 MAX_TURNS = 400_000
-"""The most turns of all sessions together; the oldest sessions are dropped first."""
+"""The maximum number of turns in all sessions together; the oldest sessions are dropped first."""
 MAX_STORED_CHARS = 200
 """The names of sessions are cut to this length."""
 QUESTION_CHARS, CONCLUSION_CHARS = 200, 400
@@ -50,9 +50,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The sessions that a search may see: those of `project` and `host` whose last turn ended after
-    `since`. None, or 0 for `since`, stands for all. `here` is the project in which the question is
-    asked; its sessions rank higher.
+    """The sessions that a search may see: those of `project` and `host` whose last turn ended at
+    `since` or later. None, or 0 for `since`, means no limit. `here` is the project in which the
+    question is asked; its sessions rank higher.
     """
 
     project: str | None = None
@@ -100,7 +100,7 @@ class SessionIndex:
         Raises:
             StoreError: the database cannot be written.
         """
-        # A real clock even in a replay, because reading takes real time.
+        # The real clock even in a replay, because reading takes real time.
         ends = SYSTEM_CLOCK.monotonic() + seconds if seconds is not None else None
         database = await self._open()
         known = await database.read(tables.known_transcripts)
@@ -151,8 +151,8 @@ class SessionIndex:
     async def listed(
         self, scope: Scope, before: tuple[float, str] | None, limit: int
     ) -> list[Listed]:
-        """A page of sessions by the time of their last turn, newest first. It continues after the
-        session with the end and the name `before`; None begins with the newest session.
+        """A page of sessions by the time of their last turn, newest first. `before` is the end and
+        the name of the session after which the page begins; None begins with the newest session.
 
         Raises:
             StoreError: the database cannot be read.
@@ -163,11 +163,11 @@ class SessionIndex:
         )
 
     async def choices(self) -> tuple[list[str], list[str]]:
-        """The projects and the hosts of the sessions, by latest session first."""
+        """The projects and the hosts of the sessions, those with the latest sessions first."""
         return await (await self._open()).read(tables.choices)
 
     async def known_names(self, names: Sequence[str]) -> set[str]:
-        """The subset of `names` that are sessions in the index."""
+        """The subset of `names` that are names of sessions in the index."""
         return await (await self._open()).read(lambda db: tables.known_names(db, names))
 
     async def recorded(self, name: str) -> list[Match]:
@@ -221,7 +221,7 @@ class SessionIndex:
 
 
 def read_turn(match: Match) -> Turn | None:
-    """The turn as currently in its transcript; None if the transcript is gone or was replaced."""
+    """The turn as its transcript has it now; None if the transcript is gone or was replaced."""
     transcript = Transcript(Path(match.session.path), format_named(match.session.format))
     number, offset = match.turn.number, match.turn.offset
     try:

@@ -2,10 +2,10 @@
 that follows.
 
 The score of a session is the score of its best turn plus a share of the score of the session as a
-whole, since an answer may be spread over several turns. In the score of the whole, each term counts
-with its highest weight in any turn. Terms that occur in few turns are worth more (`Corpus.idf`).
-Recent sessions, and those of the project in which the question is asked, get a small bonus, which
-decides between sessions that fit about equally well.
+whole, since an answer may be spread over several turns. In the score of the whole session, each
+term counts with its highest weight in any turn. Terms that occur in few turns are worth more
+(`Corpus.idf`). Recent sessions, and those of the project in which the question is asked, get a
+small bonus, which decides between sessions that fit about equally well.
 """
 
 import math
@@ -25,7 +25,8 @@ PROJECT_BONUS = 0.1
 MAX_RANKED = 60
 MAX_FULL_POSTINGS = 60_000
 """The index has a posting for each term and each turn that contains it. Once this many postings
-were read, the remaining, more frequent terms count only for sessions that contain a rarer term.
+have been read, the remaining, more frequent terms count only for sessions that contain a rarer
+term.
 """
 EXACT_RARITY = 1.5
 """An exact match of an error or a file counts this many times as much as the rarest word."""
@@ -45,8 +46,8 @@ class Tally:
 
     @property
     def score(self) -> tuple[float, int]:
-        """The score of the session, and the key of its best turn. Among turns with equal scores it
-        is the last, which is likely to contain more.
+        """The score of the session, and the key of its best turn. If several turns
+        share the highest score, it is the last of them, which is likely to contain more.
         """
         score, key = max(zip(self.turns.values(), self.turns, strict=True))
         return score + WHOLE_SHARE * self.whole, key
@@ -60,8 +61,8 @@ def tallies(
     visible: Collection[int] | None,
 ) -> dict[int, Tally]:
     """The tallies of the sessions that contain any of these terms, by session number. `words` are
-    terms of words, `exact` are terms of errors. `turns` is the total number of turns; `visible` are
-    the sessions to consider (None: all).
+    terms of words, and `exact` are terms of errors. `turns` is the total number of turns;
+    `visible` are the sessions to consider (None: all).
     """
     corpus = Corpus(scopes=(), memories=turns, words=0)
     weights = {term: corpus.idf(len(postings[term][0])) for term in words if term in postings}
@@ -104,7 +105,7 @@ def _count(
 
 
 def ranked(by_session: Mapping[int, Tally], most: int = MAX_RANKED) -> list[tuple[int, float, int]]:
-    """The number, the score and the best turn's key of the best sessions, best first."""
+    """The best sessions, best first: the number and score of each, and the key of its best turn."""
     rows = [(no, *tally.score) for no, tally in by_session.items()]
     return nsmallest(most, rows, key=lambda row: (-row[1], -row[2]))
 

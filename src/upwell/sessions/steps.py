@@ -1,7 +1,7 @@
 """A past session step by step, read from its transcript for people: prompts, remarks, calls, files
 and failures, shortened and without secrets.
 
-A transcript is foreign text of any size. It is read only up to the last turn needed, and only the
+A transcript is untrusted text of any size. It is read only up to the last turn needed, and only the
 beginning of each text is masked and shown.
 """
 
@@ -24,14 +24,14 @@ TOOL_CHARS = 60
 MAX_TROUBLE_CHARS = 20_000
 """This much of the result of a failed call is searched for the error."""
 MAX_STEPS = 200
-"""The most steps of one turn that are shown."""
+"""The maximum number of steps that are shown of one turn."""
 _SHOWN = frozenset({Kind.SAY, Kind.TOOL, Kind.COMPACT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """A step of a turn. `text` is the agent's remark or the command of a call; `trouble` is the
-    line of its result that reports an error.
+    line of the call's result that reports an error.
     """
 
     kind: Kind
@@ -58,7 +58,7 @@ class Part:
 
 
 def parts_of(matches: Sequence[Match]) -> list[Part]:
-    """These turns, which are in order of time, step by step."""
+    """These turns, step by step. `matches` must be in order of time."""
     parts: list[Part] = []
     for _, group in groupby(matches, key=lambda match: match.session.no):
         own = list(group)
@@ -68,7 +68,7 @@ def parts_of(matches: Sequence[Match]) -> list[Part]:
 
 
 def _read(matches: Sequence[Match]) -> dict[int, Part]:
-    """The turns of one session that its transcript still has, by number."""
+    """The turns of one session that its transcript still contains, by number."""
     numbers = {match.turn.number: match.turn for match in matches}
     parts: dict[int, Part] = {}
     try:
@@ -91,8 +91,8 @@ def _read(matches: Sequence[Match]) -> dict[int, Part]:
 
 
 def _numbered(matches: Sequence[Match]) -> Iterator[tuple[int, Event]]:
-    """The events of a session with the numbers of their turns. They begin with the first of these
-    turns if the format can be read from an offset, else with the session."""
+    """The events of a session with the numbers of their turns. They begin with the first of the
+    given turns if the format can be read from an offset, otherwise with the session."""
     session = matches[0].session
     transcript = Transcript(Path(session.path), format_named(session.format))
     first = min(matches, key=lambda match: match.turn.number).turn

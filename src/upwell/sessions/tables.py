@@ -7,9 +7,9 @@ postings.
 No transcript is copied here. A turn has the offset of its question in the file, and two masked
 excerpts in case the host removes the file. All tables can be rebuilt.
 
-A turn's key is its session's number followed by its own, so that a posting names both in 32 bits.
-Postings are appended in batches. A turn that grew is posted again under the same key. It still
-contains all of its former terms, so the older postings remain valid.
+A turn's key is its session's number followed by its own number, so that a posting identifies both
+in 32 bits. Postings are appended in batches. A turn that grew is posted again under the same key.
+It still contains all of its former terms, so the older postings remain valid.
 """
 
 import sqlite3
@@ -29,7 +29,7 @@ MAX_SESSIONS = 1 << (32 - TURN_BITS)
 MAX_BATCHES = 48
 """When there are more batches than this, the postings of each term are merged into one row."""
 MAX_CHOICES = 300
-"""The most projects, and the most hosts, that are offered as a filter."""
+"""The maximum number of projects, and of hosts, that are offered as filters."""
 _ITEM = "I"
 _IN_CHUNKS = 500
 
@@ -66,7 +66,8 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRow:
-    """A turn with its masked excerpts. `offset` is the byte of the transcript where it begins."""
+    """A turn with its masked excerpts. `offset` is the byte at which it begins in the
+    transcript."""
 
     key: int
     at: float
@@ -266,7 +267,7 @@ class Postings:
 def postings_of(
     db: sqlite3.Connection, terms: Sequence[int]
 ) -> dict[int, tuple["array[int]", bytes]]:
-    """For each term, the keys of the turns that contain it, and its weights in them."""
+    """For each term, the keys of the turns that contain it, and the term's weight in each turn."""
     postings: dict[int, tuple[array[int], bytearray]] = {}
     for chunk in batched(terms, _IN_CHUNKS):
         marks = ",".join("?" * len(chunk))
@@ -341,9 +342,9 @@ def listed(
     before: tuple[float, str],
     limit: int,
 ) -> list[Listed]:
-    """A page of sessions of a project and host, by the time of their last turn, newest first. The
-    page continues after the session with the end and the name `before`. A session that several
-    transcripts record is listed once.
+    """A page of the sessions of a project and host, by the time of their last turn, newest first.
+    `before` is the end and the name of the session after which the page begins. A session that
+    several transcripts record is listed once.
     """
     filters = {"project = ?": project, "host = ?": host}
     given = {condition: value for condition, value in filters.items() if value is not None}
@@ -364,7 +365,7 @@ def listed(
 
 
 def choices(db: sqlite3.Connection) -> tuple[list[str], list[str]]:
-    """The projects and the hosts of the sessions, by latest session first."""
+    """The projects and the hosts of the sessions, those with the latest sessions first."""
     projects, hosts = (
         [
             name
@@ -379,7 +380,7 @@ def choices(db: sqlite3.Connection) -> tuple[list[str], list[str]]:
 
 
 def known_names(db: sqlite3.Connection, names: Sequence[str]) -> set[str]:
-    """The subset of `names` that are sessions."""
+    """The subset of `names` that are names of sessions."""
     known: set[str] = set()
     for chunk in batched(names, _IN_CHUNKS):
         marks = ",".join("?" * len(chunk))
@@ -405,8 +406,8 @@ def recorded(db: sqlite3.Connection, name: str) -> list[tuple[SessionRow, TurnRo
 def visible(
     db: sqlite3.Connection, project: str | None, host: str | None, since: float
 ) -> set[int] | None:
-    """The numbers of the sessions of a project and host whose last turn ended after `since`; None
-    if no filter applies.
+    """The numbers of a project's and host's sessions whose last turn ended at `since` or later;
+    None if no filter applies.
     """
     conditions = {
         "project = ?": project,

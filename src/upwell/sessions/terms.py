@@ -147,8 +147,8 @@ def _impact(weight: float) -> int:
 
 @lru_cache(maxsize=_MAX_CACHED)
 def _terms_of(token: str) -> tuple[int, ...]:
-    """The terms of a word as written: those of the word, and those of the parts of an
-    identifier.
+    """The terms of a word as written: those of the word itself and, if it is an identifier, those
+    of its parts.
     """
     words = dict.fromkeys((*word_list(token), *hidden_words(token)))
     indexed = [word for word in words if len(word) > 1 and word not in _stop_words()]

@@ -37,7 +37,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a file: the text that was removed, and the text in its place. Both are empty if
+    """A change to a file: the text that was removed, and the text in its place. Both are empty if
     the host does not record them.
     """
 
@@ -112,7 +112,7 @@ class Turn:
 
 def turns_of(events: Iterable[Event], first: int = 0) -> Iterator[Turn]:
     """Yield the turns in these events as they are completed. The turns of a session are numbered
-    from `first` on. Events before the first question of a session are left out.
+    from `first`. Events before the first question of a session are left out.
     """
     open_turns: dict[str, Turn] = {}
     numbers: dict[str, int] = {}
@@ -146,7 +146,7 @@ def _opened(event: Event, number: int) -> Turn:
 
 
 def error_lines(text: str) -> list[str]:
-    """The lines that report an error. Of a long output, only both ends are searched."""
+    """The lines that report an error. In a long output, only the two ends are searched."""
     if len(text) > 2 * ERROR_EDGE_CHARS:
         text = f"{text[:ERROR_EDGE_CHARS]}\n{text[-ERROR_EDGE_CHARS:]}"
     lines: dict[str, None] = {}
