@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from upwell.episodes.events import Event, Kind
 
 MIN_EVENTS = 5
-"""A shorter session may be equal to another one by chance: `Run the tests`, and they pass."""
+"""A session with fewer events may equal another by chance: `Run the tests`, and they pass."""
 MIN_SHARE = 0.6
 FIRST_PROMPTS = 3
 
@@ -46,8 +46,8 @@ class Fingerprint:
 
 
 def copied_sessions(fingerprints: Mapping[str, Fingerprint]) -> set[str]:
-    """The names of the sessions that copy an earlier one. Of sessions that begin at the same time
-    the first in the mapping is the original."""
+    """The names of the sessions that copy an earlier one. If sessions begin at the same time, the
+    first in the mapping is the original."""
     copies: set[str] = set()
     originals: dict[int, list[Fingerprint]] = {}
     for name, fingerprint in sorted(fingerprints.items(), key=lambda item: item[1].begins):

@@ -1,4 +1,4 @@
-"""The cue that a hook would have sent for an event of a past session, and its moment."""
+"""The cue that a hook would have sent for an event of a past session, and the event's moment."""
 
 from upwell.episodes.events import Event, Kind
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
@@ -10,7 +10,7 @@ SESSION_START, COMPACTION = "session_start", "compaction"
 
 
 def cue_of(event: Event, cwd: str | None) -> Cue | None:
-    """The cue of an event in the folder `cwd`, None if no hook reports the event to upwell."""
+    """The cue of an event in the folder `cwd`; None if no hook reports the event to upwell."""
     if event.kind in (Kind.START, Kind.COMPACT):
         reason = "compact" if event.kind is Kind.COMPACT else event.text or events.STARTED
         return Cue(door=Door.SESSION, text=reason, session=event.session, cwd=cwd, at=event.t)
@@ -32,13 +32,14 @@ def cue_of(event: Event, cwd: str | None) -> Cue | None:
 
 
 def surfacing_tool(name: str) -> str:
-    """The name under which surfacing knows an agent's tool, "" for a tool that hooks do not report.
+    """The name under which surfacing knows an agent's tool; "" if hooks do not report the tool.
     Neutral events name tools as Claude Code does."""
     return events.surfacing_tool(name, claude.EVENTS.readers, claude.EVENTS.server_marks)
 
 
 def moment_named(event: Event, cue: Cue | None, prompts_before: int) -> str:
-    """The moment of an event, in a session whose context holds `prompts_before` prompts."""
+    """The name of an event's moment. `prompts_before` is the number of prompts that the session's
+    context already holds."""
     if event.kind is Kind.START:
         return SESSION_START
     if event.kind is Kind.COMPACT:

@@ -1,7 +1,7 @@
-"""A repository at a time in its past, read object by object.
+"""A repository as it was at a time in the past, read object by object.
 
-No program of the repository runs: `cat-file` and `ls-tree` apply neither filters nor textconv, and
-the settings that name programs are switched off. Missing objects are not fetched.
+No program that the repository names is run: `cat-file` and `ls-tree` apply neither filters nor
+textconv, and the settings that name programs are switched off. Missing objects are not fetched.
 """
 
 import os
@@ -32,7 +32,8 @@ _REGULAR = ("100644", "100755")
 
 
 class Repository:
-    """The repository around `folder`, which may be bare. `environment` is the user's.
+    """The repository around `folder`, which may be bare. `environment` holds the user's
+    variables.
 
     Raises:
         UsageError: git is not installed, or `folder` holds no repository.
@@ -57,8 +58,8 @@ class Repository:
         return self._commits[index - 1][1] if index else None
 
     def changed(self, old: str | None, new: str) -> tuple[dict[str, str], list[str]]:
-        """The difference between two commits: the object of each new or changed file by its path,
-        and the removed paths. Links and submodules are left out."""
+        """The difference between two commits: the objects of new and changed files, by path, and
+        the removed paths. Links and submodules are left out."""
         if old is None:
             return self._tree(new), []
         raw = self._run("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", old, new)
@@ -99,8 +100,7 @@ class Repository:
             git.stdin.close()
 
     def times(self, old: str | None, new: str) -> dict[str, float]:
-        """The time of the last change of each file between two commits, in seconds since the
-        epoch."""
+        """When each file last changed between two commits, in seconds since the epoch."""
         span = f"{old}..{new}" if old else new
         raw = self._run(
             *("log", "--format=%x00@%ct", "--name-only", "--no-renames", "--no-merges"),
@@ -127,8 +127,8 @@ class Repository:
         return objects
 
     def _main_line(self) -> list[tuple[float, str]]:
-        """Time and name of the commits by first parents, oldest first. A time that is earlier than
-        the previous one is raised to it.
+        """The times and names of the commits on the line of first parents, oldest first. A time
+        earlier than the previous one is raised to it.
         """
         rows = self._run("log", "--first-parent", "--reverse", "--format=%ct %H", "--")
         commits = [row.split(" ") for row in rows.decode().splitlines()]

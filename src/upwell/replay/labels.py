@@ -1,5 +1,5 @@
-"""Computes from a person's answers to a sample the share of useful memories and a suitable
-threshold.
+"""Computes the share of useful memories, and a suitable threshold, from a person's answers about a
+sample.
 """
 
 import random
@@ -13,7 +13,7 @@ from upwell.replay.run import Decision
 Z = 1.96
 """The quantile of the normal distribution that leaves 2.5 % on either side."""
 MIN_LABELS = 20
-"""Fewer answers would fit a threshold to chance."""
+"""The fewest answers to which a threshold is fitted. Fewer would fit it to chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class SampledHit:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A person's answer for a memory with this score: `useful` is None if the person is unsure."""
+    """A person's answer about a memory with this score. `useful` is None if they are unsure."""
 
     score: float
     useful: bool | None
@@ -34,7 +34,8 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The number of useful memories among the answers, and the interval of the true share."""
+    """The number of useful memories among the answers, and the interval (`low` to `high`) of the
+    true share."""
 
     useful: int
     answers: int
@@ -52,7 +53,7 @@ class Fit:
 
 
 class Sample:
-    """Draws `size` of the memories of a replay, each with the same probability (reservoir sampling,
+    """Draws `size` memories from a replay, each with the same probability (reservoir sampling,
     Vitter 1985, algorithm R). The same replay gives the same sample."""
 
     def __init__(self, size: int) -> None:
@@ -93,7 +94,7 @@ def share_of(labels: Sequence[Label]) -> Share:
 
 
 def fitted(labels: Sequence[Label]) -> Fit | None:
-    """The `surface.min_score` above which useful memories outnumber the others by the widest
+    """The `surface.min_score` with which useful memories outnumber the others by the widest
     margin. None if they never do, or if there are fewer than `MIN_LABELS` answers. The result is
     never below the current threshold, because nobody has judged memories that did not surface."""
     answers = [label for label in labels if label.useful is not None]

@@ -1,5 +1,5 @@
-"""The memories that existed at a time: notes and commits by their dates, documents in their state
-at that time.
+"""The memories that existed at a given time: notes and commits by their dates, and documents in
+their state at that time.
 """
 
 import os
@@ -29,7 +29,7 @@ _MAX_ROOTS = 8
 
 
 class With(StrEnum):
-    """The kinds of memory of `--with`."""
+    """The kinds of memory that `--with` can name."""
 
     MEMORY = "memory"
     GIT = "git"
@@ -57,7 +57,7 @@ class Arrivals:
 
 
 class Checkout:
-    """The files of a repository at a moment of its main line, in a folder of our own."""
+    """The files of a repository as of a time on its main line, in a folder of upwell's own."""
 
     def __init__(self, repository: Repository, folder: Path) -> None:
         self._repository = repository
@@ -95,7 +95,7 @@ class Checkout:
                 shutil.rmtree(target)
             target.write_bytes(content)
         except OSError as error:
-            # git stores names that this system cannot have.
+            # git can store names that this system does not allow.
             LOG.debug("a file of a commit is left out: %s", error)
             return
         os.utime(target, (changed_at, changed_at))
@@ -136,7 +136,7 @@ class Projects:
         return root in self._known
 
     def at(self, root: str) -> Project | None:
-        """The project with this root, None if git cannot read it."""
+        """The project with this root; None if git cannot read it."""
         if root not in self._known:
             self._known[root] = self._opened(root)
         return self._known[root]
@@ -151,12 +151,13 @@ class Projects:
         return Project(repository, Checkout(repository, Path(folder)), folder, Arrivals())
 
     def folder_of(self, root: str) -> str:
-        """The folder of the checkout of a repository, the same in every run."""
+        """The folder of a repository's checkout. Within the scratch folder, it is the same in every
+        run."""
         name = Path(root).name or "repository"
         return str(self._scratch / sha256(root.encode()).hexdigest()[:6] / name)
 
     def moved(self, memory: Memory) -> Memory:
-        """The memory with the paths of the checkout in place of those of its repository."""
+        """The memory, with paths in its repository replaced by paths in the checkout."""
         if memory.project is None or self.root_of(memory.project) != memory.project:
             return memory
         folder = self.folder_of(memory.project)
@@ -168,7 +169,7 @@ class Projects:
         return replace(memory, project=folder, paths=paths)
 
     def shown(self, text: str) -> str:
-        """`text` with the folders of the repositories in place of those of their checkouts."""
+        """`text`, with the folders of checkouts replaced by those of their repositories."""
         for root, project in self._known.items():
             if project is not None:
                 text = text.replace(project.folder, root)
@@ -178,8 +179,8 @@ class Projects:
 class Relocation:
     """Moves the paths in a session's events into the checkout of its repository.
 
-    The session's folder shows where the repository was on its machine; so does the first path that
-    ends in a file of the repository.
+    Where the repository was on the session's machine is learned from the session's folder, and from
+    the first path that ends with the path of a file in the repository.
     """
 
     def __init__(self, project: Project, cwd: str | None) -> None:
@@ -202,7 +203,7 @@ class Relocation:
         return moved if moved.startswith(self._project.folder) else self._project.folder
 
     def event(self, event: Event) -> Event:
-        """The event with the paths of the checkout."""
+        """The event, with its paths moved into the checkout."""
         for path in _paths_in(event.args):
             if not self._inside(path) and (root := self._root_before(path)):
                 self._learn(root)
@@ -241,8 +242,8 @@ class Relocation:
         return any(path == root or path.startswith(f"{root}/") for root in self._roots)
 
     def _root_above(self, cwd: str) -> str:
-        """The checkout around this folder: the folder without its last parts, if these name a
-        folder of the repository.
+        """The root of the repository around this folder: the folder without its last parts, if
+        these name a folder in the repository.
         """
         files = self._project.checkout.files
         folders = {

@@ -10,14 +10,14 @@ from upwell.episodes.events import Event
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream of events from the time `begins` on, in seconds since the epoch."""
+    """A stream of events. `begins` is the time of the first one, in seconds since the epoch."""
 
     begins: float
     open: Callable[[], Iterator[Event]]
 
 
 def merged(streams: Iterable[Stream]) -> Iterator[Event]:
-    """All events by time; at the same time, in the order of the streams."""
+    """All events in order of time. Those with the same time are in the order of their streams."""
     numbered = enumerate(streams)
     unopened = sorted(numbered, key=lambda pair: (pair[1].begins, pair[0]), reverse=True)
     running: list[tuple[float, int, Event, Iterator[Event]]] = []

@@ -13,7 +13,7 @@ from upwell.replay.run import SAID, Decision, Summary, kind_of, name_of
 from upwell.replay.silence import Material, in_words
 
 SHOWN = 3
-"""The most decisions to speak that are shown for one session."""
+"""The maximum number of decisions to speak that are shown for one session."""
 SUBJECT_CHARS, TEXT_CHARS, LABEL_CHARS = 90, 160, 600
 _CITED = ("commit", "learned")
 """Kinds of memory that the report names by their source."""
@@ -94,7 +94,7 @@ class Report:
             yield f"    {hit.score:.2f}  {self._named(hit)}: {text}"
 
     def sampled_hit(self, decision: Decision, hit: Hit) -> Iterator[str]:
-        """The event and then the whole memory, without the score, as lines."""
+        """Lines with the event, and then the whole memory without its score."""
         yield _moment(decision, LABEL_CHARS)
         yield f"  {self._named(hit)}"
         for line in self._projects.shown(hit.memory.text).splitlines():
@@ -137,7 +137,8 @@ def _row(name: str, moment: _Moment) -> Mapping[str, Any]:
 
 
 def _moment(decision: Decision, chars: int) -> str:
-    """The time and the event of a decision, masked: prompts and commands may contain secrets."""
+    """The time and the event of a decision. Secrets are masked, since prompts and commands may
+    contain them."""
     subject = _cut(redact(decision.subject)[0], chars)
     return f"{_minute(decision.t)}  {decision.moment}: {subject}"
 

@@ -80,7 +80,7 @@ class Product(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """The outcome of an event: the memories that surfaced, or the reason for silence. `subject` is
-    the event in one line, `detail` explains a skip."""
+    the event in one line, and `detail` explains a skip."""
 
     session: str
     i: int
@@ -96,8 +96,8 @@ class Decision:
 
 @dataclass(slots=True)
 class Summary:
-    """The sum of a replay. `events` counts session starts, compactions, prompts and calls; `doors`
-    counts them by door."""
+    """The totals of a replay. `events` counts session starts, compactions, prompts and calls;
+    `doors` counts them by door."""
 
     sessions: int = 0
     events: int = 0
@@ -130,8 +130,8 @@ class Summary:
 
 @dataclass(slots=True)
 class _Session:
-    """A session in progress. `prompts` counts its prompts so far, `turn` holds the texts of the
-    agent since the last prompt, `events` the entries that capture reads at the end of the turn."""
+    """A session in progress. `prompts` counts its prompts so far. `turn` holds the agent's texts
+    since the last prompt, and `events` holds what capture reads at the end of the turn."""
 
     relocation: Relocation | None
     prompts: int = 0
@@ -182,7 +182,7 @@ class Replay:
 
     @property
     def later_notes(self) -> int:
-        """The number of the user's notes that are younger than every event so far."""
+        """The number of the user's notes that are newer than every event so far."""
         return self._notes.left
 
     async def _remember_due_notes(self) -> None:
@@ -278,7 +278,7 @@ def described(decision: Decision, projects: Projects) -> dict[str, Any]:
 
 
 def kind_of(memory: Memory) -> str:
-    """The kind of a memory: `rule`, `episode`, `commit`, `learned` from a session, `doc` or
+    """The kind of a memory: `rule`, `episode`, `commit`, `learned` (from a session), `doc` or
     `note`."""
     if memory.pinned:
         return "rule"
@@ -300,7 +300,7 @@ def name_of(memory: Memory) -> str:
 
 
 def _tokens(surfacing: Surfacing) -> int:
-    """The tokens of a surfacing, with a constant in place of its id: ids are random."""
+    """The number of tokens of a surfacing. A constant replaces its id, because ids are random."""
     return count(surfacing.text.replace(surfacing.id, "s_" + "0" * (len(surfacing.id) - 2)))
 
 

@@ -1,5 +1,5 @@
-"""A replay in which nothing surfaced, in plain words: what it looked at, why it found nothing, and
-what would change that."""
+"""Explains in plain words a replay in which nothing surfaced: what it looked at, why it found
+nothing, and what would change that."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ REMEDY = (
 @dataclass(slots=True)
 class Material:
     """The memories that a replay could draw on: their numbers by kind, and how many of the user's
-    are younger than every session."""
+    own are newer than every session."""
 
     kinds: Counter[str] = field(default_factory=Counter[str])
     later: int = 0

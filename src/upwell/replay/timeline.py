@@ -46,18 +46,18 @@ def every_session(_: Event) -> bool:
 
 
 def selecting(since: float, folder: Path | None) -> Selects:
-    """Select the sessions that began at `since` or later, and inside `folder`."""
+    """Select the sessions that began at `since` or later and ran inside `folder`."""
     prefix = f"{folder}/" if folder else ""
     return lambda event: event.t >= since and f"{event.cwd or ''}/".startswith(prefix)
 
 
 class Timeline:
     """The events of the sessions in `transcripts` that `selects` accepts. `report` receives a line
-    for each file that cannot be read, `show` the number of files surveyed so far and of all files.
+    for each file that cannot be read, and `show` receives the number of files surveyed so far and
+    the number of all files.
 
-    `begins` is the time of the first event, in seconds since the epoch, 0 if there are no events;
-    `done` counts the events that have passed, `copies` the sessions that were skipped as copies of
-    earlier ones.
+    `done` counts the events that have passed. `copies` counts the sessions that were skipped
+    because they copy earlier ones.
     """
 
     def __init__(
@@ -177,6 +177,6 @@ class Timeline:
 
 
 def _boundary(event: Event, kind: Kind, number: int) -> Event:
-    """The event that stands for the start or the end of the session to which this event belongs."""
+    """The event that marks the start or the end of the session to which this event belongs."""
     text = "startup" if kind is Kind.START else ""
     return replace(event, kind=kind, i=number, text=text, tool="", args={}, out="", failed=False)

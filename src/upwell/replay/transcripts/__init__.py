@@ -32,8 +32,8 @@ FORMATS: tuple[Format, ...] = (
 """The formats in the order in which they are tried: the strictest comes first."""
 NAMES = tuple(sorted(format.name for format in FORMATS))
 SPECSTORY_FILES = ".specstory/history/*.md"
-"""Relative to the folder of a project, where SpecStory writes. The patterns of hosts are relative
-to the user's home folder."""
+"""The pattern of SpecStory's files, relative to the project's folder. The patterns of hosts are
+relative to the user's home folder."""
 _SUFFIXES = frozenset({".jsonl", ".json", ".md", ".db"})
 _SKIPPED = frozenset({"node_modules", ".git", "__pycache__", "subagents", "tool-results"})
 
@@ -117,7 +117,7 @@ def own_bytes(path: str) -> int:
 
 def transcripts_of_user(home: Path, cwd: Path, format: Format | None) -> list[Transcript]:
     """The transcripts of every host below a user's home folder, and the SpecStory histories of the
-    folder `cwd`; with `format` only those of that format."""
+    folder `cwd`. If `format` is given, only those of that format."""
     transcripts: list[Transcript] = []
     for candidate in [format] if format else FORMATS:
         root, patterns = home, _patterns_of(candidate)
@@ -152,7 +152,7 @@ def _below(folder: Path, only: Format | None) -> Iterator[Transcript]:
 
 
 def _is_session(path: Path) -> bool:
-    """Claude Code stores subagents' transcripts next to those of sessions."""
+    """False for a subagent's transcript; Claude Code stores these next to those of sessions."""
     return path.is_file() and not path.name.startswith("agent-")
 
 

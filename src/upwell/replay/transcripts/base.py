@@ -1,7 +1,7 @@
-"""The interface of a transcript format, and functions that every reader uses on foreign values.
+"""The interface of a transcript format, and functions with which readers check untrusted values.
 
-A transcript is foreign data: a reader takes the values that have the expected shape and ignores the
-rest. If a file contains nothing in the expected format, it raises `Unreadable`.
+A transcript is untrusted data: a reader takes the values that have the expected shape and ignores
+the rest. If a file contains nothing in the expected format, the reader raises `Unreadable`.
 """
 
 import re
@@ -21,7 +21,7 @@ from upwell.hosts.events import plain_args
 MAX_TEXT_CHARS = 100_000
 MAX_NAME_CHARS = 200
 MAX_OUT_CHARS = 24_000
-"""The characters of a tool's result that are read."""
+"""How many characters of a tool's result are read."""
 HEAD_BYTES = 4_096
 CHUNK_BYTES = 1_000_000
 LATEST = 4_102_444_800.0
@@ -38,7 +38,7 @@ TOOLS: Mapping[str, str] = {
     )
     for name, tool in tools.items()
 }
-"""The names of tools in all hosts, in lower case, and the names that surfacing knows."""
+"""The names of tools in all hosts, in lower case, each with the name that surfacing knows."""
 _PATH_TOOLS = frozenset({"Read", "Edit", "Write"})
 _OTHER_NAMES: Mapping[str, str] = {"cmd": "command"}
 """Names of arguments that occur in transcripts, but not in hooks."""
@@ -66,7 +66,7 @@ _INSERTED = re.compile(
     r"<(system-reminder|system_reminder|ide_\w{1,40}|user-prompt-submit-hook|hook_context)\b[^<>]*+>"
 )
 _MAX_OPEN = 20
-"""After this many unclosed inserted texts, the rest of a message is left as is."""
+"""After this many unclosed inserted texts, the rest of a message is left as it is."""
 
 
 class Unreadable(UsageError):
@@ -77,9 +77,9 @@ class Unreadable(UsageError):
 class Format:
     """How a host records sessions; a `Host` refers to its format by `name`.
 
-    `recognises` decides by the path and the first `HEAD_BYTES` bytes of a file. `read` yields the
-    events of a file in order; it raises `Unreadable` or `OSError`. `read_from` yields those
-    after a byte offset, for formats that only append lines.
+    `recognises` decides based on the path and the first `HEAD_BYTES` bytes of a file. `read` yields
+    the events of a file in order; it raises `Unreadable` or `OSError`. `read_from`, for formats
+    that only append lines, yields the events after a byte offset.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Format:
 
 @dataclass(slots=True)
 class Draft:
-    """Makes the events of a session, one after another. Their times never run backwards."""
+    """Makes the events of a session, one after another. The events' times never run backwards."""
 
     session: str
     host: str
@@ -158,13 +158,14 @@ MAX_DOCUMENT_BYTES = 256_000_000
 
 
 def records(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file of lines, from the first line after the byte `start` on. Any other
-    line is ignored, such as the incomplete last line of a session in progress."""
+    """The JSON objects in a file with one per line, beginning with the first line that starts at
+    the byte `start` or later. Any other line is ignored, such as the incomplete last line of a
+    session in progress."""
     return (record for _, record in placed_records(path, start))
 
 
 def placed_records(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Like `records`, each object with the byte at which its line begins."""
+    """Like `records`, but each object comes with the byte at which its line begins."""
     with path.open("rb") as file:
         if start:
             file.seek(start - 1)
@@ -174,7 +175,7 @@ def placed_records(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, 
             begin, whole = offset, line.endswith(b"\n") or len(line) < MAX_LINE_BYTES
             offset += len(line)
             while not whole:
-                # The rest of an endless line is skipped, in pieces.
+                # The rest of a line that is too long is skipped in pieces.
                 rest = file.readline(MAX_LINE_BYTES)
                 offset += len(rest)
                 whole, line = not rest or rest.endswith(b"\n"), b""
@@ -189,7 +190,8 @@ def placed_records(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, 
 def document(path: Path) -> dict[str, Any]:
     """The JSON object in a file.
 
-    Raises: Unreadable: the file does not contain one, or is too large.
+    Raises:
+        Unreadable: the file does not contain one, or is too large.
     """
     if path.stat().st_size > MAX_DOCUMENT_BYTES:
         raise Unreadable(f"larger than {MAX_DOCUMENT_BYTES:,} bytes")
@@ -203,17 +205,17 @@ def document(path: Path) -> dict[str, Any]:
 
 
 def table(value: Any) -> dict[str, Any]:
-    """An object unchanged, an empty one for any other value."""
+    """The value if it is an object, otherwise an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def array(value: Any) -> list[Any]:
-    """A list unchanged, an empty one for any other value."""
+    """The value if it is a list, otherwise an empty list."""
     return value if isinstance(value, list) else []
 
 
 def text(value: Any) -> str:
-    """A string unchanged, "" for any other value."""
+    """The value if it is a string, otherwise ""."""
     return value if isinstance(value, str) else ""
 
 
@@ -236,7 +238,7 @@ def moment(value: Any) -> float:
 
 
 def folder(value: Any) -> str | None:
-    """An absolute folder, None for any other value."""
+    """The value if it is an absolute path, otherwise None."""
     path = text(value)
     return path if path.startswith("/") and "\0" not in path else None
 
@@ -282,7 +284,7 @@ def _dumped(value: Mapping[str, Any]) -> str:
 
 
 def between(text: str, opening: str, closing: str) -> str:
-    """The text between the first `opening` and the `closing` after it; "" without either."""
+    """The text between the first `opening` and the next `closing`; "" if either is missing."""
     words, end, _ = text.partition(opening)[2].partition(closing)
     return words if end else ""
 

@@ -1,4 +1,4 @@
-"""Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-….jsonl`, one rollout item a line.
+"""Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-….jsonl`, one rollout item per line.
 
 Items are `{"timestamp", "type", "payload"}`; until mid-2025 the payload was the whole item. A call
 and its output share a `call_id`. Subagents have files of their own, which are left out.
@@ -32,7 +32,7 @@ _NAME = re.compile(r"\Arollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})
 
 
 def read(path: Path, start: int = 0) -> Iterator[Event]:
-    """The events of a session, from the byte `start` of the file on."""
+    """The events of a session, beginning at the byte `start` of the file."""
     return closed(_events(path, start))
 
 

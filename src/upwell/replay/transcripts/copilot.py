@@ -1,7 +1,7 @@
-"""Copilot CLI: `~/.copilot/session-state/SESSION/events.jsonl`, before 0.0.342 `SESSION.jsonl`.
+"""Copilot CLI: `~/.copilot/session-state/SESSION/events.jsonl`; `SESSION.jsonl` before 0.0.342.
 
 Every line is `{"type", "data", "id", "timestamp", "parentId"}`. A call begins with
-`tool.execution_start` and ends with `tool.execution_complete`, both with its `toolCallId`.
+`tool.execution_start` and ends with `tool.execution_complete`; both have its `toolCallId`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ _OWN_TOOLS = ("report_intent",)
 
 
 def read(path: Path, start: int = 0) -> Iterator[Event]:
-    """The events of a session, from the byte `start` of the file on."""
+    """The events of a session, beginning at the byte `start` of the file."""
     return closed(_events(path, start))
 
 
@@ -69,7 +69,7 @@ def _of_record(
 
 
 def _name(call: Mapping[str, Any]) -> str:
-    """The name of the tool, with its server for a tool of an MCP server."""
+    """The name of the tool, which includes the server if the tool belongs to an MCP server."""
     server, tool = text(call.get("mcpServerName")), text(call.get("mcpToolName"))
     return f"mcp__{server}__{tool}" if server and tool else text(call.get("toolName"))
 

@@ -1,7 +1,7 @@
-"""Gemini CLI: `~/.gemini/tmp/PROJECT/chats/session-*.json`, since 0.39 `.jsonl`.
+"""Gemini CLI: `~/.gemini/tmp/PROJECT/chats/session-*.json`; `.jsonl` since 0.39.
 
-In both forms a session is a list of messages, which hold their calls with the answers. In a file of
-lines a message appears again whenever it grows, `$rewindTo` removes a message and all later ones,
+In both forms a session is a list of messages, which contain calls and their results. In a `.jsonl`
+file a message appears again whenever it grows, `$rewindTo` removes a message and all later ones,
 and `$set` changes fields of the session.
 """
 

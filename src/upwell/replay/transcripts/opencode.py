@@ -1,8 +1,8 @@
-"""OpenCode: `~/.local/share/opencode/opencode.db`, before 1.2 files in `storage/`; and `opencode
-export`.
+"""OpenCode: `~/.local/share/opencode/opencode.db`, files in `storage/` before 1.2, and the output
+of `opencode export`.
 
-A session has messages, and a message has parts; the part of a tool holds the call and the answer.
-In files the layout is `storage/session/PROJECT/SESSION.json`,
+A session has messages, and a message has parts; a tool's part holds the call and its result. The
+files are laid out as `storage/session/PROJECT/SESSION.json`,
 `storage/message/SESSION/MESSAGE.json` and `storage/part/MESSAGE/PART.json`. Sessions with a parent
 belong to subagents.
 """
@@ -48,7 +48,8 @@ _PARTS = (
 def read(path: Path) -> Iterator[Event]:
     """The events of a session, or of all sessions of a database, one after another.
 
-    Raises: Unreadable: the file contains neither.
+    Raises:
+        Unreadable: the file contains neither.
     """
     if path.suffix == ".db":
         yield from _of_database(path)
@@ -109,7 +110,7 @@ def _stored(path: Path, session: str) -> Iterator[Message]:
 
 
 def _file(path: Path) -> Mapping[str, Any]:
-    """A message or part, empty while OpenCode is writing it."""
+    """A message or part; empty while OpenCode is writing the file."""
     try:
         return table(orjson.loads(path.read_bytes()))
     except (OSError, orjson.JSONDecodeError):

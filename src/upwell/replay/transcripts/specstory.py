@@ -252,7 +252,7 @@ def _written(tool: str, out: str) -> dict[str, Any]:
 
 
 def _fences(text: str) -> list[tuple[str, str]]:
-    """The fenced blocks of a text: language and content."""
+    """The fenced blocks of a text, each with its language and content."""
     fences: list[tuple[str, str]] = []
     body = f"\n{text}"
     mark, language, start = "", "", 0
