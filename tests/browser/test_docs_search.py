@@ -75,7 +75,7 @@ def _shown(page: Page) -> list[str]:
 @pytest.mark.parametrize(
     ("query", "answer"),
     [
-        ("uninstall", "faq/#how-do-i-turn-it-off"),
+        ("uninstall", "faq/#how-do-i-uninstall-it"),
         ("How do I update it to a new version?", "faq/#how-do-i-upgrade-it"),
         ("downgrade", "faq/#can-i-go-back-to-an-older-version"),
         ("Is its database encrypted on disk?", "faq/#is-its-database-encrypted"),
