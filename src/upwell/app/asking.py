@@ -29,7 +29,7 @@ MAX_FILE_BYTES = 400_000
 
 
 async def tool_name(config: Config, host: Host, event: Event) -> str:
-    """The name under which the agent sees `add_memory`, "" if the gateway is not among its
+    """The name under which the agent sees `add_memory`; "" if the gateway is not among the agent's
     servers.
     """
     if host.servers is None:

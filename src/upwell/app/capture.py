@@ -25,8 +25,8 @@ from upwell.surface.options import never_excluded
 MAX_TURN_BYTES = 2_000_000
 """How many bytes from the end of a transcript are read after a turn."""
 Accepts = Callable[[Proposal], Trust | None]
-"""Returns the trust of the memory if a proposal is accepted without asking a person, and None if
-the proposal has to wait for a person's decision.
+"""Returns the memory's trust if a proposal is accepted without asking a person, or None if the
+proposal has to wait for a person's decision.
 """
 MAX_DELETED = 500
 MAX_HELD = 10_000_000
@@ -147,7 +147,7 @@ class SessionCapture:
         return gain
 
     async def keep(self, findings: Findings) -> Gain:
-        """Keep the findings of a session.
+        """Store the findings of a session.
 
         Raises:
             StoreError: the store or the inbox failed.
@@ -241,7 +241,7 @@ def every_proposal(proposal: Proposal) -> Trust:
 def _findings_from(
     transcript: str, start: int, project: str, cwd: str | None, source: str
 ) -> Findings:
-    """The findings of a transcript from the byte `start` on."""
+    """The findings of a transcript, beginning at the byte `start`."""
     try:
         (known,) = transcripts_at([Path(transcript)])
     except UsageError:

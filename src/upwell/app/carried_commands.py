@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 MAX_BYTES = 20_000_000
-"""How many bytes from the end of a transcript are read. The latest compaction is there."""
+"""How many bytes are read at the end of a transcript, where the latest compaction is."""
 
 
 def commands_in(path: str) -> Sequence[str]:

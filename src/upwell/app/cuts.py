@@ -51,7 +51,7 @@ class Cuts:
         self._tasks = BackgroundTasks("cuts")
 
     def note(self, call: ToolCall, cut: Cut) -> None:
-        """Queue a shortened result, and write it after the call."""
+        """Queue the record of a shortened result, which is written after the call."""
         self._pending.append(_Pending(call, cut, self._clock.now()))
         if len(self._pending) == 1:
             self._tasks.start(self.flush())

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 CHORES_SECONDS = 3600.0
 WARM_AFTER_SECONDS = 1.0
-"""How long to wait before the imports for HTTP and shortening. A hook starts the daemon for a
-prompt, and earlier imports would delay the answer to it.
+"""How long to wait before importing the modules for HTTP and shortening. A hook starts the daemon
+for a prompt, and importing them earlier would delay the answer to the prompt.
 """
 
 
@@ -197,8 +197,8 @@ async def run_daemon() -> bool:
 
 
 def run_or_replace() -> bool:
-    """Run the daemon, in place of one that no longer answers. Returns False if a running daemon
-    answers.
+    """Run the daemon. A running daemon that no longer answers is replaced; if it does answer, the
+    result is False.
 
     Raises:
         UpwellError: the daemon cannot start.
@@ -220,7 +220,7 @@ def main() -> int:
 
 
 def _end_hung() -> bool:
-    """End a daemon that is running but does not answer. Returns True if one was ended."""
+    """Stop a daemon that is running but does not answer. Returns True if one was stopped."""
     from upwell.config import load
 
     daemon = daemon_at(str(load().home.root))

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 PROJECT_FOLDER = ".upwell"
 _JOURNAL_BYTES = 64_000_000
-"""About a hundred thousand events."""
+"""The maximum size of the journal of decisions: about a hundred thousand events."""
 _STEPS_BYTES = 32_000_000
 _CUTS_BYTES = 16_000_000
 _QUERIES_BYTES = 8_000_000
@@ -102,9 +102,9 @@ class Files:
 def open_files(
     config: Config, *, tolerant: bool = False, postgres: "Postgres | None" = None
 ) -> Files:
-    """The `Files` of a home, with only the team's database if there is one; the caller opens the
-    others. `postgres`: connections to the team's database that are already open. Without the
-    driver, a tolerant app runs without that database.
+    """The `Files` of a home. Only the team's database is open, if there is one; the caller opens
+    the others. `postgres` holds connections to the team's database that are already open. If the
+    driver is missing, a tolerant app runs without that database.
 
     Raises:
         ConfigError: the driver is not installed.

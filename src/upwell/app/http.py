@@ -103,7 +103,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
 
 
 def _admission(app: App, shared: Callable[[], str] | None) -> Admission:
-    """Admits the home's tokens, the team's `shared` token, and those of an identity provider."""
+    """Admits the home's tokens, the team's `shared` token, and an identity provider's tokens."""
     home = app.config.home
     tokens = Tokens(token_of(home.token_file), home.tokens_file, shared)
     oidc = open_oidc(app.config.oidc)

@@ -18,7 +18,8 @@ NO_TEAM = "this home has no copy of a team's memories"
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """`gateway`: the address, as shown. `may_write`: whether the token's role allows sharing."""
+    """A team that was joined. `gateway` is the gateway's address without secrets; `may_write` is
+    true if the token's role allows sharing."""
 
     gateway: str
     may_write: bool
@@ -68,7 +69,7 @@ async def join(url: str, token: str) -> Joined:
 
 
 async def leave(*, drop_waiting: bool) -> int:
-    """Remove the copy of the team's memories from this home, the token and the address. Returns the
+    """Remove the copy of the team's memories, the token and the address from this home. Returns the
     number of memories that were removed.
 
     Raises:

@@ -120,8 +120,8 @@ async def end_turn(
     event: Event,
 ) -> None:
     """Before a compaction, let the session's memories surface again. At the end of a turn, pass the
-    agent's texts to learning. With `capture`, which is given only if the user has turned it on,
-    also keep the findings of the turn.
+    agent's texts to learning. `capture`, which is given only if the user has turned it on, also
+    stores the findings of the turn.
     """
     if event.kind is EventKind.COMPACT:
         await surfacer.compacting(event.session)

@@ -33,7 +33,7 @@ CHECK_SECONDS = 60.0
 """How often to poll for changes even without a notification, and to resend refused changes."""
 RETRY_SECONDS = 2.0
 TURN_SECONDS = 5.0
-"""How often a waiting process checks whether the process that keeps the copy has ended."""
+"""How often a waiting process checks whether the process that keeps the copy has exited."""
 SEND_SECONDS = 3.0
 """How long a command waits for the team's store to accept what the command shares."""
 TRIAL_SECONDS = 2.0
@@ -41,7 +41,7 @@ LOCK = "team-copy.lock"
 
 
 async def keep_copy(config: Config, store: Store) -> None:
-    """Keep the copy up to date, until cancelled; return at once if this home has none."""
+    """Keep the copy up to date until cancelled. Returns at once if this home has no copy."""
     if not isinstance(store, TeamStore):
         return
     try:
@@ -200,7 +200,8 @@ def _import_library(config: Config) -> None:
 
 @asynccontextmanager
 async def _turn(path: Path) -> AsyncIterator[None]:
-    """Wait until no other process of the home keeps the copy. A lock ends with its process."""
+    """Wait until no other process of the home keeps the copy. A process that exits releases its
+    lock."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path, mode=0o600)

@@ -124,7 +124,7 @@ class LtmServer:
 
 
 async def _ignore_changes(upstream: Upstream) -> None:
-    """Tools are read for every question, so a change needs no action."""
+    """Do nothing: the list of tools is read again for every question."""
 
 
 def _declared(tool: RawObject) -> frozenset[str]:

@@ -25,8 +25,8 @@ async def demoted(app: App) -> list[dict[str, Any]]:
 
 
 async def learned(app: App) -> dict[str, Any]:
-    """Thresholds and budgets by tool, in use and as the evidence suggests, and the memories that no
-    longer surface by themselves: `upwell tune --json`.
+    """The thresholds and budgets of each tool, both those in use and those that the evidence
+    suggests, and the memories that no longer surface by themselves: `upwell tune --json`.
 
     Raises:
         StoreError: a store cannot be read.

@@ -16,7 +16,7 @@ from upwell.memory.relocation import Journal, Plan, Progress, Relocation, Verifi
 from upwell.memory.sqlite.store import SqliteStore
 
 SQLITE = "sqlite"
-"""The name of the home's own files as source or target of a move."""
+"""The name of the home's own files as the source or target of a move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

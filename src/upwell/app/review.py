@@ -50,9 +50,9 @@ class Offer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """The recorded use of memories, by memory id. `successors` contains the id of the memory that
-    replaced a superseded one, `negatives` the weight of the bad ratings, and `uses` the verdicts,
-    oldest first. `observed_since` is the time of the first verdict on any memory, None if there is
-    no verdict.
+    replaced a superseded one, `negatives` contains the weight of the bad ratings, and `uses`
+    contains the verdicts, oldest first. `observed_since` is the time of the first verdict on any
+    memory; None if there is no verdict.
     """
 
     successors: Mapping[str, str] = field(default_factory=dict)
@@ -152,7 +152,8 @@ class Review:
 
 def forget_for_good(inbox: Inbox, memory: Memory, *, duplicates: bool = False) -> None:
     """Never learn this memory again from sessions and commits, because a person has removed it.
-    With `duplicates`, never learn the same words or another conclusion for its situation either.
+    With `duplicates`, never learn a memory with the same words, or another conclusion for the same
+    situation, either.
 
     Raises:
         StoreError: the inbox failed.
@@ -193,8 +194,8 @@ def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> 
 
 def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
     """Pairs of memories of one project that say nearly the same: the id of the one to drop, and the
-    id of the one to keep. If only one of them is a standing rule, that one is kept, otherwise the
-    newer one.
+    id of the one to keep. If only one of them is a standing rule, the rule is kept, otherwise the
+    newer memory.
 
     Two texts that share 80 % of their words also share one of the rarest fifth of their words, so
     only those words are looked up (prefix filtering, Chaudhuri et al. 2006)."""

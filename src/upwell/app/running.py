@@ -79,7 +79,7 @@ async def housekeeping(app: App, gateway: Gateway) -> AsyncIterator[None]:
     with contained("adopting learned ratios"):
         await app.budgets.load_learned()
     await forget_notes(app.notes)
-    # Not a TaskGroup: a task that fails must not end the gateway.
+    # Not a TaskGroup: a task that fails must not stop the gateway.
     tasks = BackgroundTasks("housekeeping")
     for chore in (run_housekeeping(app), follow_config(app, gateway), app.follow_team()):
         tasks.start(chore)

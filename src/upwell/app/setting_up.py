@@ -136,7 +136,7 @@ class SettingUp:
         add_to_record(self._home.setup_file, SetupRecord(learned=learned))
 
     def proofs(self, folder: str, environment: Mapping[str, str]) -> Iterator[Proof]:
-        """Try upwell's hooks in each agent that has them, as at a session start in `folder`."""
+        """Try upwell's hooks in each agent that has them, as if a session started in `folder`."""
         for agent in self._installer.installed():
             text = self._installer.text_of(agent)
             yield prove(HOSTS[agent], text, folder, environment, self._events_answered)
@@ -276,7 +276,7 @@ class SettingUp:
         return int(daemon.state.get("answered", 0)) if daemon else 0
 
     def _end_daemon(self) -> None:
-        """End the daemon; the next event starts one with the current configuration."""
+        """Stop the daemon. The next event starts a new one with the current configuration."""
         if daemon := daemon_at(str(self._home.root)):
             end(daemon)
 

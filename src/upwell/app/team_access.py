@@ -73,7 +73,7 @@ class TeamAccess:
 
     @property
     def open_for(self) -> OpenFor | None:
-        """None without a team's database."""
+        """Return the function that opens a principal's memories; None without a team's database."""
         return self._opened if self._app.postgres else None
 
     @asynccontextmanager

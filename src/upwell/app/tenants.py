@@ -19,7 +19,7 @@ from upwell.ground.trace import LOG, contained
 from upwell.ground.types.rpc import Reply, ToolCall
 
 MAX_OPEN = 64
-"""Beyond this number, the app of the tenant that was idle for longest is closed."""
+"""Beyond this number, the app of the tenant that has been idle for the longest is closed."""
 IDLE_SECONDS = 600.0
 FOLLOW_SECONDS = 0.5
 ACTIVE_SECONDS = 10.0
@@ -108,7 +108,7 @@ class Tenants:
                     await self._close(tenant)
 
     async def aclose(self) -> None:
-        """End the searches that are still running, and close all apps but the home's own."""
+        """Stop the searches that are still running, and close all apps but the home's own."""
         await self._own.pipeline.aclose()
         async with self._opening:
             for tenant in list(self._others):

@@ -292,7 +292,7 @@ class App:
 
     def pipeline(self, parent: int | None = None) -> Pipeline:
         """The path of calls through this app. `parent` is the process of the agent that started the
-        gateway; its calls join the session that its hooks report."""
+        gateway; the agent's calls join the session that its hooks report."""
         joined = Joined(HostSessions(self._ttl_store), parent, self._cwd) if parent else None
         surfacing = CallSurfacing(
             self.surfacer,
@@ -442,8 +442,8 @@ class App:
         return await self.surfacer.journal.recent()
 
     def checks(self) -> dict[str, Awaitable[Ping | None]]:
-        """A check for each part except the documents. The caller awaits it; its result is None for
-        a part that is not in use.
+        """A check for each part except the documents. The caller awaits the checks; the result is
+        None for a part that is not in use.
         """
         checks: dict[str, Awaitable[Ping | None]] = {
             "memory": self.memory.ping(),
@@ -550,7 +550,7 @@ async def build(settings: Settings | None = None) -> App:
 
 
 async def assemble(config: Config, settings: Settings, postgres: "Postgres | None" = None) -> App:
-    """Build the app for a configuration. `postgres`: open connections to the database, to share.
+    """Build the app for a configuration. `postgres` holds open connections for the app to share.
 
     Raises:
         StoreError: a file cannot be used.

@@ -1,1 +1,1 @@
-"""The command line: verbs, no logic."""
+"""The commands of `upwell`, which leave the logic to other packages."""

@@ -1,4 +1,4 @@
-"""learn git · learn sessions · hook capture"""
+"""The commands `learn git`, `learn sessions` and `hook capture`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict

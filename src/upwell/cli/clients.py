@@ -1,4 +1,5 @@
-"""init · eject, and `add --from-clients`: servers from the agents' own configuration."""
+"""The commands `init`, `eject` and `add --from-clients`, for the servers that agents are configured
+with."""
 
 import os
 import sys

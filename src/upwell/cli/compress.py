@@ -1,4 +1,4 @@
-"""compress · read"""
+"""The commands `compress` and `read`."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""daemon start|stop|status|run"""
+"""The commands `daemon start|stop|status|run`."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""dashboard"""
+"""The command `dashboard`."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""demo"""
+"""The command `demo`."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""gain · top"""
+"""The commands `gain` and `top`."""
 
 import sys
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""hook install|uninstall|export|hosts. `hook/client.py` answers the events themselves."""
+"""The commands `hook install|uninstall|export|hosts`. `hook/client.py` answers the events
+themselves."""
 
 import os
 import shlex

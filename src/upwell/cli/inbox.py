@@ -1,4 +1,4 @@
-"""inbox: proposed memories, and the user's decisions about them."""
+"""The `inbox` commands: proposed memories, and the user's decisions about them."""
 
 import os
 from collections import Counter, defaultdict
@@ -209,7 +209,7 @@ def _note_rules(rules: "Sequence[Memory]") -> None:
 def _chosen(
     box: "Inbox", ids: list[str] | None, everything: bool, owner: str | None, kind: str | None
 ) -> "list[Proposal]":
-    """The proposals with these ids, or all of a project."""
+    """The proposals with these ids, or all proposals of a project."""
     if bool(ids) == everything:
         raise UsageError("give proposal ids, or --all", hint="`upwell inbox` lists them")
     if ids:

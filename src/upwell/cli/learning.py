@@ -1,4 +1,4 @@
-"""feedback · tune · explain"""
+"""The commands `feedback`, `tune` and `explain`."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any

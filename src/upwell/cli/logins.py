@@ -1,4 +1,4 @@
-"""login · logout"""
+"""The commands `login` and `logout`."""
 
 import time
 from typing import Annotated

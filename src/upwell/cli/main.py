@@ -1,4 +1,5 @@
-"""The `upwell` command: its verbs, and errors reported as one line with an exit status."""
+"""The `upwell` command: registers its subcommands, and reports an error as one line and an exit
+status."""
 
 import shlex
 import sys

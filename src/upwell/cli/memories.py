@@ -1,4 +1,4 @@
-"""remember · recall · forget · restore · topics · context"""
+"""The commands `remember`, `recall`, `forget`, `restore`, `topics` and `context`."""
 
 import os
 import time
@@ -114,9 +114,9 @@ def _absent(memory: Memory) -> list[str]:
 
 
 async def _as_rule(app: "App", memory: Memory, *, everywhere: bool) -> Memory:
-    """The memory, as a standing rule if it replaces one of the user's. It then has the old rule's
-    scope, is a guard or paused like that rule, and belongs to the same project unless it is for
-    every project."""
+    """The memory, which becomes a standing rule if it replaces one of the user's. It then has the
+    old rule's scope, is a guard or paused if that rule is, and belongs to the same project unless
+    it is for every project."""
     old = await app.memory.get(memory.supersedes) if memory.supersedes else None
     if memory.pinned or old is None or not old.pinned or old.trust is not Trust.USER:
         return memory

@@ -1,4 +1,4 @@
-"""migrate: moves a home's memories between SQLite and PostgreSQL."""
+"""The command `migrate`, which moves a home's memories between SQLite and PostgreSQL."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,5 @@
-"""import --from: memories, rules, notes and settings of other programs."""
+"""The command `import --from`, which imports memories, rules, notes and settings of other
+programs."""
 
 import os
 from pathlib import Path

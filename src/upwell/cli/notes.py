@@ -1,4 +1,4 @@
-"""stm add|search|delete|clear"""
+"""The commands `stm add|search|delete|clear`."""
 
 import os
 from typing import TYPE_CHECKING, Annotated

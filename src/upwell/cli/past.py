@@ -1,4 +1,4 @@
-"""recall --sessions"""
+"""The command `recall --sessions`."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""review: memories that are offered for removal."""
+"""The command `review`, which offers memories for removal."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated

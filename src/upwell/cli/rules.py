@@ -1,4 +1,4 @@
-"""rules: the standing rules, and where each of them applies."""
+"""The `rules` commands: the standing rules, and where each of them applies."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""serve: answers the handshake first, because the agent is waiting, and then loads the rest."""
+"""Starts the gateway: answers the handshake first, because the agent is waiting, and then loads the
+rest."""
 
 import asyncio
 import os

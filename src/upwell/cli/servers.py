@@ -1,4 +1,4 @@
-"""serve · add · list · remove · on · off"""
+"""The commands `serve`, `add`, `list`, `remove`, `on` and `off`."""
 
 import shutil
 from collections.abc import Sequence
@@ -231,7 +231,7 @@ def _note_exclusion() -> None:
 
 
 def _note_pause() -> None:
-    """Report a pause everywhere, which `upwell on --project` does not end."""
+    """Report that everything is paused, if it is; `upwell on --project` does not change that."""
     from upwell.app.running import is_paused
 
     if is_paused():
@@ -239,7 +239,7 @@ def _note_pause() -> None:
 
 
 def _for(shared: bool) -> str:
-    """The users affected by a pause of all sessions, if it is shared."""
+    """The users to whom a change in all sessions applies, in words; "" unless they share it."""
     return " for everybody who uses store.url" if shared else ""
 
 

@@ -1,4 +1,4 @@
-"""Running one command: build the app, do the work, close the app."""
+"""Runs one command: builds the app, does the work, and closes the app."""
 
 import os
 import time

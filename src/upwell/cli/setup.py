@@ -1,4 +1,5 @@
-"""setup: sets up every agent on this machine after one question, or undoes that."""
+"""The command `setup`, which sets up every agent on this machine after one question, or
+undoes that."""
 
 import os
 import shlex

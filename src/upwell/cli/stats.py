@@ -1,4 +1,4 @@
-"""stats"""
+"""The command `stats`."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

@@ -1,4 +1,4 @@
-"""team join|status|leave"""
+"""The commands `team join|status|leave`."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated

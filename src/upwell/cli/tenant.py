@@ -1,4 +1,4 @@
-"""tenant export|delete|audit"""
+"""The commands `tenant export|delete|audit`."""
 
 from dataclasses import asdict
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""token add|list|remove"""
+"""The commands `token add|list|remove`."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""import · export"""
+"""The commands `import` and `export`."""
 
 import os
 from dataclasses import asdict

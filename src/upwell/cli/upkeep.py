@@ -1,4 +1,4 @@
-"""config show|check · cache clear · backup · doctor"""
+"""The commands `config show|check`, `cache clear`, `backup` and `doctor`."""
 
 import json
 from typing import TYPE_CHECKING, Any

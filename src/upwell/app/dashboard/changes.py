@@ -47,7 +47,7 @@ async def unpin(app: App, fields: Fields) -> str:
 
 
 async def scope(app: App, fields: Fields) -> str:
-    """Move a memory to another project or to all, and limit a rule to files and tools."""
+    """Move a memory to another project or to all projects, and limit a rule to files and tools."""
     memory = replace(await _memory(app, fields), project=fields.get("project"))
     if memory.pinned:
         patterns = checked_scope(_lines(fields, "paths"), _lines(fields, "tools"))

@@ -1,7 +1,7 @@
 """Compares the original of a shortened result with the text that the agent saw.
 
-JSON is compared value by value, because shortened JSON has other line breaks, and fields in another
-order. Other texts are compared line by line, or word by word if their lines are long.
+JSON is compared value by value, because shortening changes its line breaks and the order of its
+fields. Other texts are compared line by line, or word by word if their lines are long.
 """
 
 import json
@@ -24,10 +24,10 @@ MAX_PIECES = 50_000
 LONG_LINE_CHARS = 200
 """A text whose lines are longer on average is compared word by word."""
 MIN_WORDS = 3
-"""Fewer words in a row that are in both texts are a coincidence."""
+"""A shorter sequence of words that is in both texts counts as a coincidence."""
 MIN_BEGINNING_CHARS, MAX_SIMILAR = 20, 20
-"""The beginning of a clipped value has at least this many characters; that many beginnings may
-start with the same ones."""
+"""The fewest characters that the beginning of a clipped value has, and the most beginnings that may
+start with these same characters."""
 _WORD = re.compile(r"\S++\s*+")
 _CLIPPED = re.compile(r"(.+)…(?:\(\+[\d,]+\))?", re.DOTALL)
 
@@ -36,10 +36,10 @@ Part = tuple[str, bool]
 
 
 def compared(original: str, seen: str) -> Mapping[str, Any]:
-    """The original in `blocks` that the agent saw or did not see, and how many of its lines, values
-    or words (`unit`) are `omitted`, of `total`. With `is_partial`, only the beginning was compared;
-    with `is_cut`, the blocks do not show everything. Takes a second for tens of megabytes, so call
-    it in a thread."""
+    """The original, in `blocks` that the agent either saw or did not see. Of its `total` lines,
+    values or words (`unit`), `omitted` were not seen. With `is_partial`, only the beginning was
+    compared; with `is_cut`, the blocks do not show everything. Takes a second for tens of
+    megabytes, so call it in a thread."""
     beginning = original[:MAX_CHARS]
     is_partial = len(original) > MAX_CHARS
     if is_json(beginning, is_cut=is_partial):
@@ -126,7 +126,8 @@ def _by_value(original: str, seen: str, is_partial: bool) -> Mapping[str, Any]:
 def _parts(
     pieces: Sequence[Piece], marks: Sequence[bool], beginnings: Mapping[str, Sequence[str]]
 ) -> list[list[Part]]:
-    """The parts of each piece. A bracket is seen if something between it and its counterpart is."""
+    """The parts of each piece. A bracket counts as seen if anything between it and its counterpart
+    was seen."""
     upcoming = iter(marks)
     parts: list[list[Part]] = []
     seen_so_far = [0]
@@ -161,7 +162,8 @@ def _split(piece: Piece, is_seen: bool, beginnings: Mapping[str, Sequence[str]])
 
 
 def _spaced(pieces: Sequence[Piece], parts: Sequence[Sequence[Part]]) -> list[Part]:
-    """The parts with the gaps between them. A gap is unseen if the parts on both sides are."""
+    """The parts with the gaps between them. A gap counts as unseen if the parts on both sides
+    are unseen."""
     spaced: list[Part] = []
     for number, piece in enumerate(pieces):
         spaced += parts[number]
@@ -190,10 +192,10 @@ def _joined(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 
 def found(original: Sequence[Hashable], seen: Sequence[Hashable]) -> list[bool]:
-    """Whether each item of `original` is in `seen`. An item that occurs once in both is; such items
-    in the same order in both are joints. Equal items next to a joint belong together. Any other
-    item must be between the same joints, or between the next ones, as often as it is in the
-    original. Takes n log n time."""
+    """Whether each item of `original` is found in `seen`. An item that occurs once in both is
+    found; such items, where they are in the same order in both, are joints. Equal items next to a
+    joint are matched with each other. Any other item is found if `seen` has an equal item, not yet
+    matched, between the same joints or between neighbouring ones. Takes n log n time."""
     joints = [(-1, -1), *_joints(original, seen), (len(original), len(seen))]
     unique = _places(original).keys() & _places(seen).keys()
     marks = [item in unique for item in original]
@@ -215,7 +217,8 @@ def _find_between(
     original: tuple[Sequence[Hashable], list[bool]],
     seen: tuple[Sequence[Hashable], Sequence[bool]],
 ) -> None:
-    """Mark the items of the original that are also between the same joints, or the next ones."""
+    """Mark the items of the original that are also between the same joints, or between neighbouring
+    ones."""
     ends = [other for _, other in joints]
     stretches: list[Counter[Hashable]] = [Counter() for _ in joints]
     for other, (item, is_taken) in enumerate(zip(*seen, strict=True)):

@@ -17,7 +17,7 @@ from upwell.hosts.install import installed_entries
 from upwell.web.dashboard.desk import Fields
 
 Servers = Callable[[], Sequence[Mapping[str, str]]]
-"""The servers behind a gateway: `name`, `state` and `trouble` of each."""
+"""Returns the `name`, `state` and `trouble` of each server behind a gateway."""
 SETUP_SECONDS = 300.0
 _MENDS = re.compile(r"upwell (hook install [a-z]+ --apply|daemon stop|backup)")
 _COMMAND = re.compile(r"`(upwell [^`]{1,200})`")

@@ -1,4 +1,4 @@
-"""The values of a JSON text, laid out for people, and those of shortened JSON."""
+"""The values of a JSON text, laid out for people, and the values of shortened JSON."""
 
 import json
 import re
@@ -10,27 +10,27 @@ from typing import Any
 from upwell.compress.json.rows import NONE, SIGN
 
 ROW_CHARS = 100
-"""Objects and lists that are longer have line breaks."""
+"""Objects and lists longer than this have line breaks."""
 MAX_DEPTH = 40
-"""Deeper lines are not indented further."""
+"""The deepest indentation, in levels."""
 _TOKEN = re.compile(
     r'("(?:[^"\\]|\\.)*+"?)(\s*+:)?|([\[{])|([\]}])|(,)|([^\s\[\]{},"]++)', re.DOTALL
 )
 _START = re.compile(r"\s*+[\[{]")
 _LINES_TRIED = 20
 _LAST_CHARS = 50_000
-"""A cut text has its first mistake at most this far from its end."""
+"""If a text was cut, its first syntax error is at most this many characters from its end."""
 
 Value = tuple[str, str]
 """The key under which a value is found ("" if there is none) and the value. Strings begin with a
-quotation mark, which tells them from numbers."""
+quotation mark, which distinguishes them from numbers."""
 
 
 @dataclass(slots=True)
 class Piece:
     """A bracket or a value with its name, and the `gap` before the next piece. Brackets have no
     `value`, except for one that opens an empty object or list. `until` is the number of the piece
-    that closes this bracket, or -1 for a closing one."""
+    that closes this bracket; it is -1 for a closing bracket, and 0 for a value."""
 
     text: str
     value: Value | None = None
@@ -43,8 +43,8 @@ class _Number(str):
 
 
 def is_json(text: str, *, is_cut: bool) -> bool:
-    """True for an object, a list, or one line of JSON after another. Of a longer text, `text` may
-    be the beginning."""
+    """True for an object, a list, or lines that each contain one of these. If `is_cut`, `text` is
+    the beginning of a longer text."""
     if not _START.match(text):
         return False
     try:
@@ -67,8 +67,8 @@ def _is_document(line: str) -> bool:
 
 
 def values_of(text: str) -> list[Value]:
-    """The values of shortened JSON in order, those of its tables under the names of their columns.
-    If the text is not JSON, the values in its JSON parts."""
+    """The values of shortened JSON, in order. Values in tables are found under the names of their
+    columns. If the text is not JSON, these are the values in its JSON parts."""
     values: list[Value] = []
     try:
         try:

@@ -19,12 +19,12 @@ from upwell.web.dashboard.desk import Fields
 SHOWN = 40
 MAX_LOOKED_AT = 20_000
 LOOKED_AT = 5_000
-"""How many of the latest decisions are searched to count the surfacings of a memory. Of older
-decisions, only those whose use was judged are counted.
+"""How many of the latest decisions are searched to count the surfacings of a memory. Of the
+older decisions, only those whose use was judged are counted.
 """
 MAX_RULES = 500
 MIN_RULE_SHARE = 0.5
-"""A search finds a standing rule that contains at least this share of its words."""
+"""A search finds a standing rule that contains at least this share of the query's words."""
 MAX_OFFERS = 100
 _BATCH = 500
 _OPTIONS_FROM = 500

@@ -12,7 +12,7 @@ SHOWN = 60
 _OPTIONS_FROM = 200
 _TINY = 1e-6
 SAME_CALL_SECONDS = 5.0
-"""The result of a call in a session of hooks is shortened within this time after its decision."""
+"""In a session with hooks, a call's result is shortened within this time after the decision."""
 FILTERS = ("host", "project", "session", "tool", "file", "spoke")
 
 
@@ -73,7 +73,8 @@ async def stream(app: App, fields: Fields) -> AsyncIterator[Sequence[Event]]:
 
 
 def _joined_for(fields: Fields, shown: Sequence[Event]) -> Sequence[Event]:
-    """With `spoke`, the decisions that compete for a shortened result are not shown."""
+    """The events, joined unless `spoke` is set. With `spoke`, `shown` lacks the decisions that
+    compete for a shortened result."""
     return shown if "spoke" in fields else joined(shown)
 
 

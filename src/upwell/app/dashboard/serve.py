@@ -21,7 +21,7 @@ from upwell.web.tokens import Tokens, token_of
 
 async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
     """Serve the dashboard on loopback until a signal ends the process. `opened` receives the
-    address, with the token after the `#`: browsers send that part to no server.
+    address, with the token after the `#`, a part that browsers send to no server.
 
     Raises:
         UsageError: the port is in use.

@@ -42,7 +42,7 @@ async def sessions(app: App, fields: Fields) -> Mapping[str, Any]:
 
 async def sessionlist(app: App, fields: Fields) -> Mapping[str, Any]:
     """The sessions that answer the search `q`, best first. Without `q`, all sessions of a `project`
-    and a `host`, newest first, from the one after `before` on."""
+    and a `host`, newest first, beginning with the one after `before`."""
     scope = Scope(project=fields.get("project"), host=fields.get("host"))
     recent = await _recent(app)
     if "q" in fields:
@@ -266,7 +266,7 @@ def _id_of(memory: Any) -> str:
 
 
 async def verdicts(app: App) -> dict[tuple[str, str], str]:
-    """(surfacing, memory) → used or ignored."""
+    """Whether a memory was used or ignored, by surfacing and memory."""
     return {
         (sighting.sample.surfacing, sighting.sample.memory): str(sighting.sample.evidence)
         for sighting in await app.learning.sightings()

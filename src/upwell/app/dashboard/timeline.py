@@ -20,14 +20,14 @@ TURNS = 12
 """The number of turns on a page."""
 REPLAY_SECONDS = 120.0
 MAX_EARLIER, MAX_EARLIER_BYTES = 60, 40_000_000
-"""How many earlier sessions, and how many bytes of them, the replay of a session may learn from."""
+"""The limits on the earlier sessions, and on their bytes, from which a session's replay learns."""
 _AT_ONCE_SECONDS = 30.0
 """A decision belongs to a step of the transcript that is at most this far away."""
 
 
 async def timeline(app: App, fields: Fields) -> Mapping[str, Any]:
-    """Some turns of a session, from the turn `turn` or the position `start` on. A session without a
-    transcript has only the events that upwell saw."""
+    """Some turns of a session, beginning with the turn `turn` or at the position `start`. A session
+    without a transcript has only the events that upwell saw."""
     name = fields.get("id", "")
     seen = list(reversed(await events(app, {"session": name}, MAX_EVENTS)))
     await _with_use(app, seen)
@@ -54,8 +54,8 @@ async def timeline(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def hindsight(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The memories that would have surfaced in this session: your memories of that time, and those
-    learned from earlier sessions of the same project.
+    """The memories that would have surfaced in this session: the user's memories of that time, and
+    those learned from earlier sessions of the same project.
 
     Raises:
         UsageError: the transcript is gone, or the replay takes too long.
