@@ -23,23 +23,23 @@ from upwell.ground.text.tokens import chars_per_token, weigh
 from upwell.ground.types.compression import Kind, Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
-"""Estimates of the size of an omission mark: its characters between lines and inside a line, and
-its tokens."""
+"""The estimated size of an omission mark: its characters if it is between lines, its characters if
+it is inside a line, and its tokens."""
 _MOST_SHARE, _SHARE_PER_COVERAGE = 0.9, 1.3
-"""The share of the budget for units that answer the question: `_SHARE_PER_COVERAGE` times the part
-of the question that the best unit covers, at most `_MOST_SHARE`. So a question that the text does
-not answer displaces nothing."""
+"""The share of the budget for units that answer the question is `_SHARE_PER_COVERAGE` times the
+part of the question that the best unit covers, but at most `_MOST_SHARE`. A question that the text
+does not answer therefore displaces nothing."""
 _MARGIN = 1.5
 """Units are ordered up to this multiple of the budget, since units that need the same other units
 cost less together than alone.
 """
 _CHARS_PER_TOKEN, _USUAL_SPREAD = 8.0, 1.6
-"""Upper bounds for the average number of characters per token: in any text, and as a multiple of
-the average at the beginning of the same text.
+"""Upper bounds for the average number of characters per token: `_CHARS_PER_TOKEN` holds for any
+text; `_USUAL_SPREAD` is a multiple of the average at the beginning of the same text.
 """
 _ROUNDS = 3
-"""At most this many rounds of selection: the first overestimates the cost of gaps, and later ones
-spend what is left."""
+"""The maximum number of rounds of selection. The first round overestimates the cost of gaps, and
+later rounds spend what is left."""
 _NEIGHBOUR = 0.45
 _UNDER = 0.35
 """The share of a match's score that its neighbours get, and the share of a matching heading's score
@@ -96,7 +96,7 @@ def assemble(
 
 
 class _Weights:
-    """Estimates the tokens of units, each at most once, and only of units that may be selected."""
+    """Estimates the tokens of a unit at most once, and only if the unit may be selected."""
 
     def __init__(self, units: Units, text: str) -> None:
         self.text = text
@@ -128,8 +128,8 @@ def _max_chars(text: str, remaining: RemainingBudget) -> float:
 
 
 def _notable(units: Units, passage: Passage, costs: Sequence[float], limit: float) -> list[int]:
-    """Order the units that matter when there is no question: by salience, or by the names they
-    contribute (`coverage.py`).
+    """Order the units by how much they matter when there is no question: by salience, or by the
+    names they contribute (`coverage.py`).
 
     In an order by names, a part of the budget is reserved for raised units (headings, errors).
     """
@@ -148,9 +148,9 @@ def _all(batches: list[list[int]]) -> set[int]:
 def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, float], float]:
     """Score the units that answer `question`, and those next to or under them.
 
-    Returns the scores (BM25 without length normalisation, times coverage; neighbours and units
-    under a matching heading get a part of its score), and the share of the question that the best
-    unit covers, 0..1.
+    Returns the scores, and the share of the question that the best unit covers, 0..1. A score is
+    BM25 without length normalisation, times coverage. The neighbours of a match get a part of its
+    score, and so do the units under a matching heading.
     """
     hits = _hits(units, text, question)
     weights = {
@@ -177,7 +177,7 @@ def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, fl
 
 
 def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
-    """Map the number of each term that occurs to the units that contain it."""
+    """Map the number of each term in `text` to the units that contain the term."""
     lowercase = lowered(text)
     starts = units.starts
     units_by_term: dict[int, list[int]] = {}
@@ -225,8 +225,8 @@ def _buy(
 ) -> list[list[int]]:
     """Add units, each with the units it needs, until one does not fit.
 
-    `before` are the batches selected so far, which cost `chars` and `tokens`. Stopping at the
-    first unit that does not fit keeps the selection of a smaller budget a subset.
+    `before` are the batches selected so far, which cost `chars` and `tokens`. Because this stops at
+    the first unit that does not fit, a smaller budget selects a subset of what a larger one does.
     """
     batches = list(before)
     selected = _all(batches)
@@ -255,8 +255,8 @@ def _buy(
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """A gap in its written form (`mark`), with the counts of missing whole lines and of other
-    missing characters.
+    """The `mark` that is written for a gap, and the numbers of missing whole `lines` and of other
+    missing characters (`chars`).
     """
 
     mark: str
@@ -265,7 +265,7 @@ class _Gap:
 
 
 class _Written(NamedTuple):
-    """A shortened text, and all its marks and its last line joined (`marks`)."""
+    """A shortened text. `marks` contains all its marks and its last line, joined."""
 
     fitted: Fitted
     marks: str
@@ -298,7 +298,7 @@ def _write(passage: Passage, units: Units, selected: set[int]) -> _Written:
 
 
 class _Gaps:
-    """Marks the gaps of a text in their order, and counts what is missing."""
+    """Marks the gaps in a text, in order, and counts what is missing."""
 
     def __init__(self, passage: Passage) -> None:
         self._passage = passage
@@ -309,12 +309,12 @@ class _Gaps:
         self._lines = self._chars = 0
 
     def omissions(self) -> tuple[Omission, ...]:
-        """Return the sums of the marks: of the whole lines, and of the characters within lines."""
+        """Return the totals of all marks: whole lines, and characters within lines."""
         return _omissions(self._passage, self._lines, self._chars)
 
     def mark(self, start: int, end: int) -> str:
-        """Return what replaces `text[start:end]` in the result: a mark, a single line break for a
-        longer blank text, or the text itself if the mark would not be shorter.
+        """Return what replaces `text[start:end]` in the result: a mark, a single line break if the
+        text is blank, or the text itself if it is too short to be replaced.
         """
         missing = self._text[start:end]
         if not missing.strip():
@@ -328,8 +328,8 @@ class _Gaps:
         return marks_text
 
     def _marks(self, start: int, end: int) -> Iterator[_Gap]:
-        """Yield the rest of the line in which the gap begins, whole lines, and the beginning of the
-        line in which it ends."""
+        """Split a gap into the rest of the line in which it begins, the whole lines after that, and
+        the beginning of the line in which it ends."""
         text = self._text
         if start and text[start - 1] != "\n":
             line_end = text.find("\n", start, end) + 1 or end
@@ -369,8 +369,8 @@ def _lines_of(passage: Passage) -> Callable[[str], int]:
 
 
 def _parts(passage: Passage, missing: str) -> str:
-    """Count the commits, files, hunks or folders that begin in a gap, such as `2 files`. This shows
-    that the lines after the gap belong to a different one from the lines before it."""
+    """Count the commits, files, hunks or folders that begin in a gap, such as `2 files`. The count
+    shows that the lines before the gap and the lines after it do not belong together."""
     if passage.folded and passage.kind == Kind.GREP:
         return listings.parts(missing)
     if passage.kind not in (Kind.DIFF, Kind.GIT_LOG):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from upwell.ground.types.compression import Kind, Omission, Passage
 
 _BREAKING = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-"""Thai, Lao, Burmese and Khmer use a zero-width space between words."""
+"""The letters of Thai, Lao, Burmese and Khmer, which use a zero-width space between words."""
 _INVISIBLE = re.compile(
     rf"[\ufeff\u2060\x00\x07\x0e\x0f\x7f]|\x1b[()][AB012]|\x1b[=>78]"
     rf"|(?<![{_BREAKING}])\u200b(?![{_BREAKING}])"
@@ -99,8 +99,8 @@ def without_overstrikes(text: str) -> str:
 def without_redraws(text: str) -> tuple[str, tuple[Omission, ...]]:
     """Reduce each line that was redrawn after a carriage return to its last state.
 
-    The number of earlier states is shown. A line counts as redrawn if its words are the same and
-    only figures or a bar changed. A text that uses carriage returns as line endings is left alone.
+    The number of earlier states is shown. A line counts as redrawn if its words stay the same and
+    only figures or a bar change. A text that uses carriage returns as line endings is left alone.
     """
     if "\n" not in text or not re.search(r"\r[^\n]", text):
         return text, ()
@@ -128,7 +128,7 @@ def without_extra_blanks(text: str) -> str:
 
 
 def _last_frames(frames: list[str]) -> tuple[str, int]:
-    """Return the frames that a later state did not replace, and the number of replaced ones."""
+    """Return the frames that the next frame does not replace, and the number of replaced frames."""
     retained: list[str] = []
     dropped = run = 0
     for frame, next_frame in zip(frames, [*frames[1:], None], strict=True):
@@ -187,7 +187,7 @@ class Cleaned:
 
 
 def clean(passage: Passage) -> Cleaned:
-    """Remove the noise of texts of this kind. Returns the same passage if there is none."""
+    """Remove the noise that texts of this kind have. The passage stays the same if it has none."""
     text, omitted = passage.text, ()  # type: tuple[str, tuple[Omission, ...]]
     for step in STEPS.get(passage.kind, ()):
         text, left_out = step(text)

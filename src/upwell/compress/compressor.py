@@ -24,7 +24,7 @@ LADDER = ("progressive", "hybrid", "truncate")
 the retention floor (the share of a text that must be delivered if its original is not stored). The
 order comes from seed 002 (docs/names.md)."""
 _FALLBACK_KINDS = {"hybrid": frozenset((Kind.MARKDOWN, Kind.API_DOCS, Kind.CODE))}
-"""The kinds of text for which a rung is a fallback; a rung that is not listed takes every kind."""
+"""The kinds of text for which a rung is a fallback. A rung that is not listed is one for all."""
 _READ_ON = frozenset({"selective", "progressive"})
 """Strategies whose results are useful only with the key of the original."""
 _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
@@ -43,7 +43,7 @@ _PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
 _MAY_EXCEED = frozenset({"selective", "progressive"})
 """Strategies whose results are not checked against the budget. A table of contents (`selective`)
 must list all sections, since the agent could not fetch a section that is not listed; `progressive`
-keeps within the budget on its own.
+respects the budget itself.
 """
 
 
@@ -57,8 +57,8 @@ class Compressor:
     def compress(self, passage: Passage, budget: Budget, strategy: str | None = None) -> Compressed:
         """Fit `passage` into `budget`.
 
-        A `passage.kind` of TEXT is detected here. When `passage.key` is set, the agent can read the
-        original, so the retention floor of the budget does not apply.
+        If `passage.kind` is TEXT, the kind is detected here. If `passage.key` is set, the agent can
+        read the original, so the retention floor of the budget does not apply.
 
         Raises:
             UsageError: no strategy has this name.
@@ -176,7 +176,7 @@ def _floor(passage: Passage, budget: Budget) -> float:
 
 
 def _with_floor(passage: Passage, budget: Budget) -> Budget:
-    """Raise the soft limits above the retention floor. Hard limits stay."""
+    """Raise the soft limits above the retention floor. Hard limits are not changed."""
     floor = min(1.0, _floor(passage, budget) * _ROOM_ABOVE_FLOOR)
     if floor <= 0.0:
         return budget

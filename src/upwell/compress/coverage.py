@@ -1,12 +1,14 @@
 """Order the units of a text by the names that they contribute.
 
 Code, search results, diffs and the output of commands are used for the identifiers, paths and
-numbers in them. The worth of a unit is that of its names that no selected unit shows yet, divided
-by the characters that it takes together with the units that it needs. A unit next to a selected
-one needs no mark, so the selection grows in runs of lines. The order does not depend on the budget.
+numbers in them. Units are selected by their worth per character. Only names that no selected unit
+shows yet count towards the worth of a unit, and its characters include those of the units that it
+needs. A unit next to a selected one needs no mark, so the selection grows in runs of lines. The
+order does not depend on the budget.
 
 The constants were fitted to tool outputs of recorded agent sessions, and to the names that the
-agents used in their next actions; half of the repositories were used to fit, the others to check.
+agents used in their next actions. Half of the repositories were used for fitting, the other half
+for checking.
 """
 
 import math
@@ -33,12 +35,13 @@ _MARK_CHARS = 8
 _LINE = 0.16
 """The worth of a unit in addition to that of its names, so that runs of lines are completed."""
 _EARLY_PART = 0.3
-"""In this part of a text, at its beginning, `_LINE` is multiplied by up to `1 + Units.early`."""
+"""The share of a text, from its beginning, in which `_LINE` is multiplied by up to
+`1 + Units.early`."""
 _RUN = 0.2
-"""Each selected neighbour adds this share to the worth of a unit."""
+"""The share by which each selected neighbour raises the worth of a unit."""
 _RAISED, _SIGNATURE = 2.0, 4.0
-"""The factor for the names of definitions, errors and changed lines, and for those of the
-signatures of functions and types."""
+"""`_RAISED`: the factor for names in definitions, errors and changed lines. `_SIGNATURE`: the
+factor for names in the signatures of functions and types."""
 _MOST = 1_000
 _COMMON = [math.sqrt(math.log(1 + count)) for count in range(_MOST + 1)]
 """The worth of a name by the number of units that contain it: names that recur matter more."""
@@ -158,8 +161,8 @@ class _Coverage:
         return ordered
 
     def _candidates(self) -> list[tuple[float, int]]:
-        """Return a heap of all units that are not blank, by their density without the units they
-        need, and link each unit with its neighbours."""
+        """Link each unit that is not blank with its neighbours, and return a heap of these units,
+        ordered by their density without the units they need."""
         worth_of = self._worths.__getitem__
         rows = zip(
             self._units.salience, self._names, self._factors, self._plain, self._sizes, strict=True

@@ -15,8 +15,9 @@ class Options:
     commands, searches and pages less than other tools; `lean` gives half of that, `light` gives
     twice the agent's usual budget to every kind. Files that the agent reads are excepted.
     `read_tokens`: files that the agent reads are delivered whole up to this size.
-    `max_result_tokens`: soft limit; None means no limit in tokens if `max_result_chars` is set,
-    else one that depends on the kind of the tool, `profile`, and the agent's context window.
+    `max_result_tokens`: soft limit; None means no limit in tokens if `max_result_chars` is set, and
+    otherwise a limit that depends on the kind of the tool, `profile`, and the agent's context
+    window.
     `max_result_chars`: soft limit; None means no limit in characters.
     `min_result_retention`: share of a response that must survive when its original is not
     stored, 0..1.

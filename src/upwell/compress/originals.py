@@ -1,4 +1,4 @@
-"""Originals: the full text of every shortened response, under a key, until it expires.
+"""Store the original of every shortened response, its full text, under a key until it expires.
 
 A key is an HMAC of the content with a secret of this home, bound to the tenant and the principal.
 The same response therefore gets the same key, which prompt caches depend on, and keys cannot be

@@ -10,7 +10,7 @@ def order(
     share: float,
     limit: float,
 ) -> list[int]:
-    """Order unit numbers by when to select them.
+    """Return the numbers of units in the order in which to select them.
 
     `relevances` maps units to how well they answer the question; `notable` lists units that
     matter without a question, best first; `costs` (in characters) has an entry for every unit.

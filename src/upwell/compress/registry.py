@@ -18,7 +18,7 @@ STRATEGIES = {
     "skeleton": "upwell.compress.strategies:skeleton",
     "llm_summary": "upwell.compress.strategies:llm_summary",
 }
-"""Name → function, written `module:function`. A new strategy is a function, and a line here.
+"""Name → function, written `module:function`. A new strategy needs a function and a line here.
 """
 
 

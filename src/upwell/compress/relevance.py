@@ -1,4 +1,4 @@
-"""Turn a question into search terms, and find the places of a text that match them.
+"""Turn a question into search terms, and find the places in a text that match them.
 
 Terms are found with `str.find`, so the work grows with the number of matches and not with the
 number of words. A term matches at the beginning of a word: `creat` finds `created_at` and
@@ -107,7 +107,10 @@ def lowered(text: str) -> str:
 
 
 def places(term: Term, lowercase: str, text: str) -> list[int]:
-    """Return the offsets at which `term` begins a word of `text`; `lowercase` is its lower case."""
+    """Return the offsets in `text` at which `term` begins a word.
+
+    `lowercase` is `lowered(text)`.
+    """
     needle = term.text
     cjk = bool(_CJK.match(needle))
     if len(needle) < 2 and not cjk:
@@ -210,8 +213,8 @@ class Finder:
 
 
 MAX_UNITS = 1_500
-"""The units that are compared with the question are the most salient ones and those that match it
-best by words, at most this many of each."""
+"""At most this many of the most salient units, and at most this many of those whose words match the
+question best, are compared with the question."""
 _UNIT_CHARS = 400
 _STANDS_OUT = 1.0
 _WEIGHT = 0.5
@@ -221,7 +224,7 @@ _WEIGHT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """A question as a `vector` of `embedder`."""
+    """The `vector` that `embedder` returned for a question."""
 
     vector: Vector
     embedder: Embedder

@@ -1,4 +1,4 @@
-"""Search an original for the passages that answer a query, and for the offsets at which the agent
+"""Search an original for the passages that answer a query, and show the offsets at which the agent
 can continue reading.
 """
 

@@ -1,9 +1,9 @@
-"""`selective`: deliver a table of contents, from which the agent fetches sections.
+"""`selective`: deliver a table of contents, so that the agent can fetch the sections it needs.
 
 The table is JSON. On a small budget the previews shrink and then disappear. If there are at most
 200 sections, all are listed, even over budget, since the agent could not fetch a section that is
-not listed. More than 200 sections are grouped, and a smaller budget gets fewer, larger groups. The
-key of a group opens another table, so that every section can be reached.
+not listed. More than 200 sections are grouped, and a smaller budget gets fewer, larger groups.
+Fetching a group returns another table, so that every section can be reached.
 """
 
 import json

@@ -211,7 +211,8 @@ def choose(passage: Passage, root: Node | None) -> str:
     else → truncate
 
     `root` is the tree of a JSON passage, None for other texts. `selective`, `progressive` and
-    `llm_summary` are never chosen: the first two need further calls by the agent, the last a model.
+    `llm_summary` are never chosen: the first two need further calls by the agent, and the last
+    needs a model.
     """
     if root is not None:
         return _choose_json(passage.kind, root)

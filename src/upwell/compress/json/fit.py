@@ -27,7 +27,7 @@ from upwell.ground.text.tokens import weigh
 from upwell.ground.types.compression import Omission
 
 MANY = 20
-"""In an array with at least this many objects, records are selected one by one."""
+"""In an array with at least this many objects, whole records are selected one by one."""
 _LONGEST = 60
 """If the records of an array have more values than this on average, each value is selected by its
 own salience instead."""
@@ -163,7 +163,7 @@ class Basket:
                 self._pay(HEAD)
 
     def _open_all(self, node: Node) -> list[Node]:
-        """Open `node` and the containers around it that are not open. Returns them."""
+        """Open `node` and the containers around it that are not open yet. Returns them."""
         opened = []
         ancestor = node
         while ancestor.parent is not None and (
@@ -221,7 +221,7 @@ class Basket:
 
 @lru_cache(maxsize=4096)
 def _weigh_short(text: str) -> float:
-    """Weigh a name or bracket. Cached, because the same ones repeat."""
+    """Weigh a name or bracket. Cached, because the same ones recur."""
     return weigh(text)
 
 
@@ -235,11 +235,11 @@ _LIFT = 2.5
 """Values that show the schema come first if they take at most `_SMALL_SCHEMA` characters. Otherwise
 they are raised by `_LIFT`, which keeps them behind the names of records."""
 _DEEPER = 2.0
-"""The value that represents a top-level key is the one with the highest salience, reduced by this
-for each level below the key, because every level needs brackets."""
+"""The penalty for each level below a top-level key, because every level needs brackets. The value
+with the highest salience after this penalty represents the key."""
 _ROUNDS = 6
-"""At most this many rounds of selection. No unit costs more than its estimate, so a larger budget
-always gets at least as far."""
+"""The maximum number of rounds of selection. No unit costs more than its estimate, so a larger
+budget always gets at least as far."""
 
 
 def fit(

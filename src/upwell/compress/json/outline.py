@@ -1,4 +1,4 @@
-"""Split a JSON document into units: scalars with their key paths, long strings in pieces."""
+"""Split a JSON document into units: scalars with their key paths, and pieces of long strings."""
 
 import re
 from dataclasses import dataclass, field

@@ -2,8 +2,8 @@
 
 A large document is scanned once without building nodes below its records (the items of the array
 that makes up most of it). Records that match the question and a sample of all others are then read
-in full; the rest are only counted. The number of records read does not depend on the budget, so the
-selection of a smaller budget stays a subset of that of a larger one.
+in full; the rest are only counted. The number of records read does not depend on the budget, so a
+smaller budget still selects a subset of what a larger one selects.
 """
 
 import re
@@ -126,7 +126,7 @@ def _read_rest(root: Node, array: Node, text: str) -> Node | None:
 
 
 def _chosen(records: list[Node], text: str, question: Question) -> list[Node]:
-    """Choose the records to read, in their order."""
+    """Return the records to read, in their original order."""
     starts = [record.start for record in records]
     scores: dict[int, float] = {}
     lowercase = lowered(text) if question else ""

@@ -48,7 +48,7 @@ class Table:
 
     `columns`: the dotted key paths, the most telling first. `same`: key path → the units of a value
     that is equal in all rows, one for each row. `depth`: the number of rows bought, for each
-    column. `gaps`: whether an item lacks a column.
+    column. `gaps`: whether any item lacks a column.
     """
 
     array: Node
@@ -78,9 +78,9 @@ class Cell(NamedTuple):
 
 @dataclass(slots=True)
 class Row:
-    """The units of the item number `index` by column, with `ABSENT` for a column that the item
-    lacks. The first `filled` units were bought. `alone` counts those of them that only the row
-    shows, because they are selected in no container.
+    """The `units` of item number `index`, one for each column, or `ABSENT` if the item lacks the
+    column. The first `filled` units were bought. Of these, `alone` counts the ones that only the
+    row shows, because they are not selected in any container.
     """
 
     table: Table
@@ -159,8 +159,8 @@ class Tables:
     def take(self, unit: int, nodes: Sequence[Node]) -> Cell | None:
         """Record that `unit` was bought, if it is the next cell of its row.
 
-        Later cells of the record that were bought before join the row. Returns the cell if its
-        column has enough rows, so that the value needs no name of its own.
+        Later cells of the record that have already been bought join the row. Returns the cell if
+        its column has enough rows, so that the value needs no name of its own.
         """
         cell = self._cells.get(unit)
         if cell is None:
@@ -250,9 +250,9 @@ class Tables:
 def _naming(doc: Outline, text: str, columns: Mapping[int, Mapping[int, int]], rows: int) -> int:
     """Return the path of the column that distinguishes the rows, or -1 if there is none.
 
-    The best key is the first in the order of `IDENTITIES`. Among equals, a key by itself is better
-    than one that ends a longer name (`name`, then `generateName`), and a lesser depth is better
-    (`metadata.name`, then `metadata.owner.name`).
+    The best key is the first in the order of `IDENTITIES`. Among equals, a whole key is better than
+    the end of a longer one (`name` before `generateName`), and a key higher up is better than one
+    further down (`metadata.name` before `metadata.owner.name`).
     """
     best, least = -1, (len(IDENTITIES), False, 0)
     for path, units in columns.items():
@@ -287,7 +287,7 @@ def _arrays(doc: Outline) -> Iterator[Node]:
 
 def _columns(doc: Outline, array: Node) -> dict[int, dict[int, int]]:
     """Map key path → position of the item → unit, for whole values that occur in at
-    least half of the items, once in each."""
+    least half of the items and at most once in each."""
     columns: dict[int, dict[int, int]] = {}
     unfit: set[int] = set()
     places = {id(item): index for index, item in enumerate(array.items)}

@@ -52,13 +52,14 @@ IDENTITIES = (
     "name", "id", "key", "title", "subject", "headline", "identifier", "number", "slug", "login",
     "path", "file", "sha", "oid", "email", "type",
 )  # fmt: skip
-"""Keys that identify a record, best first. A key may also end in one: `messageHeadline`."""
+"""Keys that identify a record, best first. A key may also end in one of these words, such as
+`messageHeadline`."""
 _CODES = frozenset({"sha", "oid", "email", "type"})
 """Keys that identify a record only if nothing else does."""
 _FEW = 3
-"""In an array of at most this many records, their position tells them apart, so most need no
-identity. A `name` is still given, and so is a file, because a line number or a message is of no use
-without its file."""
+"""In an array of at most this many records, the position of a record identifies it, so most need no
+other identity. A `name` is still given, and so is a file, because a line number or a message is of
+no use without its file."""
 _NAME_KEY, _PLACES = '"name"', frozenset({"path", "file"})
 _NAMING_DEPTH = 1
 """An object at most this deep in a record may name the record."""
@@ -374,9 +375,9 @@ def _identities(doc: Outline) -> dict[int, int]:
 
 @lru_cache(maxsize=65_536)
 def _naming_rank(key: str) -> int:
-    """Return how well a key identifies a record (0 is best), or -1. A key that only ends in a
-    word of `IDENTITIES` may identify another thing (`gravatar_id`), so it ranks below the keys that
-    are such a word, except those in `_CODES`, which rank last.
+    """Return how well a key identifies a record (0 is best), or -1 if it does not. A key that only
+    ends in a word of `IDENTITIES` may identify something else (`gravatar_id`), so it ranks below
+    the keys that consist of such a word. A key in `_CODES` ranks last.
     """
     words = split_identifier(key[1:-1])
     if not words or words[-1] not in IDENTITIES:

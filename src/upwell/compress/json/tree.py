@@ -1,8 +1,8 @@
 """Parse JSON into spans of its text, so that numbers, strings and duplicate keys stay as they were
 written.
 
-Nothing is converted: `1.10` stays `1.10`, and a number keeps its thirty digits. Nothing recurses: a
-document may be nested 100 000 levels deep.
+Nothing is converted: `1.10` stays `1.10`, and a number of thirty digits keeps them all. Nothing
+recurses: a document may be nested 100 000 levels deep.
 """
 
 import re
@@ -70,14 +70,13 @@ class Node:
 
 _MOST_DEPTH = 400
 _LEAST_NODES, _MOST_NODES, _CHARS_PER_NODE = 20_000, 120_000, 16
-"""The limit on the nodes of a document is one for each `_CHARS_PER_NODE` characters, but at least
-`_LEAST_NODES` and at most `_MOST_NODES`. JSON in tool responses has 25 to 40 characters for each
-node.
+"""A document may have one node for each `_CHARS_PER_NODE` characters, but at least `_LEAST_NODES`
+and at most `_MOST_NODES`. JSON in tool responses has 25 to 40 characters per node.
 """
 
 
 def most_nodes(text: str) -> int:
-    """Return the limit on the nodes of a text."""
+    """Return the maximum number of nodes for a text."""
     return max(_LEAST_NODES, min(_MOST_NODES, len(text) // _CHARS_PER_NODE))
 
 

@@ -27,8 +27,8 @@ class Style:
 def is_brief(node: Node) -> bool:
     """Return whether the mark of this container is only a number.
 
-    The root and arrays outside other arrays have full marks. An object in an array has no mark; the
-    mark of the outermost array counts the item around it as shortened.
+    The root and arrays outside other arrays have full marks. An object in an array has no mark of
+    its own; the mark of the outermost array counts the item that contains the object as shortened.
     """
     return node.nested or (node.kind == OBJECT and node.parent is not None)
 

@@ -1,4 +1,4 @@
-"""Write arrays of objects that are on one line of a text as a list, one object per line.
+"""Write an array of objects that fills one line of a text as a list, one object per line.
 
     Links: [{"title":"Cranes","url":"https://example.org/c"},{"title":"Quays","url":"https://…"}]
     →
@@ -15,7 +15,7 @@ import re
 _ARRAY = re.compile(r"^([\w ]{0,40}:[ \t]?)?(\[\{.*\}\])[ \t\r]*$", re.M)
 _LEAST_CHARS, _MOST_CHARS = 200, 200_000
 LINK = re.compile(r"- .* <https?://[^\s>]+>\s*\Z")
-"""A line of such a list that has a link."""
+"""Matches a line of such a list that has a link."""
 
 
 def as_lists(text: str) -> str:

@@ -21,7 +21,7 @@ _MATCH = re.compile(
 )
 _ENTRY = re.compile(r"(\.{0,2}/(?:[^\s:/]++/)*+|(?:[^\s:/]++/)++)(?=[^\s/])")
 _LIKE_MEMBER = re.compile(r"\d+[:-]|[ \t]+\S")
-"""A line of the source that would look like one of our folder or file lines."""
+"""Matches a line that looks like an entry of a folder or a match in a file."""
 _MOST = 0.6
 _NUMBER = re.compile(r"\d++")
 _MAX_PATH = 1_000
@@ -53,8 +53,8 @@ def fold(text: str, *, matches: bool = True) -> str:
 
 
 def count_lines(text: str) -> int:
-    """Count the lines of the original that lines of a folded list represent: an entry or match
-    represents one line, a folder or file none.
+    """Count the lines of the original that the lines of a folded list represent: an entry or match
+    represents one line, and a folder or file represents none.
     """
     rows = text.removesuffix("\n").split("\n")
     heads = [row for row in rows if row.endswith((FOLDER, FILE)) and not _LIKE_MEMBER.match(row)]
@@ -62,8 +62,8 @@ def count_lines(text: str) -> int:
 
 
 def parts(text: str) -> str:
-    """Count the folders or files of a folded list that begin in a part of it, such as `2 folders`;
-    "" if none begins there."""
+    """Count the folders or files that begin in this part of a folded list, such as `2 folders`.
+    Returns "" if none begins there."""
     heads = [row for row in text.split("\n") if row.endswith((FOLDER, FILE))]
     heads = [row for row in heads if not _LIKE_MEMBER.match(row)]
     noun = "folder" if heads and heads[0].endswith(FOLDER) else "file"

@@ -24,8 +24,8 @@ _ALIKE = 0.4
 def fold(text: str) -> str:
     """Fold every run of at least four equal or similar lines.
 
-    A text that already has lines like our heads keeps its similar lines, so that every head in a
-    result is one that we wrote.
+    If the text already has lines like our heads, only equal lines are folded, so that every head in
+    a result is one that we wrote.
     """
     return _fold_alike(_fold_equal(text)) if not _HEADS.search(text) else _fold_equal(text)
 
@@ -34,7 +34,7 @@ _HEADS = re.compile(rf"^{HEAD.pattern}", re.M)
 
 
 def count_lines(text: str) -> int:
-    """Count the lines of the original that lines of a folded log represent."""
+    """Count the lines of the original that the lines of a folded log represent."""
     rows = text.removesuffix("\n").split("\n")
     heads = [row for row in rows if row.startswith("[") and HEAD.match(row)]
     repeats = [int(match[1].replace(",", "")) - 1 for match in _REPEATS.finditer(text)]

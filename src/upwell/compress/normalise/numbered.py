@@ -1,4 +1,4 @@
-"""Remove the line numbers that a tool put before the lines of a file, and remember the first one.
+"""Remove the numbers that a tool put before the lines of a file, and remember the first number.
 
 The code can then be recognised, quoted and edited directly; omission marks give the numbers of the
 missing lines.
@@ -48,9 +48,9 @@ def _diff_without_numbers(passage: Passage, rows: list[str], sign: str) -> Passa
     """Remove the line numbers of a diff, which may have gaps. Returns the same passage if it is not
     a diff.
 
-    A diff is recognised by the signs at the beginning of its lines, so the numbers must go. The
-    line after a gap keeps its number. Nobody edits a diff by its line numbers, so omission marks
-    do not give them.
+    A diff is recognised by the signs at the beginning of its lines, so the numbers before them must
+    be removed. The line after a gap keeps its number. Nobody edits a diff by its line numbers, so
+    omission marks do not give them.
     """
     if sign == ":":
         return passage

@@ -23,8 +23,8 @@ SPLITTERS: dict[Kind, Callable[[str, str], Units]] = {
 
 
 def split(text: str, kind: Kind, name: str = "") -> Units:
-    """Split `text` of a `kind` into units; kinds without a splitter of their own become lines, and
-    texts of very many lines become groups of lines.
+    """Split `text` into units with the splitter for its `kind`. Without such a splitter, a unit is
+    a line; in a text with more than `MOST_LINES` lines, it is a group of lines.
     """
     if text.count("\n") > MOST_LINES:
         return split_groups(text)

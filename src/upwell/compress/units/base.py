@@ -1,6 +1,7 @@
 """Units: the smallest parts of a text that are selected or left out as a whole.
 
-Also the salience of lines by the words in them (`Marks`), and the splitter for plain lines.
+This module also finds the salience of lines from the words in them (`Marks`), and splits plain
+lines.
 """
 
 import math
@@ -35,7 +36,7 @@ class Units:
     `needs[i]`: the units that unit `i` makes no sense without (its heading, its file, both ends of
     its fence), outermost first.
     `by_names`: whether the units are ordered by the names that they contribute (`coverage.py`); a
-    salience above zero then doubles the worth of a unit's names, and that of a signature
+    salience above zero then doubles the worth of a unit's names, and the salience of a signature
     quadruples it.
     `raised_share`: the part of a budget that raised units (salience `FIRST` or more) get first.
     `early`: in an order by names, how much more the first units are worth (see `coverage.py`).
@@ -73,7 +74,7 @@ class Units:
 
 
 def lines(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """Yield the spans of the lines of `text`, each with its line ending; long lines in pieces."""
+    """Yield the span of each line of `text`, including its line ending; a long line in pieces."""
     stop = len(text) if end is None else end
     if start >= stop:
         return iter(())
@@ -153,7 +154,7 @@ class Marks:
         self._summary = _places(lowercase, _SUMMARY)
 
     def worth(self, start: int, end: int) -> float:
-        """Return the salience of `text[start:end]` by its words and its length."""
+        """Return the salience of `text[start:end]`, based on its words and its length."""
         size = end - start
         cost = _LENGTH_COSTS[size] if size <= LONG_LINE else _length_cost(size)
         return self.of_words(start, end) - cost

@@ -24,9 +24,9 @@ _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? change
 
 
 _SUBJECT, _HEADER_WORTH, _EARLIER, _MERGE = 4.0, 0.5, 0.15, 2.0
-"""`_SUBJECT`, `_HEADER_WORTH`: the salience of a commit's subject, and of its author and date. A
-subject loses `_EARLIER` with each doubling of its position in the log, and `_MERGE` if it is the
-usual subject of a merge, which only names branches.
+"""`_SUBJECT`: the salience of a commit's subject. `_HEADER_WORTH`: the salience of its author and
+date. A subject loses `_EARLIER` with each doubling of its position in the log, and `_MERGE` if it
+is the usual subject of a merge, which only names branches.
 """
 
 
@@ -61,8 +61,8 @@ def _pair(units: Units, text: str) -> None:
 
 
 def _pair_block(units: Units, text: str, removed: list[int], added: list[int]) -> None:
-    """Pair the lines of one change in their order. If there are more lines on one side, those with
-    the same first word belong together, such as the two versions of an entry in a list."""
+    """Pair the lines of one change in order. If one side has more lines than the other, lines with
+    the same first word are paired first, such as the two versions of an entry in a list."""
     if len(removed) == len(added):
         for old, new in zip(removed, added, strict=True):
             _bind(units, old, new)
@@ -136,8 +136,8 @@ def _line_worth(line: str) -> float:
 
 
 def parts(text: str, kind: Kind) -> str:
-    """Count the commits that begin in a part of a git log or diff, or else the files, or else the
-    hunks, such as `2 files`; "" if none begins there."""
+    """Count the commits that begin in this part of a git log or diff. If there are none, count the
+    files, and if there are none, the hunks. Returns a text such as `2 files`, or ""."""
     for pattern, noun in ((_COMMITS, "commit"), (_FILES, "file"), (_HUNKS, "hunk")):
         count = 0 if noun == "commit" and kind == Kind.DIFF else len(pattern.findall(text))
         if count:

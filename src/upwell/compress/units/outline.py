@@ -44,27 +44,27 @@ _DEFINES = re.compile(
     rf"(?:{_MODIFIER}[ \t]++)*+(?:({_KEYWORD}|{_FUNCTION_VALUE})|{_BINDING})"
     r"|#{1,6}[ \t]|[A-Z][A-Z0-9_]{3,}[ \t]*+[:=]"
 )
-"""The beginning of a line that defines something in most languages: a keyword or a constant. Only
-the keyword of a function or a type is in the first group. Headings also match."""
+"""Matches the beginning of a line that defines something in most languages: a keyword or a
+constant. Only a function or a type fills the first group. Headings also match."""
 _DEFINING = frozenset("#abcdefilmnoprstuvABCDEFGHIJKLMNOPQRSTUVWXYZ")
-"""The first characters of such lines."""
+"""The characters with which such a line may begin."""
 _SIGNATURE = re.compile(
     rf"(?!{_STATEMENT})[\w~$#*][^\n;={{(]{{0,160}}+\([^\n;]{{0,300}}\)[^\n;=(){{]*+\{{\s*+$"
 )
-"""A line with parentheses before the brace of a body."""
+"""Matches a line with parentheses before the brace of a body."""
 _PROTOTYPE = re.compile(
     rf"(?!{_STATEMENT})(?:[\w:<>,*&\[\]]++[ \t]++)++[*&]*+[\w:~]++"
     r"\([^\n;]{0,300}\)[^\n;=(){]{0,80};\s*+$"
 )
-"""A signature without a body: the name follows a type, and a semicolon follows the
+"""Matches a signature without a body: the name follows a type, and a semicolon follows the
 parameters."""
 _ELEMENT = re.compile(
     r"^[ \t]*+(?:- )?(?:\[[\w-]+\][ \t])?(?:link|button|textbox|searchbox|checkbox|radio|combobox"
     r"|menuitem|tab|option|switch|slider|spinbutton|treeitem)\b",
     re.M,
 )
-"""A page element that can be clicked or filled in, as written in a snapshot of the accessibility
-tree.
+"""Matches a page element that can be clicked or filled in, as it is written in a snapshot of the
+accessibility tree.
 """
 _MANY_ELEMENTS = 0.1
 _PLACE = re.compile(r"[ \t]*+(?:-->|at |in |File )?[ \t]*+\"?[^\s:\"]++(?::\d+|\", line \d+)")
@@ -73,11 +73,12 @@ _LEAST_RECORDS = 3
 _LAST_LINES, _LONG = 3, 200
 _RAISED_SHARE, _LINKS_SHARE = 0.85, 0.35
 _EARLY = 14.0
-"""The lines that agents edit next are often among the first of a file: imports, settings."""
+"""`Units.early` for code: the lines that agents edit next are often among the first of a file
+(imports, settings)."""
 _CLOSING = "})]"
 _MAX_GOVERNING = 6
 _PROSE_CHARS = 120
-"""Lines of prose are longer than this on average."""
+"""A text counts as prose if its lines are longer than this on average."""
 
 
 def split(text: str, name: str = "") -> Units:

@@ -11,15 +11,15 @@ _MEMBER = re.compile(r"[ \t]|\d+[:-]")
 _CONTEXT = re.compile(r"(?:[^\s:]+?\.[A-Za-z]\w{0,8}-)?\d+-")
 """The prefix of a line of context, which a search shows next to its matches (`quay.py-12-`)."""
 _EARLY = 2.0
-"""In a search with context the first lines are worth less than in a list of matches alone.
-Otherwise the context of the first matches would take the place of the last matches."""
+"""`Units.early` for a search with context, lower than for a list of matches alone. Otherwise the
+context of the first matches would take the place of the last matches."""
 _MAX_JOINED = 50
 """A quoted cell spans at most this many lines."""
 
 
 def split_csv(text: str, name: str = "") -> Units:
-    """Split CSV into rows, each of which needs the header. A quoted cell may span lines. Rows rank
-    by their words and not by their length, so that they form runs, which need few marks."""
+    """Split CSV into rows, each of which needs the header. A quoted cell may span lines. Rows are
+    ranked by their words and not by their length, so that they form runs, which need few marks."""
     units = Units(reach=0)
     marks = Marks(text)
     header: tuple[int, ...] = ()

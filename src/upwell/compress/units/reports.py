@@ -1,8 +1,8 @@
-"""Salience of lines in the reports of commands: test runners, compilers, linters, builds.
+"""The salience of lines in the output of test runners, compilers, linters and builds.
 
-The reader of a report asks, in this order: how it ended, what failed, and why and where. Lines are
-recognised by shapes that many tools share (`FAILED name`, `path:line: error: …`, `3 passed,
-1 failed`), not by the name of a tool.
+The reader of such a report asks, in this order: how the command ended, what failed, and why and
+where. Lines are recognised by shapes that many tools share (`FAILED name`, `path:line: error: …`,
+`3 passed, 1 failed`), not by the name of a tool.
 """
 
 import re
@@ -10,8 +10,8 @@ import re
 from upwell.compress.units.base import FIRST, Units, template
 
 _MARGIN = r"(?:#\d+ [\d.]++ |[\w.-]++ ++\| |)[\s│|]*+"
-"""Blanks, the frame that some tools draw at the left, and the number of a step or the name of a
-service before each line.
+"""What may precede the text of a line: blanks, the frame that some tools draw on the left, and the
+number of a step or the name of a service.
 """
 _COUNT = re.compile(
     r"\d(?<![\d,]\d)[\d,]*+ (?:\w+ ){0,2}(?:pass(?:ed|ing|es)?|fail(?:ed|ing|ures?)?|errors?"
@@ -73,7 +73,8 @@ _FOREIGN = re.compile(
 LAST_RESULT, FAILED, ERROR, BAD_RESULT, RESULT = 6.0, 5.0, 4.5, 4.3, 4.2
 DETAIL, WARNING = 4.0, 1.5
 _AGAIN, _LATER = 0.4, 0.2
-"""The loss of a message that occurred before, and of each further detail of a failure."""
+"""`_AGAIN`: the loss of an error that was reported before; a failed test loses twice as much.
+`_LATER`: the loss with each further detail of a failure, and with each further result."""
 _MOST_DETAILS = 6
 _MENTIONS_FAILURE = re.compile(r"\bfail", re.I)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^“”]*”|(?<!\S)[^\s/'\"`]*+/\S*")

@@ -18,7 +18,7 @@ _PASSED = re.compile(
 """For `search`: each alternative begins with a literal, which the engine looks for first. A leading
 `\\b` would be tried at every offset of the line."""
 _PACKAGE = re.compile(r"\s*+(?:ok|FAIL)\s++\S+\s++(?:[\d.]+s|\(cached\))")
-"""The result of a Go test package, which is a summary whether it passed or failed."""
+"""Matches the result of a Go test package, which is a summary whether or not the tests passed."""
 _BLOCK = re.compile(
     r"-{3,} .* -{3,}|={3,} .* ={3,}|_{3,} .* _{3,}|\s*● |--- FAIL|FAIL[: ]|failures:"
 )
@@ -40,7 +40,8 @@ _FOREIGN = re.compile(
 
 
 def _template(line: str) -> str:
-    """Return the words of a line, with `#` for each that is not made of letters alone."""
+    """Return the words of a line, with `#` for each word that contains other characters than
+    letters."""
     return " ".join(
         word if word.strip(_PUNCTUATION).isalpha() else "#"
         for word in line.split()[:_TEMPLATE_WORDS]
@@ -59,7 +60,7 @@ class Line(NamedTuple):
 
 
 def _lines(text: str) -> Iterator[Line]:
-    """Yield the lines of a log. Line number and unit number are the same."""
+    """Yield the lines of a log. The number of a line is also the number of its unit."""
     left, shape = 0, ""
     needs: tuple[int, ...] = ()
     for number, (start, end) in enumerate(lines(text)):
@@ -163,7 +164,7 @@ def split_tests(text: str, name: str = "") -> Units:
 
 
 def _worth(marks: Marks, line: Line, units: Units) -> float:
-    """Return the salience of a line by its words and those of the head of its fold."""
+    """Return the salience of a line, or of the head of its fold if that is higher."""
     worth = marks.worth(line.start, line.end)
     for head in line.needs:
         worth = max(worth, marks.worth(units.starts[head], units.ends[head]))
