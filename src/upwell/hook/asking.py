@@ -44,10 +44,10 @@ _COMMAND = '`upwell remember --path FILE "SENTENCE"` in a shell'
 ToolName = Callable[[Host, Event], Awaitable[str]]
 """The name under which the agent sees `add_memory`; "" if the agent does not have the tool."""
 Commands = Callable[[Event, float], Awaitable[Sequence[tuple[str, bool]]]]
-"""Reads, from the transcript of an event's session, the commands since a time and whether each
-failed."""
+"""Reads the transcript of the event's session. Returns the commands that ran since a given time,
+and whether each failed."""
 HasNoted = Callable[[Event, float], Awaitable[bool]]
-"""Returns whether the agent has stored a memory in the event's project since that time."""
+"""Returns whether the agent has stored a memory in the event's project since a given time."""
 
 
 async def no_commands(event: Event, since: float) -> Sequence[tuple[str, bool]]:
@@ -72,7 +72,7 @@ class _Turn:
     has_run: bool = False
 
     def begin(self, at: float, prompt: str) -> None:
-        """Begin a new turn: the user has written."""
+        """Begin a new turn, because the user has written."""
         self.end(at)
         self.number += 1
         self.is_corrected = self.number > 1 and is_correction(prompt)
@@ -143,7 +143,7 @@ class AgentAsking:
         turn.end(self._clock.now())
         if not may_be_asked or not lesson or self._is_paused(event.session):
             return ""
-        # The turn has already ended, before the next await, so that two simultaneous stops get
+        # The turn was ended above, before the next `await`, so that two simultaneous stops get only
         # one question.
         turn.asked_at = turn.number
         if await self._has_noted(event, began_at):
@@ -179,8 +179,8 @@ def _follow(turn: _Turn, event: Event) -> None:
 
 
 def _names_in(command: str) -> Iterator[str]:
-    """The programs that a command runs, each with its sub-command. Left out are `_READERS`, and
-    programs that read the output of another one through a pipe."""
+    """The programs that a command runs, each with its sub-command. Programs in `_READERS` are left
+    out, and so are programs that read the output of another program through a pipe."""
     for step in steps_of(command):
         if not step.piped and step.program not in _READERS:
             yield harmless_line(" ".join((step.program, *_verbs(step))))[:MAX_SHOWN_CHARS]

@@ -1,13 +1,13 @@
 """The command of an agent's hook: one question to the daemon, one answer, and never a failure.
 Whatever the input and the state of the daemon, it exits with status 0 and prints a JSON object or
 nothing, never a traceback. After the deadline it gives the neutral answer. If no daemon is running,
-the client starts it. A session's start then waits for the daemon, and a prompt waits for a shorter
-time; any other event gets the neutral answer at once.
+the client starts one. At the start of a session it then waits for the daemon, and for a prompt it
+waits for a shorter time; any other event gets the neutral answer at once.
 
-The client imports only the cheap part of the stdlib: `socket`, `signal`, `json` and `typing` would
-each take as long as the whole run. It can be run as a file: `python -I -S client.py [--home PATH]
-HOST [EVENT]`. The command in an agent's configuration has `--home` if the home is not in its usual
-place, because the agent may be started without `UPWELL_HOME`.
+The client imports only the cheap part of the stdlib: the import of `socket`, `signal`, `json` or
+`typing` would take as long as the whole run. It can be run as a file: `python -I -S client.py
+[--home PATH] HOST [EVENT]`. The command in an agent's configuration has `--home` if the home is not
+in its usual place, because the agent may be started without `UPWELL_HOME`.
 """
 
 import _signal
@@ -112,7 +112,7 @@ _peer: "_socket.socket | None" = None
 
 
 def _write(answer: bytes) -> bool:
-    """Write the answer, once. True if all of it was written now."""
+    """Write the answer, but only once. True if this call wrote all of it."""
     global _is_written
     if _is_written:
         return False
@@ -190,8 +190,8 @@ def _read(deadline: float) -> bytes:
 
 
 def _peek(event: bytes, key: bytes) -> str:
-    """The text under the first such key, found without parsing; "" for anything but a plain
-    string."""
+    """The text under the first `key` in the event, found without parsing; "" for anything but a
+    plain string."""
     head = event[:PEEKED_BYTES]
     index = head.find(b'"' + key + b'"')
     if index < 0:
@@ -263,8 +263,8 @@ def _exchange(
 
 
 def _received(peer: "_socket.socket") -> bytes | None:
-    """The body of a reply: `ok LENGTH`, a line break, a body of that length. None for any other
-    reply."""
+    """The body of a reply, which is `ok LENGTH`, a line break, and a body of that length. None for
+    any other reply."""
     reply = b""
     while chunk := peer.recv(65_536):
         reply += chunk
@@ -311,5 +311,5 @@ def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: floa
 
 
 if __name__ == "__main__":
-    # Without the interpreter's shutdown, which costs as much as the question.
+    # Skip the interpreter's shutdown, which takes as long as the question to the daemon.
     os._exit(main(sys.argv[1:]))

@@ -32,7 +32,7 @@ RECEIPT_SECONDS = 5.0
 it may have been stopped.
 """
 PROTOCOLS = frozenset({"upwell/1", PROTOCOL})
-"""Clients of upwell 0.1 speak `upwell/1`, which has no receipts."""
+"""The OpenCode plugin and the clients of upwell 0.1 speak `upwell/1`, which has no receipts."""
 MAX_HEAD_BYTES = 1_024
 MAX_CONNECTIONS = 64
 BACKLOG = 128
@@ -49,7 +49,7 @@ class Service(Protocol):
         ...
 
     async def refresh(self) -> None:
-        """Apply changes of the configuration. Called every two seconds."""
+        """Apply changes to the configuration. Called every two seconds."""
         ...
 
     def state(self) -> Mapping[str, Any]:

@@ -58,8 +58,8 @@ async def ignore_turn_end(_: Event) -> None:
 class OptIns:
     """The parts of the door that the user has to turn on.
 
-    `shorten` fits tools' answers for the hosts in `hook.compress`; `ask` asks the agent at the end
-    of a turn to store what it learned; `guards` refuses calls according to the user's rules;
+    `shorten` shortens tools' results for the hosts in `hook.compress`; `ask` asks the agent at the
+    end of a turn to store what it learned; `guards` refuses calls according to the user's rules;
     `is_excluded` returns whether events in a folder are neither answered nor recorded.
     `read_command` is the shell command that shows the agent the full text of a memory, since the
     agent may not have upwell's MCP tools.
@@ -242,8 +242,8 @@ class HookDoor:
     async def _output_in_time(
         self, shortening: "asyncio.Task[Mapping[str, Any]]", deadline: float
     ) -> Mapping[str, Any]:
-        """The output with the shortened answer; empty if it is late, so that the tool's own result
-        stays. A late shortening is cancelled, because it would count as a saving.
+        """The output with the shortened result; empty if it is late, so that the agent gets the
+        tool's own result. A late shortening is cancelled, because it would count as a saving.
         """
         left = deadline - asyncio.get_running_loop().time()
         done, _ = await asyncio.wait({shortening}, timeout=max(0.0, left))

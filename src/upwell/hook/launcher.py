@@ -27,8 +27,8 @@ echo "{}"
 
 
 def refresh(home: Home) -> Path:
-    """Write the launcher for this upwell unless it is up to date. Returns its path; a home that
-    cannot be written keeps its launcher."""
+    """Write the launcher for this upwell unless it is up to date, and return its path. If the home
+    cannot be written, the launcher stays as it is."""
     path = home.hook_launcher
     script = _SCRIPT % (shlex.quote(sys.executable), shlex.quote(_client()))
     with contextlib.suppress(OSError, StoreUnwritable):

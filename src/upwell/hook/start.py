@@ -1,5 +1,5 @@
-"""Starting the daemon from a hook. Separate from `client.py`, which is compiled at every run,
-because most events find a daemon and do not need this code.
+"""Starts the daemon from a hook. Most events find a daemon and do not need this code, so it is not
+in `client.py`, which is compiled at every run.
 """
 
 import os
@@ -45,7 +45,7 @@ def is_starting(place: Place, seconds: float) -> bool:
 
 
 def configured_cold_seconds(home: str) -> float | None:
-    """`hook.cold_ms` of `config.toml`, None if it is not set."""
+    """`hook.cold_ms` of `config.toml` in seconds, None if it is not set."""
     path = os.path.join(home, "config.toml")
     if not os.path.isfile(path):
         return None

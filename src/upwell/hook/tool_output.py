@@ -14,7 +14,8 @@ from upwell.surface.write_tools import writes
 TEXT_KEYS = ("stdout", "stderr", "content", "result", "output")
 """The keys under which built-in tools put text. No other key of an object is changed."""
 MAX_CHARS = 500_000
-"""Shortening a longer result takes more time than a hook has."""
+"""The longest result that is shortened, in characters. A longer one takes more time than a hook
+has."""
 UNTOUCHED_TOOLS = frozenset({"Read", "NotebookRead"})
 """Tools that read files: a later edit must match the file byte for byte."""
 _READS_ORIGINAL = re.compile(r"\bupwell\b(?:(?!\bupwell\b)[^\n;&|])*?\sread\s")
@@ -33,8 +34,8 @@ async def no_shortening(
 
 
 def may_shorten(event: Event, cue: Cue) -> bool:
-    """True if the tool's result may be shortened. Not if an edit depends on it, if the tool writes,
-    or if the agent is reading an original.
+    """True if the tool's result may be shortened. False if an edit depends on the result, if the
+    tool writes, or if the agent is reading an original.
     """
     if event.reply is None or event.tool in UNTOUCHED_TOOLS or writes(cue):
         return False
@@ -43,7 +44,8 @@ def may_shorten(event: Event, cue: Cue) -> bool:
 
 
 async def shortened_output(host: Host, event: Event, shorten: Shorten) -> Mapping[str, Any]:
-    """The hook output that replaces the tool's result by a shortened one, empty for no change."""
+    """The hook output that replaces the tool's result with a shortened one; empty if nothing was
+    shortened."""
     located = texts_in(event.reply)
     texts = [text for _, text in located]
     limit = host.events.reply_tokens
@@ -56,7 +58,7 @@ async def shortened_output(host: Host, event: Event, shorten: Shorten) -> Mappin
 
 def texts_in(reply: Any) -> list[tuple[KeyPath, str]]:
     """The texts of a reply with their places: a string itself, the known keys of an object, the
-    text blocks of a list (also under `content`). Empty if the texts are too long together.
+    text blocks of a list (also under such a key). Empty if the texts together are too long.
     """
     located = list(_texts(reply, ()))
     return located if sum(len(text) for _, text in located) <= MAX_CHARS else []

@@ -1,4 +1,4 @@
-"""The agents that upwell works with: a literal list, one record and one file each.
+"""The agents that upwell works with, as a literal list. Each has one record, in a file of its own.
 
 A new agent also needs lines in other places: "Add an agent host" in CONTRIBUTING.md lists them.
 """
@@ -36,7 +36,7 @@ HOSTS: Mapping[str, Host] = {
         opencode.HOST,
     )
 }
-"""By name, in the order in which they are listed to users."""
+"""The hosts by name, in the order in which they are listed to users."""
 MAX_CLIENT_CHARS = 40
 CLIENTS_WITHOUT_HOOKS = (claude_desktop.SERVERS,)
 
@@ -68,8 +68,8 @@ def _introduces(host: Host, client: str) -> bool:
 
 
 def server_files(project: Path | None = None) -> dict[str, ServerFile]:
-    """The files of MCP servers by name: the user's own, and with `project` also those of that
-    folder."""
+    """The files that configure MCP servers, by name: the user's own and, with `project`, also those
+    of that folder."""
     of_hosts = [host.servers for host in HOSTS.values() if host.servers]
     files = {file.name: file for file in (*of_hosts, *CLIENTS_WITHOUT_HOOKS)}
     if project:

@@ -65,8 +65,8 @@ def never_off(installation: Installation, folder: Path) -> str:
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
     """A host's rule that allows or forbids a tool of an MCP server, or makes the host ask first.
-    `action` is the host's word for it (`deny`), `pattern` the rule as it is written in `file`;
-    `server` and `tool` are the names in the pattern, `tool` "" for all tools of the server."""
+    `action` is the host's word for it (`deny`). `pattern` is the rule as it is written in `file`,
+    and `server` and `tool` are the names in it; `tool` is "" for all tools of the server."""
 
     file: Path
     action: str
@@ -75,8 +75,8 @@ class PermissionRule:
     tool: str
 
     def behind_upwell(self, server: str) -> str:
-        """The pattern of the same tool behind upwell, where its server is called `server`; for a
-        rule about all tools of the server, their common prefix."""
+        """The pattern of the same tool behind upwell, where its server is called `server`. For a
+        rule about all tools of the server, this is their common prefix."""
         return f"mcp__{OWN_SERVER}__{server}__{self.tool}"
 
 
@@ -124,7 +124,7 @@ NESTED_PROBE = Probe(
         "source": "startup",
     },
 )
-"""The probe of Claude Code and of the hosts that follow it."""
+"""The probe for Claude Code and for the hosts that use the same format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +138,11 @@ class Host:
     - `writers` maps the tools with which the agent changes files to the names that surfacing knows
       (`Edit`, `Write`); `recorded_tools` does so for further names in transcripts, such as those of
       earlier versions.
-    - `servers` is the file of its MCP servers, None if `upwell init` leaves those servers alone.
+    - `servers` is the file of its MCP servers, or None if `upwell init` leaves those servers alone.
     - `clients` are the names, as patterns in lower case, by which the host introduces itself to
       MCP servers (`clientInfo.name`).
     - `hooks_off` returns the setting that keeps the host from running the user's hooks in a folder,
-      "" if hooks run.
+      or "" if hooks run.
     - `permissions` returns the host's rules for tools of MCP servers, for work in a folder.
     - `shares_hooks`: the host also runs hooks that another host's file configures, so that one
       event may arrive under several names.

@@ -33,8 +33,8 @@ gives the model an excerpt and the path.
 """
 _MATCHER = "|".join((*_READERS, "mcp__.*"))
 MANAGED_FOLDERS = (Path("/etc/claude-code"), Path("/Library/Application Support/ClaudeCode"))
-"""The settings of an organisation, on Linux and macOS: `managed-settings.json`, and more files in
-`managed-settings.d`."""
+"""The folders of an organisation's settings on Linux and macOS. The settings are in
+`managed-settings.json` and in the files in `managed-settings.d`."""
 _ABOUT = "Shows an agent what is already known, without being asked."
 _PLUGIN = "upwell-plugin"
 _PROJECT_SETTINGS = ("settings.json", "settings.local.json")
@@ -148,7 +148,7 @@ def _managed_files() -> Iterator[Path]:
 
 
 def _settings(file: Path) -> Mapping[str, Any]:
-    """The settings in a file, comments allowed; none if it cannot be read."""
+    """The settings in a file, which may contain comments. Empty if the file cannot be read."""
     try:
         settings = parse(read_regular_file(file).decode()).value
     except (OSError, ValueError, RecursionError, ConfigError):

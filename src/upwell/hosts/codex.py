@@ -1,8 +1,8 @@
 """Codex CLI.
 
 Codex moves text over 2 500 tokens into a file, and ignores an answer with unknown keys. After a
-tool, `continue: false` does not end the turn: its `reason` replaces the tool's result, which does
-not count as a failure. `updatedToolOutput` is refused.
+tool call, `continue: false` does not end the turn: the `reason` beside it replaces the tool's
+result, which does not count as a failure. `updatedToolOutput` is refused.
 
 Sources: its generated JSON schemas (0.155), `deny_unknown_fields` on every output; its hooks page
 and `core/src/tools/registry.rs` on `continue`; its documentation of `AGENTS.md`.
@@ -23,7 +23,8 @@ MAX_BYTES = 7_500
 
 
 def _read_reply(tool: str, reply: Any) -> Any:
-    """Only results made up of texts can be replaced; the replacement is one text."""
+    """The text of a result, or None if the call failed or the result contains anything but texts.
+    Only a text can be replaced."""
     if isinstance(reply, str):
         return reply
     if not isinstance(reply, Mapping) or reply.get("isError"):

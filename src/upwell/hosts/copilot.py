@@ -48,7 +48,7 @@ _SERVER_MARK = "-"
 
 
 class CopilotEvents:
-    """Payloads in camelCase, flat answers."""
+    """Events with payloads in camelCase and flat answers."""
 
     max_bytes = 10_000
     readers: Mapping[str, str] = _READERS
@@ -100,7 +100,7 @@ class CopilotEvents:
 
 
 def _session_in(payload: Mapping[str, Any]) -> str:
-    """The session, or a subagent's below that of its parent."""
+    """The id of the session; for a subagent, the id of its session within that of its parent."""
     session, parent = session_of(payload.get("sessionId")), session_of(payload.get("parentAgentId"))
     return within(parent, session) if parent and payload.get("agentId") else session
 

@@ -46,7 +46,7 @@ _READERS = {
 
 
 class CursorEvents:
-    """Events by `hook_event_name`, sessions by `conversation_id`."""
+    """Events are named by `hook_event_name`, and sessions by `conversation_id`."""
 
     max_bytes = 10_000
     readers: Mapping[str, str] = _READERS

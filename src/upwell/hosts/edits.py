@@ -1,5 +1,5 @@
 """Adds members to a table in a JSON or TOML file, and removes them. The text is edited in place, so
-everything else keeps its bytes; the result is parsed again before it is accepted."""
+all other bytes stay the same. Edited TOML is parsed again before it is accepted."""
 
 import re
 import tomllib
@@ -181,8 +181,8 @@ def _hidden_spans(node: Node, path: KeyPath, hides: Hides) -> list[tuple[int, in
 
 
 def _is_hidden(path: KeyPath, value: Any, hides: Hides) -> bool:
-    """`hides` receives keys as in `config.toml`: `api_key` for `apiKey`, and our names of
-    tables.
+    """Whether `hides` selects the value at `path`. It receives keys as they are in `config.toml`:
+    `api_key` for `apiKey`, and our names for tables.
     """
     words = (_CAMEL.sub(r"\1_\2", _OUR_KEYS.get(key, key)) for key in path)
     return bool(path) and hides(".".join(words).lower(), value)

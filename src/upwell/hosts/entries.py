@@ -1,4 +1,4 @@
-"""An MCP server in an agent's file, translated into the table that `config.toml` would hold."""
+"""Translates an MCP server in an agent's file into the table that it becomes in `config.toml`."""
 
 import re
 from collections.abc import Mapping
@@ -65,15 +65,15 @@ def read_entry(
 
 
 def is_upwell(raw: Mapping[str, Any]) -> bool:
-    """True if this entry runs `upwell serve`, whatever program starts it. Decided by its exact
-    words.
+    """True if this entry runs `upwell serve`, whatever program starts it. The words of its command
+    line decide, and they must match exactly.
     """
     words = [Path(word).name for word in _words(raw)]
     return ("upwell", "serve") in pairwise(words)
 
 
 def _words(raw: Mapping[str, Any]) -> list[str]:
-    """Program and arguments, [] if they are not strings."""
+    """The program and its arguments, or [] if any of them is not a string."""
     command, args = raw.get("command"), raw.get("args") or []
     words = [*(command if isinstance(command, list) else [command]), *args]
     return words if command and all(isinstance(word, str) for word in words) else []

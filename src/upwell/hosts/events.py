@@ -27,7 +27,8 @@ _PATH_NAMES = frozenset({"absolute_path", "target_file", "relative_workspace_pat
 _OWN_PREFIXES = tuple(
     f"{name}{mark}" for name in (OWN_SERVER, f"plugin_{OWN_SERVER}_{OWN_SERVER}") for mark in "_-"
 )
-"""Tools of our gateway. Claude Code puts the name of a plugin before that of its server."""
+"""The prefixes of our gateway's tools. Claude Code puts the name of a plugin before that of its
+server."""
 
 
 class EventKind(StrEnum):
@@ -60,8 +61,8 @@ class Event:
       in its place.
     - `transcript`: the file in which the host records the session.
     - `is_continued`: at the end of a turn, True if a hook had made the agent continue that turn.
-    - `reports_compactions`: every compaction has an event. Otherwise only the transcript shows
-      compactions.
+    - `reports_compactions`: True if every compaction has an event. Otherwise only the transcript
+      shows compactions.
     """
 
     kind: EventKind
@@ -111,7 +112,7 @@ class EventFormat(Protocol):
         ...
 
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
-        """The event, None if there is nothing to answer. Never raises on odd payloads."""
+        """The event, or None if there is nothing to answer. Never raises on a malformed payload."""
         ...
 
     def context_output(self, event: Event, text: str) -> Mapping[str, Any]:

@@ -1,8 +1,8 @@
 """Gemini CLI.
 
 Stdout must contain only JSON. Gemini CLI documents no limit; we stay within 10 000 bytes. Without a
-terminal, it puts the context that hooks add at a session's start before the first prompt, and that
-prompt's event carries it. A resumed session has lost that context.
+terminal, it puts the context that hooks add at the start of a session before the first prompt, so
+the event of that prompt also contains it. A resumed session has lost that context.
 
 Before every request to its model, Gemini CLI announces that it may compress (`PreCompress`,
 `auto`). Only a compression that the user asked for (`manual`) is certain; the others appear in the

@@ -233,7 +233,8 @@ def _joined(
 
 
 def _resolved(path: Path) -> Path:
-    """The file itself. A link (dotfiles) is followed, so that it stays a link."""
+    """The path with symbolic links resolved, so that writing a linked file (dotfiles) does not
+    replace the link."""
     return Path(os.path.realpath(path))
 
 

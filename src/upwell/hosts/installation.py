@@ -22,7 +22,7 @@ class Installation:
     """The content for agents' files, and the user whose files they are.
 
     - `user_folder` and `environment` belong to the user; they decide where an agent's files are.
-    - `command` is the command to run, without the host's name; `socket` is the daemon's.
+    - `command` is the command to run, without the host's name; `socket` is the daemon's socket.
     - `home` is upwell's home if the command must contain it, "" for the usual place.
     - `guards`: the user has a guard, so hooks that run before a tool are also installed.
     - `http`, if set, installs HTTP requests instead of commands for hosts that support them.

@@ -1,4 +1,4 @@
-"""JSON with comments, edited by text: everything outside the edit keeps its bytes.
+"""Edits JSON with comments as text, so that everything outside the edit keeps its bytes.
 
 Comments (`//`, `/* */`) and trailing commas are accepted, as in the agents' own parsers. An edit
 adds or removes one item or member, with its comma and its line, and changes nothing else. An
@@ -169,7 +169,7 @@ class _Reader:
         raise self.error(offset)
 
     def _end(self, offset: int, depth: int) -> int:
-        """The end of a table or list, whose structure is checked."""
+        """Check the structure of the table or list at `offset`, and return its end."""
         first = self.text[offset]
         closing, flat = ("}", _MEMBERS) if first == "{" else ("]", _ITEMS)
         end = self.space(offset + 1)

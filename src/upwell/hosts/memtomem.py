@@ -1,8 +1,8 @@
-"""memtomem-stm, a proxy in front of an agent's MCP servers: the servers behind it.
+"""The servers behind memtomem-stm, a proxy in front of an agent's MCP servers.
 
-Its entry in an agent's file runs `memtomem-stm` or `python -m memtomem_stm`, and its environment
-may contain the path of the proxy's own file. In that file each server has a prefix for the public
-names of its tools (`fs__read_file`); in upwell the prefix becomes the server's name.
+The proxy's entry in an agent's file runs `memtomem-stm` or `python -m memtomem_stm`, and its
+environment may contain the path of the proxy's own file. In that file each server has a prefix for
+the public names of its tools (`fs__read_file`); in upwell the prefix becomes the server's name.
 
 Source: memtomem-stm 0.6 (`cli/proxy`, `proxy/config`).
 """
@@ -41,7 +41,7 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class ProxiedServer:
-    """A server behind the proxy: its entry, and the settings of its tools by their names."""
+    """A server behind the proxy: its entry, and the settings of each of its tools, by name."""
 
     entry: Entry
     tools: Mapping[str, Mapping[str, Any]]
@@ -148,7 +148,7 @@ def _entry(name: str, raw: Mapping[str, Any]) -> Entry:
 
 
 def compress_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The limits that the proxy's file sets, as settings of `compress.*`; `auto` and switches are
+    """The limits that the proxy's file sets, as settings of `compress.*`; `auto` and booleans are
     left out."""
     settings = {ours: raw.get(theirs) for theirs, ours in _LIMITS.items()}
     return {

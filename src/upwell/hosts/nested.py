@@ -28,8 +28,8 @@ _ENDS = (EventKind.STOP, EventKind.END)
 _RECORDED = (*_ENDS, EventKind.SESSION)
 """Events at which upwell may read the transcript."""
 ReadReply = Callable[[str, Any], Any]
-"""Returns, for a tool and its result, the part that may be replaced; None if the host replaces
-nothing.
+"""Takes the name of a tool and its result. Returns the part that may be replaced, or None if the
+host replaces nothing.
 """
 WriteReply = Callable[[Event, Any], Mapping[str, Any]]
 WriteRefusal = Callable[[Event, str], Mapping[str, Any]]

@@ -60,7 +60,7 @@ client also drops their events."""
 
 
 class OpenCodeEvents:
-    """The payloads of the plugin. Tools of MCP servers are `server_tool`."""
+    """The payloads of the plugin, in which a tool of an MCP server is called `server_tool`."""
 
     max_bytes = 10_000
     readers: Mapping[str, str] = _READERS

@@ -1,5 +1,4 @@
-"""The file in which an agent configures its MCP servers: moves the servers to upwell, and puts
-upwell in their place.
+"""Moves the MCP servers in an agent's configuration file to upwell, and puts upwell in their place.
 
 Files of a project are considered only when the user asks for it: a cloned repository must not
 configure anything by itself.
@@ -132,7 +131,7 @@ class ServerFile:
         return "" if not backups and remaining in ({}, {self.tables[0][0]: {}}) else text
 
     def _movable(self, text: str) -> list[tuple[Table, Entry, Any]]:
-        """`_entries`, with those that the user wants to leave here."""
+        """`_entries`, in which the servers that `leave` names are marked as not to be moved."""
         return [
             (table, Entry(entry.name, left="gateway.leave lists it"), raw)
             if entry.name in self.leave and not entry.ours

@@ -1,4 +1,4 @@
-"""The JSON file of an agent's hooks: writes our entries into its `hooks` table and removes them."""
+"""Writes our entries into the `hooks` table of an agent's JSON file, and removes them."""
 
 import json
 import re
@@ -219,7 +219,7 @@ def runs_our_hook(handler: Any) -> bool:
 
 
 def _words(handler: Any) -> list[str]:
-    """Program and arguments of a handler, [] if it runs no command."""
+    """The program and the arguments of a handler, or [] if it runs no command."""
     if not isinstance(handler, dict):
         return []
     program, args, command = handler.get("exec"), handler.get("args"), handler.get("command")
