@@ -34,8 +34,9 @@ _SAFE_OPTIONS = (
 )
 """A repository's own configuration can name programs. These options keep git from running them."""
 _SAFE_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
-"""Keeps git from fetching missing objects, which would run programs that the configuration names.
-These variables override the repository's settings; the option `protocol.allow` alone does not."""
+"""Variables that keep git from fetching missing objects, which would run programs that the
+configuration names. They override the repository's settings; the option `protocol.allow` alone does
+not."""
 _LATEST = 4e9
 """The cap on commit times (in the year 2096), because a commit can claim any time."""
 _PLAIN = (
@@ -56,9 +57,10 @@ _DULL = re.compile(
     r"update (?:changelog|dependenc|lock)|chore\(deps|build\(deps|typo|format|lint\b)",
     re.IGNORECASE,
 )
-"""The subjects of commits that are not worth remembering."""
+"""Matches the subject of a commit that is not worth remembering."""
 _LABEL = re.compile(r"^(?:fix|bug|hotfix|revert)\b", re.IGNORECASE)
-"""The subjects of commits that correct a mistake, and so become learnings instead of decisions."""
+"""Matches the subject of a commit that corrects a mistake. Its proposal is a learning, not a
+decision."""
 
 
 type Commit = tuple[str, float, str, tuple[str, ...]]
@@ -67,8 +69,8 @@ type Commit = tuple[str, float, str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The proposals of a history, oldest first, from the latest `read` of its `total` commits
-    (merges are not counted). `redacted` names the rules that masked a secret."""
+    """The proposals from a history, oldest first. They come from the latest `read` of its `total`
+    commits, not counting merges. `redacted` names the rules that masked a secret."""
 
     proposals: list[Proposal]
     read: int
@@ -85,11 +87,11 @@ def proposals_from(
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> Reading:
     """Proposals from the last `commits` commits (None: from all) that are not older than `since`,
-    in epoch seconds. `environment` is the user's; `show` receives the number of commits read and
-    their total.
+    in epoch seconds. `environment` is the user's environment; `show` receives the number of commits
+    read and the number to read.
 
     Raises:
-        UsageError: the folder is in no repository, or git cannot read it.
+        UsageError: the folder is not in a repository, or git cannot read it.
     """
     root = repository_of(str(folder))
     if root is None:

@@ -18,7 +18,8 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
 MAX_WAITING = 1_000
-"""The most open proposals of one project. If there are more, the oldest are removed and counted."""
+"""The maximum number of open proposals for a project. If there are more, the oldest are removed and
+counted."""
 MAX_SETTLED = 20_000
 WHY_COMMIT = "a commit that says why"
 WHY_RULE = "standing rule"
@@ -42,10 +43,10 @@ class Intake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A possible memory. `source` is its origin (`git:3f2a1c0`, `session:…`), `why` says how it was
-    found. A proposal from an episode, a conclusion of a session, has `triggers`: the situations in
-    which it applies. It is valid while its `paths` exist and contain its `symbols`. `occurrences`
-    counts the sessions that found it.
+    """A possible memory. `source` is its origin (`git:3f2a1c0`, `session:…`), and `why` says how it
+    was found. A proposal from an episode (a conclusion of a session) has `triggers`: the situations
+    in which it applies. It is valid while its `paths` exist and contain its `symbols`.
+    `occurrences` counts the sessions that found it.
     """
 
     text: str
@@ -141,8 +142,8 @@ class Inbox:
     def propose(self, proposals: Iterable[Proposal]) -> Intake:
         """Add proposals, except those that a person has already decided about (settled).
 
-        Of two proposals with the same text or for the same situation, the later one stays. If they
-        come from different sessions, their occurrences are added up.
+        Of two proposals with the same text or for the same situation, only the later one is kept.
+        If they come from different sessions, their occurrences are added up.
         """
         new = 0
         redacted: dict[str, None] = {}

@@ -13,14 +13,14 @@ from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.memory import Memory, Provenance
 
 MAX_PROPOSALS = 20
-"""The most proposals of one session; only the latest are kept."""
+"""The maximum number of proposals from one session; only the latest are kept."""
 PLACES = frozenset({EpisodeKind.PLACE, EpisodeKind.TICKET})
 """Kinds of episodes that refer to something and stay valid as long as it exists, so a person has
 nothing to decide.
 """
 MEASURED = frozenset({WHY_COMMAND})
-"""The proposals that `capture.accept = "episodes"` accepts; the precision of their kind is known
-(`docs/measurements.md`)."""
+"""The kinds of proposals that `capture.accept = "episodes"` accepts, because their precision is
+known (`docs/measurements.md`)."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ def _add(findings: Findings, episodes: Iterable[Episode], project: str, source: 
 
 
 def _in_project(path: str, cwd: str | None, project: str) -> str:
-    """A path of a session in the folder `cwd`, relative to the root of its project."""
+    """A path from a session in the folder `cwd`, relative to the root of the project."""
     return relative_to(str(PurePosixPath(cwd or project, path)), project)
 
 

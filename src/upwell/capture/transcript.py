@@ -1,8 +1,8 @@
 """A session's transcript: the texts that the agent wrote, and whether a compaction has removed the
 memories that upwell delivered.
 
-The texts are those in the JSON lines of Claude Code and Codex. The readers of `replay/transcripts`
-leave out subagents and calls without a result; what the agent wrote there also counts here.
+The texts are those in the JSON lines of Claude Code and Codex. The readers in `replay/transcripts`
+leave out subagents and calls without a result; this module includes them.
 """
 
 import os

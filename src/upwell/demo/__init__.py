@@ -1,1 +1,1 @@
-"""`upwell demo`: shortens results and adds memories, with a server and files of the package."""
+"""`upwell demo`: shortens results and adds memories, with a server and files from the package."""

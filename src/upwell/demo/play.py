@@ -1,8 +1,8 @@
 """A short piece of real work: an agent calls a real server through `upwell serve` over stdio.
 
 For each call the demo shows the reply, the memories that came with it, and the reason for them. It
-checks its own claims and fails when one does not hold: an answer lost in shortening, bytes that
-changed, an original that cannot be read back in full.
+checks its own claims and fails if one does not hold: if an answer was lost in shortening, if bytes
+were changed, or if an original cannot be read back in full.
 """
 
 import asyncio
@@ -143,7 +143,7 @@ class Agent:
 
 
 async def play(show: Print, environment: Mapping[str, str], decisions: Decisions) -> None:
-    """Run the demo in a scratch home and remove the home. `decisions` reads a home's journal.
+    """Run the demo in a scratch home and then remove it. `decisions` reads a home's journal.
 
     Raises:
         DemoFailed: a claim of the demo does not hold.

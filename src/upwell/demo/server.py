@@ -1,4 +1,4 @@
-"""The demo's MCP server: a small shop's files over stdio. Stdlib only.
+"""The demo's MCP server, which serves a small shop's files over stdio. It needs only the stdlib.
 
 python -m upwell.demo.server [FOLDER]
 """

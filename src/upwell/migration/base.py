@@ -24,8 +24,8 @@ _PROJECTS = ("project", "project_path", "repository", "repo", "cwd")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where programs store their files: the home folder of the user, the environment, and the
-    working directory."""
+    """What decides where programs store their files: the home folder of the user, the environment,
+    and the working directory."""
 
     user_folder: Path
     environment: Mapping[str, str]
@@ -98,7 +98,7 @@ class Program(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name for `--from`."""
+        """The program's name for `--from`."""
         ...
 
     @property
@@ -107,7 +107,7 @@ class Program(Protocol):
         ...
 
     def stores(self, place: Place) -> list[Path]:
-        """Its stores on this machine."""
+        """The program's stores on this machine."""
         ...
 
     def read(self, path: Path, place: Place) -> Iterator[Item]:
@@ -207,7 +207,8 @@ def metadata_of(value: object) -> Mapping[str, Any]:
 
 
 def project_in(metadata: Mapping[str, Any]) -> tuple[str | None, str]:
-    """The folder of the project and "", or else None and its name; the name is "" if unknown."""
+    """The folder of the project and "", or None and the name of the project. If the metadata gives
+    no project, the name is ""."""
     stated = [string(metadata.get(name)) for name in _PROJECTS]
     for value in filter(None, stated):
         return (value, "") if value.startswith("/") else (None, value)

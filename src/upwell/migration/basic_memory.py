@@ -1,4 +1,4 @@
-"""basic-memory: its notes, Markdown files with front matter, observations and relations.
+"""The notes of basic-memory: Markdown files with front matter, observations and relations.
 
 An observation (`- [decision] Text #tag (context)`) becomes a memory of its kind, with the title of
 its note. The rest of the note, including its relations, becomes one memory, or one per section if
@@ -166,7 +166,7 @@ def _observation(note: _Note, category: str, text: str) -> Record:
 
 
 def _without_last_tags(text: str) -> str:
-    """The text without the tags at its end. A context in brackets may follow the tags; it stays."""
+    """The text without the tags at its end. A context in brackets after the tags is kept."""
     start = text.rfind("(") if text.endswith(")") else len(text)
     words = text[:start].split()
     while words and words[-1].startswith("#"):

@@ -1,4 +1,4 @@
-"""Claude Code: its own memory files, `~/.claude/projects/PROJECT/memory/*.md`.
+"""Claude Code's own memory files, `~/.claude/projects/PROJECT/memory/*.md`.
 
 Each file contains one memory, with a description and a type in its front matter. `MEMORY.md` links
 to them, or contains memories itself; Claude Code loads it into each session. `PROJECT` is the path

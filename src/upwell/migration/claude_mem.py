@@ -1,9 +1,9 @@
-"""claude-mem: its SQLite database, `~/.claude-mem/claude-mem.db`.
+"""The SQLite database of claude-mem, `~/.claude-mem/claude-mem.db`.
 
 An observation has a type, a title, a narrative, facts (a JSON list) and files; a session has a
-summary. The project of both is the name of the repository's folder, without a path. The database of
-claude-mem's server also contains memories added by people, in `memory_items`; their projects have
-paths.
+summary. For both, the project is only the name of the repository's folder, without its path. The
+database of claude-mem's server also contains memories added by people, in `memory_items`; their
+projects have paths.
 
 Sources: the schema of claude-mem 13.25 (`SessionStore`, `storage/sqlite/schema`) and its mode
 `code`.

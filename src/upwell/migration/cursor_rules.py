@@ -1,9 +1,9 @@
-"""Cursor: the rules of a project, `.cursor/rules/*.mdc`, and the older `.cursorrules`.
+"""Cursor's rules in a project, `.cursor/rules/*.mdc`, and the older `.cursorrules`.
 
-A rule that always applies becomes a standing rule; a rule with globs becomes one for the files that
-its globs match. Cursor uses any other rule only when the agent asks for it or the user mentions it,
-so it becomes a memory that is found by its description. Rules in `.cursor/rules` of a subfolder
-apply in that subfolder.
+A rule that always applies becomes a standing rule; a rule with globs becomes a standing rule for
+the files that its globs match. Cursor uses any other rule only when the agent asks for it or the
+user mentions it, so it becomes a memory that is found by its description. Rules in `.cursor/rules`
+of a subfolder apply in that subfolder.
 
 Sources: Cursor's documentation of rules; its front matter is not YAML.
 """

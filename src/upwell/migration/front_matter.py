@@ -34,8 +34,8 @@ def field(fields: Fields, *names: str) -> str:
 
 
 def items(fields: Fields, name: str) -> list[str]:
-    """The items of a list, or of one text with commas between them. Commas in braces belong to an
-    item: `src/*.{js,ts}`."""
+    """The items of a list or of a comma-separated string. A comma in braces belongs to an item:
+    `src/*.{js,ts}`."""
     value = fields.get(name, "")
     if isinstance(value, list):
         return value

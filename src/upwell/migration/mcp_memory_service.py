@@ -1,7 +1,7 @@
-"""mcp-memory-service: its SQLite database, `sqlite_vec.db`.
+"""The SQLite database of mcp-memory-service, `sqlite_vec.db`.
 
-The table `memories` contains text, tags (separated by commas), a type and times. The vectors in the
-other tables are not read. The project comes from a tag `project:NAME` or from the metadata.
+The table `memories` contains a text, comma-separated tags, a type and timestamps. The vectors in
+the other tables are not read. The project comes from a tag `project:NAME` or from the metadata.
 
 Sources: the schema and the types of mcp-memory-service 12.
 """

@@ -1,7 +1,7 @@
 """mem0 and OpenMemory: exports in JSON, `history.db` of a local mem0, and `openmemory.db`.
 
 An export is a list of memories, or an object with `results` or `memories`; an export of OpenMemory
-is a zip of JSON and JSON lines. `history.db` contains every change to every memory; the last one
+is a zip of JSON and JSON lines. `history.db` contains every change to every memory; the last change
 has the current text. A local Qdrant next to it is not read: its pickled Python objects could run
 code.
 

@@ -1,4 +1,4 @@
-"""memtomem-stm: the servers behind its proxy, and its settings.
+"""The servers behind memtomem-stm's proxy, and its settings.
 
 The servers and the limits of their responses are in `stm_proxy.json`. Every setting can also be
 given as a variable, `MEMTOMEM_STM_SECTION__KEY`, in the shell or next to the proxy's command in an

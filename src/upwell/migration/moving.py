@@ -48,7 +48,7 @@ class Configuration(Protocol):
     """The configuration to which settings and servers are written."""
 
     def obstacle(self, item: Setting | Server) -> str:
-        """The reason why this setting or server is not written; "" if it can be."""
+        """The reason why this setting or server cannot be written; "" if it can."""
         ...
 
     def write(self, settings: Sequence[Setting], servers: Sequence[Server]) -> None:
@@ -86,7 +86,7 @@ class MovingIn:
 
         Raises:
             UsageError: a store cannot be read.
-            StoreError: the memory here cannot be read.
+            StoreError: upwell's own memories cannot be read.
         """
         plan = Plan(program.name, list(map(str, stores)), notes_file=str(self._notes.path))
         items = await asyncio.to_thread(_read, program, stores, place)
@@ -104,7 +104,7 @@ class MovingIn:
         """Write everything in the plan.
 
         Raises:
-            StoreError, ConfigError: writing failed; the next run continues.
+            StoreError, ConfigError: writing failed; the next run writes the rest.
         """
         total = len(plan.memories)
         for start in range(0, total, BATCH):
@@ -198,7 +198,7 @@ def _read(program: Program, stores: Sequence[Path], place: Place) -> list[Item]:
 
 
 def _placed(record: Record, projects: Projects) -> Memory | LeftOut:
-    """The memory in its project, with files relative to it."""
+    """The memory in its project, with paths relative to that project."""
     memory = record.memory
     if record.project_name:
         project, why = projects.place(record.project_name)

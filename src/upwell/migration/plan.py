@@ -24,8 +24,8 @@ class Omission:
 
 @dataclass(slots=True)
 class Plan:
-    """`redacted` counts the masked secrets by rule. `changed` counts the memories that replace an
-    earlier text of the same program. `notes_file` is the file for the notes."""
+    """`redacted` counts the masked secrets by rule. `changed` counts the memories whose new text
+    replaces one imported earlier. `notes_file` is the file for the notes."""
 
     program: str
     stores: list[str]

@@ -1,4 +1,4 @@
-"""The project of a memory whose program stores only the project's name."""
+"""Finds the project of a memory if the other program stores only the project's name."""
 
 import json
 import os

@@ -18,7 +18,7 @@ SET_HERE = "already set in config.toml"
 
 
 class Additions:
-    """Additions to the file at `path`. `mistakes_in` returns the mistakes in a proposed content of
+    """Additions to the file at `path`. `mistakes_in` returns the mistakes in proposed content of
     the file.
     """
 
@@ -60,7 +60,7 @@ def _is_set(document: Mapping[str, Any], key: Key) -> bool:
     table: Any = document
     for part in key:
         if not isinstance(table, Mapping):
-            # A value where the section should be: nothing can be added below it.
+            # There is a value where the section should be, so nothing can be added below it.
             return True
         if part not in table:
             return False

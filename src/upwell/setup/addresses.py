@@ -30,10 +30,10 @@ _HEX_QUAD = re.compile(r"(?<![0-9a-z])[0-9a-f]{8}(?![0-9a-z])")
 
 
 def check(address: str, url: str) -> None:
-    """Check an address supplied by the server at `url`. It must be HTTPS, or plain HTTP either to
-    the server's own origin or between hosts of this machine. A public server may not point to a
-    private address, and a server elsewhere may not point to this machine. A cloud's metadata
-    service is never allowed.
+    """Check an address supplied by the server at `url`. It must use HTTPS. Plain HTTP is allowed
+    only to the server's own origin, and between two hosts on this machine. A public server may not
+    point to a private address, and a server elsewhere may not point to this machine. A cloud's
+    metadata service is never allowed.
 
     Raises:
         PermissionError: the address is not allowed.

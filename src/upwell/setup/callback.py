@@ -100,7 +100,7 @@ async def _target(reader: asyncio.StreamReader) -> str:
     """The target of a GET request.
 
     Raises:
-        ValueError: not a GET request.
+        ValueError: it is not a GET request.
     """
     method, _, rest = (await reader.readline()).decode("latin-1").partition(" ")
     for _ in range(MAX_LINES):

@@ -1,4 +1,4 @@
-"""Signing in to a server in the user's browser, with the official SDK's OAuth client.
+"""Signs in to a server in the user's browser, with the official SDK's OAuth client.
 
 The SDK finds the authorization server (RFC 9728, 8414), registers upwell there (RFC 7591), builds
 the request (PKCE, resource, state, issuer) and exchanges the code. Only this module loads the SDK,
@@ -41,10 +41,10 @@ Show = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginRequest:
-    """A request for a login at `server`, whose address is `url`. `client_id` is a client registered
-    beforehand, and `port` the port of its redirect; without a `client_id`, upwell registers itself.
-    `scope` is added to the scopes that the server requests. With a `client_secret`, upwell signs in
-    without a user, and only at the authorization server `issuer`.
+    """A request for a login at `server`, whose address is `url`. `client_id` is the id of a client
+    registered beforehand, and `port` is the port of its redirect address; without a `client_id`,
+    upwell registers itself. `scope` is added to the scopes that the server requests. With a
+    `client_secret`, upwell signs in without a user, and only at the authorization server `issuer`.
     """
 
     server: str
@@ -65,7 +65,7 @@ async def log_in(request: LoginRequest, show: Show = in_browser) -> Login:
     """Sign in, and wait for the user for up to five minutes.
 
     Raises:
-        UpstreamUnavailable: the server needs no login, refused it, or the user did not return.
+        UpstreamUnavailable: the server needs no login or refused it, or the user did not return.
         UsageError: the SDK is not installed, or the port is in use.
     """
     _check_installed()
@@ -84,7 +84,7 @@ def _check_installed() -> None:
 
 
 async def _sign_in(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
-    """Send the server a request, and return the login that the SDK performs for it."""
+    """Send the server a request, for which the SDK logs in, and return that login."""
     import httpx2
 
     logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -182,7 +182,7 @@ def _provider(request: LoginRequest, callback: Callback, show: Show) -> "OAuthCl
 
 def with_scope(address: str, scope: str) -> str:
     """The address of an authorization request with these scopes added. By itself, the SDK requests
-    only the scopes in the server's metadata, and others only within a session of its own."""
+    only the scopes in the server's metadata; it requests others only within its own sessions."""
     if not scope:
         return address
     parts = urlsplit(address)

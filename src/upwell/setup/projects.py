@@ -18,7 +18,7 @@ from upwell.setup.config_file import read_document, write_document
 
 
 def project_here(folder: str) -> str:
-    """The project around a folder.
+    """The project that contains a folder.
 
     Raises:
         UsageError: the project is the home folder or the root.
@@ -46,7 +46,7 @@ def include_project(project: str, home: Path | None = None) -> Path:
     """Remove the project from `projects.exclude`. Returns the path of the file.
 
     Raises:
-        ConfigError: as `exclude_project`. UsageError: another pattern excludes the project.
+        ConfigError: as in `exclude_project`. UsageError: another pattern excludes the project.
     """
 
     def without(patterns: Sequence[str]) -> list[str]:

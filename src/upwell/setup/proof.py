@@ -14,7 +14,7 @@ from upwell.hosts.base import PROBE_SESSIONS, Host
 
 TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
-"""How many times to try an event: at the first try, the daemon may still be starting."""
+"""How many times an event is tried, because the daemon may still be starting at the first try."""
 _NOT_INHERITED = frozenset({"UPWELL_HOME", "COPILOT_CLI", "COPILOT_HOOK_DIR"})
 """Variables that may be set in this terminal and would change the hook's answer."""
 

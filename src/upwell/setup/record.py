@@ -21,8 +21,8 @@ SHORTEN = ("hook", "compress")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
     """A change to `config.toml`. `before` is its earlier content (None if there was no file),
-    `written` the digest of the content that setup wrote, `servers` the added servers. `capture` and
-    `shorten` are True if setup switched them on."""
+    `written` is the digest of the content that setup wrote, and `servers` are the added servers.
+    `capture` and `shorten` are True if setup switched them on."""
 
     before: str | None = None
     written: str = ""
@@ -56,9 +56,9 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupRecord:
-    """`hooks` and `clients` are the agents whose hooks and servers setup changed, `files` the paths
-    of their files (empty in a record of an older version), `config` is the change to `config.toml`,
-    and `learned` the keys of the learned findings by kind."""
+    """`hooks` and `clients` are the agents whose hooks and servers setup changed, and `files` are
+    the paths of their files (empty in a record from an older version). `config` is the change to
+    `config.toml`, and `learned` maps each kind of finding to the keys of the learned findings."""
 
     hooks: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class SetupRecord:
     learned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def joined(self, other: "SetupRecord") -> "SetupRecord":
-        """This record joined with that of a later run."""
+        """This record joined with the record of a later run."""
         kinds = {*self.learned, *other.learned}
         return SetupRecord(
             hooks=_joined(self.hooks, other.hooks),

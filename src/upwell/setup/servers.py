@@ -59,7 +59,7 @@ def set_auth(name: str, home: Path | None = None) -> Path:
     """Record that a server needs a login. Returns the path of the file.
 
     Raises:
-        ConfigError: no such server.
+        ConfigError: there is no such server.
     """
     files = Home(home or default_home()).prepare()
     with exclusively(files.config_file):
@@ -73,7 +73,7 @@ def set_auth(name: str, home: Path | None = None) -> Path:
 
 
 def written(server: Mapping[str, Any]) -> tomlkit.items.Table:
-    """A server as a TOML table: empty values left out, nested tables inline."""
+    """A server as a TOML table without empty values. Nested tables are inline."""
     entry = tomlkit.table()
     for key, value in server.items():
         if isinstance(value, Mapping) and value:
@@ -89,7 +89,7 @@ def remove_server(name: str, home: Path | None = None) -> Path:
     """Remove `[server.NAME]`. Returns the path of the file.
 
     Raises:
-        ConfigError: no such server.
+        ConfigError: there is no such server.
     """
     files = Home(home or default_home()).prepare()
     with exclusively(files.config_file):

@@ -201,8 +201,8 @@ class Clients:
         return [plan for plan in plans if plan.changes], refused
 
     def _written(self) -> list[tuple[str, Path]]:
-        """Each file that may have our entries, with its agent. Of the files in projects, only those
-        in the current one."""
+        """Each file that may have our entries, with its agent. Files in projects other than the
+        current one are left out."""
         here = [
             (name, client.path(self._installation).resolve())
             for name, client in self._files.items()
@@ -231,8 +231,8 @@ def _in_rules(name: str) -> str:
 
 
 def _has_successor(rule: PermissionRule, renamed: str, rules: Iterable[PermissionRule]) -> bool:
-    """True if another rule has the new name and the same action; for a rule about all tools of a
-    server, if one has the new name of any of them."""
+    """True if another rule has the new name and the same action. For a rule about all tools of a
+    server, it is enough if another rule has the new name of any of them."""
     patterns = [other.pattern for other in rules if other.action == rule.action]
     if rule.tool:
         return renamed in patterns
@@ -254,7 +254,7 @@ def _name(
     original: str, agent: str, table: Mapping[str, Any], servers: Mapping[str, Any]
 ) -> tuple[str, bool]:
     """A server's name behind upwell, and whether upwell has the same server already. Tries the
-    server's own name, then the name with the agent's appended, then numbers."""
+    server's own name, then that name followed by the agent's, then both followed by a number."""
     for name in _names(original, agent):
         if name not in servers:
             return name, False
