@@ -56,8 +56,8 @@ async def has_noted(library: Library, notes: ShortTerm, event: Event, since: flo
 
 
 async def commands_in(event: Event, since: float) -> Sequence[tuple[str, bool]]:
-    """The commands of the event's session since the time `since`, and whether each of them failed.
-    They are read from the end of the transcript."""
+    """The commands that the event's session has run since the time `since`, and whether each
+    failed. They are read from the end of the transcript."""
     return await asyncio.to_thread(_commands_in, event.transcript, since)
 
 

@@ -1,4 +1,4 @@
-"""Learns from sessions: at the end of a turn, and from the transcripts of the past."""
+"""Learns from sessions: from each turn when it ends, and from transcripts of past sessions."""
 
 import asyncio
 import hashlib
@@ -127,7 +127,8 @@ class SessionCapture:
         return gain
 
     async def read(self, transcript: Transcript, *, again: bool = False) -> Gain:
-        """Learn from a transcript of the past, unless it was read before; `again` reads it anyway.
+        """Learn from a past session's transcript, unless it was read before. With `again`, read it
+        anyway.
 
         Raises:
             UsageError, OSError: the file cannot be read.

@@ -7,8 +7,8 @@ MAX_BYTES = 20_000_000
 
 
 def commands_in(path: str) -> Sequence[str]:
-    """The commands that worked and are worth repeating; empty for a file that is not a transcript
-    of this user.
+    """The commands that worked and are worth repeating; empty if the file is not a transcript that
+    belongs to this user.
     """
     # Imported here, because every app has this function, but few sessions are compacted.
     from upwell.episodes.failures import succeeded

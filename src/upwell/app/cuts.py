@@ -36,7 +36,7 @@ class _Pending:
 class Cuts:
     """Records shortened results in the TTL store. The texts that the agent saw are recorded only
     for the owner of the home, and only if none of them contains a secret. The file of a call is
-    recorded only if `journal` may store it, and is kept as long as the files of decisions.
+    recorded only if `journal` may store it, and is kept for as long as the files of decisions are.
     """
 
     def __init__(

@@ -252,8 +252,8 @@ def open_memory(
 def _open_ltm(
     config: Config, ttl_store: TtlStore, patience: Patience, *, tolerant: bool
 ) -> "LtmRecall | None":
-    """The memory server configured by `ltm.*`. If no such key is set, the result is None, and its
-    modules are not imported. A tolerant app ignores a server whose keys are incomplete.
+    """The memory server configured by `ltm.*`. If no such key is set, the result is None, and the
+    modules for it are not imported. A tolerant app ignores a server whose keys are incomplete.
 
     Raises:
         ConfigError: a key that another one needs is missing.
@@ -405,7 +405,7 @@ def secret_of(config: Config) -> Secret:
     """The secret for the keys of originals and cached answers: `store.secret` if it is set, or else
     the content of a file in the home, which is created once, atomically, with mode 0600. A changed
     file is read again, so a replica that started without the team's database adopts the team's
-    secret once the file is a copy of it."""
+    secret once it has been copied to the file."""
     if config.store.secret:
         configured = hashlib.sha256(config.store.secret.encode()).digest()
         return lambda: configured

@@ -48,8 +48,8 @@ class Traces:
 
 
 class FollowUp:
-    """Learns from shortened results: how many were delivered, and which of them an agent read
-    further.
+    """Learns from shortened results: how many were delivered, and which ones an agent went on
+    reading.
 
     While tracing is on, `ttl_store` keeps the trace of each shortened result, because the result
     may come from another process, such as a hook, or from before a restart.
@@ -107,7 +107,8 @@ class FollowUp:
         return text
 
     def traced(self, tool: Tool) -> Tool:
-        """A tool that reads originals. Each run is a span in the trace of the shortened call."""
+        """Wrap a tool that reads originals. Each run becomes a span in the trace of the shortened
+        call."""
 
         async def run(args: Mapping[str, Any], session: str) -> Result:
             key = str(args.get("key", ""))

@@ -39,7 +39,7 @@ class OfTenant(Protocol):
 
 
 class ManyTenants(Calls, Protocol):
-    """The apps of a gateway's tenants, and the URL path of calls to them."""
+    """The apps of a gateway's tenants, and the pipelines through which the tenants' calls go."""
 
     def of(self, tenant: str) -> AbstractAsyncContextManager[OfTenant]:
         """Open a tenant's app; an empty `tenant` opens the home's own."""

@@ -73,7 +73,8 @@ def resumed(rule: Memory) -> Memory:
 
 
 def described_rules(rules: Sequence[Memory]) -> list[dict[str, Any]]:
-    """All rules as in `described_rule`, with `replaced`: whether another rule replaces the rule."""
+    """The rules as JSON, like `described_rule`. `replaced` is true if another rule replaces the
+    rule."""
     replaced = replaced_among(rules)
     return [{**described_rule(rule), "replaced": rule.id in replaced} for rule in rules]
 

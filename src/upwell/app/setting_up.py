@@ -40,7 +40,8 @@ changed.
 @dataclass(slots=True)
 class SetupPlan:
     """Everything that setup would change: `takeover` contains the servers and `config.toml`, and
-    `hooks` the agents' hooks. `refused` gives the reason for each file that cannot be changed.
+    `hooks` contains the agents' hooks. `refused` gives the reason for each file that cannot be
+    changed.
     """
 
     takeover: Takeover
@@ -66,7 +67,7 @@ class UndoPlan:
 
 class SettingUp:
     """Plans a setup, writes it, tries it out and undoes it. `clients` changes the agents' servers,
-    and `installer` their hooks.
+    and `installer` changes their hooks.
     """
 
     def __init__(self, clients: Clients, installer: Installer, home: Home) -> None:
@@ -85,8 +86,8 @@ class SettingUp:
         return self._home.root
 
     def plan(self, *, shorten: bool = False) -> SetupPlan:
-        """The changes that are still to be made. With `shorten`, one of them turns on shortening
-        the results of the agents' own tools, for the agents that allow this.
+        """The changes that are still to be made. With `shorten`, one of them turns on the
+        shortening of results of the agents' own tools, for the agents that allow this.
 
         Raises:
             ConfigError: `config.toml` cannot be read.

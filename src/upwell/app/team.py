@@ -22,7 +22,7 @@ PULL_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The connections to a team's database, and the home's files that it contains."""
+    """The connections to a team's database, and the home's files that the database contains."""
 
     postgres: "Postgres"
     files: "HomeFiles"

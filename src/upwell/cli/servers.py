@@ -239,7 +239,7 @@ def _note_pause() -> None:
 
 
 def _for(shared: bool) -> str:
-    """The users to whom a change in all sessions applies, in words; "" unless they share it."""
+    """Words for the users that `on` or `off` affects; "" unless the pause is shared."""
     return " for everybody who uses store.url" if shared else ""
 
 

@@ -22,7 +22,7 @@ _GIT = frozenset(
     "rev-parse rebase reset clone remote tag blame ls-files config worktree mv rm init".split()
 )
 _INLINE = frozenset({"-c", "-e", "-p", "--eval", "-"})
-"""Options with which an interpreter runs a program written for the occasion."""
+"""Options that make an interpreter run a program written for the occasion."""
 
 
 def notable(runs: Iterable[Run]) -> list[Run]:

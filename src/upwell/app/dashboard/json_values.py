@@ -68,7 +68,7 @@ def _is_document(line: str) -> bool:
 
 def values_of(text: str) -> list[Value]:
     """The values of shortened JSON, in order. Values in tables are found under the names of their
-    columns. If the text is not JSON, these are the values in its JSON parts."""
+    columns. If the text is not JSON, the values of its JSON parts are returned."""
     values: list[Value] = []
     try:
         try:

@@ -1,4 +1,4 @@
-"""Sessions, newest first: those in which upwell took part, and those in the agents' transcripts.
+"""Sessions, newest first: those that upwell took part in, and those in the agents' transcripts.
 Also the figures of one session, and the originals of its shortened results."""
 
 import asyncio

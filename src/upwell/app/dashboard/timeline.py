@@ -20,7 +20,7 @@ TURNS = 12
 """The number of turns on a page."""
 REPLAY_SECONDS = 120.0
 MAX_EARLIER, MAX_EARLIER_BYTES = 60, 40_000_000
-"""The limits on the earlier sessions, and on their bytes, from which a session's replay learns."""
+"""How many earlier sessions, and how many bytes of them, a session's replay may learn from."""
 _AT_ONCE_SECONDS = 30.0
 """A decision belongs to a step of the transcript that is at most this far away."""
 

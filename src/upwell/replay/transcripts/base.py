@@ -1,4 +1,4 @@
-"""The interface of a transcript format, and functions with which readers check untrusted values.
+"""The interface of a transcript format, and functions that all readers use on untrusted values.
 
 A transcript is untrusted data: a reader takes the values that have the expected shape and ignores
 the rest. If a file contains nothing in the expected format, the reader raises `Unreadable`.

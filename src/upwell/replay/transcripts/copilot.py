@@ -22,7 +22,7 @@ from upwell.replay.transcripts.base import (
 )
 
 _OWN_TOOLS = ("report_intent",)
-"""Tools with which the agent reports to its host."""
+"""Tools that the agent uses to report to its host."""
 
 
 def read(path: Path, start: int = 0) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""SpecStory: `.specstory/history/*.md`, Markdown of the sessions of other hosts.
+"""SpecStory: `.specstory/history/*.md`, the sessions of other hosts as Markdown.
 
 The format has two generations. The newer one has a time in every heading (`_**User (2026-…Z)**_`)
 and calls in `<tool-use>` blocks. The older one has neither: a call is a line like
@@ -246,7 +246,7 @@ def _arguments(tool: str, ticked: list[str], fences: list[tuple[str, str]]) -> d
 
 
 def _written(tool: str, out: str) -> dict[str, Any]:
-    """The file of an edit, taken from the result, for a call that does not name it."""
+    """The file that an edit changed, taken from the result because the call does not name it."""
     match = _WRITTEN.search(out) if tool in ("Edit", "Write") else None
     return {"file_path": match[1]} if match else {}
 
