@@ -108,9 +108,9 @@ def page() -> str:
         choice = f" (picked `{result.strategy}`)" if example.strategy == "auto" else ""
         parts.append(
             f"### `{example.strategy}`{choice}\n\n"
-            f"{result.before:,} characters into at most {example.max_chars:,}{question}: "
-            f"{result.after:,} characters, {result.tokens:,} tokens"
-            f"{', nothing lost' if result.lossless else ''}.\n\n"
+            f"{result.before:,} characters, with a limit of {example.max_chars:,}{question}. "
+            f"The result has {result.after:,} characters, {result.tokens:,} tokens"
+            f"{', and nothing is lost' if result.lossless else ''}.\n\n"
             f"````text\n{result.text.rstrip()}\n````\n"
         )
     return "\n".join(parts)
