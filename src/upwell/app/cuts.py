@@ -122,7 +122,7 @@ class Cuts:
         return pairs
 
     async def session_of(self, cut_id: str) -> str:
-        """The session of a shortened result, "" if the result is unknown.
+        """The session of a shortened result; "" if the result is unknown.
 
         Raises:
             StoreError: the store cannot be read.

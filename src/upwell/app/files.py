@@ -78,8 +78,8 @@ Secret = Callable[[], bytes]
 @dataclass(frozen=True, slots=True)
 class Files:
     """The open databases of an app and their periodic chores. `team` is the database that a team
-    shares, `databases` are SQLite files, `indexed` are the stores of memories, and `closing` closes
-    connections to other databases."""
+    shares, `databases` are SQLite files, `indexed` are the stores of memories, and `closing` are
+    the functions that close connections to other databases."""
 
     team: Team | None = None
     databases: list[Database] = field(default_factory=list)

@@ -45,7 +45,7 @@ async def rows(app: App, days: int, dimension: Dimension) -> list[dict[str, Any]
 
 
 def price_now(app: App) -> Price | None:
-    """The price of the user's model, None if it is unknown."""
+    """The price of the user's model; None if it is unknown."""
     return price_of(app.config.agent.model, app.config.agent.input_price)
 
 

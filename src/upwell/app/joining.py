@@ -1,4 +1,4 @@
-"""`upwell team`: join a team with a token for its gateway, and leave it."""
+"""`upwell team`: joins a team with a token for its gateway, and leaves it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The copy of a team's memories on a developer's machine: keep it up to date, and send what this
+"""Keeps the copy of a team's memories on a developer's machine up to date, and sends what this
 machine shares. The team's store is a database (`store.local`), or a gateway that has one.
 
 Decisions and commands read the copy and never wait for the store. One process of a home at a time,

@@ -59,7 +59,8 @@ async def learned(app: App) -> dict[str, Any]:
 
 
 async def decisions(app: App, number: int, session: str | None = None) -> list[dict[str, Any]]:
-    """The latest decisions, of one session or of all, oldest first: `upwell explain --json`."""
+    """The latest decisions of one session or of all sessions, oldest first: `upwell explain
+    --json`."""
     recent = await app.decisions()
     return [decision for decision in recent if session in (None, decision["session"])][-number:]
 
@@ -97,5 +98,5 @@ async def is_memory_empty(app: App) -> bool:
 
 
 async def texts_of(app: App, ids: Sequence[str]) -> dict[str, str]:
-    """The texts of these memories by id, without deleted ones."""
+    """The texts of these memories by id. Deleted memories are left out."""
     return await texts_by_id(app.memory, ids)

@@ -233,8 +233,8 @@ def _replaced_episodes(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
 
 def _missing_parts(memory: Memory) -> str:
     """The files or symbols of a memory that no longer exist; "" if the memory still applies. An
-    episode (a conclusion from a session) needs all its files and symbols, any other memory only one
-    of its files."""
+    episode (a conclusion from a session) needs all its files and symbols; any other memory needs
+    only one of its files."""
     if memory.project is None or not os.path.isabs(memory.project) or memory.pinned:
         return ""
     if not os.path.isdir(memory.project):

@@ -50,7 +50,7 @@ class SetupPlan:
 
     @property
     def files(self) -> list[Plan]:
-        """The files of servers, with `config.toml` first."""
+        """The files that configure servers, with `config.toml` first."""
         return [self.takeover.config, *self.takeover.files]
 
 

@@ -231,7 +231,7 @@ def _note_exclusion() -> None:
 
 
 def _note_pause() -> None:
-    """Report that everything is paused, if it is; `upwell on --project` does not change that."""
+    """Report a pause by `upwell off`, which `upwell on --project` does not end."""
     from upwell.app.running import is_paused
 
     if is_paused():

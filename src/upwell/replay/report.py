@@ -51,7 +51,8 @@ class Report:
         `saved`.
         """
         self.material: Material | None = None
-        """The memories that the replay could draw on, counted at its end if none surfaced."""
+        """The memories that the replay could draw on, which are counted at its end if none
+        surfaced."""
         self._projects = projects
         self._moments: dict[str, _Moment] = {}
         self._sessions: dict[str, _Session] = {}

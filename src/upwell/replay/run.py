@@ -140,8 +140,8 @@ class _Session:
 
 
 class Replay:
-    """Runs events through the product. `choices` are the kinds of memory to use; `memories` are the
-    user's own.
+    """Runs events through the product. `choices` are the kinds of memory to use, and `memories` are
+    the user's own memories.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class _Purpose:
 
     @property
     def best(self) -> str:
-        """The command that worked most often; among equals, the latest."""
+        """The command that worked most often; if several did, the latest of them."""
         return max(reversed(self.worked), key=self.worked.__getitem__, default="")
 
     @property

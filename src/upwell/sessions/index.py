@@ -43,7 +43,7 @@ MAX_TURNS = 400_000
 MAX_STORED_CHARS = 200
 """The names of sessions are cut to this length."""
 QUESTION_CHARS, CONCLUSION_CHARS = 200, 400
-"""The lengths of the excerpts."""
+"""The maximum lengths of the excerpts."""
 
 Progress = Callable[[int, int], None]
 
@@ -321,7 +321,8 @@ def _entry(turn: Turn) -> Entry:
 
 
 def _excerpt(text: str, limit: int) -> str:
-    """The masked beginning of a text, cut at a space: half a secret would not be recognised."""
+    """The masked beginning of a text. It is cut at a space, since half a secret would not be
+    recognised."""
     if len(text) > limit:
         text = text[:limit].rpartition(" ")[0]
     return redact(text)[0]

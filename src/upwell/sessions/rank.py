@@ -29,7 +29,7 @@ have been read, the remaining, more frequent terms count only for sessions that 
 term.
 """
 EXACT_RARITY = 1.5
-"""An exact match of an error or a file counts this many times as much as the rarest word."""
+"""An exact match of an error counts this many times as much as the rarest word."""
 _DAY_SECONDS = 86_400.0
 
 Posting = tuple["array[int]", bytes]
@@ -46,8 +46,8 @@ class Tally:
 
     @property
     def score(self) -> tuple[float, int]:
-        """The score of the session, and the key of its best turn. If several turns
-        share the highest score, it is the last of them, which is likely to contain more.
+        """The score of the session, and the key of its best turn. If several turns share the
+        highest score, it is the last of them, which is likely to contain more.
         """
         score, key = max(zip(self.turns.values(), self.turns, strict=True))
         return score + WHOLE_SHARE * self.whole, key

@@ -22,7 +22,7 @@ from upwell.surface.journal import file_of, subject_of
 PROMPT_CHARS, REMARK_CHARS, SUBJECT_CHARS, FAILURE_CHARS = 2_000, 1_500, 300, 300
 TOOL_CHARS = 60
 MAX_TROUBLE_CHARS = 20_000
-"""This much of the result of a failed call is searched for the error."""
+"""How many characters of a failed call's result are searched for the error."""
 MAX_STEPS = 200
 """The maximum number of steps that are shown of one turn."""
 _SHOWN = frozenset({Kind.SAY, Kind.TOOL, Kind.COMPACT})

@@ -71,7 +71,7 @@ def impacts_of(turn: Turn) -> dict[int, int]:
 
 
 def question_terms(text: str) -> list[int]:
-    """The terms to look for, without duplicates."""
+    """The terms to look for in answer to a question, without duplicates."""
     return list(dict.fromkeys(term for word in query_words(text) for term in _terms_of(word)))
 
 

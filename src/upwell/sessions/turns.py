@@ -13,7 +13,7 @@ MAX_QUESTION_CHARS, MAX_ANSWER_CHARS = 4_000, 6_000
 MAX_REMARKS_CHARS, MAX_REMARK_CHARS = 6_000, 1_200
 MAX_COMMAND_CHARS = 400
 MAX_RUNS, MAX_FILES, MAX_CHANGES = 200, 200, 100
-"""The limits on how much of one turn is kept."""
+"""The limits on the commands, the files read and the changes that are kept of one turn."""
 SHORT_ANSWER_CHARS = 200
 """A closing answer shorter than this (`Done.`) is read together with the remark before it."""
 MAX_ERRORS, MAX_ERROR_CHARS, ERROR_EDGE_CHARS = 6, 240, 3_000

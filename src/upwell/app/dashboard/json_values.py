@@ -19,7 +19,7 @@ _TOKEN = re.compile(
 _START = re.compile(r"\s*+[\[{]")
 _LINES_TRIED = 20
 _LAST_CHARS = 50_000
-"""If a text was cut, its first syntax error is at most this many characters from its end."""
+"""A text that was cut has its first syntax error at most this many characters before its end."""
 
 Value = tuple[str, str]
 """The key under which a value is found ("" if there is none) and the value. Strings begin with a

@@ -168,7 +168,8 @@ def _rules_with(rules: Sequence[Memory], query: str) -> list[Hit]:
 
 
 async def _listed(app: App, fields: Fields, offset: int) -> tuple[list[Hit], int | None]:
-    """The newest memories that match from `offset` on, and the offset of the next page."""
+    """A page of the newest memories that match, beginning at `offset`, and the offset of the next
+    page."""
     found: list[Hit] = []
     names = [fields["namespace"]] if "namespace" in fields else ()
     end = offset + MAX_LOOKED_AT

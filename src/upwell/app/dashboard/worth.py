@@ -26,7 +26,8 @@ MAX_REPLAYED = 20
 
 
 async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The figures of some days, the thresholds, and what other thresholds would let through."""
+    """The figures for a number of days, the thresholds, and what other thresholds would let
+    through."""
     days = days_in(fields)
     await app.learning.counts.flush()
     decisions = await app.surfacer.journal.latest_without_texts(LOOKED_AT)

@@ -136,8 +136,8 @@ class Draft:
 
 
 def closed(events: Iterable[Event]) -> Iterator[Event]:
-    """The events of one session, numbered, between its start and its end; nothing without
-    events."""
+    """The events of one session, numbered, with its start before them and its end after them.
+    Yields nothing if there are no events."""
     last: Event | None = None
     for number, event in enumerate(events, start=1):
         if last is None:
@@ -302,8 +302,8 @@ def without(text: str, opening: str, closing: str) -> str:
 
 
 def prompt_in(message: str) -> str:
-    """The user's own words in a message: a slash command as it was typed, and no text that the host
-    inserted; "" if nothing is left."""
+    """The user's own words in a message, with a slash command as it was typed, and without text
+    that the host inserted; "" if nothing is left."""
     words = message.strip()
     command = _COMMAND.search(words[:HEAD_BYTES])
     if command:

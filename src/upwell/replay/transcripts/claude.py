@@ -1,8 +1,8 @@
 """Claude Code: `~/.claude/projects/FOLDER/SESSION.jsonl`, one record per line.
 
 Records with a message have the `type` user or assistant. A tool's result is a block of a user
-message and refers to its call by `tool_use_id`. Sidechains belong to subagents, meta records to the
-host.
+message and refers to its call by `tool_use_id`. Sidechains belong to subagents, and meta records
+belong to the host.
 """
 
 import re

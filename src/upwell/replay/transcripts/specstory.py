@@ -2,8 +2,8 @@
 
 The format has two generations. The newer one has a time in every heading (`_**User (2026-…Z)**_`)
 and calls in `<tool-use>` blocks. The older one has neither: a call is a line like
-`Tool use: **grep**` or `Read file: …`, or a summary, and its time is estimated from the time of the
-file.
+`Tool use: **grep**` or `Read file: …`, or a summary, and its time is estimated from that of
+the file.
 """
 
 import re
@@ -163,8 +163,8 @@ class _Inside:
 
 
 def _fence(line: str) -> re.Match[str] | None:
-    """Match a line that is a fence. Most lines are not, and looking for the marks first is
-    quicker.
+    """Match a line that is a fence. Most lines are not, so it is quicker to look for the marks
+    first.
     """
     return _FENCE.match(line) if "```" in line or "~~~" in line else None
 
