@@ -28,7 +28,7 @@ _TEXTS = ("text", "output_text")
 
 def written_in(path: str, since: float) -> list[tuple[float, str]]:
     """The agent's messages and the arguments of its calls since the time `since`, each with its
-    time. The arguments include the files that the agent wrote, which no hook reports."""
+    timestamp. The arguments include the files that the agent wrote, which no hook reports."""
     texts: list[tuple[float, str]] = []
     for line in _tail_of(path, WRITTEN_BYTES).splitlines():
         try:
@@ -78,8 +78,8 @@ def _tail_of(path: str, max_bytes: int) -> bytes:
 
 
 def _texts_of(message: Mapping[str, Any]) -> Iterator[str]:
-    """The agent's texts in one record. Claude Code records a message with its calls, Codex each
-    call as a record of its own.
+    """The agent's texts in one record. Claude Code records a message together with its calls; Codex
+    records each call separately.
     """
     if message.get("type") in _CALLS:
         yield _arguments(message.get("arguments", message.get("input")))

@@ -30,8 +30,8 @@ _MOST_SHARE, _SHARE_PER_COVERAGE = 0.9, 1.3
 part of the question that the best unit covers, but at most `_MOST_SHARE`. A question that the text
 does not answer therefore displaces nothing."""
 _MARGIN = 1.5
-"""Units are ordered up to this multiple of the budget, since units that need the same other units
-cost less together than alone.
+"""Units are put in order until they cost this multiple of the budget, because units that need the
+same other units cost less together than alone.
 """
 _CHARS_PER_TOKEN, _USUAL_SPREAD = 8.0, 1.6
 """Upper bounds for the average number of characters per token: `_CHARS_PER_TOKEN` holds for any
@@ -42,8 +42,8 @@ _ROUNDS = 3
 later rounds spend what is left."""
 _NEIGHBOUR = 0.45
 _UNDER = 0.35
-"""The share of a match's score that its neighbours get, and the share of a matching heading's score
-that the units under it get.
+"""`_NEIGHBOUR`: the share of a match's score that its neighbours get. `_UNDER`: the share of a
+matching heading's score that the units under it get.
 """
 
 

@@ -64,7 +64,8 @@ def change_outside_fences(text: str, change: Callable[[str], str]) -> str:
 
 
 def _end(text: str, opening: re.Match[str]) -> int:
-    """Return the end of the fence: a line of the same fence character that is at least as long."""
+    """Return the end of the fence, which is closed by the same character repeated at least as often
+    as in its first line."""
     mark = opening[1]
     for closing in _FENCE.finditer(text, opening.end()):
         if closing[1][0] == mark[0] and len(closing[1]) >= len(mark):

@@ -24,7 +24,8 @@ LADDER = ("progressive", "hybrid", "truncate")
 the retention floor (the share of a text that must be delivered if its original is not stored). The
 order comes from seed 002 (docs/names.md)."""
 _FALLBACK_KINDS = {"hybrid": frozenset((Kind.MARKDOWN, Kind.API_DOCS, Kind.CODE))}
-"""The kinds of text for which a rung is a fallback. A rung that is not listed is one for all."""
+"""The kinds of text for which a rung is a fallback. A rung that is not listed is a fallback for
+every kind."""
 _READ_ON = frozenset({"selective", "progressive"})
 """Strategies whose results are useful only with the key of the original."""
 _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
@@ -36,8 +37,8 @@ _NUMBERED = frozenset(
 have their own line numbers.
 """
 _ROOM_ABOVE_FLOOR = 1.05
-"""The soft budget rises to at least this multiple of the retention floor: whole units leave up to
-3 % of a budget unused, and the result must not fall below the floor.
+"""The soft budget is raised to at least this multiple of the retention floor, because whole units
+leave up to 3 % of a budget unused, and the result must not fall below the floor.
 """
 _PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
 _MAY_EXCEED = frozenset({"selective", "progressive"})

@@ -12,8 +12,8 @@ class Options:
 
     `strategy`: a name of `STRATEGIES`.
     `profile`: how much is delivered of a result that has no limit of its own. `balanced` gives
-    commands, searches and pages less than other tools; `lean` gives half of that, `light` gives
-    twice the agent's usual budget to every kind. Files that the agent reads are excepted.
+    commands, searches and pages less than other tools; `lean` gives half of that, and `light` gives
+    twice the agent's usual budget to every kind. Files that the agent reads are not affected.
     `read_tokens`: files that the agent reads are delivered whole up to this size.
     `max_result_tokens`: soft limit; None means no limit in tokens if `max_result_chars` is set, and
     otherwise a limit that depends on the kind of the tool, `profile`, and the agent's context

@@ -4,7 +4,7 @@ A key is an HMAC of the content with a secret of this home, bound to the tenant 
 The same response therefore gets the same key, which prompt caches depend on, and keys cannot be
 guessed. A text is stored in parts, so that reading a chunk of a long text reads only the parts
 needed. A text that contains a secret stays in memory and is never written to disk. Parts in memory
-are compressed, because there is less room.
+are compressed, because memory has less room.
 """
 
 import asyncio
@@ -123,8 +123,8 @@ class Originals:
         return original
 
     async def readable(self, originals: Sequence[StoredOriginal]) -> list[StoredOriginal]:
-        """Return the originals of one result. An original that could not be read, because memory
-        had no room for it or it expires at once, is returned without its key."""
+        """Return the originals of one result. An original that could not be read later, because
+        memory had no room for it or because it expires at once, is returned without its key."""
         return [
             original if await self._is_readable(original) else replace(original, key="", private="")
             for original in originals

@@ -60,8 +60,8 @@ def rejoin(chunks: Iterable[str]) -> str:
 
 
 def within(text: str, offset: int, remaining: RemainingBudget) -> str:
-    """Return a chunk from `offset` that fits `remaining`. Its length is reduced by a quarter until
-    it fits.
+    """Return a chunk from `offset` that fits `remaining`. It is shortened by a quarter at a time
+    until it fits.
 
     Raises:
         CompressionError: there is no room for the footer and at least one character.

@@ -44,7 +44,7 @@ def check(name: str) -> None:
     """Check that a strategy has this name.
 
     Raises:
-        UsageError: no strategy has it; the hint suggests the nearest name.
+        UsageError: no strategy has this name; the hint suggests the nearest one.
     """
     if name in STRATEGIES:
         return

@@ -154,7 +154,7 @@ def _stands_alone(term: Term, lowercase: str, text: str, start: int, end: int) -
 def rarity(units: int, holding: int) -> float:
     """Return the inverse document frequency of BM25 (Robertson and Spärck Jones), at least 0.
 
-    `units` is the number of units, `holding` how many of them contain the term.
+    `units` is the number of units, and `holding` is how many of them contain the term.
     """
     return math.log(1.0 + (units - holding + 0.5) / (holding + 0.5))
 

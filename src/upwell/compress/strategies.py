@@ -2,7 +2,8 @@
 `skeleton`, `extract_fields`, `schema_pruning`, `llm_summary`, and `auto`, which chooses by content.
 
 Those that shorten without a model share two functions: `fit_json` selects values of a JSON
-document, `fit_text` selects units of any other text. They differ in what they rank first.
+document, and `fit_text` selects units of any other text. The strategies differ in what they rank
+first.
 """
 
 from dataclasses import replace
@@ -108,8 +109,8 @@ def lift_structure(units: Units, *, first_lines: bool = False) -> None:
 
 
 def hybrid(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
-    """In Markdown, keep headings first, then the parts that matter; in code, the lines with the
-    most telling names."""
+    """In Markdown, keep headings first, then the parts that matter; in code, keep the lines with
+    the most telling names."""
     remaining = RemainingBudget.of(budget)
     if remaining.holds(passage.text):
         return whole(passage)
@@ -122,7 +123,7 @@ def hybrid(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
 
 
 def skeleton(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
-    """Keep each heading with its first line; in OpenAPI, the values that stand out."""
+    """Keep each heading with its first line; in OpenAPI, keep the values that stand out."""
     remaining = RemainingBudget.of(budget)
     if remaining.holds(passage.text):
         return whole(passage)
@@ -261,5 +262,5 @@ def auto(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
     choice = choose(passage, root)
     if root is None or choice not in _EMPHASIS:
         return load(choice)(passage, budget, tools)
-    # The strategy itself would parse the document a second time.
+    # Calling the strategy would parse the document a second time.
     return outcome(passage, fit_json(passage, root, remaining, _EMPHASIS[choice], tools), choice)

@@ -207,7 +207,7 @@ def _peek(event: bytes, key: bytes) -> str:
 
 
 def _is_eligible(host: str, name: str, event: bytes) -> bool:
-    """True if the event is worth a question to the daemon, which would ignore any other event."""
+    """True if it is worth asking the daemon about the event. It would ignore any other event."""
     if (
         not (host.isascii() and host.isalnum())
         or (host != "copilot" and os.environ.keys() >= _COPILOT_VARIABLES)

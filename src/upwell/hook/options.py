@@ -15,7 +15,7 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookOptions:
-    """- `prompt_ms`, `tool_ms`: deadlines of an answer.
+    """- `prompt_ms`, `tool_ms`: deadlines for an answer.
     - `cold_ms`: the deadline of a prompt that finds no daemon and starts it. Only the hook's client
       reads it.
     - `port`: the port on which the daemon accepts hooks that are HTTP requests; 0 for none.

@@ -9,7 +9,7 @@ import time
 from upwell.hook.place import Place, is_private
 
 START_AGAIN_SECONDS = 15.0
-"""If no daemon has come up after this time, another one is started."""
+"""If no daemon has come up after this time, a hook starts another one."""
 
 
 def start(place: Place) -> int:

@@ -22,8 +22,8 @@ _READS_ORIGINAL = re.compile(r"\bupwell\b(?:(?!\bupwell\b)[^\n;&|])*?\sread\s")
 
 KeyPath = tuple[str | int, ...]
 Shorten = Callable[[str, Event, Sequence[str], int | None], Awaitable[Sequence[str | None]]]
-"""Host, event, texts of the tool's result, the host's limit in tokens → the shortened texts, None
-for each unchanged text."""
+"""Host, event, texts of the tool's result, the host's limit in tokens → the shortened texts, with
+None in place of each unchanged text."""
 
 
 async def no_shortening(

@@ -96,8 +96,8 @@ PROBE_SESSIONS = "upwell-setup-"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
     """The event that a host sends at the start of a session. `upwell setup` sends it to an
-    installed hook to test the hook: `event` is its name, and `payload` was recorded, with `SESSION`
-    and `FOLDER` in place of the session's id and folder."""
+    installed hook to test the hook. `event` is its name, and `payload` is a recorded payload with
+    `SESSION` and `FOLDER` in place of the session's id and folder."""
 
     event: str
     payload: Mapping[str, Any]

@@ -4,8 +4,8 @@ Codex moves text over 2 500 tokens into a file, and ignores an answer with unkno
 tool call, `continue: false` does not end the turn: the `reason` beside it replaces the tool's
 result, which does not count as a failure. `updatedToolOutput` is refused.
 
-Sources: its generated JSON schemas (0.155), `deny_unknown_fields` on every output; its hooks page
-and `core/src/tools/registry.rs` on `continue`; its documentation of `AGENTS.md`.
+Sources: its generated JSON schemas (0.155), with `deny_unknown_fields` on every output; its hooks
+page and `core/src/tools/registry.rs` on `continue`; its documentation of `AGENTS.md`.
 """
 
 from collections.abc import Mapping

@@ -168,7 +168,7 @@ class Installer:
             _clean_up(plan, earlier)
             return ""
         is_unchanged = earlier.get("written") == digest(plan.before or "")
-        # The backup must not hold our own entries, so an earlier backup stays the backup.
+        # The backup must not contain our own entries, so an earlier backup is not replaced.
         backup = str(earlier.get("backup", "")) if is_unchanged else _backed_up(plan)
         folders = _missing_folders(plan.path) or earlier.get("folders", [])
         _put(plan.path, plan.after)
@@ -283,8 +283,8 @@ def _missing_folders(path: Path) -> list[str]:
 
 
 def _clean_up(plan: Plan, entry: Mapping[str, Any]) -> None:
-    """After an uninstall, remove the backup if the file has its content again, and the folders that
-    the installation created if they are empty."""
+    """After an uninstall, remove the backup if the file has its content again. Also remove the
+    folders that the installation created, if they are empty."""
     copy = Path(str(entry.get("backup", "")))
     with contextlib.suppress(OSError, ConfigError):
         if copy.name.startswith(plan.path.name + BACKUP) and _read(copy) == plan.after:

@@ -133,8 +133,8 @@ def record(
     project_name: str = "",
     session: str = "",
 ) -> Record:
-    """A memory with its provenance: the program that it comes from, and its id and times in that
-    program. Its id in upwell is the same at every import. A kind that is not a valid namespace
+    """A memory with its provenance: the program that it comes from, and its id and timestamps in
+    that program. Its id in upwell is the same at every import. A kind that is not a valid namespace
     becomes a tag."""
     name, extra_tags = _namespace(kind)
     identity = json.dumps([program, record_id])

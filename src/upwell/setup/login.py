@@ -84,7 +84,7 @@ def _check_installed() -> None:
 
 
 async def _sign_in(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
-    """Send the server a request, for which the SDK logs in, and return that login."""
+    """Send the server a request that makes the SDK log in, and return the login."""
     import httpx2
 
     logging.getLogger("mcp").addHandler(logging.NullHandler())

@@ -32,9 +32,9 @@ _LONGEST = 60
 """If the records of an array have more values than this on average, each value is selected by its
 own salience instead."""
 _LATER, _ENDS, _ODDNESS = 0.25, 1.0, 0.5
-"""`_LATER`: the loss of a record with each doubling of its position. `_ENDS`: the gain of the first
-and the last record. `_ODDNESS`: the weight of the amount by which a record's oddest value stands
-out.
+"""`_LATER`: the salience that a record loses each time its position doubles. `_ENDS`: the salience
+that the first and the last record gain. `_ODDNESS`: the weight of the amount by which a record's
+oddest value stands out.
 """
 _TIE = 1e-6
 

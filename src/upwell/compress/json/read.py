@@ -17,7 +17,7 @@ LARGE_CHARS = 2_000_000
 _READ_CHARS = 800_000
 """The records read in full have about this many characters in total."""
 _FROM_EVERYWHERE = 0.5
-"""The share of `_READ_CHARS` for a sample of all records."""
+"""The share of `_READ_CHARS` that goes to a sample of all records."""
 _CHARS_PER_ITEM = 8
 """If the items of a large document are shorter than this on average, as in an array of numbers,
 only its beginning is read."""

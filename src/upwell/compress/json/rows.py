@@ -35,11 +35,11 @@ _LOOKS = 8
 """How often a value may be examined for a table; bounds the work for deeply nested arrays."""
 _TIE = 1e-6
 _LATER, _FIRST = 0.25, 16
-"""The loss of a cell with each doubling of its row number beyond `_FIRST`. The first rows therefore
-show more of their columns, and the budget still reaches many rows.
+"""The salience that a cell loses each time its row number doubles beyond `_FIRST`. The first rows
+therefore show more of their columns, and the budget still reaches many rows.
 """
 _NAMING = 0.5
-"""The bonus of the column that names the rows."""
+"""The additional salience of the column that names the rows."""
 
 
 @dataclass(slots=True)

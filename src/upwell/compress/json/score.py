@@ -36,14 +36,14 @@ _TYPES = {"time": _TIME, "number": _NUMBER, "place": _PLACE}
 _EMPTY = frozenset({"null", "true", "false", '""', "[]", "{}", "0"})
 _EMPTY_CHARS = max(map(len, _EMPTY))
 _COMMON = 64
-"""Occurrences of a value beyond this number do not add to its cost."""
+"""Occurrences of a value beyond this number do not lower its salience further."""
 _LONGEST = 400
-"""Characters of a value beyond this number do not add to its cost."""
+"""Characters of a value beyond this number do not lower its salience further."""
 _WRITTEN_WORTH = 4.0
 _SENTENCE_CHARS = 40
 """A value shorter than this counts like any other, even under a key in `_WRITTEN`."""
 _STEP_UP = 0.72
-"""The credit of a term in the parent's key, relative to one in the value's own key."""
+"""The credit of a term in the parent's key, relative to a term in the value's own key."""
 _EXPECTED = 1.3
 _NAMES = 3
 _HOLLOW = 0.5
@@ -52,8 +52,8 @@ IDENTITIES = (
     "name", "id", "key", "title", "subject", "headline", "identifier", "number", "slug", "login",
     "path", "file", "sha", "oid", "email", "type",
 )  # fmt: skip
-"""Keys that identify a record, best first. A key may also end in one of these words, such as
-`messageHeadline`."""
+"""Keys that identify a record, best first. A key may also end in one of these words, as
+`messageHeadline` does."""
 _CODES = frozenset({"sha", "oid", "email", "type"})
 """Keys that identify a record only if nothing else does."""
 _FEW = 3
@@ -62,14 +62,14 @@ other identity. A `name` is still given, and so is a file, because a line number
 no use without its file."""
 _NAME_KEY, _PLACES = '"name"', frozenset({"path", "file"})
 _NAMING_DEPTH = 1
-"""An object at most this deep in a record may name the record."""
+"""The values of an object at most this deep in a record may name the record."""
 
 
 def salience(doc: Outline, text: str) -> list[float]:
     """Score how much each unit matters when there is no question.
 
-    Short values, names, states and errors rank before links and hashes, rare values before common
-    ones, and the first value of a key path before the others, because it shows the schema.
+    Short values, names, states and errors rank before links and hashes, and rare values rank before
+    common ones. The first value of a key path ranks before the others, because it shows the schema.
     """
     by_path = _path_salience(doc)
     values = [text[start:end] for start, end in zip(doc.starts, doc.ends, strict=True)]

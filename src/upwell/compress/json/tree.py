@@ -23,7 +23,7 @@ KEY, VALUE, OPEN, CLOSE = 1, 2, 3, 4
 _NOT_JSON = frozenset({"NaN", "Infinity", "-Infinity"})
 
 _ITEM, _ITEM_OR_END, _END = 0, 1, 2
-"""What may follow: an item after a comma, an item or the end after the beginning of a container,
+"""What may come next: an item after a comma, an item or the end after the beginning of a container,
 and only the end after an item without a comma."""
 _NO_ITEMS: "list[Node]" = []
 _NO_UNITS: list[int] = []

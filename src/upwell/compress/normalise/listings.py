@@ -1,4 +1,4 @@
-"""Write lists of paths and search results so that each folder or file appears once, losslessly.
+"""Write lists of paths and search results, without loss, so that each folder or file appears once.
 
     src/harbor/crane.py            src/harbor/
     src/harbor/quay.py      →       crane.py

@@ -7,7 +7,7 @@
                                         b::two
 
 Nothing is lost: the head line contains the common words and the number of lines, and each following
-line the words that differ. Lines are compared word by word.
+line contains the words that differ. Lines are compared word by word.
 """
 
 import re

@@ -173,8 +173,8 @@ def _raise_links(units: Units, text: str) -> None:
 
 
 def _raise_elements(units: Units, elements: Container[int]) -> None:
-    """Raise the elements of a page, and remove all needs: the line of an element repeats everything
-    in the groups around it.
+    """Raise the elements of a page, and remove all needs, because the line of an element repeats
+    everything in the groups around it.
     """
     units.needs = [()] * len(units)
     for unit, start in enumerate(units.starts):

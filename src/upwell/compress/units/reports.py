@@ -73,8 +73,8 @@ _FOREIGN = re.compile(
 LAST_RESULT, FAILED, ERROR, BAD_RESULT, RESULT = 6.0, 5.0, 4.5, 4.3, 4.2
 DETAIL, WARNING = 4.0, 1.5
 _AGAIN, _LATER = 0.4, 0.2
-"""`_AGAIN`: the loss of an error that was reported before; a failed test loses twice as much.
-`_LATER`: the loss with each further detail of a failure, and with each further result."""
+"""`_AGAIN`: the salience that an error loses if it was reported before; a failed test loses twice
+that. `_LATER`: the salience lost with each further detail of a failure, and each further result."""
 _MOST_DETAILS = 6
 _MENTIONS_FAILURE = re.compile(r"\bfail", re.I)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^“”]*”|(?<!\S)[^\s/'\"`]*+/\S*")

@@ -31,7 +31,7 @@ _RAISED = re.compile(
 _PANIC = re.compile(r"panic(?:ked|:)")
 _TRACE_HEAD = "Traceback (most recent call last)"
 _REPEATED = 2.0
-"""The loss of a line each time the number of its occurrences doubles."""
+"""The salience that a line loses each time the number of its occurrences doubles."""
 _FRAME = re.compile(r'\s+(?:at |File "|from )|\s+\S+\.(?:go|rs|py|js|ts):\d+')
 _FOREIGN = re.compile(
     r"site-packages|node_modules|dist-packages|/lib/python|node:internal|j(?<=\bj)avax?\.|s(?<=\bs)un\."
@@ -40,8 +40,7 @@ _FOREIGN = re.compile(
 
 
 def _template(line: str) -> str:
-    """Return the words of a line, with `#` for each word that contains other characters than
-    letters."""
+    """Return the words of a line, with `#` in place of each word that is not purely alphabetic."""
     return " ".join(
         word if word.strip(_PUNCTUATION).isalpha() else "#"
         for word in line.split()[:_TEMPLATE_WORDS]
