@@ -241,9 +241,9 @@ def resume(session: str | None, home: Path | None = None) -> bool:
     return is_shared
 
 
-def is_paused(home: Path | None = None) -> bool:
-    """Return whether `upwell off` pauses any session."""
-    return _pause_of(home)[0].anybody()
+def what_is_paused(home: Path | None = None) -> str:
+    """Return what `upwell off` pauses, as in `Pause.described`."""
+    return _pause_of(home)[0].described()
 
 
 def _pause_of(home: Path | None) -> tuple[Pause, bool]:

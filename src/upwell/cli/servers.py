@@ -232,10 +232,10 @@ def _note_exclusion() -> None:
 
 def _note_pause() -> None:
     """Report a pause by `upwell off`, which `upwell on --project` does not end."""
-    from upwell.app.running import is_paused
+    from upwell.app.running import what_is_paused
 
-    if is_paused():
-        note("upwell: everything is still paused; `upwell on` resumes")
+    if paused := what_is_paused():
+        note(f"upwell: {paused}; `upwell on` resumes")
 
 
 def _for(shared: bool) -> str:

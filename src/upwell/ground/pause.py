@@ -5,6 +5,7 @@ from pathlib import Path
 from upwell.ground.errors import UsageError
 from upwell.ground.files import Locking, exclusively, file_exists, write_atomically, writing
 from upwell.ground.host_sessions import outermost
+from upwell.ground.text.format import counted
 from upwell.ground.types.rpc import Ping
 
 EVERYBODY = "*"
@@ -28,6 +29,13 @@ class Pause:
         """Return whether any session is paused."""
         return bool(self._read())
 
+    def described(self) -> str:
+        """Return which sessions are paused, as a sentence without a full stop; "" if none is."""
+        paused = self._read()
+        if not paused or EVERYBODY in paused:
+            return "everything is paused" if paused else ""
+        return f"{counted(len(paused), 'session')} {'is' if len(paused) == 1 else 'are'} paused"
+
     def begin(self, session: str | None) -> None:
         """Pause a session, or all sessions if `session` is None.
 
@@ -49,8 +57,8 @@ class Pause:
             self._write(set() if name == EVERYBODY else self._read() - {name})
 
     def ping(self) -> Ping:
-        paused = self.anybody()
-        return Ping(ok=True, detail="paused: `upwell on` resumes" if paused else "not paused")
+        paused = self.described()
+        return Ping(ok=True, detail=f"{paused}: `upwell on` resumes" if paused else "not paused")
 
     def _read(self) -> set[str]:
         if not file_exists(self._path):

@@ -28,3 +28,14 @@ def test_a_name_that_no_session_has_pauses_and_resumes_nobody(tmp_path: Path, na
     with pytest.raises(UsageError, match="is not a session"):
         pause.end(name)
     assert pause.holds("other")
+
+
+def test_it_says_what_is_paused(tmp_path: Path) -> None:
+    pause = Pause(tmp_path / "paused")
+    assert (pause.described(), pause.ping().detail) == ("", "not paused")
+    pause.begin("a")
+    assert pause.described() == "1 session is paused"
+    pause.begin("b")
+    assert pause.ping().detail == "2 sessions are paused: `upwell on` resumes"
+    pause.begin(None)
+    assert pause.described() == "everything is paused"
