@@ -1,6 +1,6 @@
 """Past sessions, for the command line and for upwell's MCP tools."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,12 +20,14 @@ from there.
 """
 
 
-def index_of_user(home: Home, cwd: str | None, clock: Clock) -> SessionIndex:
+def index_of_user(
+    home: Home, cwd: str | None, excludes: Callable[[str], bool], clock: Clock
+) -> SessionIndex:
     """The index of this user's sessions with every agent, and of the SpecStory histories in the
-    folder `cwd`."""
+    folder `cwd`, without those in folders for which `excludes` is true."""
     folder = Path(cwd) if cwd else Path.home()
     transcripts = partial(transcripts_of_user, Path.home(), folder, None)
-    return SessionIndex(home.sessions_db, transcripts, clock=clock)
+    return SessionIndex(home.sessions_db, transcripts, excludes=excludes, clock=clock)
 
 
 class SeenSessions:

@@ -411,7 +411,9 @@ class App:
         from upwell.app.past_sessions import index_of_user
 
         if self._past_sessions is None:
-            self._past_sessions = index_of_user(self.config.home, self._cwd, self._clock)
+            excludes = self.config.projects.excludes
+            home = self.config.home
+            self._past_sessions = index_of_user(home, self._cwd, excludes, self._clock)
         return self._past_sessions
 
     def _seen_sessions(self) -> "SeenSessions":

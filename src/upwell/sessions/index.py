@@ -46,6 +46,7 @@ QUESTION_CHARS, CONCLUSION_CHARS = 200, 400
 """The maximum lengths of the excerpts."""
 
 Progress = Callable[[int, int], None]
+Excludes = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,17 +77,20 @@ class Match:
 
 
 class SessionIndex:
-    """The index of past sessions. `transcripts` lists the transcripts that exist now."""
+    """The index of past sessions. `transcripts` lists the transcripts that exist now; `excludes`
+    returns whether the sessions in a folder must not be indexed."""
 
     def __init__(
         self,
         path: Path,
         transcripts: Callable[[], Sequence[Transcript]],
         *,
+        excludes: Excludes = lambda folder: False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._path = path
         self._transcripts = transcripts
+        self._excludes = excludes
         self._clock = clock
         self._opening = asyncio.Lock()
         self._database: Database | None = None
@@ -103,6 +107,7 @@ class SessionIndex:
         # The real clock even in a replay, because reading takes real time.
         ends = SYSTEM_CLOCK.monotonic() + seconds if seconds is not None else None
         database = await self._open()
+        await self._drop_excluded(database)
         known = await database.read(tables.known_transcripts)
         transcripts = await asyncio.to_thread(self._transcripts)
         due = await asyncio.to_thread(lambda: list(_due(transcripts, known)))
@@ -110,7 +115,7 @@ class SessionIndex:
         for chunk in _chunks(due):
             if ends is not None and SYSTEM_CLOCK.monotonic() >= ends:
                 return False
-            readings = await asyncio.to_thread(_read_all, chunk, known)
+            readings = await asyncio.to_thread(_read_all, chunk, known, self._excludes)
             await database.write(partial(tables.put, readings=readings))
             done += sum(size for _, size in chunk)
             show(done, total)
@@ -211,6 +216,13 @@ class SessionIndex:
         ]
         return sorted(matches, key=lambda match: -match.score)[:limit]
 
+    async def _drop_excluded(self, database: Database) -> None:
+        """Remove the turns in folders that were excluded after they were indexed."""
+        folders = await database.read(tables.folders)
+        excluded = [folder for folder in folders if self._excludes(folder)]
+        if excluded:
+            await database.write(lambda db: tables.drop_folders(db, excluded))
+
     async def _open(self) -> Database:
         async with self._opening:
             if self._database is None:
@@ -268,12 +280,14 @@ def _chunks(due: Sequence[tuple[Transcript, int]]) -> Iterator[list[tuple[Transc
 
 
 def _read_all(
-    chunk: Sequence[tuple[Transcript, int]], known: dict[str, KnownTranscript]
+    chunk: Sequence[tuple[Transcript, int]],
+    known: dict[str, KnownTranscript],
+    excludes: Excludes,
 ) -> list[Reading]:
     readings = []
     for transcript, _ in chunk:
         try:
-            readings.append(_read(transcript, known.get(str(transcript.path))))
+            readings.append(_read(transcript, known.get(str(transcript.path)), excludes))
         except (UsageError, OSError) as error:
             LOG.info("%s is not indexed: %s", transcript.path, error)
         # Let other threads run.
@@ -281,7 +295,9 @@ def _read_all(
     return readings
 
 
-def _read(transcript: Transcript, known: KnownTranscript | None) -> Reading:
+def _read(transcript: Transcript, known: KnownTranscript | None, excludes: Excludes) -> Reading:
+    """The new turns of a transcript, except those in excluded folders. If its first turn is in one,
+    the rest is not read."""
     info = transcript.path.stat()
     has_grown = known is not None and known.resume > 0 and info.st_size >= known.size
     events: Iterator[Event] = transcript.events()
@@ -289,9 +305,13 @@ def _read(transcript: Transcript, known: KnownTranscript | None) -> Reading:
     if known is not None and has_grown and transcript.format.read_from is not None:
         events, first = transcript.events_from(known.resume), max(0, known.turns - 1)
     cwd = known.cwd if known else None
-    entries = []
+    entries: list[Entry] = []
     for turn in turns_of(events, first):
         turn.cwd = turn.cwd or cwd
+        if turn.cwd and excludes(turn.cwd):
+            if not entries:
+                break
+            continue
         entries.append(_entry(turn))
     return Reading(
         str(transcript.path),

@@ -451,10 +451,28 @@ def drop_oldest(db: sqlite3.Connection, most: int) -> None:
     for no, count in db.execute("SELECT no, turns FROM session ORDER BY ended").fetchall():
         if turns <= most:
             return
-        first = no << TURN_BITS
-        db.execute("DELETE FROM turn WHERE key >= ? AND key < ?", (first, first + MAX_TURNS))
-        db.execute("UPDATE session SET turns = 0 WHERE no = ?", (no,))
+        _drop_turns(db, no)
         turns -= count
+
+
+def folders(db: sqlite3.Connection) -> list[str]:
+    """The folders of the sessions that have turns."""
+    rows = db.execute("SELECT DISTINCT cwd FROM session WHERE turns > 0 AND cwd <> ''")
+    return [cwd for (cwd,) in rows]
+
+
+def drop_folders(db: sqlite3.Connection, folders: Sequence[str]) -> None:
+    """Remove the turns of the sessions in these folders. Their rows stay, so that later turns of
+    the same transcripts have a folder."""
+    for folder in folders:
+        for (no,) in db.execute("SELECT no FROM session WHERE cwd = ?", (folder,)).fetchall():
+            _drop_turns(db, no)
+
+
+def _drop_turns(db: sqlite3.Connection, session: int) -> None:
+    first = session << TURN_BITS
+    db.execute("DELETE FROM turn WHERE key >= ? AND key < ?", (first, first + MAX_TURNS))
+    db.execute("UPDATE session SET turns = 0 WHERE no = ?", (session,))
 
 
 def _session_row(row: Sequence[Any]) -> SessionRow:

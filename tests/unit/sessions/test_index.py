@@ -295,3 +295,29 @@ async def test_sessions_are_listed_newest_first_and_page_by_page(
     assert await index.known_names([names[1], "s7"]) == {names[1]}
     turns = [match.turn.question for match in await index.recorded(names[0])]
     assert turns == ["Question 0?", "And now?"]
+
+
+async def test_sessions_in_excluded_folders_are_neither_indexed_nor_kept(
+    tmp_path: Path, folder: Path
+) -> None:
+    excluded: set[str] = set()
+    index = SessionIndex(
+        tmp_path / "sessions.db",
+        lambda: transcripts_at([folder]),
+        excludes=lambda cwd: any(cwd.startswith(one) for one in excluded),
+    )
+    secret = [asked("Where is the secret winch?", "10:00:00", cwd="/secret/boat")]
+    session(folder, 1, *secret, said("Below deck.", "10:00:01", cwd="/secret/boat"))
+    session(folder, 2, asked("Where is the open winch?", "11:00:00", cwd="/open"))
+    await index.refresh()
+    assert len(await questions(index, "winch")) == 2
+    excluded.add("/secret")
+    await index.refresh()
+    assert await questions(index, "winch") == ["Where is the open winch?"]
+    assert await index.counts() == (1, 1)
+    session(folder, 1, *secret, asked("Is the winch rusty?", "12:00:00", cwd="/secret/boat"))
+    session(folder, 3, asked("Sell the winch", "13:00:00", cwd="/secret/shed"))
+    await index.refresh()
+    assert await questions(index, "winch") == ["Where is the open winch?"]
+    assert b"secret winch" not in (tmp_path / "sessions.db").read_bytes()
+    await index.aclose()
