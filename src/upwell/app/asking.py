@@ -25,7 +25,8 @@ from upwell.replay.transcripts import events_at_end
 TOOL = "add_memory"
 MAX_TRANSCRIPT_BYTES = 300_000
 MAX_FILE_BYTES = 400_000
-"""A larger settings file is not read, because parsing its other parts would take too long."""
+"""A larger settings file is not read, because parsing the parts that are not about servers would
+take too long."""
 
 
 async def tool_name(config: Config, host: Host, event: Event) -> str:
@@ -41,8 +42,8 @@ async def tool_name(config: Config, host: Host, event: Event) -> str:
 
 
 async def has_noted(library: Library, notes: ShortTerm, event: Event, since: float) -> bool:
-    """True if, since the time `since`, an agent has stored a note or anybody has stored a memory in
-    the event's project.
+    """True if, after `since`, an agent has stored a note or anybody has stored a memory in the
+    event's project.
     """
     project = project_of(event.cwd)
     latest = await library.store.list(Scope(project=project), limit=1)

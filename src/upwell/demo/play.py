@@ -34,7 +34,7 @@ _SHOWN_CHARS = 100
 
 MEMORIES: Sequence[tuple[str, Sequence[str]]] = (
     (
-        "Every attempt of one charge must reuse the same idempotency key; order 1187 was charged "
+        "Every attempt at a charge must reuse the same idempotency key; order 1187 was charged "
         "twice because a retry sent a new one. Decided in October 2026 to key by charge.",
         ("--namespace", "decisions", "--path", "src/payments.py"),
     ),

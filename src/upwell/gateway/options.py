@@ -13,16 +13,17 @@ class Transport(StrEnum):
 
 
 class Auth(StrEnum):
-    """How to authenticate to a server with an address, in addition to its headers."""
+    """How to authenticate to a server at an address, in addition to sending its configured
+    headers."""
 
     NONE = "none"
     OAUTH = "oauth"
-    """With the login that the user made with `upwell login NAME`."""
+    """With the login from `upwell login NAME`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
-    """The settings `gateway.*`. Times are in seconds, sizes in bytes. `hosts` are the additional
+    """The `gateway.*` settings. Times are in seconds, sizes in bytes. `hosts` are the additional
     host names that `serve --http` accepts, for use behind a proxy. A tool list of more than
     `lazy_tools_tokens` is served in short form; 0 means never. A replica that is told to shut down
     still accepts requests for `notice_seconds`, but reports that it is not ready. After that, open
@@ -44,7 +45,7 @@ class GatewayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheOptions:
-    """The settings `cache.*`. Answers may be cached if the tool's `server__tool` name matches a
+    """The `cache.*` settings. Answers may be cached if the tool's `server__tool` name matches a
     pattern in `tools`."""
 
     tools: tuple[str, ...] = ()

@@ -60,7 +60,7 @@ def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> Ans
         LlmError: the connection failed, the deadline passed, the status was not 200, or the body
             was too large.
     """
-    # Imported here, because the import takes a tenth of a second and most homes have no endpoint.
+    # Imported here, because the import takes a tenth of a second and most users have no endpoint.
     import httpx2
 
     body = json.dumps(message).encode("utf-8", "replace")

@@ -59,7 +59,7 @@ def feedback_tool(rate: Rate) -> Tool:
             "memory_id": {"type": "string", "description": "A single memory; omit to rate all."},
             "ratings": {
                 "type": "array",
-                "description": "Instead of rating: one for each memory.",
+                "description": "Instead of `rating`: a rating for each memory.",
                 "items": {
                     "type": "object",
                     "properties": {

@@ -10,7 +10,7 @@ from upwell.app.wiring import App
 from upwell.ground.errors import UpwellError, UsageError
 
 USAGE = 2
-"""The exit code of a command that refuses its arguments."""
+"""The exit code of a command that rejects its arguments."""
 
 
 async def run_command(

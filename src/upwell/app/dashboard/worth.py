@@ -69,7 +69,7 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
             environment={"UPWELL_SURFACE__MIN_SCORE": score},
         )
     except UsageError as error:
-        # Not a fault to report: a new user has no sessions in these days.
+        # Not an error worth reporting: a new user has no sessions in this period.
         return {"since": since, "score": score, "trouble": str(error)}
     rows = [json.loads(line) for line in output.splitlines()]
     surfacings = [row for row in rows if row.get("memories")]

@@ -66,10 +66,11 @@ class _PendingCall:
 
 
 class PendingCalls:
-    """Keeps calls open while their clients are asked, and resumes them.
+    """Keeps calls open while their clients answer questions, and then resumes them.
 
     The call itself runs in this process. The right to resume it is stored in `session_state` under
-    the call's session, so that only this session finds the right and only one request can take it.
+    the call's session, so that only this session can find that right, and only one request can take
+    it.
     """
 
     def __init__(self, session_state: SessionState) -> None:
@@ -77,7 +78,8 @@ class PendingCalls:
         self._pending: dict[str, _PendingCall] = {}
 
     async def run(self, context: RequestContext, work: Coroutine[Any, Any, Reply]) -> Reply:
-        """The result of `work`, or an `input_required` result if the client is asked first."""
+        """The result of `work`, or an `input_required` result if the client must answer a question
+        before."""
         return await self._next_reply(_PendingCall(context, asyncio.create_task(work)))
 
     async def resume(self, state: str, params: RawObject, context: RequestContext) -> Reply | None:

@@ -317,7 +317,7 @@ class Upstream:
             # for the whole shutdown as well.
             self._ended.set()
             # Cancelled now but awaited only after the server's end, because a server that reads
-            # nothing would hold up the cancellations. An agent does not wait long after its signal.
+            # nothing would hold up the cancellations. An agent that exits does not wait long.
             self._tasks.cancel()
             if stream is not None:
                 stream.cancel()

@@ -5,9 +5,9 @@ character before them, groups of up to three digits, runs of signs, and blanks. 
 for cl100k_base and nearly so for o200k_base, so only the number of tokens in each piece is
 estimated. Common words take one token, some of them even with a sign before them. Other words are
 estimated from their pairs of letters, and runs of signs are estimated from the number of different
-signs. `tokens.txt` contains the words and weights, which were fitted to the larger count of the two
-tokenizers on 1 500 samples of tool outputs, source code, lists, tables and prose in thirty
-languages.
+signs. `tokens.txt` contains the words and weights, which were fitted, for each of 1 500 samples, to
+the larger of the two tokenizers' counts; the samples are of tool outputs, source code, lists,
+tables and prose in thirty languages.
 """
 
 import math

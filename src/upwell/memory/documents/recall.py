@@ -53,8 +53,8 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The result of a check that took `seconds`: the numbers of files and chunks in the index, and
-    the skipped paths."""
+    """The result of a check: the numbers of files and chunks in the index, the skipped paths, and
+    how many `seconds` the check took."""
 
     files: int
     chunks: int
