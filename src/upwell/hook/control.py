@@ -93,9 +93,11 @@ def end(daemon: Running) -> bool:
     if ask(daemon.place, "stop") and _is_gone(daemon.place):
         return True
     for number in (signal.SIGTERM, signal.SIGKILL):
-        if daemon.pid > 1 and is_locked(daemon.place):
+        # A daemon that has just started writes its pid a moment after it takes the lock.
+        pid = daemon.pid or int(_card(Path(daemon.place.card)).get("pid", 0))
+        if pid > 1 and is_locked(daemon.place):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(daemon.pid, number)
+                os.kill(pid, number)
         if _is_gone(daemon.place):
             return True
     return False
