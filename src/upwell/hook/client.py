@@ -54,6 +54,21 @@ PROMPTS = frozenset(
 )
 """The names that hosts give to the start of a session and to a prompt, which have deadlines of
 their own."""
+EVENTS = (
+    SESSIONS
+    | PROMPTS
+    | frozenset(
+        """
+    PreToolUse PostToolUse PostToolUseFailure PreCompact Stop SubagentStop SessionEnd
+    BeforeTool AfterTool PreCompress AfterAgent beforeShellExecution
+    sessionEnd preToolUse postToolUse postToolUseFailure preCompact stop agentStop
+    tool.execute.after session.compacting session.idle
+    """.split()
+    )
+)
+"""Every event that upwell uses, under the names that the hosts give it. The client itself answers
+any other event, so that it starts no daemon.
+"""
 IGNORED_TOOLS = frozenset(
     """
     Write Edit MultiEdit NotebookEdit TodoWrite TodoRead Task Agent ExitPlanMode AskUserQuestion
@@ -211,7 +226,7 @@ def _is_eligible(host: str, name: str, event: bytes) -> bool:
     if (
         not (host.isascii() and host.isalnum())
         or (host != "copilot" and os.environ.keys() >= _COPILOT_VARIABLES)
-        or not (name.isascii() and name.replace(".", "").isalnum())
+        or name not in EVENTS
         or not 2 < len(event) <= MAX_SENT_BYTES
     ):
         return False

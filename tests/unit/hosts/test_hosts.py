@@ -11,7 +11,7 @@ from tests.doors.hook_events import HOSTS as DOCUMENTED
 from tests.unit.hosts.test_install import FOREIGN
 
 from upwell.ground.types.cue import Cue, Door
-from upwell.hook.client import IGNORED_TOOLS, PROMPTS, SESSIONS
+from upwell.hook.client import EVENTS, IGNORED_TOOLS, PROMPTS, SESSIONS
 from upwell.hosts import HOSTS, server_files
 from upwell.hosts.base import Host
 from upwell.hosts.events import EventKind
@@ -113,9 +113,9 @@ def test_its_probe_starts_a_session_with_the_installed_command(
 
 @pytest.mark.parametrize("host", ALL)
 def test_its_events_pass_the_client_and_are_read(host: Host) -> None:
+    assert host.events.kinds.keys() <= EVENTS, "add the new names to `EVENTS` in hook/client.py"
     assert {EventKind.SESSION, EventKind.TOOL} <= set(host.events.kinds.values())
     for name, kind in host.events.kinds.items():
-        assert name.replace(".", "").isalnum(), "the hook's client accepts nothing else"
         if kind in (EventKind.BEFORE, EventKind.TOOL):
             continue
         event = host.events.read(name, {"cwd": "/p", **BODIES.get(kind, {})})
@@ -143,6 +143,12 @@ def test_its_writing_tools_get_no_memories(host: Host) -> None:
     assert host.writers.keys() <= IGNORED_TOOLS, "add them to IGNORED_TOOLS in hook/client.py"
     unknown = [tool for tool in host.writers if not writes(Cue(door=Door.TOOL, tool=tool))]
     assert unknown == [], "add a pattern to WRITE_PATTERNS, or a verb, in surface/write_tools.py"
+
+
+def test_the_client_knows_no_event_that_no_host_sends() -> None:
+    assert {name for host in HOSTS.values() for name in host.events.kinds} == EVENTS, (
+        "correct EVENTS in hook/client.py"
+    )
 
 
 @pytest.mark.parametrize("host", ALL)
