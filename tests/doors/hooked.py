@@ -16,7 +16,7 @@ from upwell.hook.place import Place
 QUICK = [sys.executable, "-I", "-S", str(Path(client.__file__))]
 START_SECONDS = 30.0
 HANG_SECONDS = 20.0
-COMING_SECONDS = 6.0
+COMING_SECONDS = 30.0
 PATIENCE = {
     "UPWELL_HOOK__PROMPT_MS": "8000",
     "UPWELL_HOOK__TOOL_MS": "8000",
@@ -94,15 +94,17 @@ class House:
 
     def stop(self) -> None:
         """End the daemon, and also one that a hook has just started and that does not listen
-        yet."""
+        yet. A daemon that ends by itself has removed its description, so it can only be waited
+        for."""
         deadline = time.monotonic() + COMING_SECONDS
         while time.monotonic() < deadline:
             if daemon := daemon_at(str(self.home)):
-                assert end(daemon)
+                end(daemon)
             elif not os.path.exists(self.place.starting):
                 return
             else:
                 time.sleep(0.05)
+        assert daemon_at(str(self.home)) is None, "the daemon did not end"
 
     def hook(
         self,
