@@ -263,6 +263,22 @@ def test_undo_restores_every_settings_folder_of_an_agent(user: User) -> None:
     assert user.state() == before
 
 
+def test_undo_also_restores_what_an_older_version_set_up(user: User) -> None:
+    """Its record names agents, but no files; a later setup then adds an agent."""
+    before = user.state()
+    user.run("setup", "--yes")
+    file = user.home / "setup.json"
+    record = json.loads(file.read_text())
+    del record["files"]
+    file.write_text(json.dumps(record))
+    user.write(".gemini/settings.json", b'{"mcpServers": {"far": {"command": "far-mcp"}}}\n')
+    before |= {name: at for name, at in user.state().items() if name.startswith(".gemini")}
+    user.run("setup", "--yes")
+    assert "far" in tomllib.loads((user.home / "config.toml").read_text())["server"]
+    user.run("setup", "--undo", "--yes")
+    assert user.state() == before
+
+
 def test_eject_gives_back_the_servers_of_every_settings_folder(user: User) -> None:
     for name in ("work", "own"):
         server = {"mcpServers": {name: {"command": f"{name}-mcp"}}}

@@ -209,6 +209,14 @@ class SettingUp:
     def _record(self) -> SetupRecord:
         return read_record(self._home.setup_file) or SetupRecord()
 
+    def _files_of_older(self, record: SetupRecord) -> list[str]:
+        """The files that an older version changed, whose record names only the agents."""
+        if record.files:
+            return []
+        hooks = [path for agent in record.hooks for path in self._installer.paths(agent)]
+        servers = [path for agent in record.clients for path in self._clients.paths(agent)]
+        return [str(path) for path in (*hooks, *servers)]
+
     def _hook_files(self, record: SetupRecord) -> list[tuple[str, Path]]:
         """The files whose hooks setup changed, the latest first."""
         files: list[tuple[str, Path]] = []
@@ -236,12 +244,11 @@ class SettingUp:
                 capture=switches_on(config, CAPTURE),
                 shorten=switches_on(config, SHORTEN),
             )
+        changed = [item for item in (*plan.hooks, *plan.takeover.files) if item.changes]
         return SetupRecord(
             hooks=tuple(item.agent for item in plan.hooks if item.changes),
             clients=tuple(item.agent for item in plan.takeover.files if item.changes),
-            files=tuple(
-                str(item.path) for item in (*plan.hooks, *plan.takeover.files) if item.changes
-            ),
+            files=(*self._files_of_older(self._record()), *(str(item.path) for item in changed)),
             config=change,
         )
 

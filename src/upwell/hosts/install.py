@@ -90,7 +90,7 @@ class Installer:
         before = _read(path)
         if before is None:
             return Plan(agent, path, None, None)
-        entry, _ = _split(installed_entries(self._record), agent, path)
+        entry, _ = _split(self._recorded(), agent, path)
         backups: list[str] = []
         if entry:
             copies = [str(entry.get("backup", "")), *entry.get("older", ())]

@@ -200,6 +200,10 @@ class Clients:
                 refused[str(path)] = str(error)
         return [plan for plan in plans if plan.changes], refused
 
+    def paths(self, agent: str) -> list[Path]:
+        """The files of this agent that have our entry (`Installer.paths`)."""
+        return self._installer.paths(agent)
+
     def _written(self) -> list[tuple[str, Path]]:
         """Each file that may have our entries, with its agent. Files in projects other than the
         current one are left out."""
