@@ -44,7 +44,8 @@ def test_the_model_decides_and_the_summary_prices_it(upwell: Upwell, tmp_path: P
         assert judge["cost"] == 0.0017
         model.part = silent
         out = replay(upwell, path, model, "--judge")
-        assert "judged 1" in out
+        assert "1  the judge found no candidate worth mentioning" in out
+        assert "Shortening:" not in out, "no tool results, so no savings to speak of"
         assert (
             "Judge: asked once: 0 chosen, 1 nothing, 0 failed; 700 + 30 tokens, cost 0.0017" in out
         )

@@ -252,7 +252,7 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
         say("Why it stayed silent")
     for line in silences:
         say(line)
-    if report.shortening:
+    if report.shortening and report.shortening["results"]:
         say(_savings(report.shortening))
     if judge:
         say(f"Judge: {judge_line(judge)}")
