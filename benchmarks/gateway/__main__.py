@@ -4,7 +4,8 @@
                               [--environment PACKAGE=DIR]…
 
 Contenders: the server itself, upwell, memtomem-stm 0.6.9, FastMCP 4.1.2's proxy, mcp-proxy 0.13
-(which only changes the transport). Environments that are not given are made under `.tools/`.
+(which only changes the transport). Environments that are not given are made under `.tools/`; with
+`--environment upwell=DIR`, another version of upwell takes part, as "other upwell".
 Rounds are interleaved, and the median of the rounds is shown. CPU is the user + system time of
 every process below the client. The CPU times and the ratios are reliable; wall times depend on the
 load of the machine. memtomem-stm runs without its long-term memory, which would add a process;
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import measures
-from contenders import PEERS, ROOT, Contender, contenders
+from contenders import OTHER, PEERS, ROOT, UPWELL, Contender, contenders
 from measures import Figures, Sizes
 from report import goals, markdown
 
@@ -33,7 +34,9 @@ from tests.doors.npm import install
 KINDS = tuple("small official http kept start flood fitted endurance large".split())
 ONCE = ("endurance", "flood")
 ENDURANCE_CALLS = 10_000
-SHORTENING = ("upwell", "memtomem-stm")
+UPWELLS = (UPWELL, OTHER)
+PEER_NAMES = "memtomem-stm,FastMCP,mcp-proxy"
+SHORTENING = (*UPWELLS, "memtomem-stm")
 Measure = Callable[[Contender, Path], Figures]
 
 
@@ -51,13 +54,13 @@ def of_kind(kind: str, sizes: Sizes, files: Path, calls: int) -> Measure:
             measures.fitted(contender, folder, sizes) if contender.name in SHORTENING else {}
         ),
         "kept": lambda contender, folder: (
-            measures.kept(contender, folder, sizes) if contender.name == "upwell" else {}
+            measures.kept(contender, folder, sizes) if contender.name in UPWELLS else {}
         ),
         "http": lambda contender, folder: measures.over_http(contender, folder, sizes),
         "start": lambda contender, folder: measures.start_up(contender, filesystem(), folder),
         "endurance": lambda contender, folder: measures.endurance(contender, folder, calls),
         "flood": lambda contender, folder: (
-            measures.flood(contender, folder) if contender.name == "upwell" else {}
+            measures.flood(contender, folder) if contender.name in UPWELLS else {}
         ),
     }
     measure_kind = collected[kind]
@@ -95,22 +98,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default=",".join(KINDS), help=f"of {', '.join(KINDS)}")
-    parser.add_argument(
-        "--contenders", default="", help="in addition to direct and upwell; all if empty"
-    )
+    parser.add_argument("--contenders", default=PEER_NAMES, help="in addition to direct and upwell")
     parser.add_argument("--environment", action="append", default=[], metavar="PACKAGE=DIR")
     parser.add_argument("--quick", action="store_true", help="few calls, to see whether it runs")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     kinds = options.only.split(",")
     environments = dict(entry.split("=", 1) for entry in options.environment)
-    if unknown := (set(kinds) - set(KINDS)) | (set(environments) - set(PEERS)):
+    if unknown := (set(kinds) - set(KINDS)) | (set(environments) - {*PEERS, "upwell"}):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     install.ensure()
-    selected = contenders({name: Path(folder).absolute() for name, folder in environments.items()})
-    if options.contenders:
-        names = {"direct", "upwell", *options.contenders.split(",")}
-        selected = [contender for contender in selected if contender.name in names]
+    names = {"direct", *UPWELLS, *options.contenders.split(",")}
+    selected = contenders(
+        {name: Path(folder).absolute() for name, folder in environments.items()}, names
+    )
     sizes = Sizes(20, 64, 5, 1) if options.quick else Sizes()
     calls = 1000 if options.quick else ENDURANCE_CALLS
     table = measure(selected, kinds, sizes, options.rounds, calls)

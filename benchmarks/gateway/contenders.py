@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from processes import clean, run
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+UPWELL, OTHER = "upwell", "other upwell"
 PEERS = {"memtomem-stm": "0.6.9", "mcp-proxy": "0.13.0", "fastmcp": "4.1.2"}
 MEMORIES = [
     "The settlement job must run before midnight UTC.",
@@ -47,31 +48,34 @@ def direct(server: Sequence[str], folder: Path, config: str) -> Command:
     return list(server), clean(folder)
 
 
-def _upwell_home(background: BackgroundWork, folder: Path, config: str) -> Mapping[str, str]:
-    """A home with the server and a few memories, made once."""
-    home = folder / "upwell"
-    env = clean(folder, UPWELL_HOME=str(home))
-    command = [sys.executable, "-m", "upwell"]
-    if not home.exists():
-        server_args = ["--url", background] if isinstance(background, str) else ["--", *background]
-        run([*command, "add", "up", *server_args], env)
-        with (home / "config.toml").open("a") as file:
-            file.write(config)
-        for text in MEMORIES:
-            run([*command, "remember", text], env)
-    return env
+def upwell(name: str, python: str) -> Contender:
+    """The upwell of a Python, in a home with the server and a few memories that is made once."""
+
+    def home(background: BackgroundWork, folder: Path, config: str) -> Mapping[str, str]:
+        home = folder / "upwell"
+        env = clean(folder, UPWELL_HOME=str(home))
+        if not home.exists():
+            server_args = (
+                ["--url", background] if isinstance(background, str) else ["--", *background]
+            )
+            run([python, "-m", "upwell", "add", "up", *server_args], env)
+            with (home / "config.toml").open("a") as file:
+                file.write(config)
+            for text in MEMORIES:
+                run([python, "-m", "upwell", "remember", text], env)
+        return env
+
+    def stdio(server: Sequence[str], folder: Path, config: str) -> Command:
+        return [python, "-m", "upwell", "serve"], home(server, folder, config)
+
+    def http(background: BackgroundWork, folder: Path, port: int) -> Command:
+        command = [python, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
+        return command, home(background, folder, "")
+
+    return Contender(name, "up__", stdio=stdio, http=http)
 
 
-def upwell(server: Sequence[str], folder: Path, config: str) -> Command:
-    return [sys.executable, "-m", "upwell", "serve"], _upwell_home(server, folder, config)
-
-
-def upwell_http(background: BackgroundWork, folder: Path, port: int) -> Command:
-    command = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
-    return command, _upwell_home(background, folder, "")
-
-
-def memtomem_stm(venv: Path) -> Callable[[Sequence[str], Path, str], Command]:
+def memtomem_stm(venv: Path) -> Contender:
     """memtomem-stm without its long-term memory, which would need another process."""
 
     def serve(server: Sequence[str], folder: Path, config: str) -> Command:
@@ -91,7 +95,7 @@ def memtomem_stm(venv: Path) -> Callable[[Sequence[str], Path, str], Command]:
             run([*add, *(["--compression", "none"] if config == PASSING else [])], env)
         return [str(venv / "bin" / "memtomem-stm")], env
 
-    return serve
+    return Contender("memtomem-stm", "up__", stdio=serve)
 
 
 def fastmcp(venv: Path) -> Contender:
@@ -119,17 +123,22 @@ def mcp_proxy(venv: Path) -> Contender:
     return Contender("mcp-proxy", http=http)
 
 
-def contenders(environments: Mapping[str, Path]) -> list[Contender]:
-    """All contenders; missing environments are created under `.tools/`."""
-    return [
-        Contender("direct", stdio=direct),
-        Contender("upwell", "up__", stdio=upwell, http=upwell_http),
-        Contender(
-            "memtomem-stm", "up__", stdio=memtomem_stm(environment("memtomem-stm", environments))
-        ),
-        fastmcp(environment("fastmcp", environments)),
-        mcp_proxy(environment("mcp-proxy", environments)),
-    ]
+def contenders(environments: Mapping[str, Path], names: Container[str]) -> list[Contender]:
+    """The contenders of these names. Missing environments are created under `.tools/`, except that
+    of another upwell, which takes part only if it is given.
+    """
+    makers: dict[str, Callable[[], Contender]] = {
+        "direct": lambda: Contender("direct", stdio=direct),
+        UPWELL: lambda: upwell(UPWELL, sys.executable),
+    }
+    if other := environments.get("upwell"):
+        makers[OTHER] = lambda: upwell(OTHER, str(other / "bin" / "python"))
+    makers |= {
+        "memtomem-stm": lambda: memtomem_stm(environment("memtomem-stm", environments)),
+        "FastMCP": lambda: fastmcp(environment("fastmcp", environments)),
+        "mcp-proxy": lambda: mcp_proxy(environment("mcp-proxy", environments)),
+    }
+    return [make() for name, make in makers.items() if name in names]
 
 
 def environment(package: str, environments: Mapping[str, Path]) -> Path:
