@@ -1,9 +1,8 @@
-"""What a search must know before it can look for memories: the number of memories in the scopes
-that it sees, and how many of them have each of the query's words, files and symbols.
+"""Read what a search must know before it looks for memories: how many memories are visible, and how
+many of them have each of the query's words, files and symbols.
 
 One round trip reads the version of the tenant's memories and the frequencies. Everything that does
-not depend on the query is cached with the version, and read again only when the version has
-changed.
+not depend on the query is cached until the version changes.
 """
 
 import time
@@ -37,7 +36,6 @@ _VERSION = "SELECT version FROM upwell.tenant WHERE tenant = %(tenant)s"
 
 
 def _holding(table: str, column: str, names: str, of_scopes: str) -> str:
-    """Return the SQL that counts the memories with each of these names."""
     return f"""
         SELECT {column}, sum(memories)::bigint FROM upwell.{table}
         WHERE tenant = %(tenant)s AND {column} = ANY(%({names})s::text[]) {of_scopes}
@@ -45,8 +43,8 @@ def _holding(table: str, column: str, names: str, of_scopes: str) -> str:
 
 
 def holding(project: str | None, stems: Sequence[str]) -> Statement:
-    """Return the statement that counts the memories with each of these stems, among those that a
-    project sees. Without a project, it counts those of the whole tenant and looks up no scopes."""
+    """Return the statement that counts, for each of these stems, the memories with that stem that a
+    project sees. Without a project, the statement counts all memories of the tenant."""
     of_scopes = "" if project is None else _OF_SCOPES
     return Statement(
         _holding("term", "stem", "stems", of_scopes), {**owners(project), "stems": list(stems)}
@@ -78,10 +76,10 @@ _KINDS = """
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Selects the memories that a search may return: those in `namespaces` (in any namespace if it
-    is empty) that have not expired at `now`. Standing rules are excluded because they have a
-    channel of their own. `condition` is an SQL condition on a row `m`, or empty if every memory
-    meets it."""
+    """Selects the memories that a search may return. They are in one of the `namespaces` (in any,
+    if `namespaces` is empty) and have not expired at `now`. Standing rules are excluded, because
+    they are shown in another way. `condition` is the SQL condition on a row `m`, or empty if every
+    memory of the tenant meets it."""
 
     namespaces: tuple[str, ...]
     now: float
@@ -92,7 +90,7 @@ class Filter:
         return {**namespace_values(self.namespaces), "now": self.now}
 
     def joined(self, other: str) -> str:
-        """Return the SQL that joins a table with the memories that pass the filter."""
+        """Return the SQL that joins the table `other` with the memories that pass the filter."""
         if not self.condition:
             return ""
         # The offset prevents the planner from reading all memories.
@@ -101,15 +99,15 @@ class Filter:
                 AND {self.condition} OFFSET 0) AS kept"""
 
     def passes(self, row: Sequence[Any]) -> bool:
-        """Return whether a row of `COLUMNS` meets the condition."""
+        """Return whether a row of `COLUMNS` passes the filter."""
         if row[PINNED] or not is_visible(row[NAMESPACE], self.namespaces):
             return False
         return row[EXPIRES] is None or row[EXPIRES] > self.now
 
 
 def within(column: str, patterns: Sequence[str]) -> str:
-    """Return an SQL condition that the namespace in `column` matches one of the patterns (as
-    `is_visible` does in Python). The values of the condition come from `namespace_values`."""
+    """Return the SQL condition that the namespace in `column` matches one of the patterns. It is
+    the counterpart of `is_visible()`. Its values come from `namespace_values()`."""
     parts = [f"{column} = ANY(%(namespaces)s)"]
     if any(pattern.endswith("/*") for pattern in patterns):
         parts.append(
@@ -122,7 +120,7 @@ def within(column: str, patterns: Sequence[str]) -> str:
 
 
 def namespace_values(patterns: Sequence[str]) -> dict[str, object]:
-    """Return the values for `within`."""
+    """Return the values for the condition of `within()`."""
     below = [pattern[:-1] for pattern in patterns if pattern.endswith("/*")]
     return {"namespaces": list(patterns), "below": below}
 
@@ -130,7 +128,7 @@ def namespace_values(patterns: Sequence[str]) -> dict[str, object]:
 def filter_of(
     namespaces: tuple[str, ...], now: float, *, expired: bool = True, pinned: bool = True
 ) -> Filter:
-    """Return the filter of a search. `expired` and `pinned`: whether there are such memories."""
+    """Return the filter of a search. `expired` and `pinned` say whether such memories exist."""
     conditions = [within("m.namespace", namespaces)] if namespaces else []
     conditions += ["(m.expires_at IS NULL OR m.expires_at > %(now)s)"] if expired else []
     conditions += ["NOT m.pinned"] if pinned else []
@@ -141,7 +139,7 @@ def filter_of(
 class Counts:
     """The frequencies of a query's words and keys in its scope. `mean_tokens` is the mean length of
     the scope's memories, including hidden words. `supersedes` is False if no memory of the tenant
-    supersedes another; `has_file` is False if no memory is about the query's file."""
+    supersedes another. `has_file` is False if no memory is about the query's file."""
 
     corpus: Corpus
     mean_tokens: float
@@ -157,14 +155,13 @@ class Counts:
         return planned(text, word_of, holding, self.corpus)
 
     def holding_these(self, holding: Mapping[str, int]) -> "Counts":
-        """Return these counts for other stems. `holding` maps each to its number of memories."""
+        """Return a copy with other stems. `holding` maps each stem to its number of memories."""
         return replace(self, holding={stem: int(count) for stem, count in holding.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The counts that do not depend on the query, at one version of the memories: the corpus that a
-    scope sees, its null scores, and which kinds of memories the tenant has."""
+    """The counts that do not depend on the query, at one version of the memories."""
 
     version: int
     corpus: Corpus
@@ -176,26 +173,26 @@ class Overview:
 
 
 class Overviews:
-    """The overviews of the most recently searched scopes, and the latest version of each tenant's
-    memories that the database reported."""
+    """Caches the overviews of the most recently searched scopes, and the version of each tenant's
+    memories that the database last reported."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[tuple[str, str | None], Overview] = OrderedDict()
         self._versions: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def note(self, tenant: str, version: int) -> None:
-        """Record the version that the database has just reported."""
+        """Record a version that the database has just reported."""
         self._versions[tenant] = (version, time.monotonic())
         self._versions.move_to_end(tenant)
         if len(self._versions) > MAX_OVERVIEWS:
             self._versions.popitem(last=False)
 
     def forget(self, tenant: str) -> None:
-        """Forget the version, because this process has changed the tenant's memories."""
+        """Forget the version. Call this after this process has changed the tenant's memories."""
         self._versions.pop(tenant, None)
 
     def version(self, tenant: str) -> int | None:
-        """Return the version of a tenant, if the database reported it a moment ago."""
+        """Return a tenant's version if the database reported it within `RECENT_SECONDS`."""
         version, at = self._versions.get(tenant, (None, 0.0))
         return version if time.monotonic() - at < RECENT_SECONDS else None
 
@@ -276,7 +273,7 @@ def version_statement() -> Statement:
 
 
 def _joins(keys: Mapping[str, JoinKey], counted: Mapping[str, int]) -> dict[str, Join]:
-    """Return the joins of those keys that at least one memory has."""
+    """Return the joins of the keys that at least one memory has."""
     return {
         key: join_of(join_key, counted[indexable(key)])
         for key, join_key in keys.items()
@@ -303,8 +300,9 @@ def corpus_of(rows: Rows) -> tuple[Corpus, float]:
 
 
 def key_of(scope: Scope, sizes: Rows) -> int | None:
-    """Return the scope under which the null scores for this query are stored: its project's, or the
-    global one while the project has no memories. Returns None if there are no memories at all.
+    """Return the number of the scope under which null scores for `scope` are stored. It is the
+    scope of the project, or the global one while the project has none. Returns None if no scope is
+    visible.
     """
     if not sizes:
         return None

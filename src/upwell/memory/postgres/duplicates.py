@@ -35,8 +35,8 @@ _SHARING = """
 async def find_duplicates(
     postgres: Postgres, tenant: str, memories: Sequence[Memory]
 ) -> list[tuple[str, ...]]:
-    """Return, for each memory of a tenant, the ids of its exact and near duplicates in the same
-    project, in the store or earlier in the batch. A stored memory with the same id does not count.
+    """Return the ids of each memory's exact and near duplicates. Only memories of the same project
+    that are stored or come earlier in `memories` count. A stored memory with the same id does not.
 
     Raises:
         StoreError: the database failed.
@@ -63,7 +63,7 @@ async def find_duplicates(
 async def _exact(
     postgres: Postgres, tenant: str, project: str, memories: Sequence[Memory]
 ) -> Mapping[str, list[str]]:
-    """Map each text's hash to the ids of the memories that have it."""
+    """Map the hash of a text to the ids of the stored memories with that text."""
     hashes = [memory.content_hash for memory in memories]
     (rows,) = await postgres.ask(tenant, Statement(_EXACT, {"project": project, "hashes": hashes}))
     same: dict[str, list[str]] = defaultdict(list)
@@ -75,7 +75,6 @@ async def _exact(
 async def _near(
     postgres: Postgres, tenant: str, project: str, memories: Sequence[Memory]
 ) -> Mapping[str, list[str]]:
-    """Map each memory's id to the ids of its near duplicates."""
     stems = {memory.id: list(words_by_stem(memory.text)) for memory in memories}
     every = sorted(set().union(*stems.values()))
     (rows,) = await postgres.ask(tenant, Statement(_HOLDING, {"project": project, "stems": every}))

@@ -1,10 +1,9 @@
-"""Look up the candidates of a query in two round trips. The first reads the frequencies of its
-words, files and symbols (`counts.py`); the second reads the memories that contain them, with their
-neighbours and successors.
+"""Look up the candidates of a query in two round trips. The first reads the frequencies of the
+query's words, files and symbols (`counts.py`). The second reads the matching memories, their
+neighbours and their successors.
 
-The statements of the second round trip are one transaction. Those that find memories add the
-memories' numbers to a setting of that transaction, and those that read memories get the numbers
-from there.
+The second round trip is one transaction. Statements that find memories add the memories' numbers to
+a transaction-local setting. The statements that read memories take the numbers from this setting.
 """
 
 import asyncio
@@ -42,9 +41,9 @@ from upwell.memory.ranking.signals import K1, B, Candidate, Likeness
 from upwell.memory.ranking.terms import sound
 
 MERGED_RATIO = 20
-"""The postings of a pair of words are read in order if the commoner word has at most this many
-times as many as the rarer one. Otherwise, each posting of the rarer word is looked up among those
-of the commoner one. A look-up takes 3 µs, and reading the next posting takes 0.1 to 0.2 µs."""
+"""How many times as many postings the commoner word of a pair may have for a merge join. Beyond
+that, each posting of the rarer word is looked up among those of the commoner word. A look-up takes
+3 µs, and reading the next posting takes 0.1 to 0.2 µs."""
 _LEAST_IDF = 1e-6
 READ = f"m.n, m.extra, m.keys, m.is_turn, {', '.join(f'm.{name}' for name in COLUMNS.split(', '))}"
 _LEADING = 4
@@ -52,8 +51,7 @@ _LEADING = 4
 
 _NUMBERS = "upwell.found"
 _NAMED = "upwell.named"
-"""The setting for the numbers of the memories that were found by words, files, symbols and
-triggers."""
+"""The setting with the numbers of the memories found by words, files, symbols and triggers."""
 _NOTE_NAMED = Statement(
     f"SELECT set_config('{_NAMED}', coalesce(current_setting('{_NUMBERS}', true), ''), true)", {}
 )
@@ -70,9 +68,9 @@ _LOOKING_UP = Statement(_PLANNED_AS.format(merge="off", loop="on", plan="auto"),
 
 
 def merging(matching: Sequence[Statement]) -> list[Statement]:
-    """Return these statements of `matches` with planner settings under which the postings of a pair
-    of words are merged in order, whatever statistics the planner has. All other parts are lateral
-    subqueries, which these settings do not affect."""
+    """Surround these statements of `matches()` with planner settings that force merge joins between
+    the postings of a pair, whatever statistics the planner has. All other parts of the statements
+    are lateral subqueries, which these settings do not affect."""
     return [_MERGING, *matching, _LOOKING_UP]
 
 
@@ -83,8 +81,8 @@ async def pool_of(
     now: float,
     asking: Coroutine[Any, Any, Question | None] | None = None,
 ) -> Pool:
-    """Return the candidates of `query`, with everything that ranking needs. `asking` embeds the
-    query while the frequencies are read.
+    """Return the candidates of `query`, with everything that ranking needs. The coroutine `asking`
+    embeds the query while the frequencies are read.
 
     Raises:
         StoreError: the database failed.
@@ -118,9 +116,9 @@ async def pool_of(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The result of the second round trip: the trigger of each memory that a trigger found, the
-    rows of all memories, the rows of successors, the vectors of found memories, and the memories
-    that were found by their vectors alone."""
+    """The result of the second round trip. `triggered` maps a memory's number to the trigger that
+    found it. `newer` has the rows of successors. `by_meaning` has the memories found by their
+    vectors alone."""
 
     triggered: Mapping[int, str]
     rows: Rows
@@ -129,7 +127,6 @@ class _Found:
     by_meaning: frozenset[int] = frozenset()
 
     def without(self, numbers: Collection[int]) -> "_Found":
-        """Return a copy without these memories."""
         return replace(self, rows=[row for row in self.rows if row[0] not in numbers])
 
 
@@ -142,7 +139,7 @@ def _farther(found: _Found, likeness: Likeness) -> set[int]:
 
 
 async def _no_question() -> None:
-    """Return no question, for stores without an embedder."""
+    """Stand in for the question of a store without an embedder."""
 
 
 async def _found(
@@ -152,7 +149,6 @@ async def _found(
     lookups: Sequence[Lookup],
     question: Question | None,
 ) -> _Found:
-    """Run the second round trip."""
     finding = [
         statement
         for lookup in worthwhile(lookups)
@@ -191,13 +187,13 @@ async def _found(
 
 
 def _numbers_in(found: Rows) -> frozenset[int]:
-    """Return the numbers in a setting. `found` is one row with the value of the setting."""
+    """Parse the value of a setting. `found` is one row with this value."""
     listed = found[0][0]
     return frozenset(map(int, listed.split(","))) if listed else frozenset()
 
 
 def _noted(finding: Statement) -> Statement:
-    """Return the statement that runs `finding` and adds the numbers that it finds to the setting
+    """Return the statement that runs `finding` and adds the numbers found to the setting
     `_NUMBERS`."""
     return Statement(
         f"""SELECT length(set_config('{_NUMBERS}', concat_ws(',',
@@ -210,7 +206,7 @@ def _noted(finding: Statement) -> Statement:
 def matches(
     lookup: Lookup, corpus: Corpus, mean_tokens: float, keep: Filter, limit: int = PER_TEXT
 ) -> Statement | None:
-    """Return the statement that finds the memories that match a lookup best, best first, or None if
+    """Return the statement that finds the best matches for a lookup, best first. Returns None if
     nothing can match."""
     if not lookup.clauses:
         return None
@@ -264,8 +260,8 @@ def _single_sql(few: bool) -> str:
 
 def _pair_sql(number: int, span: int, few: bool, *, is_merged: bool) -> str:
     """Return the SQL that finds the memories of a span with both stems of a pair. If `is_merged`,
-    the postings of both stems are read in order. If not, each posting of the left stem is looked up
-    among those of the right one."""
+    the postings of both stems are read in order. Otherwise, each posting of the left stem is looked
+    up among those of the right stem."""
     low, high = f"%(low_{span})s::bigint", f"%(high_{span})s::bigint"
     worth = (
         f"{_worth('a', f'%(left_worth_{number})s::float8', few)} + "
@@ -287,8 +283,8 @@ def _pair_sql(number: int, span: int, few: bool, *, is_merged: bool) -> str:
 
 
 def _worth(posting: str, worth: str, few: bool) -> str:
-    """Return the SQL for a posting's contribution to the score: its share of BM25, or the rarity of
-    its word.
+    """Return the SQL for a posting's contribution to the score. If there are `few` clauses, this is
+    the posting's part of BM25, otherwise only the rarity of its word.
     """
     if not few:
         return worth
@@ -298,8 +294,8 @@ def _worth(posting: str, worth: str, few: bool) -> str:
 
 
 def _worths_of(lookup: Lookup, corpus: Corpus) -> dict[str, float]:
-    """Return the factor of each stem in BM25, as FTS5 computes it."""
-    # The counts may have been read after the number of memories, and so exceed it.
+    """Return the IDF of each stem, as FTS5 computes it."""
+    # The counts may have been read later than the number of memories, and may exceed it.
     return {
         stem: max(_LEAST_IDF, log((max(0, corpus.memories - count) + 0.5) / (count + 0.5)))
         for stem, count in lookup.reading.holding.items()
@@ -307,8 +303,8 @@ def _worths_of(lookup: Lookup, corpus: Corpus) -> dict[str, float]:
 
 
 def _by_anchors(keys: Sequence[str], counts: Counts) -> Statement:
-    """Return the statement that finds the newest memories under these keys in each scope. If it
-    finds more than `MAX_JOINED`, those under the earlier keys are preferred."""
+    """Return the statement that finds the newest memories under these keys in each scope. If there
+    are more than `MAX_JOINED`, memories under earlier keys are preferred."""
     scopes = counts.corpus.scopes
     spans = {
         "lows": [scope << SEQUENCE_BITS for scope in scopes],
@@ -336,8 +332,8 @@ def _newest_with(
     table: str, column: str, names: Sequence[str], keep: Filter, values: Mapping[str, object]
 ) -> Statement:
     """Return the statement that lists the newest `most` memories with each of these names, in each
-    span from `lows` to `highs`. Each row holds the position of the name, from 1, and the memory's
-    number."""
+    span from `lows` to `highs`. A row has the name's position in `names`, counted from 1, and the
+    memory's number."""
     return Statement(
         f"""SELECT k.place, p.n
             FROM unnest(%(names)s::text[]) WITH ORDINALITY AS k(name, place)
@@ -360,8 +356,8 @@ NUMBERED = f"""
     SELECT {READ} FROM upwell.memory m WHERE m.tenant = %(tenant)s AND m.n = ANY(%(numbers)s)"""
 _THESE = f"string_to_array(current_setting('{_NUMBERS}', true), ',')::bigint[]"
 _THOSE_NAMED = f"string_to_array(current_setting('{_NAMED}', true), ',')::bigint[]"
-# The lateral subquery with an offset makes the planner look up memories by key. With another join,
-# a planner without statistics on the table may read all memories of the tenant.
+# The lateral subquery with an offset makes the planner look up memories by key. For a plain join, a
+# planner without statistics on the table may choose to read all memories of the tenant.
 _LOOKED_UP = """CROSS JOIN LATERAL (
         SELECT * FROM upwell.memory m
         WHERE m.tenant = %(tenant)s AND m.n = listed.n OFFSET 0) AS m"""
@@ -378,8 +374,9 @@ _OF_FOUND = f"""ANY(ARRAY(
 
 
 def successors_sql(superseded: str) -> str:
-    """Return the statement that lists the living memories, within the ranges, that supersede some
-    memories, directly or through others. `superseded` is the SQL that follows `supersedes =`."""
+    """Return the SQL that lists the unexpired memories within the ranges that supersede certain
+    memories, directly or through others. `superseded` is the SQL after `supersedes =`, and selects
+    the superseded memories."""
     living = f"""(m.expires_at IS NULL OR m.expires_at > %(now)s) AND EXISTS (
         SELECT FROM {_RANGES} WHERE m.n BETWEEN span.low AND span.high)"""
     return f"""
@@ -399,7 +396,7 @@ def _gathered(
     tenant: str, keep: Filter, found: _Found, stems: Collection[str]
 ) -> tuple[dict[int, Candidate], dict[str, Successor]]:
     """Return the candidates among the rows that were found, and the successors of superseded
-    candidates. The rows include the neighbours of conversational turns.
+    candidates. The rows include the neighbours of turns of a conversation.
     """
     own = [row_of(tenant, row) for row in found.rows if keep.passes(row[_LEADING:])]
     heads = {row[0]: row[1:] for row in found.newer}
@@ -425,7 +422,7 @@ def _candidate(tenant: str, row: Sequence[Any], keep: Filter) -> Candidate | Non
 
 
 def row_of(tenant: str, row: Sequence[Any]) -> Row:
-    """Convert a row of `READ` to a `Row`, from which a candidate is made."""
+    """Convert a row of `READ` to a `Row`."""
     n, extra, keys, _, *columns = row
     load = partial(from_row, tenant, columns)
     return Row(n, columns[ID], columns[NAMESPACE], text_of(columns), extra, keys, load)

@@ -47,8 +47,8 @@ _STORED = """
 
 
 async def measure_if_due(postgres: Postgres, scope: Scope) -> None:
-    """Measure the null scores of this scope and store them, if the number of visible memories has
-    grown enough since the last measurement.
+    """Measure and store the null scores of this scope, if enough visible memories have been added
+    since the last measurement.
 
     Raises:
         StoreError: the database failed.
@@ -80,14 +80,14 @@ async def measure_if_due(postgres: Postgres, scope: Scope) -> None:
         "means": [mean for mean, _ in figures],
         "spreads": [spread for _, spread in figures],
     }
-    # A new version makes every process read the null scores again.
+    # The new version makes every process read the null scores again.
     await postgres.ask(scope.tenant, Statement(_STORED, values), NEXT_VERSION)
 
 
 async def _sample_words(
     postgres: Postgres, scope: Scope, sizes: Rows, rng: random.Random
 ) -> list[list[str]]:
-    """Draw some memories of a scope at random, and return the words of each."""
+    """Return the words of each of some random memories of the scope."""
     filled = [(int(row[0]), int(row[5]), int(row[2])) for row in sizes if row[2] > 0]
     drawn = rng.choices(filled, [memories for _, _, memories in filled], k=4 * SAMPLES)
     spans = [
@@ -103,7 +103,7 @@ async def _sample_words(
 async def _by_chance(
     postgres: Postgres, scope: Scope, counts: Counts, samples: Sequence[list[str]], words: int
 ) -> tuple[float, float]:
-    """Return the mean and spread of the best scores of random queries of `words` words."""
+    """Return the mean and spread of the best scores of random queries with this number of words."""
     rng = random.Random(words)
     texts = [
         " ".join(rng.choice(rng.choice(samples)) for _ in range(words)) for _ in range(SAMPLES)

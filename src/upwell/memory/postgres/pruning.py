@@ -1,8 +1,8 @@
-"""Prune the log of changes: remove the records of old deletions.
+"""Remove the records of old deletions from the log of changes.
 
-`change` has one row for each memory, from which new copies are filled, and one for each deletion.
-Only the rows of deletions are pruned, after `store.deletions_days`. Each project's scope records
-the last pruned deletion. A copy that has not seen that deletion is rebuilt
+The table `change` has a row for each memory, from which new copies are filled, and a row for each
+deletion. Only the rows of deletions are pruned, after `store.deletions_days`. Each project's scope
+records the last pruned deletion. A copy that has not seen this deletion is rebuilt
 (`memory/postgres/shared.py`).
 """
 
@@ -15,7 +15,7 @@ from upwell.memory.postgres.writing import LOCK_TENANT
 BATCH = 1_000
 DUE_SECONDS = 3_600.0
 _DAY_SECONDS = 86_400.0
-# The times were written by the server's clock, so they are compared with that clock.
+# Deletions are timed by the server's clock, so they are compared with that clock.
 _PRUNE = """
     WITH pruned AS (
         DELETE FROM upwell.change c USING (
@@ -36,8 +36,8 @@ _PRUNE = """
 
 
 class Pruning:
-    """Prunes the deletions of a tenant that are older than `days`. Several replicas may do this at
-    once, since each batch takes the tenant's write lock."""
+    """Prunes the records of a tenant's deletions that are older than `days`. Several replicas may
+    do this at the same time, because each batch takes the tenant's write lock."""
 
     def __init__(self, postgres: Postgres, tenant: str, days: float) -> None:
         self._postgres = postgres
@@ -46,7 +46,7 @@ class Pruning:
         self._done_at = -DUE_SECONDS
 
     async def run(self) -> int:
-        """Prune everything that is due, in batches. Returns the number of rows.
+        """Prune everything that is due, in batches. Returns the number of pruned records.
 
         Raises:
             StoreError: the database failed.
@@ -59,11 +59,11 @@ class Pruning:
             if count < BATCH:
                 self._done_at = time.monotonic()
                 return total
-            # Give the tenant's writers a turn between two batches.
+            # Let the tenant's writers run between two batches.
             await asyncio.sleep(time.monotonic() - began)
 
     async def run_if_due(self) -> None:
-        """Prune one batch, at most once an hour unless more is waiting.
+        """Prune one batch. Once nothing is due, wait an hour before the next batch.
 
         Raises:
             StoreError: the database failed.

@@ -1,7 +1,7 @@
 """Convert memories to rows and back.
 
-PostgreSQL's texts cannot contain NUL or lone surrogates. If a memory's text does, its bytes are
-stored in `raw`, and a readable form in `text`.
+A PostgreSQL text cannot contain NUL or lone surrogates. If a memory's text contains them, `raw`
+stores its exact bytes and `text` stores a readable form.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ TYPES = (
     "text, text, boolean, text, double precision, text, double precision, double precision, "
     "double precision, text, integer"
 )
-"""The types of `COLUMNS`, in their order."""
+"""The types of `COLUMNS`, in the same order."""
 
 
 _MAX_INDEXED_BYTES = 1_000
@@ -38,7 +38,7 @@ def indexable(key: str) -> str:
 
 
 def to_row(memory: Memory) -> tuple[Any, ...]:
-    """Return the values of `COLUMNS`, in their order."""
+    """Return the memory's values of `COLUMNS`, in the same order."""
     first, last = memory.lines or (None, None)
     origin = memory.provenance
     text = sound(memory.text)

@@ -1,4 +1,4 @@
-"""The team's store, as used by machines with a copy: it returns the changes since a cursor, and
+"""The team's store as machines with a copy use it. It returns the changes since a cursor and
 accepts the writes that machines send."""
 
 from collections.abc import Callable, Sequence
@@ -19,12 +19,13 @@ from upwell.memory.team.access import Limits, Received
 from upwell.memory.team.base import Change, Cursor, Outgoing, Page, Refused, Removal
 
 MAX_COPIED = 50_000
-"""The maximum number of memories of one project in a copy. The most recently changed are copied."""
+"""The maximum number of memories of one project in a copy. If there are more, the most recently
+changed ones are copied."""
 PAGE = 100
 """The number of changes in one page. A copy applies a page in about 50 ms."""
 TOKEN_SECONDS = 90 * 86_400.0
-"""How long the token of a received write is stored. Tokens identify repeated writes: a machine
-resends an unacknowledged write at its next contact."""
+"""How long the token of a received write is stored. A machine resends an unacknowledged write at
+its next contact, and the token shows that the write has already arrived."""
 _BEYOND = 2**63 - 1
 """A version higher than any store can reach."""
 NOT_YOURS = "a memory with this id, or the one that it replaces, is not yours to change"
@@ -70,7 +71,7 @@ _BY_IDS = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id
 
 
 class PostgresSharedMemories:
-    """`SharedMemories` of a tenant. Copies do not contain the tenant's name: on each machine, the
+    """`SharedMemories` of a tenant. Copies do not contain the tenant's name. On each machine, the
     memories belong to `DEFAULT_TENANT`."""
 
     def __init__(self, postgres: Postgres, *, tenant: str = DEFAULT_TENANT) -> None:
@@ -78,7 +79,7 @@ class PostgresSharedMemories:
         self._tenant = tenant
 
     async def identity(self) -> str:
-        """Return the identity of this store, which does not change when the store moves.
+        """Return the store's identity, which does not change when the store is moved.
 
         Raises:
             StoreError: the database failed.
@@ -89,11 +90,12 @@ class PostgresSharedMemories:
         return str(identity)
 
     async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
-        """Return the next changes of each of these projects, in one round trip. A second one is
-        needed if a copy is new or must start again, either because it has missed deletions that
-        were pruned or because the database was restored from a backup."""
+        """Return the next changes of each project, in one round trip. A second round trip is needed
+        if a copy is new or must start again. It must start again if it has missed pruned deletions,
+        or if the database was restored from a backup."""
         projects = Statement(_PRUNED, {"projects": [cursor.project for cursor in cursors]})
-        # In the opposite order, deletions could be pruned between the two statements.
+        # The version is read first and the pruned positions last. In the opposite order, deletions
+        # could be pruned between the two statements.
         ((version,),), *read, rows = await self.postgres.ask(
             self._tenant, Statement(_VERSION, {}), *map(_changes, cursors), projects
         )
@@ -122,8 +124,8 @@ class PostgresSharedMemories:
         beyond the limits.
 
         Raises:
-            StoreError: the database failed; nothing was changed, unless the connection broke while
-            the server was committing.
+            StoreError: the database failed. Nothing was changed, unless the connection broke while
+                the server was committing.
         """
         refused: Sequence[Refused] = ()
         async with self.postgres.transaction(self._tenant) as transaction:
@@ -174,8 +176,8 @@ class PostgresSharedMemories:
             LOG.warning("cannot measure null scores: %s", error)
 
     async def _begun(self, cursors: Sequence[Cursor], version: int) -> list[Page]:
-        """Return the first pages of new copies. They contain only a cursor; the most recently
-        changed memories come after it."""
+        """Return the first pages of new copies. Such a page has only a cursor, which is followed by
+        the most recently changed memories."""
         if not cursors:
             return []
         read = await self.postgres.ask(
@@ -196,7 +198,7 @@ class PostgresSharedMemories:
         if len(rows) == PAGE:
             return Page(changes, cursor.behind(*last), is_last=False)
         if cursor.base >= 0:
-            # The copy began with the memories of this version, so it needs no earlier deletion.
+            # The copy began with the memories of the base version, so it needs no earlier deletion.
             last = max(last, (cursor.base, ""), pruned)
         return Page(changes, Cursor(cursor.project, *last), is_last=True)
 
@@ -216,9 +218,9 @@ async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[O
 async def _beyond(
     transaction: Transaction, writes: Sequence[Outgoing], limits: Limits
 ) -> list[Refused]:
-    """Return the writes beyond the limits, and record them as not arrived. They are the writes that
-    would change, delete or supersede a memory that the machine may not change, and new memories
-    that would exceed the maximum."""
+    """Return the writes beyond the limits, and delete their tokens, so that they count as not
+    arrived. A write is beyond the limits if it would change, delete or supersede a memory that the
+    machine may not change, or if it is a new memory that would exceed the maximum."""
     ids = {id for write in writes for id in _touched(write)}
     _, rows, trashed, ((size,),) = await transaction.run(
         LOCK_TENANT,
@@ -252,7 +254,7 @@ def _touched(write: Outgoing) -> set[str]:
 
 
 def _must_begin(cursor: Cursor, version: int, pruned: tuple[int, str]) -> bool:
-    """Return whether a copy has to start again. `version` is the store's version; `pruned` is the
+    """Return whether a copy must start again. `version` is the store's version. `pruned` is the
     position of the project's last pruned deletion."""
     if cursor.base >= 0:
         return not pruned[0] <= cursor.base <= version
@@ -260,11 +262,12 @@ def _must_begin(cursor: Cursor, version: int, pruned: tuple[int, str]) -> bool:
 
 
 def _first(cursor: Cursor, version: int, start: int, after: str) -> Cursor:
-    """Return the cursor with which a copy starts to fill, directly after a change. Its version is
-    lower than that of the former cursor, which tells the copy to start again."""
+    """Return the cursor with which a copy starts to fill. It points directly after the change at
+    (`start`, `after`). Its version is lower than the old cursor's, which tells the copy to start
+    again."""
     if cursor.base > version:
-        # The database was restored from a backup while the copy was being filled. The version must
-        # rise first, so that the next cursor can lower it.
+        # The database was restored from a backup while the copy was being filled. This cursor
+        # raises the version, so that the next one can lower it.
         return Cursor(cursor.project, _BEYOND)
     return Cursor.filling(cursor.project, version, start, after)
 

@@ -1,4 +1,4 @@
-"""The store of a team: memories in PostgreSQL, found by words, files and symbols."""
+"""The store of a team. Memories are in PostgreSQL and are found by words, files and symbols."""
 
 import asyncio
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
@@ -55,8 +55,8 @@ _SIZE = "SELECT coalesce(sum(memories), 0)::bigint FROM upwell.scope WHERE tenan
 
 
 class PostgresStore:
-    """`Store` of one tenant of a database. With `questions`, searches also find and compare
-    memories by meaning.
+    """The `Store` of one tenant. With `questions`, searches also find and compare memories by
+    meaning.
     """
 
     name = "postgres"
@@ -77,12 +77,13 @@ class PostgresStore:
         self._rules: dict[tuple[Scope, int], tuple[int, Sequence[Memory]]] = {}
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
-        """Store all of these memories or none of them, in one transaction. A memory replaces an
-        earlier one with the same id.
+        """Store all of these memories or none of them, in one transaction. A memory replaces the
+        stored memory with the same id.
 
         Raises:
             UsageError: a text is empty.
-            StoreError: nothing was stored.
+            StoreError: the database failed. Nothing was stored, unless the connection broke while
+                the server was committing.
         """
         if not memories:
             return []
@@ -102,7 +103,7 @@ class PostgresStore:
         ]
 
     async def update(self, memory: Memory) -> None:
-        """Replace the memory with the same id; its creation time does not change.
+        """Replace the memory with the same id. Its creation time does not change.
 
         Raises:
             UsageError: no memory has this id, or the new text is empty.
@@ -118,8 +119,7 @@ class PostgresStore:
             await insert(transaction, self._tenant, [stamped(new, now)])
 
     async def delete(self, memory_id: str) -> bool:
-        """Move a memory to the trash and remove it from every index. Returns False if no memory has
-        this id."""
+        """Move a memory to the trash. Returns False if no memory has this id."""
         async with self._writing() as transaction:
             memory = await self._by_id(transaction, memory_id)
             if memory is None or not await remove(transaction, [memory_id]):
@@ -128,8 +128,8 @@ class PostgresStore:
             return True
 
     async def restore(self, memory_id: str) -> bool:
-        """Restore a memory from the trash. Returns False if the trash does not contain it or its
-        id is in use."""
+        """Restore a memory from the trash. Returns False if the memory is not in the trash or if
+        its id is in use again."""
         async with self._writing() as transaction:
             trashed, used = await transaction.run(
                 Statement(f"{_TRASHED} AND id = %(id)s", {"id": memory_id}),
@@ -142,9 +142,9 @@ class PostgresStore:
             return True
 
     async def purge(self, memory_id: str | None = None) -> int:
-        """Permanently delete the memory with this id, in the trash or not. Without an id, delete
-        everything that has expired or has been in the trash for 30 days. Returns the number of
-        deleted memories.
+        """Permanently delete the memory with this id, whether it is in the trash or not. Without an
+        id, permanently delete all memories that have expired or have been in the trash for 30 days.
+        Returns the number of deleted memories.
         """
         now = self._clock.now()
         async with self._writing() as transaction:
@@ -163,7 +163,7 @@ class PostgresStore:
         return next(iter(await self.get_many([memory_id])), None)
 
     async def get_many(self, ids: Sequence[str]) -> Sequence[Memory]:
-        """Return the memories with these ids; deleted and expired memories are left out."""
+        """Return the memories with these ids, without deleted and expired ones."""
         values = {"ids": list(ids), "now": self._clock.now()}
         return await self._memories(Statement(f"{_BY_ID} AND {_LIVING}", values))
 
@@ -173,8 +173,8 @@ class PostgresStore:
         return await self._memories(reading)
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """Return the standing rules of a scope, newest first, except those written by agents or
-        tools."""
+        """Return the standing rules of a scope, newest first. Rules written by agents or tools are
+        left out."""
         scope = replace(scope, tenant=self._tenant)
         version, now = self._overviews.version(self._tenant), self._clock.now()
         if version is not None:
@@ -195,7 +195,7 @@ class PostgresStore:
         return [rule for rule in known[1] if rule.expires_at is None or rule.expires_at > now]
 
     async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
-        """Return the deleted memories that can be restored, latest deletion first."""
+        """Return the memories in the trash, latest deletion first."""
         (rows,) = await self._postgres.ask(
             self._tenant,
             Statement(f"{_TRASHED} ORDER BY deleted_at DESC LIMIT %(limit)s", {"limit": limit}),
@@ -203,13 +203,13 @@ class PostgresStore:
         return [from_json(text) for (text,) in rows]
 
     async def discarded(self) -> Sequence[Discarded]:
-        """Return everything in the trash, with the times of deletion."""
+        """Return all memories in the trash, each with the time of its deletion."""
         statement = "SELECT memory, deleted_at FROM upwell.trash WHERE tenant = %(tenant)s"
         (rows,) = await self._postgres.ask(self._tenant, Statement(statement, {}))
         return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put these memories in the trash with their times of deletion, either all of them or none.
+        """Put all of these memories in the trash, or none of them. Each keeps its time of deletion.
         A stored memory with the same id is removed."""
         async with self._writing() as transaction:
             await remove(transaction, [item.memory.id for item in items])
@@ -217,8 +217,7 @@ class PostgresStore:
             await transaction.run(_in_trash(own))
 
     async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """Map the superseded memories among these ids to the ids of their newest living
-        replacements."""
+        """Map the ids of superseded memories to the ids of their newest unexpired replacements."""
         (newer,) = await self._postgres.ask(
             self._tenant,
             Statement(
@@ -229,7 +228,7 @@ class PostgresStore:
         return {old: new for old, new in last_of(newer).items() if old in ids}
 
     async def candidates(self, query: Query, deadline: Deadline) -> Pool:
-        """Return the memories that might match `query`, or none once the deadline has passed.
+        """Return the memories that might match `query`, or none if the deadline passes.
 
         Raises:
             StoreError: the database failed.
@@ -253,7 +252,7 @@ class PostgresStore:
         return rows[0][0] if rows else 0
 
     async def stamps(self, *, limit: int) -> Mapping[str, float]:
-        """Return the ids of the newest memories, each with the time of its last change."""
+        """Map the ids of the newest memories to the times of their last changes."""
         (rows,) = await self._postgres.ask(
             self._tenant,
             Statement(
@@ -265,7 +264,7 @@ class PostgresStore:
         return dict(rows)
 
     async def word_counts(self, words: Sequence[str]) -> WordCounts:
-        """Return the frequencies of these folded words in all projects of the tenant."""
+        """Count the tenant's memories that contain each of these folded words, in all projects."""
         stems = dict(zip(words, stemmer().stems(words), strict=True))
         sizes, counts = await self._postgres.ask(
             self._tenant, Statement(_SIZE, {}), holding(None, sorted({*stems.values()}))
@@ -321,7 +320,7 @@ class PostgresStore:
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[Transaction]:
-        """Run a transaction, and make its changes visible to this process immediately."""
+        """Run a transaction. Forgets the cached version, so that this process sees the changes."""
         try:
             async with self._postgres.transaction(self._tenant) as transaction:
                 yield transaction
@@ -330,7 +329,6 @@ class PostgresStore:
 
 
 def _in_trash(items: Sequence[Discarded]) -> Statement:
-    """Return the statement that puts memories in the trash."""
     values = {
         "ids": [item.memory.id for item in items],
         "times": [item.deleted_at for item in items],

@@ -1,14 +1,15 @@
 """Store the vectors of memories in a plain PostgreSQL table, and find the memories nearest to a
 question.
 
-As in SQLite (`memory/sqlite/nearness.py`), the nearest memories are found by the signs of their
-vectors' numbers, and their vectors are then compared exactly. The server counts the signs that
-differ, which needs no extension. The exact comparison would need one, so this process makes it.
+As in SQLite (`memory/sqlite/nearness.py`), a search first finds the memories whose vectors share
+the most signs with the question's vector, and then compares these vectors exactly. The server
+counts the differing signs, which needs no extension. The exact comparison would need one, so it
+runs in this process.
 
-Replicas take turns at embedding: one of them holds a lease on the tenant's memories, which it
-renews with every batch. Each model has its own vectors, so replicas that switch to another model
-one by one do not overwrite each other's vectors. Vectors of a model that no replica has used for a
-week are deleted. A trigger deletes the vectors of a deleted or changed memory.
+One replica embeds at a time. It holds a lease on the tenant's memories, which it renews with every
+batch. Vectors are stored per model, so replicas that switch to another model one by one do not
+overwrite each other's vectors. Vectors of a model that no replica has used for a week are deleted.
+A database trigger deletes the vectors of a deleted or changed memory.
 """
 
 import asyncio
@@ -37,18 +38,18 @@ if TYPE_CHECKING:
     from upwell.memory.embedding.numbers import Floats, Numbers
 
 LEASE_SECONDS = 120.0
-"""How long a lease lasts: longer than an endpoint takes to embed a batch, so that a running replica
-does not lose its lease."""
+"""How long a lease lasts. An endpoint embeds a batch in less time, so a running replica does not
+lose its lease."""
 UNUSED_SECONDS = 7 * 86_400.0
 COMPARED = 120
-"""The number of memories, the nearest by sign bits, whose rows and vectors are read. The best
-`NEAREST` of them by cosine become candidates."""
+"""The number of memories, nearest by sign bits, whose rows and vectors are read. The `NEAREST` best
+of them by cosine become candidates."""
 MAX_SCANNED = 200_000
-"""If there are more memories than this, only those found by words, files or symbols are
+"""If more memories than this are visible, only those found by words, files or symbols are
 compared."""
 _FORM = "with signs"
-"""The form in which vectors are stored. Vectors in another form are not used, and replicas that run
-different versions do not replace each other's vectors."""
+"""The format of stored vectors. It is part of the model's number, so vectors in another format are
+not used, and replicas of different versions do not replace each other's vectors."""
 SAMPLE_SECONDS = 60.0
 """How long a sample of the tenant's vectors is used."""
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
@@ -70,8 +71,8 @@ _DUE = f"""
         SELECT FROM upwell.embedding e
         WHERE e.tenant = %(tenant)s AND e.model = %(model)s AND e.n = m.n)
     ORDER BY m.n LIMIT {BATCH}"""
-# The row lock makes a writer that replaces the memory wait, so that the trigger sees the vector
-# that it must delete.
+# The row lock delays a writer that replaces the memory, so that the writer's trigger sees the
+# vector that it must delete.
 _KEEP = """
     INSERT INTO upwell.embedding (tenant, model, n, numbers, code, namespace)
     SELECT %(tenant)s, %(model)s, living.* FROM (
@@ -102,7 +103,7 @@ _SAMPLE = f"""
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Randomly drawn vectors of a tenant, and the numbers of their memories."""
+    """Random vectors of a tenant, and the numbers of their memories."""
 
     vectors: "Floats"
     memories: "Numbers"
@@ -111,16 +112,16 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The vector of a query's text, its model, and a sample of the tenant's vectors, which shows
-    which cosines are usual."""
+    """The vector of a query's text, and a sample of the tenant's vectors, which shows what cosines
+    are usual. `model` is the number of the model."""
 
     vector: "Vector"
     model: int
     sample: Sample
 
     def nearest(self, corpus: Corpus, keep: Filter) -> Statement | None:
-        """Return the statement that finds the memories of the corpus whose vectors share the most
-        signs with the question's, or None if there are too many memories."""
+        """Return the statement that finds the memories whose vectors share the most signs with the
+        question's vector. Returns None if the corpus has too many memories."""
         from upwell.memory.embedding.numbers import code_of
 
         if corpus.memories > MAX_SCANNED:
@@ -147,8 +148,8 @@ class Question:
         )
 
     def statement(self, found: str, named: str) -> Statement:
-        """Return the statement that reads the vectors of the memories in the array `found`, and of
-        the neighbours of those in the array `named`."""
+        """Return the statement that reads the vectors of certain memories. `found` is an SQL array
+        of their numbers. The neighbours of the memories in the SQL array `named` are also read."""
         return Statement(
             f"""SELECT e.n, e.numbers FROM (
                     SELECT unnest({found}) AS n UNION
@@ -162,7 +163,7 @@ class Question:
         )
 
     def likeness(self, rows: Rows, scopes: Sequence[int]) -> Likeness | None:
-        """Compare the question with the vectors in these rows. Returns None if `rows` is empty."""
+        """Compare the question with the vectors in `rows`. Returns None if `rows` is empty."""
         import numpy as np
 
         from upwell.memory.embedding.numbers import background_of, unpacked, usual_cosines
@@ -206,7 +207,8 @@ class PostgresVectors:
         self._complete_at: int | None = None
 
     async def question(self, query: Query, deadline: Deadline) -> Question | None:
-        """Return the question of a query, or None if it cannot be compared with any memory."""
+        """Return the question of a query. Returns None if the query has no text, if the model fails
+        or if the tenant has no vectors."""
         if not query.texts:
             return None
         vector = await self.questions.vector(query.texts[0], deadline)
@@ -220,9 +222,9 @@ class PostgresVectors:
         return None if sample is None else Question(vector, self._model, sample)
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Embed the memories that have no vector of this model yet, a batch at a time. Does
-        nothing while another replica is embedding, and stops if the model fails. Returns the number
-        of embedded memories.
+        """Embed the memories that have no vector of this model yet, in batches. Does nothing while
+        another replica holds the lease, and stops if the model fails. Returns the number of
+        embedded memories.
 
         Raises:
             StoreError: the database failed.
@@ -254,7 +256,7 @@ class PostgresVectors:
 
     @property
     def _model(self) -> int:
-        """The number of the model: 63 bits of the SHA-256 of its name, dimension and `_FORM`."""
+        """The model's number: 63 bits of the SHA-256 of its name, its dimension and `_FORM`."""
         embedder = self.questions.embedder
         name = f"{embedder.name}\n{embedder.dim}\n{_FORM}".encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.sha256(name).digest()[:8]) >> 1
@@ -267,8 +269,8 @@ class PostgresVectors:
         return int(rows[0][0]) if rows else None
 
     async def _lease(self) -> int | None:
-        """Take or renew the lease. Returns the last version of the tenant's memories at which all
-        had a vector, or None if another replica holds the lease."""
+        """Take or renew the lease. Returns the last version of the tenant's memories at which every
+        memory had a vector, or None if another replica holds the lease."""
         (rows,) = await self._postgres.ask(self._tenant, self._leasing())
         return int(rows[0][0]) if rows else None
 
@@ -280,7 +282,7 @@ class PostgresVectors:
         await self._postgres.ask(self._tenant, self._of_model(_RELEASE, complete=complete))
 
     async def _embed_all(self, progress: Progress | None) -> tuple[int, bool]:
-        """Return the number of embedded memories, and whether every batch was embedded."""
+        """Return the number of embedded memories, and whether none is left to embed."""
         done, after = 0, -1
         earlier, total = await self.counts()
         while batch := await self._due(after):
@@ -315,7 +317,6 @@ class PostgresVectors:
         return [Due(n, hash, text) for n, hash, text in rows]
 
     async def _sample(self, tenant: str) -> Sample | None:
-        """Return a sample of the tenant's vectors, or None while there are none."""
         key = tenant, self._model
         sample = self._samples.get(key)
         if sample is None or time.monotonic() - sample.at > SAMPLE_SECONDS:

@@ -1,5 +1,5 @@
-"""Write memories and everything derived from them, in the caller's transaction. This takes two
-round trips for any number of memories."""
+"""Write memories, and everything derived from them, in the caller's transaction. A write takes two
+round trips, whatever the number of memories."""
 
 import asyncio
 import json
@@ -21,8 +21,8 @@ from upwell.memory.ranking.terms import Indexed, indexed, sound, speaker
 from upwell.memory.stems import counted
 
 LONG_CHARS = 20_000
-"""Batches with more characters of text than this are indexed in a thread, so that other requests
-do not have to wait."""
+"""Batches with more characters of text than this are indexed in a thread, so that they do not block
+the event loop."""
 _SPEAKER_CHARS = 100
 _MEMORY = f"n, {COLUMNS}, extra, keys, is_turn"
 _MEMORY_TYPES = f"bigint, {TYPES}, text, text, boolean"
@@ -33,15 +33,15 @@ _OLD = """
 NEXT_VERSION = Statement(
     "UPDATE upwell.tenant SET version = version + 1 WHERE tenant = %(tenant)s", {}
 )
-"""Tells all processes that the tenant's memories have changed."""
+"""Tells all processes that the tenant's memories have changed, by increasing the version."""
 
 LOCK_TENANT = Statement("SELECT FROM upwell.tenant WHERE tenant = %(tenant)s FOR UPDATE", {})
-"""Keeps other writers of the tenant out until the end of the transaction."""
+"""Makes the tenant's other writers wait until the end of the transaction."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """The changes that a batch makes to the counts of one scope."""
+    """The changes to the counts of one scope."""
 
     memories: int = 0
     words: int = 0
@@ -65,7 +65,7 @@ class Changes:
     tallies: dict[int, Tally] = field(default_factory=lambda: defaultdict(Tally))
 
     def add(self, n: int, memory: Memory) -> None:
-        """Add the rows of a memory, which is to be written under this number."""
+        """Add the rows of a memory that gets the number `n`."""
         parts, keys = indexed(memory), anchor_keys(memory)
         is_turn = not keys and bool(speaker(memory.text[:_SPEAKER_CHARS]))
         self.memories.append((n, *to_row(memory), parts.extra, "\n".join(keys), is_turn))
@@ -75,7 +75,7 @@ class Changes:
         self.triggers += [(indexable(sound(trigger)), n) for trigger in memory.triggers]
 
     def remove(self, row: Sequence[Any]) -> None:
-        """Mark the memory in a row of `_OLD`, with everything derived from it, for removal."""
+        """Mark the memory in a row of `_OLD` for removal, along with everything derived from it."""
         n, _, text, extra, key_lines, triggers = row
         keys = key_lines.split("\n") if key_lines else []
         stems, _ = self._count(n, Indexed(text, extra), keys, -1)
@@ -88,7 +88,7 @@ class Changes:
         self, n: int, parts: Indexed, keys: Sequence[str], sign: int
     ) -> tuple[dict[str, float], int]:
         """Add a memory to the counts of its scope, or subtract it. Returns the weighted frequency
-        of each of its stems, and its length in words, including hidden ones."""
+        of each stem, and the length in words, which includes the words in `extra`."""
         body, extra = counted(parts.body), counted(parts.extra)
         length = body.total() + extra.total()
         tally = self.tallies[scope_of(n)]
@@ -106,8 +106,8 @@ class Changes:
 
 
 async def insert(transaction: Transaction, tenant: str, memories: Sequence[Memory]) -> None:
-    """Store these memories of a tenant, which must have ids, hashes and times. A memory replaces an
-    earlier one with the same id. If a batch repeats an id, only the last memory is stored.
+    """Store these memories, which must have ids, hashes and times. A memory replaces the stored
+    memory with the same id. If `memories` repeats an id, only the last of them is stored.
     """
     latest = {memory.id: memory for memory in memories}
     projects = sorted({memory.project or "" for memory in latest.values()})
@@ -126,8 +126,8 @@ def _replacement(
     last: dict[int, int],
     scope_number: Mapping[str, int],
 ) -> list[Statement]:
-    """Return the statements that replace the `old` rows with these memories. Increments the
-    counters in `last` for memories that get new numbers."""
+    """Return the statements that replace the `old` rows with these memories. Increases the counters
+    in `last` for memories that get new numbers."""
     changes = Changes()
     number_of = {}
     for row in old:
@@ -144,8 +144,8 @@ def _replacement(
 
 
 async def remove(transaction: Transaction, ids: Sequence[str]) -> int:
-    """Remove the memories with these ids from every table except the trash. Returns the number of
-    removed memories.
+    """Remove the memories with these ids from every table except the trash. Returns how many there
+    were.
     """
     _, old = await transaction.run(LOCK_TENANT, Statement(_OLD, {"ids": list(ids)}))
     changes = Changes()
@@ -159,8 +159,8 @@ async def remove(transaction: Transaction, ids: Sequence[str]) -> int:
 async def _prepared(
     transaction: Transaction, tenant: str, projects: Sequence[str], ids: Sequence[str]
 ) -> tuple[Rows, Rows]:
-    """Lock the tenant's row, so that only one writer at a time changes the counts. Returns the
-    scopes of these projects, creating missing ones, and the rows with these ids.
+    """Lock the tenant's row, so that only one writer at a time changes the counts. Creates missing
+    scopes. Returns the scopes of these projects and the `_OLD` rows of these ids.
     """
     _, names, _, scopes, old = await transaction.run(
         # Two replicas may insert the same tenant at once, and either unique key may conflict.
@@ -205,8 +205,8 @@ def _statements(changes: Changes, last: Mapping[int, int]) -> list[Statement]:
 
 
 def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, ...]]) -> Statement:
-    """Return the statement that inserts these rows. Each column is passed as an array, so that one
-    statement can insert a batch of any size. COPY is not possible under row-level security.
+    """Return the statement that inserts these rows. Each column is passed as an array, so one
+    statement inserts any number of rows. COPY is not possible under row-level security.
     """
     names = [name.strip() for name in columns.split(",")]
     arrays = [
@@ -222,8 +222,9 @@ def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, .
 
 def array(values: Sequence[Any]) -> Sequence[Any] | str:
     """Return `values` as an array literal (PostgreSQL documentation, 8.15.2) if they are all texts
-    or all numbers, and unchanged otherwise. The driver would take ten times as long to encode the
-    list, and so block the event loop: a batch of long texts has hundreds of thousands of postings.
+    or all numbers, and unchanged otherwise. The driver takes ten times as long to encode a list.
+    For a batch of long texts, which has hundreds of thousands of postings, that would block the
+    event loop.
     """
     kinds = set(map(type, values))
     if kinds == {str}:
