@@ -9,14 +9,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The source of time. Both methods return seconds."""
+    """The source of time."""
 
     def now(self) -> float:
         """Return the wall time in seconds since the epoch (UTC)."""
         ...
 
     def monotonic(self) -> float:
-        """Return a time that never decreases; only differences are meaningful."""
+        """Return seconds that never decrease. Only differences between them are meaningful."""
         ...
 
 
@@ -35,7 +35,8 @@ SYSTEM_CLOCK = SystemClock()
 class Deadline:
     """A moment `at` on the monotonic `clock`.
 
-    It is created where a request enters, and is passed down so that all waits share one limit.
+    A deadline is created where a request enters, and is passed down, so that all waits share one
+    limit.
     """
 
     at: float

@@ -6,8 +6,8 @@
     ├─ UpstreamError              a server behind the gateway failed
     │   ├─ UpstreamUnavailable    it is not running, has died, or is over its in-flight limit
     │   │   └─ UpstreamLocked     it requires a login
-    │   ├─ UpstreamProtocolError  its answer is not valid MCP
-    │   └─ UpstreamTimeout        it did not answer within the deadline
+    │   ├─ UpstreamProtocolError  its response is not valid MCP
+    │   └─ UpstreamTimeout        it did not respond within the deadline
     ├─ RecallError                a source of memories failed
     │   └─ RecallUnavailable      it cannot be reached
     ├─ StoreError                 one of upwell's databases or files failed
@@ -16,19 +16,18 @@
     │   └─ StoreUnwritable        disk full, read-only, owned by another user, locked too long
     ├─ CompressionError           a strategy cannot compress a text
     ├─ KeyUnknown                 an original expired, was evicted or never existed
-    └─ LlmError                   a model's endpoint failed, was slow or sent a bad answer
+    └─ LlmError                   a model's endpoint failed, was slow or sent a bad response
 
-Errors of libraries (SQLite, sockets, HTTP, child processes) are converted to these where they
-occur: in `ground/{sqlite,postgres}/`, `ground/{embed,endpoint,llm}.py`, `wire/`, and the stores of
-external services.
+Errors of libraries (SQLite, sockets, HTTP, child processes) are converted to these errors where
+they occur: in `ground/{sqlite,postgres}/`, `ground/{embed,endpoint,llm}.py`, `wire/`, and the
+stores of external services.
 """
 
 
 class UpwellError(Exception):
-    """The base of every error that upwell raises deliberately.
+    """The base class of all errors that upwell raises deliberately.
 
-    `message` states the problem in one line. `hint` tells the reader how to solve it, and may be
-    empty.
+    `message` states the problem in one line. `hint` tells the reader how to solve it; it may be "".
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -56,7 +55,7 @@ class ConfigError(UpwellError):
 class UpstreamError(UpwellError):
     """An upstream server failed. `server` is its configured name.
 
-    Models read the message, and it may quote the server, so secrets in it are masked.
+    Secrets in the message are masked, because models read it and it may quote the server.
     """
 
     def __init__(self, message: str, *, server: str, hint: str = "") -> None:
@@ -75,11 +74,11 @@ class UpstreamLocked(UpstreamUnavailable):
 
 
 class UpstreamProtocolError(UpstreamError):
-    """The server answered, but the answer violates the protocol."""
+    """The server's response violates the protocol."""
 
 
 class UpstreamTimeout(UpstreamError):
-    """The server did not answer within the deadline."""
+    """The server did not respond within the deadline."""
 
 
 class RecallError(UpwellError):
@@ -91,9 +90,8 @@ class RecallError(UpwellError):
 
 
 class RecallUnavailable(RecallError):
-    """The source cannot be reached.
-
-    If several sources failed, `missing` lists each of them as `name: reason`.
+    """The source cannot be reached. If several sources failed, `missing` lists each of them as
+    `name: reason`.
     """
 
     def __init__(
@@ -139,10 +137,10 @@ class KeyUnknown(UpwellError):
 
 
 class LlmError(UpwellError):
-    """A language-model endpoint failed, was slow, or sent a bad answer."""
+    """A language model's endpoint failed, was slow, or sent a bad response."""
 
 
 def extra_hint(extra: str) -> str:
-    """Return the hint for an extra that is not installed. The command installs from a checkout,
-    because upwell is not in a package registry."""
+    """Return the hint for an extra that is not installed. The command in it installs from a
+    checkout, because upwell is not in a package registry."""
     return f"in upwell's checkout, run: uv tool install '.[{extra}]'"

@@ -12,12 +12,11 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """A circuit breaker with three states that counts consecutive failures (seed 000 in
-    docs/names.md).
+    """A circuit breaker with three states (seed 000 in docs/names.md).
 
-    It opens after `max_failures` failures in a row, admits one probe after `reset_seconds`, and
-    closes on the first success. If a probe never reports, the next one is admitted after another
-    `reset_seconds`, so the breaker always recovers.
+    The breaker opens after `max_failures` failures in a row, admits one probe after
+    `reset_seconds`, and closes on the first success. If a probe never reports, the next probe is
+    admitted after another `reset_seconds`, so the breaker always recovers.
     """
 
     def __init__(self, max_failures: int, reset_seconds: float, clock: Clock) -> None:

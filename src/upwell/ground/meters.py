@@ -1,15 +1,15 @@
 """Counts what this process has done since it started, for its metrics.
 
-Labels are names from the configuration or from fixed lists. Tenants, principals, sessions and tools
-are never labels, so that the metrics reveal nothing about a tenant to others and remain few.
-Counting takes less than a microsecond and never fails.
+Label values are names from the configuration or from fixed lists. Tenants, principals, sessions and
+tools are never labels. The metrics therefore reveal nothing about a tenant to others, and there are
+few of them. Counting takes less than a microsecond and never fails.
 """
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 MAX_SERIES = 200
-"""The maximum number of label combinations in one meter. Any more are counted under `OTHER`."""
+"""The maximum number of label combinations in one meter. Further ones are counted as `OTHER`."""
 OTHER = "other"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 """The upper bounds of a histogram's buckets."""
@@ -51,8 +51,8 @@ class Histogram:
 
     @property
     def totals(self) -> Mapping[tuple[str, ...], tuple[Sequence[int], float]]:
-        """The number of durations in each bucket (the last has no upper bound), and the sum of all
-        durations."""
+        """The number of durations in each bucket, of which the last has no upper bound, and the sum
+        of all durations."""
         return {key: (tuple(counts), self._sums[key]) for key, counts in self._counts.items()}
 
 

@@ -1,7 +1,7 @@
-"""The names that the folders of a repository share: the address of its remote, shared by all
-clones, and its main worktree, shared by all worktrees.
+"""Names that several folders of one repository share: all clones share the address of its remote,
+and all worktrees share its main worktree.
 
-Reads git's configuration (git-config(1), gitrepository-layout(5)) without running git.
+This module reads git's files (git-config(1), gitrepository-layout(5)) without running git.
 """
 
 import os
@@ -17,10 +17,9 @@ from upwell.ground.files import Stamp, stamp
 MAX_CONFIG_BYTES = 1_000_000
 MAX_ADDRESS_CHARS = 500
 _PORTS = {"ssh": 22, "git+ssh": 22, "ssh+git": 22, "https": 443, "http": 80, "git": 9418}
-"""The schemes of addresses that mean the same repository on every machine, with their default
-ports."""
+"""The URL schemes that lead to the same repository from every machine, with their default ports."""
 _SCP = re.compile(r"(?:[^@/:]*+@)?(?P<host>\[[^\]/]++\]|[^:/\[]++):(?P<path>[^:].*+)", re.DOTALL)
-"""`user@host:path`, as git-clone(1) describes it: no slash before the first colon."""
+"""`user@host:path`, as in git-clone(1). There is no slash before the first colon."""
 _REMOTE = re.compile(r'\[remote "((?:[^"\\]|\\.)*+)"\]', re.IGNORECASE)
 _URL = re.compile(r"url\s*+=\s*+(.*+)", re.IGNORECASE)
 
@@ -54,8 +53,8 @@ def main_worktree_of(folder: str | None) -> str | None:
 
 
 class _Linked(NamedTuple):
-    """What a file `.git` points to. `common` is the folder that all worktrees of the repository
-    share. `main_worktree` is "" if the file does not belong to a linked worktree."""
+    """What a `.git` file points to. `common` is the git folder that all worktrees of the repository
+    share. `main_worktree` is "" if the folder of the file is not a linked worktree."""
 
     common: str = ""
     main_worktree: str = ""
@@ -80,8 +79,8 @@ def _linked(folder: str, written: Stamp | None) -> _Linked:
 
 
 def _is_worktree_of(common: str, own: Path, folder: str) -> bool:
-    """Return whether a repository lists `folder` among its worktrees. Without this check, a file
-    `.git` in a downloaded folder could claim another repository's memories."""
+    """Return whether a repository lists `folder` among its worktrees. Without this check, a `.git`
+    file in a downloaded folder could claim another repository's memories."""
     if os.path.realpath(own.parent) != os.path.realpath(os.path.join(common, "worktrees")):
         return False
     listed = _beginning(own / "gitdir").strip()
@@ -90,13 +89,13 @@ def _is_worktree_of(common: str, own: Path, folder: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _address_in(path: str, written: Stamp) -> str | None:
-    """Return the address in a configuration file. `written` is the file's stamp, so that a changed
-    file is read again and not taken from the cache."""
+    """Return the address in a configuration file. `written`, the file's stamp, is part of the cache
+    key, so that a changed file is read again."""
     try:
         remotes = list(_remotes(_beginning(Path(path))))
     except (OSError, ValueError):
         return None
-    # Reversed, so that the first address of each remote wins, as in git.
+    # Reversed, because git uses the first address of each remote.
     return _chosen(dict(reversed(remotes)))
 
 
@@ -108,8 +107,8 @@ def _beginning(path: Path) -> str:
 
 
 def _remotes(config: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the address of each remote in a configuration. A remote with several
-    addresses is yielded several times."""
+    """Yield the name and the address of each remote. A remote with several addresses is yielded
+    several times."""
     remote = None
     for line in map(str.strip, config.splitlines()):
         if line.startswith("["):
@@ -128,10 +127,11 @@ def _chosen(addresses: Mapping[str, str]) -> str | None:
 
 
 def normal_address(url: str) -> str | None:
-    """Return `host/path` for a repository's address in any of git's forms; None for a local path.
+    """Return `host/path` for a repository's address in any of git's forms, or None for a local
+    path.
 
     The host is in lower case. Credentials, the scheme's default port, the query and a trailing
-    `.git` are left out, so that no secret is stored and `git@host:a/b.git` equals
+    `.git` are left out. No secret is therefore stored, and `git@host:a/b.git` equals
     `https://host/a/b`.
     """
     try:
@@ -149,7 +149,7 @@ def normal_address(url: str) -> str | None:
 
 
 def _parts(url: str) -> tuple[str, str]:
-    """Return the host and the path of an address; the host is "" for a local path.
+    """Return the host and the path of an address. The host is "" for a local path.
 
     Raises:
         ValueError: the address is malformed.

@@ -8,8 +8,8 @@ from typing import cast
 
 
 def on_daemon_thread[T](work: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Run `work()` on a daemon thread, so that it never delays the exit of the process. Cancelling
-    the future does not stop the thread."""
+    """Run `work()` on a daemon thread, which never delays the exit of the process. Cancelling the
+    future does not stop the thread."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

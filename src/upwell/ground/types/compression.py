@@ -30,10 +30,10 @@ class Kind(StrEnum):
 class Budget:
     """The space that a text may take. The smallest limit that is set applies.
 
-    `max_chars`, `max_tokens`: soft limits, which the retention floor may raise.
+    `max_chars`, `max_tokens`: soft limits, which `floor` may raise.
     `hard_chars`, `hard_tokens`: limits that are never exceeded.
-    `floor`: the share of the characters to deliver if the original cannot be fetched later
-    (seed 002's `min_result_retention`), 0..1; 0 disables the floor.
+    `floor`: the share of the characters, 0..1, that is kept if the original cannot be fetched later
+    (seed 002's `min_result_retention`).
     """
 
     max_chars: int | None = None
@@ -47,13 +47,13 @@ class Budget:
 class Passage:
     """A text to compress.
 
-    `text`: the text itself. `kind`: its kind; TEXT lets the compressor detect it. `query`: the
-    agent's question, "" for none. `name`: a path or URL that helps to detect the kind.
-    `key`: the key under which the original can be read, "" if it is not stored. `first_line`: the
-    number of the first line, if omission marks should contain line numbers, else None.
-    `request`: the user's last request in the session, "" if unknown; a hint, not a question.
-    `folded`: whether repeated parts of a list of paths, of search results or of a log have been
-    merged, so that the lines of `text` do not correspond to those of the original.
+    `kind`: TEXT lets the compressor detect the kind. `query`: the agent's question, "" for none.
+    `name`: a path or URL that helps to detect the kind. `key`: the key under which the original can
+    be read, "" if it is not stored. `first_line`: the number of the first line, or None if omission
+    marks should contain no line numbers. `request`: the user's last request in the session, "" if
+    unknown. It is a hint, not a question. `folded`: whether repeated parts of `text` (a list of
+    paths, search results or a log) have been merged, so that its lines do not correspond to those
+    of the original.
     """
 
     text: str
@@ -70,7 +70,7 @@ class Passage:
 class Omission:
     """Content that was left out: `count` of `total` units.
 
-    `what`: the units (items, lines, sections …). `where`: the place, such as a JSON key.
+    `what`: the unit (items, lines, sections …). `where`: the place, such as a JSON key.
     """
 
     what: str
@@ -81,7 +81,7 @@ class Omission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A `strategy` that was tried, and the `outcome`: "kept", or why it was rejected."""
+    """A strategy that was tried. `outcome`: "kept", or why the strategy was rejected."""
 
     strategy: str
     outcome: str
@@ -91,10 +91,10 @@ class Attempt:
 class Compressed:
     """A compressed text and how it was produced.
 
-    `text`: the result. `strategy`: the strategy that produced it. `before`, `after`: the number of
-    characters in the original and in `text`. `tokens`: the estimated tokens of `text`. `lossless`:
-    whether `text` has all the content of the original. `omitted`: what is missing. `key`: the key
-    of the original, "" if it is not stored. `tried`: the attempts of the fallback ladder, in order.
+    `before`, `after`: the number of characters in the original and in `text`. `tokens`: the
+    estimated tokens of `text`. `lossless`: whether `text` has all the content of the original.
+    `key`: the key of the original, "" if it is not stored. `tried`: the attempts of the fallback
+    ladder, in order.
     """
 
     text: str

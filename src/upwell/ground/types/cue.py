@@ -12,7 +12,7 @@ class Door(StrEnum):
     """The entry point of a cue."""
 
     ASK = "ask"
-    """An explicit request: `memory_context`, `upwell context`. Always answered."""
+    """An explicit request (`memory_context`, `upwell context`). It is always answered."""
     PROMPT = "prompt"
     """The user submitted a prompt."""
     TOOL = "tool"
@@ -22,15 +22,16 @@ class Door(StrEnum):
 
 
 AUTOMATIC_DOORS = frozenset({Door.PROMPT, Door.TOOL, Door.SESSION})
-"""The doors without an explicit request. The limits on repeats and rate, and the cooldown, apply
-only to them."""
+"""The doors without an explicit request. Only these have limits on repeats and rate, and a
+cooldown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnswer:
-    """The result of the tool call in a cue, if it is known. upwell reads `text` to see whether the
-    call found something and what the agent now has in its context, and never stores it. `failed` is
-    None if the host does not report it.
+    """The result of the tool call in a cue.
+
+    upwell reads `text` to see whether the call found something, and what the agent now has in its
+    context. It never stores `text`. `failed` is None if the host does not report it.
     """
 
     text: str = ""
@@ -41,18 +42,17 @@ class ToolAnswer:
 class Cue:
     """The agent's current step. It is the only input of surfacing, for every door.
 
-    `door`: how the cue arrived. `text`: the message; at the session door, why the session starts,
-    in the host's word (`startup`, `resume`, `clear`, `compact`), or `subagent`. `tool`, `args`: the
-    tool call and its decoded arguments. `session`: the session for which deliveries are recorded;
-    "" records none. `cwd`: the absolute working directory, which determines the project; None sees
-    every project. `window`: the agent's context window in tokens, if known; it scales the budget.
-    `annotations`: the tool's MCP hints as declared by its server. `reply_chars`: the size of the
-    response, if known. `progressive`: whether the response is a chunk of a progressive delivery.
-    `answer`: the tool's result, if the cue comes after the call. `trace_id`: the trace that the cue
-    belongs to. `at`: epoch seconds; None means now. `principal`: who is asking. `host`: the agent,
-    by its name in `HOSTS`; "" if unknown. `transcript`: the file in which the host records the
-    session, if it reports one when the session starts. `read_command`: the shell command with which
-    the agent reads a memory, if it may not have upwell's tools.
+    `text`: the message. At the session door: why the session starts, in the host's word (`startup`,
+    `resume`, `clear`, `compact`), or `subagent`. `args`: the decoded arguments of the tool call.
+    `session`: the session for which deliveries are recorded; "" records none. `cwd`: the absolute
+    working directory, which determines the project; None sees every project. `window`: the agent's
+    context window in tokens, which scales the budget. `annotations`: the tool's MCP hints as
+    declared by its server. `progressive`: whether the response is a chunk of a progressive
+    delivery. `answer`: the tool's result, if the cue comes after the call. `at`: epoch seconds;
+    None means now. `host`: the agent's name in `HOSTS`; "" if unknown. `transcript`: the file in
+    which the host records the session, if the host reports it when the session starts.
+    `read_command`: a shell command that reads a memory, for an agent that may not have upwell's
+    tools.
     """
 
     door: Door | str

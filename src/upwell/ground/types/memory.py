@@ -12,8 +12,8 @@ DEFAULT_NAMESPACE = "context"
 class Scope:
     """The memories that a query may see.
 
-    `tenant`: the tenant of the memories. `project`: an absolute repository root, which sees its own
-    and global memories; None sees all. `namespaces`: patterns for the namespaces to search
+    `project`: the absolute root of a repository, to see its memories and the global ones; None sees
+    all. `namespaces`: patterns of the namespaces to search
     (`ground/types/principal.py: is_visible`), empty for all.
     """
 
@@ -40,17 +40,15 @@ class Query:
 
     - `texts`: up to three search texts. `paths`, `symbols`: files and identifiers that are matched
       exactly.
-    - `triggers`: the keys of the situation; a memory with one of them is found even if it shares no
-      word with the query.
-    - `scope`: the memories to search. `limit`: the number of hits. `source`: where the query came
-      from.
-    - `awaited`: whether a user or agent is waiting for the answer. For an awaited query, a store
-      first reads files that have changed; for any other, it uses the index as is. An awaited query
-      is scored as an explicit question, which gives higher scores.
-    - `command`: the command of a tool call as written, including flags; documents are searched for
-      it.
-    - `file`: if set, only memories about exactly this file are useful, and a store that has none of
-      them may return nothing without a search.
+    - `triggers`: the keys of the situation. A memory with one of these keys is found even if it
+      shares no word with the query.
+    - `limit`: the maximum number of hits.
+    - `awaited`: whether a user or agent is waiting for the result. If so, a store first reads files
+      that have changed; otherwise, it uses the index as it is. An awaited query is scored as an
+      explicit question, which gives higher scores.
+    - `command`: the command of a tool call as written, with flags. Documents are searched for it.
+    - `file`: if set, only memories about exactly this file are useful. A store without such
+      memories may return nothing without searching.
     """
 
     texts: tuple[str, ...]
@@ -76,7 +74,7 @@ class Trust(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """How a memory was created: by which `door`, `server`, `tool` and `session`; "" if unknown."""
+    """How a memory was created. Fields are "" if unknown."""
 
     door: str = ""
     server: str = ""
@@ -88,17 +86,14 @@ class Provenance:
 class Memory:
     """A piece of knowledge.
 
-    `text`: its content. `id`: its id; the store assigns one if it is "". `namespace`, `tags`: its
-    classification. `paths`, `symbols`: the files and identifiers it is about. `triggers`: keys of
-    situations (`error:1f0c…`). A memory with triggers surfaces unasked only in one of these
-    situations. `occurrences`: the number of sessions that have found it. `project`: the repository
-    that it belongs to, as the absolute path of its root or as its remote address; None makes the
-    memory global. `tenant`: the tenant that owns it. `source`: where the text comes from
-    (`memory/2026-04-09.md`, `git:3f2a1c0`). `lines`: the range of lines in `source`, 1-based and
-    inclusive. `provenance`: how the memory was created. `trust`: who vouches for it. `pinned`:
-    whether it is a standing rule. `supersedes`: the id of the memory it replaces. `content_hash`: a
-    digest of the content. `expires_at`, `created_at`, `updated_at`, `viewed_at`: epoch seconds,
-    None when not set.
+    `id`: if "", the store assigns one. `paths`, `symbols`: the files and identifiers that the
+    memory is about. `triggers`: keys of situations (`error:1f0c…`). A memory with triggers surfaces
+    unasked only in one of these situations. `occurrences`: the number of sessions that have found
+    it. `project`: its repository, as the absolute path of the root or as the remote address; None
+    makes the memory global. `source`: where the text comes from (`memory/2026-04-09.md`,
+    `git:3f2a1c0`). `lines`: the range of lines in `source`, 1-based and inclusive. `pinned`:
+    whether the memory is a standing rule. `supersedes`: the id of the memory that this one
+    replaces. `expires_at`, `created_at`, `updated_at`, `viewed_at`: epoch seconds, or None.
     """
 
     text: str
@@ -126,11 +121,11 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A `memory` found by a search.
+    """A memory found by a search.
 
-    `score`: the calibrated probability that it is relevant, 0..1. `signals`: the raw figures from
-    which the score is computed. `matched`: the query texts that found it. `trigger`: the key of the
-    situation that found it, "" for a hit by relevance.
+    `score`: the calibrated probability that the memory is relevant, 0..1. `signals`: the raw
+    figures from which the score is computed. `matched`: the query texts that found the memory.
+    `trigger`: the key of the situation that found it, "" for a hit by relevance.
     """
 
     memory: Memory
@@ -142,9 +137,11 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of one search: its hits, most probable first, and the stores that could not be
-    searched, each as `name: reason`. `asked` are the texts that were sent to other programs and
-    servers in place of the query's own texts, each as `name: text`.
+    """The result of one search.
+
+    `hits`: most relevant first. `missing`: the stores that could not be searched, each as
+    `name: reason`. `asked`: the texts that were sent to other programs and servers instead of the
+    query's own texts, each as `name: text`.
     """
 
     hits: tuple[Hit, ...] = ()

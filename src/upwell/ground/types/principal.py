@@ -8,13 +8,13 @@ from enum import StrEnum
 EVERY = "*"
 """The pattern of every namespace that is not private."""
 PRIVATE = "me/"
-"""The prefix of private namespaces. `me/ideas` of the principal ada is stored as `me/KEY/ideas`;
-KEY is a hash of the name."""
+"""The prefix of private namespaces. The namespace `me/ideas` of the principal `ada` is stored as
+`me/KEY/ideas`, where KEY is a hash of `ada`."""
 
 
 class Role(StrEnum):
-    """What a principal may change. A reader may change nothing; a writer may rate memories, and add
-    and delete notes; an admin may also do so in read-only namespaces."""
+    """What a principal may change. A reader may change nothing. A writer may rate memories, and add
+    and delete notes. An admin may also do this in read-only namespaces."""
 
     READER = "reader"
     WRITER = "writer"
@@ -25,9 +25,9 @@ class Role(StrEnum):
 class Principal:
     """The owner of the home, or a client with a token from the owner or an issuer.
 
-    `name`: the name of the token, "" for the owner (including on stdio). `namespaces`: patterns for
-    the namespaces that the client may see, empty for all (`is_visible`). `tenant`: "" for the
-    tenant of the home. `role`: what the client may change.
+    `name`: the token's name; "" for the owner, who is also the principal on stdio. `namespaces`:
+    patterns of the namespaces that the client may see (`is_visible()`); empty for all of them.
+    `tenant`: "" for the home's own tenant.
     """
 
     name: str = ""
@@ -44,15 +44,15 @@ class Principal:
         return self.role is not Role.READER
 
     def may_write_to(self, namespace: str, read_only: Sequence[str] = ()) -> bool:
-        """True if this principal may add to a namespace and delete from it. `read_only` are the
-        patterns of the read-only namespaces."""
+        """Return whether this principal may add to a namespace and delete from it. `read_only` are
+        the patterns of the read-only namespaces."""
         if not self.may_write or not self.sees(namespace):
             return False
         return self.role is Role.ADMIN or not read_only or not is_visible(namespace, read_only)
 
     def stored(self, namespace: str) -> str:
-        """The name under which a namespace is stored. In a private one, it contains the principal's
-        key."""
+        """Return the name under which a namespace is stored. The stored name of a private namespace
+        contains the principal's key."""
         own = private_of(self.name)
         if not self.name or not namespace.startswith(PRIVATE) or namespace.startswith(own):
             return namespace
@@ -67,8 +67,8 @@ IN_SCOPE = "upwell.principal"
 def granted(
     name: str, namespaces: Sequence[str] = (), tenant: str = "", role: Role = Role.WRITER
 ) -> Principal:
-    """Return a principal that sees these namespaces (by default all shared ones) and its own
-    private ones. Private namespaces of others cannot be granted."""
+    """Return a principal that sees `namespaces` (by default, all shared ones) and its own private
+    namespaces. Another principal's private namespaces cannot be granted."""
     shared = [pattern for pattern in namespaces if not f"{pattern}/".startswith(PRIVATE)]
     patterns = shared if namespaces else [EVERY]
     own = f"{private_of(name)}*"
@@ -76,13 +76,13 @@ def granted(
 
 
 def private_of(name: str) -> str:
-    """The prefix of a principal's private namespaces."""
+    """Return the prefix of a principal's private namespaces."""
     return f"{PRIVATE}{hashlib.sha256(name.encode()).hexdigest()[:12]}/"
 
 
 def is_visible(namespace: str, patterns: Sequence[str]) -> bool:
-    """Return whether a namespace matches one of the patterns: an exact name; `team/*` for
-    everything below `team/`; `*` for everything that is not private. Without patterns, every
+    """Return whether a namespace matches one of the patterns. A pattern is an exact name, `team/*`
+    for everything below `team/`, or `*` for everything that is not private. Without patterns, every
     namespace matches."""
     if not patterns or namespace in patterns:
         return True
@@ -92,7 +92,7 @@ def is_visible(namespace: str, patterns: Sequence[str]) -> bool:
 
 
 def shared_only(patterns: Sequence[str]) -> tuple[str, ...]:
-    """The patterns without those for private namespaces. If there are no others, all are returned,
-    because an empty result would mean every namespace."""
+    """Return the patterns that are not for private namespaces. If there are none, return all
+    patterns, because an empty result would mean every namespace."""
     shared = tuple(pattern for pattern in patterns if not pattern.startswith(PRIVATE))
     return shared or tuple(patterns)

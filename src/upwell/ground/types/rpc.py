@@ -9,12 +9,12 @@ from typing import Any
 class ToolCall:
     """A call to a tool.
 
-    `server`, `tool`: the upstream and its own name for the tool. `params`: the raw JSON bytes to
-    send, without upwell's own argument `_context_query`. `args`: the decoded arguments, read-only.
-    `query`: the agent's question, "" for none. `request`: the user's last request in the session,
-    "" if unknown. `annotations`: the tool's MCP hints. `declared`: a digest of the tool's
-    declaration. `trace_id`: the trace of the call. `principal`: the name of the principal. `host`,
-    `session`, `cwd`: the agent, its session and its folder, if known.
+    `tool`: the server's own name for the tool. `params`: the raw JSON bytes to send, without
+    upwell's own argument `_context_query`. `args`: the decoded arguments, read-only. `query`: the
+    agent's question, "" for none. `request`: the user's last request in the session, "" if unknown.
+    `annotations`: the tool's MCP hints. `declared`: a digest of the tool's declaration.
+    `principal`: the name of the principal. `host`, `session`, `cwd`: the agent, its session and its
+    folder, if known.
     """
 
     server: str
@@ -34,7 +34,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The answer to a request: the raw JSON bytes of `result` or `error`.
+    """The response to a request: the raw JSON bytes of `result` or `error`.
 
     `repaired`: the number of bytes replaced because they were not valid UTF-8.
     """
@@ -46,7 +46,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
-    """The health of a component: whether it is `ok`, one line of `detail`, a `hint` for repair."""
+    """The health of a component, with one line of `detail` and a `hint` for repair."""
 
     ok: bool
     detail: str = ""

@@ -1,4 +1,5 @@
-"""The outcome of a cue: a surfacing or a skip; intents and feedback."""
+"""The outcome of a cue: memories to deliver, or the reason for delivering none. Also intents and
+feedback."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,8 +24,8 @@ class IntentKind(StrEnum):
 class Intent:
     """The intent of a prompt.
 
-    `kind`: the intent. `confidence`: 0..1. `topics`: the subjects mentioned in the prompt.
-    `source`: how it was classified: keyword, llm or hybrid.
+    `confidence`: 0..1. `topics`: the subjects mentioned in the prompt. `source`: how the prompt was
+    classified (keyword, llm or hybrid).
     """
 
     kind: IntentKind = IntentKind.NONE
@@ -73,13 +74,12 @@ class SkipReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """The decision to surface nothing. It is a value: counted and shown, never raised.
+    """The decision to surface nothing. It is counted and shown, never raised.
 
-    `reason`: the gate that decided; `detail`: more about it. `confidence`, `signals`: those of the
-    best hit, if there was a search. `intent`: the intent of the prompt. `queries`: the search
-    texts. `held_back`: hits that were found but withheld. `missing`: the stores that could not be
-    searched, each as `name: reason`. `moment`: the kind of situation of the cue, such as a failed
-    call; "" for an explicit request, or with `surface.moments = "all"`.
+    `reason`: the gate that decided. `confidence`, `signals`: those of the best hit, if there was a
+    search. `queries`: the search texts. `held_back`: hits that were found but withheld. `missing`:
+    the stores that could not be searched, each as `name: reason`. `moment`: the kind of situation,
+    such as a failed call; "" for an explicit request, or with `surface.moments = "all"`.
     """
 
     reason: SkipReason
@@ -97,12 +97,10 @@ class Skip:
 class Surfacing:
     """Memories to deliver now.
 
-    `id`: the handle for feedback. `hits`: the hits, best first. `text`: the text to deliver, a
-    fenced block at automatic doors and a digest at `ask`. `confidence`, `signals`: those of the
-    best hit. `intent`: the intent of the prompt. `queries`: the search texts. `held_back`: hits
-    that were found but withheld. `missing`: the stores that could not be searched, each as
-    `name: reason`. `situation`: the situation that an episode belongs to, in words. `moment`: as in
-    `Skip`. `took_ms`: how long the decision took, in milliseconds.
+    `id`: the handle for feedback. `hits`: best first. `text`: the text to deliver, which is a
+    fenced block at automatic doors and a digest at `ask`. `situation`: the situation that an
+    episode belongs to, in words. `took_ms`: how long the decision took. The other fields are as in
+    `Skip`.
     """
 
     id: str
@@ -125,7 +123,7 @@ class Surfacing:
 
 
 class Rating(StrEnum):
-    """An agent's or user's opinion of a surfacing (seed 000, docs/names.md)."""
+    """An agent's or user's opinion of memories that surfaced (seed 000, docs/names.md)."""
 
     HELPFUL = "helpful"
     PARTIALLY_HELPFUL = "partially_helpful"
@@ -135,10 +133,9 @@ class Rating(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """A rating of a surfacing, or of one memory in it.
+    """A rating of one memory of a `Surfacing`, or of all of them if `memory_id` is None.
 
-    `surfacing_id`: the surfacing. `rating`: the opinion. `memory_id`: the memory; None rates the
-    whole surfacing. `at`: epoch seconds; None means now.
+    `at`: epoch seconds; None means now.
     """
 
     surfacing_id: str
