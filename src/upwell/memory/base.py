@@ -21,8 +21,8 @@ __all__ = ["Added", "Found", "IndexSource", "Recall", "Store", "UnavailableStore
 class Added:
     """The outcome of adding one memory.
 
-    `redacted` lists the rules that masked secrets. `duplicates` are the ids of exact and near
-    duplicates; these are only reported, never merged.
+    `redacted` lists the rules that masked secrets. `duplicates` lists the ids of exact and near
+    duplicates, which are reported but never merged.
     """
 
     id: str
@@ -36,14 +36,14 @@ class Recall(Protocol):
     name: str
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the memories relevant to `query`, most probable first, at most `query.limit`.
+        """Find the memories relevant to `query`, most relevant first, at most `query.limit`.
 
-        Returns an empty `Found` if nothing matches. The search itself filters by tenant, project
-        and namespaces.
+        Returns an empty `Found` if nothing matches. The place itself filters by tenant, project and
+        namespaces.
 
         Raises:
-            RecallError: the place failed. After the deadline, a store returns nothing, and a place
-            that asks another program raises `RecallUnavailable`.
+            RecallError: the place failed. If the deadline passes, a store returns nothing, but a
+                place that asks another program raises `RecallUnavailable`.
         """
         ...
 
@@ -52,15 +52,16 @@ class Recall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WordCounts:
-    """The number of memories in a store, and how many of them contain each word in any form."""
+    """The number of memories in a store, and for each word the number that contain any form of
+    it."""
 
     memories: int
     holding: Mapping[str, int]
 
 
 class IndexSource(Protocol):
-    """The part of a store from which indexes are derived. Every method raises StoreError if the
-    store fails."""
+    """The part of a store that indexes are built from. Every method raises StoreError if the store
+    fails."""
 
     async def changes(self) -> Hashable:
         """A token that changes whenever any process changes the store."""
@@ -80,8 +81,8 @@ class IndexSource(Protocol):
 
 
 class Store(IndexSource, Protocol):
-    """A store of one tenant's memories. It uses its own tenant, not the one in a memory or scope.
-    Additions are durable when `add` returns."""
+    """A store of one tenant's memories. It ignores the tenant of a memory or scope and always uses
+    its own. Additions are durable when `add()` returns."""
 
     name: str
 
@@ -114,7 +115,7 @@ class Store(IndexSource, Protocol):
         ...
 
     async def purge(self, memory_id: str | None = None) -> int:
-        """Delete one memory for good, whether or not it is in the trash. Without an id, delete
+        """Delete one memory permanently, whether or not it is in the trash. Without an id, delete
         every memory that has expired or has been in the trash for 30 days. Returns the number of
         deletions."""
         ...
@@ -128,8 +129,8 @@ class Store(IndexSource, Protocol):
         ...
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """The standing rules of a scope, newest first. No search returns them, and memories of
-        agents and tools are never standing rules."""
+        """The standing rules of a scope, newest first. No search returns them. A memory written by
+        an agent or a tool is never a standing rule."""
         ...
 
     async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
@@ -144,7 +145,7 @@ class Store(IndexSource, Protocol):
 
     async def candidates(self, query: Query, deadline: Deadline) -> Pool:
         """The memories that may match `query`, with everything that `memory/ranking/scoring.py`
-        needs to rank them. The pool is empty past the deadline.
+        needs to rank them. The pool is empty after the deadline.
 
         Raises:
             StoreError: the store failed.
@@ -153,15 +154,15 @@ class Store(IndexSource, Protocol):
 
     @property
     def vectors(self) -> VectorIndex | None:
-        """The vectors of this store; None if no embedder is configured."""
+        """The vector index of this store; None if no embedder is configured."""
         ...
 
     async def ping(self) -> Ping: ...
 
 
 class UnavailableStore:
-    """Stands in for a store that cannot be opened. `ping` reports `error`, and every other method
-    raises it. Proxied calls still work, and no addition is acknowledged."""
+    """Stands in for a store that cannot be opened, so that upwell can still proxy calls. `ping()`
+    reports `error`, and every other method raises it."""
 
     name = "unavailable"
     vectors: VectorIndex | None = None

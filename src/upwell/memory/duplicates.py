@@ -8,18 +8,18 @@ from upwell.memory.stems import counted
 NEARLY_THE_SAME = 0.8
 """Two memories that share at least this fraction of their stems (Jaccard) are near duplicates."""
 MAX_CHECKED = 200
-"""The largest batch that is checked for near duplicates. Larger ones are imports, for which only
-exact duplicates are reported."""
+"""The largest batch that is checked for near duplicates. A larger batch is an import, for which
+only exact duplicates are reported."""
 MAX_REPORTED = 5
 MAX_HOLDING = 2_000
-"""A memory whose rarest word occurs in more memories than this is not compared."""
+"""A text is not compared if its rarest word occurs in more memories than this."""
 COMPARED = 8
 
 
 def rarest_stems(stems: Sequence[str], holding: Mapping[str, int]) -> list[str]:
-    """Return the stems to look up to find near duplicates of a text with these stems, rarest
-    first. Texts that share 80 % of their words also share one of the rarest fifth of these words,
-    so only that fifth is looked up (prefix filtering, Chaudhuri et al. 2006)."""
+    """Return the stems by which to look up near duplicates of a text, rarest first. `stems` are all
+    stems of the text. Two texts that share 80 % of their words also share at least one of the
+    rarest fifth, so only that fifth is looked up (prefix filtering, Chaudhuri et al. 2006)."""
     known = sorted((stem for stem in stems if holding.get(stem)), key=lambda stem: holding[stem])
     if not known or holding[known[0]] > MAX_HOLDING:
         return []

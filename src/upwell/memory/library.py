@@ -1,4 +1,4 @@
-"""The library, `app.memory`: adds, finds and forgets memories.
+"""The library (`app.memory`) adds, finds and deletes memories.
 
 It masks secrets and extracts files and symbols before it stores a memory.
 """
@@ -20,15 +20,16 @@ from upwell.memory.recall import Passages, Reader, Recalls, StoreRecall
 from upwell.memory.records import check_pin, masked, memory_of, namespace_pattern
 
 SEARCH_SECONDS = 10.0
-"""The time limit of an explicit search; automatic doors set a shorter one."""
+"""The default time limit of an explicit search. Automatic searches set a shorter one."""
 
 
 class Library:
     """The memories of one tenant.
 
-    Additions go to `store`. Searches go to `recall`, which can cover more places: `documents`
-    contains the memories derived from files, and `passages` contains the hits of other programs and
-    servers. `places` is searched only by triggers. `reader` reads all of them for surfacing.
+    Additions go to `store`. Searches go to `recall`, which can cover more places. `documents`
+    contains the memories derived from files, and `passages` contains the hits from other programs
+    and servers. `places` is searched only by triggers. `reader` reads from all of these for
+    surfacing.
     """
 
     def __init__(
@@ -146,8 +147,8 @@ class Library:
         return await self.reader.known(memory_id)
 
     async def vector_indexes(self) -> builtins.list[VectorIndex]:
-        """The vectors of the store, and those of the documents unless their index fails. Empty if
-        no embedder is configured."""
+        """The vector index of the store, and that of the documents unless it fails. Empty if no
+        embedder is configured."""
         try:
             documents = await self._documents.catalog.store() if self._documents else None
         except StoreError:
@@ -204,10 +205,10 @@ class Library:
         """Do nothing: additions are already durable, and whoever opened the database closes it."""
 
     async def _refuse_derived(self, memory_id: str) -> None:
-        """Refuse to change a memory outside the store.
+        """Reject a change to a memory outside the store.
 
         Raises:
-            UsageError: the message names the file or server to change.
+            UsageError: the message names the file or server where the memory can be changed.
         """
         if await self.store.get(memory_id) is not None:
             return
@@ -229,11 +230,6 @@ class Library:
         )
 
     async def _check_room(self, added: int) -> None:
-        """Refuse to exceed `max_memories`.
-
-        Raises:
-            UsageError: the store would exceed it.
-        """
         if not self.max_memories:
             return
         stored = (await self.store.word_counts([])).memories

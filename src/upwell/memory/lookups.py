@@ -1,8 +1,9 @@
-"""Plan the lookups of a query and turn rows into candidates, for all stores. The cost of scoring
-every memory that contains any word of a query grows with the sum of the words' document frequencies
-(532 ms for 30 words at 100 000 memories, with FTS5). Each rare word is therefore looked up on its
-own until a budget of rows is used up. Common words are looked up only in pairs: a memory must
-contain both words of a pair.
+"""Plan the lookups of a query, and turn rows into candidates, for all stores.
+
+Scoring every memory that contains any word of a query would be slow: 532 ms for 30 words at 100 000
+memories, with FTS5. The cost grows with the sum of the words' document frequencies. Each rare word
+is therefore looked up on its own until a budget of rows is used up. Common words are looked up only
+in pairs, where a memory must contain both words.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,33 +18,30 @@ from upwell.memory.ranking.terms import query_words, word_list, words_of
 from upwell.memory.stems import stem_counts, stemmer
 
 SEQUENCE_BITS = 34
-"""This many low bits of a memory's number are its position in its project. The bits above them are
-the number of the project's scope, so the memories of a scope form a range.
-"""
+"""The low bits of a memory's number are its position in its project. The bits above them are the
+number of the project's scope, so the memories of a scope form a range."""
 SHUFFLE_FACTOR, SHUFFLE_PRIME = 1_103_515_245, 2**31 - 1
-"""Samples of memories are drawn in the order of `number % prime * factor % prime`. That order is
-unrelated to the memories, and every store draws the same samples."""
+"""Samples of memories are drawn in the order of `number % prime * factor % prime`. This order has
+nothing to do with the memories' content, and every store draws the same samples."""
 ROW_BUDGET = 1_000
-"""How many rows a lookup of words may read; with FTS5, each row costs 2 to 6 µs of CPU."""
+"""The maximum number of rows that a lookup of words may read. With FTS5, each row costs 2 to 6 µs
+of CPU."""
 MAX_PAIRS, MAX_PAIRED = 2, 20_000
-"""The maximum number of pairs of common words that are looked up, and of memories in which the
-rarer word of a pair may occur."""
+"""The maximum number of pairs of common words, and the maximum number of memories that may contain
+the rarer word of a pair."""
 ONLY_NEWEST_BEYOND = 2_000
-"""If only one word is looked up and it occurs in more memories than this, only the newest of them
-are found, because ordering them by BM25 would mean reading the length of each.
-"""
+"""If a lookup has only one word, and more memories than this contain it, only the newest of them
+are found. Ordering them by BM25 would require reading the length of each."""
 PER_TEXT = 40
 FEW_CLAUSES = 3
-"""With up to this many clauses, matches are ordered by BM25, since many memories then match equally
-well. With more clauses, the rarity of the words in each memory decides, which finds the same
-memories at a lower cost.
-"""
+"""With up to this many clauses, many memories match equally well, so the matches are ordered by
+BM25. With more clauses, they are ordered by the rarity of the words in each memory, which finds the
+same memories at a lower cost."""
 PER_ANCHOR = 60
 PER_TRIGGER = 8
 MAX_JOINED = 160
 """How many of the newest memories become candidates: for each file or symbol, for each trigger, and
-for all files and symbols together.
-"""
+for all files and symbols together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +54,22 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The lookup for a reading: memories that match any of `clauses` are candidates. `newest_only`
-    is True if a single common word matches so many memories that only the newest become
-    candidates."""
+    """The lookup for a reading. Memories that match any of `clauses` are candidates. `newest_only`
+    is True if the only clause is a common word that matches so many memories that only the newest
+    become candidates."""
 
     reading: Reading
     clauses: tuple[Clause, ...]
     newest_only: bool
 
     def rarity(self, clause: Clause) -> float:
-        """Return the rarity of the clause's words together."""
+        """Return the sum of the rarities of the clause's words."""
         return sum(self.reading.idf[stem] for stem in clause.stems)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A memory as a store read it, before it becomes a candidate. `extra` and `keys` are derived
-    when the memory is stored.
-    """
+    """A row that a store has read. `extra` and `keys` were derived when the memory was stored."""
 
     n: int
     id: str
@@ -85,7 +81,7 @@ class Row:
 
 
 def words_by_stem(text: str) -> dict[str, str]:
-    """Map the stem of each word of a query's text to the first word with that stem, in order."""
+    """Map the stem of each word of a query to the first word with that stem, in order."""
     words = query_words(text)[:MAX_WORDS]
     word_of: dict[str, str] = {}
     for word, stem in zip(words, stemmer().stems(words), strict=True):
@@ -96,8 +92,8 @@ def words_by_stem(text: str) -> dict[str, str]:
 def planned(
     text: str, word_of: Mapping[str, str], holding: Mapping[str, int], corpus: Corpus
 ) -> Lookup:
-    """Plan the lookup of a text. `word_of` is the text's `words_by_stem`; `holding` maps each stem
-    to the number of memories in `corpus` that contain it."""
+    """Plan the lookup of a text. `word_of` is the result of `words_by_stem()` for the text.
+    `holding` maps each stem to the number of memories in `corpus` that contain it."""
     clauses, newest_only = _clauses(word_of, holding, corpus.memories)
     return Lookup(reading_of(text, word_of, holding, corpus), tuple(clauses), newest_only)
 
@@ -105,8 +101,7 @@ def planned(
 def _clauses(
     word_of: Mapping[str, str], holding: Mapping[str, int], memories: int
 ) -> tuple[list[Clause], bool]:
-    """Return the clauses to look up, and whether they match so many memories that only the
-    newest are candidates."""
+    """The flag is True if only the newest matches become candidates."""
     known = sorted((stem for stem in word_of if holding[stem]), key=lambda stem: holding[stem])
     budget = ROW_BUDGET
     clauses: list[Clause] = []
@@ -127,9 +122,9 @@ def _clauses(
 
 
 def worthwhile(lookups: Sequence[Lookup]) -> Sequence[Lookup]:
-    """Leave out a text that contains only common words, such as a name that occurs in thousands of
-    memories, if another text contains the same words and more. Looking it up would add only the
-    newest of these memories."""
+    """Leave out the lookup of a text that contains only common words, if another text contains the
+    same words and more. The lookup would add only the newest of the thousands of memories with
+    these words."""
     return [
         lookup
         for lookup in lookups
@@ -150,7 +145,7 @@ def strictest_first(joins: Mapping[str, Join]) -> list[str]:
 
 
 def stems_to_count(readings: Iterable[Reading], joins: Mapping[str, Join]) -> set[str]:
-    """Return the stems to count in candidates."""
+    """Return all stems whose occurrences in the candidates must be counted."""
     names = {stem for join in joins.values() for stem in join.stems}
     return names.union(*(reading.idf.keys() for reading in readings))
 
@@ -161,7 +156,7 @@ def scope_of(n: int) -> int:
 
 
 def ranges(scopes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Return the ranges of memory numbers in these scopes, in order; adjacent ones are joined."""
+    """Yield the ranges of memory numbers in these scopes, in order. Adjacent ranges are joined."""
     start: int | None = None
     for index, number in enumerate(scopes):
         start = number if start is None else start
@@ -200,7 +195,7 @@ def candidates_from(rows: Sequence[Row], stems: Collection[str]) -> dict[int, Ca
 
 
 def last_successor(direct: Mapping[str, str], start: str) -> str:
-    """Return the last memory of the chain of successors that begins at `start`. If the chain is a
+    """Return the last memory in the chain of successors that begins at `start`. If the chain is a
     cycle, return the last memory before it repeats. `direct` maps each superseded id to the id of
     its direct successor."""
     visited = {start}

@@ -1,4 +1,4 @@
-"""The options of memory."""
+"""The configuration options for memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Backend(StrEnum):
 
 
 class QmdMode(StrEnum):
-    """How qmd searches: by words, by meaning, or by both with reranking."""
+    """How qmd searches: by words, by meaning, or by both with reranking of the hits."""
 
     SEARCH = "search"
     VSEARCH = "vsearch"
@@ -36,12 +36,16 @@ class MemoryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """`store.*`: `url` is the address of a team's database, or of a gateway, which needs `token`.
-    Without a `url`, the home has its own databases. `secret` replaces the random secret from which
-    keys and the owner's token are made. `tenant` is the home's tenant in the database. Only the
-    owner and admins may change the namespaces in `read_only`. With `local`, and always with a
-    gateway, memories stay in this home, next to a copy of the team's memories, and only memories
-    for the team are sent. The database keeps a record of deleted memories for `deletions_days`.
+    """`store.*`: where memories are stored.
+
+    `url` is the address of a team's database or of a gateway. A gateway also needs `token`. Without
+    a `url`, the home has its own databases. `secret` replaces the random secret from which keys and
+    the owner's token are derived. `tenant` is the home's tenant in the database. Only the owner and
+    admins may change memories in the namespaces in `read_only`. The database keeps a record of each
+    deleted memory for `deletions_days`.
+
+    With `local`, and always with a gateway, this home stores its own memories and a copy of the
+    team's memories. Only memories for the team are sent to the team's store.
     """
 
     url: str = ""
@@ -83,7 +87,7 @@ class NotesOptions:
 
     @property
     def most(self) -> int:
-        """`max_results`, but at least 1."""
+        """At least 1, even if `max_results` is lower."""
         return max(1, self.max_results)
 
 
@@ -111,8 +115,8 @@ class LtmProfile(StrEnum):
 class LtmOptions:
     """`ltm.*`: another memory server to recall from over MCP.
 
-    The generic profile uses `tool`, `arguments` (values that may contain `{query}`) and `result`
-    (the dotted path to the hits).
+    `tool`, `arguments` and `result` apply only to the generic profile. The values of `arguments`
+    may contain `{query}`. `result` is the dotted path to the hits.
     """
 
     transport: LtmTransport | None = None

@@ -1,6 +1,8 @@
 """Places: the locations of files, identifiers and tickets, as found in past sessions.
-Places are derived data, like an index, and are found only by their triggers. They are in the TTL
-store, separate from people's memories, and each one expires unless a session finds it again.
+
+Places are derived data, like an index. A search finds a place only by its triggers. Places are in
+the TTL store, separate from people's memories, and each place expires unless a session finds it
+again.
 """
 
 import hashlib
@@ -20,13 +22,12 @@ from upwell.memory.ranking.scoring import TRIGGER
 from upwell.memory.records import content_hash
 
 PLACE = "place"
-"""The signal of a hit that gives the location of something."""
+"""The name of the signal that marks a hit as a place."""
 TTL_SECONDS = 90 * 86_400.0
 MAX_BYTES = 32_000_000
 MAX_CANDIDATES = 3
-"""How many places are stored for one trigger, latest first. A search returns all of them; if more
-than one still exists, the surfacer shows none.
-"""
+"""How many places are stored for one trigger; the latest are kept. A search returns all of them. If
+more than one still exists, the surfacer shows none."""
 BATCH = 200
 _ID = "place:"
 
@@ -40,7 +41,7 @@ class Places:
         self._ttl_store = ttl_store
 
     async def keep(self, memories: Iterable[Memory]) -> None:
-        """Store each of these memories under every trigger that it has.
+        """Store each memory under every one of its triggers.
 
         Raises:
             StoreError: the store failed.
@@ -53,7 +54,7 @@ class Places:
             await self._keep(dict(batch))
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the places for the triggers of `query`, in its own project.
+        """Find the places for the triggers of `query` in the query's project.
 
         Raises:
             RecallUnavailable: the store failed.

@@ -1,6 +1,5 @@
-"""Recall from one store, from several places at once, with a fallback, or from everything that
-surfacing reads.
-"""
+"""Recall from one store, from several places at once, or with a fallback; and read all memories for
+surfacing."""
 
 import asyncio
 from collections.abc import Hashable, Iterable, Sequence
@@ -18,24 +17,26 @@ from upwell.memory.base import Recall, Store
 from upwell.memory.ranking.scoring import rank
 
 MAX_TRIGGERED = 64
-"""How many memories are looked up by triggers."""
+"""The maximum number of memories looked up by triggers."""
 NEAR_DUPLICATE = 0.9
-"""Two texts with at least this Jaccard similarity of words are near duplicates."""
+"""Texts are near duplicates if the Jaccard similarity of their words is at least this."""
 REPEATED = 0.7
-"""An agent's text that is at least this similar to another hit is a repeat and comes last."""
+"""An agent's text is a repeat, and comes last, if it is at least this similar to another hit."""
 LENGTH_RATIO = 0.7
-"""The shorter of two near duplicates has at least this share of the length of the longer one."""
+"""For near duplicates, the shorter text must have at least this share of the longer text's
+length."""
 MAX_COMPARED = 100
-"""How many of the best hits are compared for near duplicates."""
+"""A hit is compared for near duplicates only with this many of the best hits."""
 FIRST_SHARE = 0.7
-"""`FallBack` gives its first place this share of the deadline."""
+"""The share of the deadline that `FallBack` gives to its first place."""
 RANKED_INLINE = 100
 """Ranking this many candidates blocks the event loop for about 3 ms; larger pools are ranked in a
 thread."""
 
 
 class MemoryReader(Protocol):
-    """The part of a library that surfacing reads; `Reader` implements it."""
+    """The part of a library that surfacing reads. Except for `search()`, its methods raise
+    StoreError if the store fails."""
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """Search every place at once.
@@ -46,41 +47,25 @@ class MemoryReader(Protocol):
         ...
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """The standing rules of this scope, newest first.
-
-        Raises:
-            StoreError: the store failed.
-        """
+        """The standing rules of this scope, newest first."""
         ...
 
     async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
-        """The newest stored memories of this scope, newest first.
-
-        Raises:
-            StoreError: the store failed.
-        """
+        """The newest stored memories of this scope, newest first."""
         ...
 
     async def known(self, memory_id: str) -> Memory | None:
-        """The memory, document chunk or note with this id; None if it no longer exists.
-
-        Raises:
-            StoreError: the store failed.
-        """
+        """The memory, document chunk or note with this id; None if it no longer exists."""
         ...
 
     async def changes(self) -> Hashable:
-        """A token that changes whenever any process changes the memory; after a change, earlier
-        results may include deleted memories.
-
-        Raises:
-            StoreError: the store failed.
-        """
+        """A token that changes whenever any process changes the memory. If it has changed, earlier
+        results may include memories that have been deleted."""
         ...
 
 
 class Passages(Protocol):
-    """Memories outside the store, found by id: those from files, or the latest hits of another
+    """Memories outside the store, found by id: those from files, or the latest hits from another
     program."""
 
     async def get(self, memory_id: str) -> Memory | None: ...
@@ -93,10 +78,10 @@ class Indexed(Passages, Protocol):
 
 
 class Reader:
-    """`MemoryReader` over `store` and the other sources of memories. `everywhere` searches all of
-    them by words, files and symbols. `places` are found by triggers alone. `documents` contains the
-    memories from files, and `passages` contains those from other programs and servers.
-    """
+    """Implements `MemoryReader` over `store` and all other sources of memories. `everywhere`
+    searches them by words, files and symbols. `places` are found only by triggers. `documents`
+    contains the memories from files, and `passages` contains those from other programs and
+    servers."""
 
     def __init__(
         self,
@@ -113,8 +98,8 @@ class Reader:
         self._outside = [*([documents] if documents else []), *passages]
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the memories that have a trigger of the query, followed by those relevant to its
-        words, files and symbols.
+        """Find the memories with a trigger of the query, followed by memories relevant to the
+        query's words, files and symbols.
 
         Raises:
             RecallError: every place failed.
@@ -155,14 +140,14 @@ class Reader:
 
 
 class StoreRecall:
-    """`Recall` over a store, such as `memory/sqlite/store.py`: ranks the store's candidates."""
+    """`Recall` over a store: ranks the store's candidates."""
 
     def __init__(self, store: Store) -> None:
         self.name = store.name
         self._store = store
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the memories relevant to `query`, most probable first, at most `query.limit`.
+        """Find the memories relevant to `query`, most relevant first, at most `query.limit`.
 
         Raises:
             RecallUnavailable: the store failed.
@@ -184,7 +169,7 @@ class Recalls:
     calibrated scores.
 
     `Found.missing` lists the places that failed or were late. If two places return nearly the same
-    text, only the more probable hit is returned.
+    text, only the more relevant hit is returned.
     """
 
     name = "recalls"
@@ -235,7 +220,7 @@ class Recalls:
         return Found(tuple(merged(hits)[: query.limit]), tuple(missing), tuple(asked))
 
     def _log(self, missing: Sequence[str]) -> None:
-        """Log each place when it goes missing, not at every search."""
+        """Log each place when it goes missing, not again at every search."""
         for place in missing:
             if place not in self._logged:
                 LOG.warning("searched without %s", place)
@@ -251,7 +236,7 @@ class Recalls:
 
 
 class FallBack:
-    """`Recall` over `first`; if it fails, over `second` within the remaining time."""
+    """`Recall` over `first`. If `first` fails, `second` is searched in the remaining time."""
 
     def __init__(self, first: Recall, second: Recall) -> None:
         self.name = first.name
@@ -282,8 +267,7 @@ class FallBack:
 
 
 async def _end(tasks: Sequence["asyncio.Task[Found]"], deadline: Deadline) -> None:
-    """Wait for the tasks until the deadline, and cancel the rest."""
-    # The tasks are eager: a search of a small store is done as soon as its task exists.
+    # The tasks start eagerly, so a search of a small store is done as soon as its task exists.
     if all(task.done() for task in tasks):
         return
     try:
@@ -296,9 +280,11 @@ async def _end(tasks: Sequence["asyncio.Task[Found]"], deadline: Deadline) -> No
 
 def merged(hits: Sequence[tuple[Hit, int]]) -> list[Hit]:
     """Order hits by score, and drop near duplicates from different places. Each hit comes with the
-    number of its place. Among hits whose scores round to the same hundredth, those by agents come
-    last. An agent's note that nearly repeats another hit comes after all others, so that an agent
-    that repeats itself does not displace other memories.
+    number of its place.
+
+    Among hits whose scores round to the same hundredth, those written by agents come last. An
+    agent's note that nearly repeats another hit comes after all other hits, so that an agent that
+    repeats itself does not displace other memories.
     """
     distinct: list[tuple[Hit, int]] = []
     repeats: list[Hit] = []
@@ -323,13 +309,11 @@ def _is_by_agent(hit: Hit) -> bool:
 
 
 def _is_like(hit: Hit, others: Iterable[Hit], least: float) -> bool:
-    """Whether the similarity of `hit` to the text of another hit is at least `least`."""
     text = hit.memory.text
     return any(_similarity(text, other.memory.text) >= least for other in others)
 
 
 def _similarity(left: str, right: str) -> float:
-    """The Jaccard similarity of the words of two texts; 0 if their lengths differ much."""
     shorter, longer = sorted((len(left), len(right)))
     if shorter < LENGTH_RATIO * longer:
         return 0.0

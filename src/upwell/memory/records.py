@@ -1,4 +1,4 @@
-"""Validation and normal form of memories: the import shape, namespaces, ids, hashes and secrets.
+"""Validate and normalise memories: the import shape, namespaces, ids, hashes and secrets.
 
 Every store uses these functions to check the memories that callers pass in.
 """
@@ -34,8 +34,8 @@ KNOWN = (
     "help",
     "prompts",
 )
-"""The usual namespaces. If a folder of documents has one of these names, its files get that
-namespace. Other names are allowed."""
+"""The usual namespaces; others are allowed. If a folder of documents has one of these names, its
+files get that namespace."""
 
 ALIASES = {
     "decision": "decisions",
@@ -56,10 +56,11 @@ _FREE = re.compile(r"[\w][\w./:-]*")
 
 
 def namespace(name: str) -> str:
-    """The normal form of a namespace: trimmed, lower case, aliases resolved; `context` for "".
+    """The normal form of a namespace: trimmed, in lower case, with aliases resolved. An empty name
+    becomes `context`.
 
     Raises:
-        UsageError: the name has spaces or other characters, or is too long.
+        UsageError: the name contains a character that is not allowed, or is too long.
     """
     bare = name.strip().lower()
     if not bare:
@@ -76,7 +77,7 @@ def namespace_pattern(pattern: str) -> str:
     """The normal form of a namespace pattern: a namespace, `NAME/*` or `*`.
 
     Raises:
-        UsageError: as `namespace`.
+        UsageError: the namespace is invalid.
     """
     if pattern == EVERY:
         return pattern
@@ -89,10 +90,10 @@ MAX_TENANT_CHARS = 200
 
 
 def check_tenant(tenant: str) -> None:
-    """Refuse an invalid tenant name.
+    """Reject an invalid tenant name.
 
     Raises:
-        UsageError: the name is empty, too long, or has control characters or lone surrogates.
+        UsageError: the name is empty, is too long, or has control characters or lone surrogates.
     """
     if not 0 < len(tenant) <= MAX_TENANT_CHARS or not tenant.isprintable() or not is_text(tenant):
         raise UsageError(
@@ -108,8 +109,8 @@ MAX_COUNT = 1_000_000
 
 
 def memory_of(item: object, *, trust: Trust = Trust.USER) -> Memory:
-    """Make a memory from a `Memory` or a mapping in the import shape. Missing files and symbols
-    are extracted from the text.
+    """Make a memory from a `Memory` or from a mapping in the import shape. If the item lists no
+    files or symbols, they are extracted from its text.
 
     Raises:
         UsageError: the item is malformed; the message names the field.
@@ -147,7 +148,7 @@ def _from_mapping(item: Mapping[str, object], trust: Trust) -> Memory:
 
 
 def validated(memory: Memory) -> Memory:
-    """The memory with the normal forms of its namespace and project.
+    """The memory, with its namespace and project in normal form.
 
     Raises:
         UsageError: the text, the namespace or the project is malformed.
@@ -163,8 +164,8 @@ def validated(memory: Memory) -> Memory:
 
 
 def _anchored(memory: Memory) -> Memory:
-    """Extract files and symbols from the text, unless the memory lists its own. A memory with
-    triggers surfaces only while its files exist, so no files are extracted for it."""
+    """Extract files and symbols from the text unless the memory lists its own. No files are
+    extracted for a memory with triggers, because it surfaces only while its files exist."""
     if memory.triggers:
         return replace(memory, triggers=memory.triggers[:MAX_TRIGGERS])
     paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)
@@ -173,21 +174,17 @@ def _anchored(memory: Memory) -> Memory:
 
 
 def _root(project: str | None) -> str | None:
-    """The project without a trailing slash; None for an empty one.
-
-    Raises:
-        UsageError: no folder can have this name.
-    """
     if project and "\0" in project:
         raise UsageError("a project's path must not contain a NUL", hint="give the folder's path")
     return (project.rstrip("/") or "/") if project else None
 
 
 def moment(value: object, name: str = "created_at") -> float | None:
-    """Epoch seconds from a number or an ISO 8601 time (UTC if it has no offset); None for None.
+    """Convert a number or an ISO 8601 time (UTC if it has no offset) to epoch seconds; None stays
+    None.
 
     Raises:
-        UsageError: the value is not a time. The message refers to it by the given `name`.
+        UsageError: the value is not a time. `name` is the field's name in the message.
     """
     if value is None:
         return None
@@ -242,29 +239,29 @@ _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def new_id(now: float) -> str:
-    """An id that sorts by time: 16 characters of Crockford's base 32, the first 10 from the time
-    in milliseconds, the other 6 random."""
+    """An id that sorts by time: 16 characters of Crockford's base 32. The first 10 encode the time
+    in milliseconds, and the other 6 are random."""
     number = int(now * 1000) << 30 | int.from_bytes(os.urandom(4)) >> 2
     return "".join(_DIGITS[number >> shift & 31] for shift in range(75, -1, -5))
 
 
 def content_hash(text: str) -> str:
-    """The identity of a text: the first 32 hex digits of its SHA-256."""
+    """The first 32 hex digits of the text's SHA-256."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def check_pin(memory: Memory) -> None:
-    """Refuse a standing rule that was not made by a person.
+    """Reject a standing rule that was not made by a person.
 
     Raises:
-        UsageError: an agent or a tool wrote the memory, and it is pinned.
+        UsageError: the memory is pinned, but an agent or a tool wrote it.
     """
     if memory.pinned and memory.trust in (Trust.AGENT, Trust.TOOL):
         raise UsageError("only a person can pin a memory", hint="upwell remember --pin TEXT")
 
 
 def check(memory: Memory) -> None:
-    """Refuse a memory that cannot be stored.
+    """Reject a memory that cannot be stored.
 
     Raises:
         UsageError: the text is empty, the id is too long, or a field is not valid Unicode.
@@ -285,7 +282,7 @@ def check(memory: Memory) -> None:
 
 
 def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
-    """The memory with all secrets masked, and the names of the rules that fired."""
+    """Mask all secrets in a memory. Also returns the names of the rules that fired."""
     fired: dict[str, None] = {}
 
     def clean(value: str) -> str:
@@ -309,9 +306,9 @@ def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
 def _outside_secrets(
     names: Sequence[str], text: str, clean_text: str, names_in: Callable[[str], Sequence[str]]
 ) -> Sequence[str]:
-    """The names that were not part of a secret. A line of a private key looks like an identifier,
-    and on its own it cannot be recognised as a secret. `names_in` extracts names from a text; a
-    path with backslashes may be spelled differently in its result than in the text."""
+    """Leave out names that were part of a secret. For example, a line of a private key looks like
+    an identifier, and cannot be recognised as a secret on its own. `names_in()` may spell a path
+    with backslashes differently than the text does."""
     if text == clean_text:
         return names
     lost = set(names_in(text)) - set(names_in(clean_text))
@@ -319,7 +316,7 @@ def _outside_secrets(
 
 
 def stamped(memory: Memory, now: float) -> Memory:
-    """`memory` with its content hash, and with an id and times if they are missing."""
+    """The memory with its content hash, and with an id and times if it lacks them."""
     created = now if memory.created_at is None else memory.created_at
     return replace(
         memory,
@@ -332,10 +329,11 @@ def stamped(memory: Memory, now: float) -> Memory:
 
 
 def complete(memories: Sequence[Memory], now: float) -> list[Memory]:
-    """The memories as a store adds them: checked and `stamped`.
+    """Check the memories, and complete them with `stamped()`, as every store does before adding
+    them.
 
     Raises:
-        UsageError: as `check`.
+        UsageError: a memory cannot be stored.
     """
     for memory in memories:
         check(memory)
@@ -343,7 +341,7 @@ def complete(memories: Sequence[Memory], now: float) -> list[Memory]:
 
 
 def to_json(memory: Memory) -> str:
-    """Encode a memory as ASCII JSON, for the trash; `from_json` decodes it."""
+    """Encode a memory as ASCII JSON for the trash; `from_json()` decodes it."""
     return json.dumps(
         {
             field.name: getattr(memory, field.name)
@@ -355,7 +353,7 @@ def to_json(memory: Memory) -> str:
 
 
 def from_json(text: str) -> Memory:
-    """Decode a memory that `to_json` encoded."""
+    """Decode a memory that `to_json()` encoded."""
     raw = json.loads(text)
     lists = {name: tuple(raw.get(name, ())) for name in ("tags", "paths", "symbols", "triggers")}
     return Memory(
@@ -393,7 +391,7 @@ def from_details(
 ) -> Memory:
     """Build a memory from a row; `details` are the values of `DETAILS`. SQLite accepts any type in
     any column, so a damaged file may return a value of the wrong type. Such a value is treated as
-    missing, so that the memory is not lost."""
+    missing, so that the rest of the memory is still readable."""
     project, first, last = details[3], details[5], details[6]
     return Memory(
         tenant=_word(tenant),
@@ -426,10 +424,11 @@ def from_details(
 
 
 NO_PROJECT = "?"
-"""The project of a memory whose project cannot be read. No folder has this name, so no project sees
-the memory."""
+"""The project of a memory whose own project cannot be read. No folder has this name, so no project
+sees the memory."""
 MAX_TIME = 200_000_000_000.0
-"""Times after this one (about the year 8300) count as damaged: Python's calendar ends in 9999."""
+"""A time after this one (about the year 8300) counts as damaged, because Python's calendar ends in
+9999."""
 
 
 def _word(column: object) -> str:
@@ -437,12 +436,10 @@ def _word(column: object) -> str:
 
 
 def _time(column: object) -> float | None:
-    """Decode epoch seconds; None for a damaged value, such as an impossible date."""
     return column if isinstance(column, float | int) and abs(column) < MAX_TIME else None
 
 
 def _names(column: object) -> tuple[str, ...]:
-    """Decode a list of names; a damaged list is returned as empty."""
     if column == "[]" or not isinstance(column, str):
         return ()
     try:
@@ -453,7 +450,7 @@ def _names(column: object) -> tuple[str, ...]:
 
 
 def _trust(column: Any) -> Trust:
-    """Decode the trust; a damaged value becomes the lowest trust."""
+    """A damaged value becomes the lowest trust."""
     try:
         return Trust(column)
     except ValueError:

@@ -1,9 +1,9 @@
 """Move the memories of one store to another while both are in use.
 
-A move can be killed at any point and run again. Nothing is duplicated, because the target
+A move can be killed at any point and run again. It duplicates nothing, because the target
 overwrites a memory that has the same id. The journal lists the versions that the target has
-acknowledged, so a second run copies only what is missing or has changed. A memory that was deleted
-from the target after it was copied does not come back.
+acknowledged, so a second run copies only memories that are missing or have changed. If a memory was
+deleted from the target after it was copied, the move does not copy it again.
 """
 
 import hashlib
@@ -25,11 +25,13 @@ from upwell.memory.team.sharing import addressed
 BATCH = 200
 """Memories per transaction. Other writers to the target wait for at most one transaction."""
 MAX_ROUNDS = 5
-"""How many times a move looks for memories that were added or changed while it copied."""
+"""The maximum number of times that a move looks for memories added or changed while it was
+copying."""
 EVERYTHING = 2**62
 NEVER = -1.0
-"""The journal's version of a memory that was put in the trash, or that differed after the move. No
-memory has this version, so a later run copies the memory if the source still has it."""
+"""The version that the journal records for a memory that was put in the trash, or that differed
+after the move. No memory has this version, so a later run copies the memory if the source still has
+it."""
 
 Progress = Callable[[int, int], None]
 
@@ -53,16 +55,19 @@ class Movable(IndexSource, Protocol):
 
     async def discard(self, items: Sequence[Discarded]) -> None:
         """Put all or none of these memories in the trash, with their times of deletion. A stored
-        memory that has the same id as one of them is removed."""
+        memory with the same id is removed."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The steps of a move. `present` is the number of memories in the source. `copy` and `discard`
-    list what the target lacks. `newer` lists ids that the target has in a later version, and
-    `deleted` lists ids whose memories were deleted from the target after their last change; the
-    move leaves both alone."""
+    """The steps of a move.
+
+    `present` is the number of memories in the source. `copy` and `discard` list what the target
+    lacks. `newer` lists ids that the target has in a later version. `deleted` lists ids that were
+    deleted from the target after the source's last change. The move leaves the memories in `newer`
+    and `deleted` alone.
+    """
 
     present: int
     copy: Sequence[str]
@@ -77,10 +82,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The comparison of both stores after a move. `equal` counts the memories with the same fields
-    on both sides, and `digest` is the SHA-256 over them. `changed_there` and `deleted_there` count
-    those that were changed or deleted in the target after they were copied. `different` lists the
-    other ids whose fields differ; it is empty unless the move failed."""
+    """The comparison of both stores after a move.
+
+    `equal` counts the memories with the same fields on both sides, and `digest` is the SHA-256 of
+    those fields. `changed_there` and `deleted_there` count the memories that were changed or
+    deleted in the target after they were copied. `different` lists the ids of all other memories
+    whose fields differ; it is empty unless the move failed.
+    """
 
     equal: int
     digest: str
@@ -90,14 +98,14 @@ class Verified:
 
 
 class Journal:
-    """The versions that the target has acknowledged, with one line of JSON for each."""
+    """The versions that the target has acknowledged, one line of JSON per version."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> dict[str, float]:
-        """Map each key to the latest version written for it. A line left incomplete by a killed
-        process is ignored."""
+        """Map each key to its latest version. A line left incomplete by a killed process is
+        ignored."""
         versions: dict[str, float] = {}
         try:
             lines = self._path.read_bytes().splitlines()
@@ -131,7 +139,7 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Relocation:
-    """Moves the memories of `source` to `target`."""
+    """Moves the memories of `source` to `target`. Its methods raise StoreError if a store fails."""
 
     def __init__(self, source: Movable, target: Movable, journal: Journal) -> None:
         self._source = source
@@ -139,18 +147,15 @@ class Relocation:
         self._journal = journal
 
     async def plan(self) -> Plan:
-        """Compare both stores, without changing anything.
-
-        Raises:
-            StoreError: a store failed.
-        """
+        """Compare both stores, without changing anything."""
         versions = self._journal.read()
         here = await self._source.stamps(limit=EVERYTHING)
         there = await self._target.stamps(limit=EVERYTHING)
         deleted_at = {
             item.memory.id: item.deleted_at
             for item in await self._target.discarded()
-            # A deletion that this move copied does not count once the memory is restored.
+            # A deletion that this move copied does not count if the memory was restored in the
+            # source.
             if versions.get(_in_trash(item.memory.id)) != item.deleted_at
         }
         copy, newer, deleted = [], [], []
@@ -173,11 +178,8 @@ class Relocation:
         return Plan(present=len(here), copy=copy, discard=discard, newer=newer, deleted=deleted)
 
     async def run(self, progress: Progress) -> Verified:
-        """Copy everything that the target lacks, including what is added meanwhile, and compare.
-
-        Raises:
-            StoreError: a store failed; the next run continues where this one stopped.
-        """
+        """Copy everything that the target lacks, including memories added during the copy, and
+        compare the stores. After a StoreError, the next run continues where this one stopped."""
         copied = 0
         for _ in range(MAX_ROUNDS):
             plan = await self.plan()
@@ -190,17 +192,14 @@ class Relocation:
                 progress(copied, total)
             await self._discard(plan.discard)
         verified = await self.verify()
-        # The next run copies the different memories again.
+        # With this version, the next run copies these memories again.
         self._journal.append(dict.fromkeys(verified.different, NEVER))
         return verified
 
     async def add_once(self, memories: Sequence[Memory]) -> int:
-        """Add memories from outside the source, except those that an earlier run added. Returns
-        the number of added memories.
-
-        Raises:
-            StoreError: a store failed. Earlier batches stay; the next run adds the rest.
-        """
+        """Add memories from outside the source, except those that an earlier run added. Returns the
+        number of added memories. After a StoreError, batches already added stay, and the next run
+        adds the rest."""
         versions = self._journal.read()
         new = [memory for memory in memories if memory.id not in versions]
         for batch in batched(new, BATCH):
@@ -209,11 +208,7 @@ class Relocation:
         return len(new)
 
     async def verify(self) -> Verified:
-        """Read every moved memory from both stores, and compare all fields.
-
-        Raises:
-            StoreError: a store failed.
-        """
+        """Read every moved memory from both stores, and compare all fields."""
         versions = self._journal.read()
         here = await self._source.stamps(limit=EVERYTHING)
         moved = sorted(id for id, version in here.items() if versions.get(id) == version)
@@ -259,8 +254,8 @@ def _in_trash(memory_id: str) -> str:
 
 
 def _fields(memory: Memory) -> bytes:
-    """All fields of a memory except its tenant, in the form in which every store returns them. The
-    project has the name that it has in a shared store."""
+    """Encode all fields of a memory except its tenant, in the form in which every store returns
+    them. The project gets the name that a shared store uses for it."""
     memory = addressed(memory)
     origin = memory.provenance
     return to_json(

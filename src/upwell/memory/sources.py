@@ -26,9 +26,9 @@ class Form(StrEnum):
 class Source:
     """An imported file or folder. `path` is absolute, with symbolic links resolved.
 
-    `cited` is the name of the source in citations: its path relative to the folder of the import
-    command ("" for that folder itself), or its whole path if it is outside that folder. If
-    `project` is None, every project sees the source.
+    `cited` is the name of the source in citations. It is the path relative to the folder in which
+    the import command ran ("" for that folder itself), or the whole path if the source is outside
+    that folder. If `project` is None, every project sees the source.
     """
 
     path: str
@@ -38,7 +38,7 @@ class Source:
 
     @property
     def key(self) -> str:
-        """The properties that affect the source's memories. If they change, the source is read
+        """The properties that affect the source's memories. If the key changes, the source is read
         again."""
         return "\n".join((self.path, self.cited, self.project or "", self.form))
 
@@ -53,7 +53,7 @@ class Source:
 
 
 def source_at(path: Path, folder: Path) -> Source:
-    """The source at `path`, imported by a command in `folder`.
+    """The source at `path`, imported by a command that runs in `folder`.
 
     Raises:
         UsageError: there is no file or folder at this path, or its name is not plain text.
@@ -80,7 +80,7 @@ def source_at(path: Path, folder: Path) -> Source:
 
 
 class Sources(Protocol):
-    """The list of sources, with each path at most once."""
+    """The list of sources. Each path occurs at most once."""
 
     async def all(self) -> list[Source]:
         """Every source, in the order of import.
@@ -91,8 +91,8 @@ class Sources(Protocol):
         ...
 
     def stamp(self) -> Hashable:
-        """A token that changes whenever the list may have changed. It needs no query, so
-        automatic doors can check it at every event."""
+        """A token that changes whenever the list may have changed. It needs no query, so upwell can
+        check it at every event."""
         ...
 
     async def add(self, source: Source) -> None:
@@ -109,7 +109,7 @@ class Sources(Protocol):
 
 
 class FileSources:
-    """`Sources` in a JSON file. `locking` takes the lock that guards changes to the file."""
+    """`Sources` in a JSON file. `locking` returns the lock that guards changes to the file."""
 
     def __init__(self, path: Path, locking: Locking) -> None:
         self._path = path
@@ -132,7 +132,6 @@ class FileSources:
         return await asyncio.to_thread(self._change, path, [])
 
     def _change(self, path: str, entries: Sequence[Mapping[str, str | None]]) -> bool:
-        """Replace the source at `path`. Returns whether there was one."""
         with self._locking(self._path), writing(self._path):
             before = self._read()
             others = [entry for entry in before if entry["path"] != path]
@@ -150,7 +149,8 @@ class FileSources:
 
 
 class NoSources:
-    """Stands in for `Sources` if the store cannot be opened: it is empty and refuses changes."""
+    """Stands in for `Sources` if the store cannot be opened. The list is empty and rejects
+    changes."""
 
     async def all(self) -> list[Source]:
         return []

@@ -1,7 +1,8 @@
 """Stem words exactly as SQLite does.
 
-SQLite's own tokenizer computes the stems: words go into a scratch FTS5 table in memory, and
-fts5vocab reads the stems back. So counting, scoring and matching never disagree about a word.
+SQLite's own tokenizer computes the stems: words are inserted into an in-memory FTS5 table, and
+fts5vocab returns their stems. Counting, scoring and matching therefore always agree on the stem of
+a word.
 """
 
 import sqlite3
@@ -17,8 +18,8 @@ TOKENIZER = "porter unicode61 remove_diacritics 2"
 """The tokenizer of SQLite's full-text index, whose stems every store uses."""
 MAX_CACHED_STEMS = 200_000
 _SHARED_CHARS = 2
-"""How many leading characters a word shares with its stem (Porter 1980); `beginnings` handles
-the exceptions."""
+"""How many leading characters a word shares with its stem (Porter 1980). `beginnings()` handles the
+exceptions."""
 
 
 class Stemmer:
@@ -55,8 +56,8 @@ class Stemmer:
         return learned
 
     def _tokenized(self, words: Sequence[str]) -> dict[str, str]:
-        """Return SQLite's stems of these words. If SQLite splits any of them into several words,
-        each word becomes its own stem."""
+        """If SQLite splits any of these words, the positions are wrong, so each word becomes its
+        own stem."""
         if not words:
             return {}
         with self._lock:
@@ -69,13 +70,13 @@ class Stemmer:
 
 
 def _is_own_stem(word: str) -> bool:
-    """Return whether a word ends in a digit, and so has no suffix to remove (Porter 1980)."""
+    """A word that ends in a digit has no suffix to remove (Porter 1980)."""
     return word.isascii() and word[-1:].isdigit()
 
 
 @lru_cache(maxsize=1)
 def stemmer() -> Stemmer:
-    """Return the one stemmer of this process: stems do not depend on the store."""
+    """Return the stemmer that this process shares. Stems do not depend on the store."""
     return Stemmer()
 
 
@@ -85,16 +86,16 @@ def counted(text: str) -> Counter[str]:
 
 
 def stem_counts(texts: Sequence[Worded], stems: Collection[str]) -> list[Counter[str]]:
-    """Count these `stems` in each text; absent stems are left out. Only words that begin like
-    one of the stems are stemmed, and the words of all texts are stemmed at once."""
+    """Count these `stems` in each text; absent stems are left out. To save time, only words that
+    begin like one of the stems are stemmed, and the words of all texts are stemmed at once."""
     stem_of = _stems_of(set().union(*(text.words for text in texts)), stems)
     return [Counter([stem_of[word] for word in text.words if word in stem_of]) for text in texts]
 
 
 def beginnings(stems: Iterable[str]) -> set[str]:
-    """Return how words with one of these stems can begin: the stem's first two characters, or its
-    only one (`aed` has the stem `a`). An `i` in the stem can be a `y` in the word (`aying` has the
-    stem `ai`)."""
+    """Return the possible beginnings of words with these stems: the first two characters of the
+    stem, or its only one (`aed` has the stem `a`). A `y` in the word can become an `i` in the stem
+    (`aying` has the stem `ai`)."""
     starts: set[str] = set()
     for stem in stems:
         starts.add(stem[:_SHARED_CHARS])

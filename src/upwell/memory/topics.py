@@ -1,8 +1,9 @@
-"""Index the topics of memories in this process, and find rare words.
+"""Index the topics of memories, and find rare words.
 
 The topics of a memory are its tags, its namespace, and the five most frequent words of its text.
-The index is never persisted. It is built in the background and checked at each use: if a store's
-token shows that any process has written to it, upwell reads the changed memories again.
+The index exists only in this process. It is built in the background and checked at each use: if a
+store's token shows that any process has written to the store, upwell reads the changed memories
+again.
 """
 
 import asyncio
@@ -23,9 +24,11 @@ from upwell.memory.ranking.terms import EVERYDAY_WORDS, sound, word_list
 
 MAX_WORDS = 5
 MIN_CHARS, MAX_CHARS = 3, 30
-"""How many words of a text become topics, and how long these words are."""
+"""The maximum number of words of a text that become topics, and the lengths allowed for these
+words."""
 SHARED_BY = 2
-"""How many memories must share a word before it is listed as a topic. Any word can be looked up."""
+"""How many memories must share a word before it is listed as a topic. Words that are not listed can
+still be looked up."""
 MAX_READ_CHARS = 4_000
 MAX_INDEXED = 10_000
 """The index covers this many of the newest memories of each store."""
@@ -49,7 +52,8 @@ class Topic:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """The topics of a memory, and the fields that decide its visibility. `changed_at` shows whether
-    the entry is current; `labels` are the tags and namespace, and `words` come from the text."""
+    the entry is current. `labels` are the tags and the namespace, and `words` come from the
+    text."""
 
     id: str
     changed_at: float
@@ -70,8 +74,8 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Index:
-    """The topics of one store: `token` is the store's token at the last read, `entries` maps memory
-    ids to entries, and `ids` maps topics to memory ids."""
+    """The topics of one store. `token` is the store's token at the last read. `ids` maps topics to
+    memory ids."""
 
     token: Hashable = None
     entries: dict[str, _Entry] = field(default_factory=dict)
@@ -91,7 +95,6 @@ class _Index:
                 del self.ids[topic]
 
     def outdated(self, stamps: Mapping[str, float]) -> list[str]:
-        """The ids of memories whose entries are missing or out of date."""
         return [
             memory_id
             for memory_id, changed_at in stamps.items()
@@ -108,8 +111,8 @@ async def no_files(project: str | None) -> None:
 
 
 class Topics:
-    """The topics of every memory in `stores` (which may grow). `catch_up` runs before each read of
-    the stores."""
+    """The topics of every memory in `stores`, a list that may grow. `catch_up` runs before the
+    stores are read."""
 
     def __init__(
         self,
@@ -125,12 +128,8 @@ class Topics:
         self._refreshing = asyncio.Lock()
 
     async def all(self, project: str | None = None, namespaces: Sequence[str] = ()) -> list[Topic]:
-        """The topics of the memories that a project sees in these namespaces (in every namespace
-        if `namespaces` is empty), most frequent first, and by name among equals.
-
-        Raises:
-            StoreError: a store failed.
-        """
+        """The topics of every memory in `stores`, a list that may grow. `catch_up` runs before the
+        stores are read. Reading raises StoreError if a store fails."""
         await self._read_changed_files(project)
         await self.refresh()
         now = self._clock.now()
@@ -150,11 +149,8 @@ class Topics:
     async def about(
         self, topic: str, project: str | None = None, namespaces: Sequence[str] = ()
     ) -> list[str]:
-        """The ids of the memories with a topic, newest first; empty for an unknown topic.
-
-        Raises:
-            StoreError: a store failed.
-        """
+        """The topics of the memories that a project sees in these namespaces, most frequent first,
+        then by name. An empty `namespaces` means every namespace."""
         await self._read_changed_files(project)
         await self.refresh()
         now, key = self._clock.now(), normal(topic)
@@ -169,7 +165,7 @@ class Topics:
         ]
 
     async def refresh(self) -> None:
-        """Bring the index up to date with writes since the last refresh."""
+        """The ids of the memories with a topic, newest first; empty for an unknown topic."""
         async with self._refreshing:
             stores = tuple(self._stores)
             self._indexes += [_Index() for _ in stores[len(self._indexes) :]]
@@ -192,12 +188,13 @@ async def _bring_up_to_date(store: IndexSource, index: _Index) -> None:
 
 
 def normal(topic: str) -> str:
-    """The normal form of a topic: lower case, with one `-` for each run of blanks, `_` and `-`."""
+    """The normal form of a topic: lower case, with a single `-` for each run of whitespace, `_` and
+    `-`."""
     return _SEPARATORS.sub("-", sound(topic).strip().lower()).strip("-")
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The most frequent words of a text; ties go to the earlier word."""
+    """The most frequent words of a text. If several are equally frequent, the earlier ones win."""
     counts = Counter(
         word
         for word in word_list(sound(text[:MAX_READ_CHARS]))
@@ -227,13 +224,13 @@ def _entries(memories: Sequence[Memory]) -> list[_Entry]:
 
 
 class Rarity:
-    """Finds rare words: a rare word in a reply shows that a memory with that word was used."""
+    """Finds rare words. A rare word in a reply shows that a memory with that word was used."""
 
     def __init__(self, stores: Sequence[IndexSource]) -> None:
         self._stores = stores
 
     async def rare(self, words: Sequence[str]) -> set[str]:
-        """Those of `words` that occur in only a few memories of all projects together. Everyday
+        """Return the words that occur in only a few memories, counted over all projects. Everyday
         words are left out.
 
         Raises:

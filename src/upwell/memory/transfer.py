@@ -1,7 +1,9 @@
-"""Import and export memories. Markdown becomes a live source (`memory/sources.py`). JSON lines
-are copied, and the notes of another `stm.json` are copied into the one in use. Importing the same
-file again changes nothing. A line has the import shape of `memory/records.py`, with the other
-fields of the memory under `upwell`, so exports can be imported without loss.
+"""Import and export memories.
+
+Markdown becomes a live source (`memory/sources.py`). JSON lines are copied into the store, and the
+notes of another `stm.json` are copied into the one in use. Importing the same file again changes
+nothing. A JSON line has the import shape of `memory/records.py`. The memory's other fields are
+under `upwell`, so an export can be imported without loss.
 """
 
 import asyncio
@@ -34,9 +36,12 @@ from upwell.memory.sources import Source, Sources, source_at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The outcome of an import. `files`, `chunks` and `problems` describe a live source. `stored`
-    (the number of stored memories), `redacted` (rule → number of masked secrets) and `rules` (how
-    many of the memories are standing rules) describe a copy."""
+    """The outcome of an import.
+
+    `files`, `chunks` and `problems` describe a live source. `stored`, `redacted` and `rules`
+    describe a copy: the number of memories, the number of masked secrets by rule, and the number of
+    standing rules among the memories.
+    """
 
     path: str
     format: str
@@ -49,7 +54,7 @@ class Imported:
 
 
 class Imports:
-    """Imports files and folders, and drops live sources."""
+    """Imports files and folders, and removes live sources."""
 
     def __init__(
         self, library: Library, documents: Documents, sources: Sources, notes: ShortTerm
@@ -71,16 +76,16 @@ class Imports:
         progress: Progress,
         projects: Mapping[str, str] = MappingProxyType({}),
     ) -> Imported:
-        """Import `path` in the format `format_name`; "auto" chooses by the suffix. Citations of
-        Markdown files are relative to `folder`. `projects` maps the projects named in the file to
-        folders on this machine.
+        """Import `path` in the format `format_name`; "auto" chooses the format by the suffix.
+        Citations of Markdown files are relative to `folder`. `projects` maps the projects named in
+        the file to folders on this machine.
 
         Raises:
-            UsageError: there is nothing to import, the format is unknown, `projects` is given for a
-                format without projects, a memory is malformed, or `path` is the home folder or
-                contains it.
-            StoreError: the store failed. Earlier batches of a file of JSON lines stay stored, and
-                the hint reports how many memories they contain.
+            UsageError: there is nothing to import, the format is unknown, the format has no
+                projects but `projects` is given, a memory is malformed, or `path` is the home
+                folder or contains it.
+            StoreError: the store failed. If the file has JSON lines, its earlier batches stay
+                stored, and the hint reports how many memories they contain.
         """
         if not path.exists():
             raise UsageError(f"cannot import {path}: no such file or folder", hint="check the path")
@@ -139,11 +144,8 @@ class Imports:
 
 
 def _refuse_home(path: Path) -> None:
-    """Refuse the home folder and its parents, since most Markdown files there are not notes.
-
-    Raises:
-        UsageError: `path` is such a folder.
-    """
+    """Raise UsageError for the home folder and its parents, because most Markdown files there are
+    not notes."""
     folder = path.resolve()
     if folder == Path.home().resolve() or folder in Path.home().resolve().parents:
         raise UsageError(
@@ -154,11 +156,11 @@ def _refuse_home(path: Path) -> None:
 
 FORMATS = ("auto", "markdown", "stm", "jsonl")
 BATCH = 1_000
-"""Memories per transaction; an error reports how many memories were stored before it."""
+"""Memories per transaction."""
 PAGE = 5_000
 MAX_LINE_BYTES = 16_000_000
-"""The longest line: enough for a memory of a million characters that are all JSON escapes, and its
-other fields."""
+"""The longest line. It has room for a memory of a million characters that are all JSON escapes, and
+for the other fields."""
 _OWN = "upwell"
 _MARKDOWN = (".md", ".markdown")
 _LINES = (".jsonl", ".ndjson")
@@ -166,8 +168,8 @@ _LINES = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The outcome of copying a file: `stored` counts the memories, `redacted` counts the masked
-    secrets by rule, and `rules` counts the standing rules among the memories."""
+    """The outcome of copying a file: the number of memories, of masked secrets by rule, and of
+    standing rules among the memories."""
 
     stored: int
     redacted: Mapping[str, int]
@@ -176,7 +178,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A memory in a file: its position for messages, and the byte offset of its end."""
+    """A memory in a file, with its position for messages and the byte offset of its end."""
 
     position: str
     memory: Memory
@@ -184,7 +186,7 @@ class _Item:
 
 
 def format_of(path: Path, format_name: str = "auto") -> str:
-    """The format of a path: `format_name`, or if that is "auto", the one that the suffix suggests.
+    """Return `format_name`, or if that is "auto", the format that the suffix suggests.
 
     Raises:
         UsageError: the format or the suffix is unknown.
@@ -224,14 +226,13 @@ async def copy_memories(
     progress: Progress,
     projects: Mapping[str, str] = MappingProxyType({}),
 ) -> Copied:
-    """Copy memories from a file of JSON lines, batch by batch. If a memory's project is in
-    `projects`, or is a folder inside one of them, the memory gets the new project.
+    """Copy memories from a file of JSON lines, batch by batch. A memory gets a new project if its
+    project is in `projects`, or is a folder inside one of them.
 
     Raises:
         UsageError: the file cannot be read, a memory in it is malformed (the message gives the file
-            and line), or the library is full. The hint reports how many memories were stored
-            before.
-        StoreError: a batch was not stored; the batches before it were.
+            and line), or the library is full. The hint reports how many memories were stored.
+        StoreError: a batch was not stored; earlier batches were.
     """
     if not path.is_file():
         raise UsageError(f"cannot import {path}: not a regular file", hint="name another file")
@@ -259,7 +260,8 @@ async def copy_memories(
 
 
 async def _store(library: Library, batch: list[_Item], stored_count: int) -> list[str]:
-    """Store the whole batch or nothing. Returns the redaction rules that fired."""
+    """Returns the rule of each masked secret. If the batch is not stored, the error reports how
+    many memories were stored before it."""
     try:
         memories = [await _with_earlier_times(library, item.memory) for item in batch]
         added = await library.add_many(memories)
@@ -270,8 +272,7 @@ async def _store(library: Library, batch: list[_Item], stored_count: int) -> lis
 
 
 def _moved(memory: Memory, projects: Mapping[str, str]) -> Memory:
-    """The memory in its new project. If several folders contain its project, the longest path
-    decides."""
+    """If several folders contain the memory's project, the longest path decides."""
     project = memory.project
     if not projects or project is None:
         return memory
@@ -283,8 +284,8 @@ def _moved(memory: Memory, projects: Mapping[str, str]) -> Memory:
 
 
 async def _with_earlier_times(library: Library, memory: Memory) -> Memory:
-    """Take times that the file lacks from the stored memory with the same id and text, if there is
-    one."""
+    """If the store has a memory with the same id and text, take the times that the file lacks from
+    it."""
     before = await library.store.get(memory.id)
     if before is None or before.text != memory.text:
         return memory
@@ -366,7 +367,7 @@ def _from_text(text: bytes) -> Memory:
 
 
 def _named(memory: Memory) -> Memory:
-    """Give `memory` an id if it has none. It gets the same id at every import."""
+    """Give the memory an id if it has none. The id is the same at every import of the file."""
     check(memory)
     if memory.id:
         return memory
@@ -375,8 +376,8 @@ def _named(memory: Memory) -> Memory:
 
 
 async def exported(library: Library) -> AsyncIterator[Memory]:
-    """Every stored memory of every project, newest first. Memories derived from files are left
-    out, since the files contain them."""
+    """Every stored memory of every project, newest first. Memories derived from files are left out,
+    because the files already contain them."""
     offset = 0
     while page := await library.list(limit=PAGE, offset=offset):
         for memory in page:
@@ -385,7 +386,7 @@ async def exported(library: Library) -> AsyncIterator[Memory]:
 
 
 def to_line(memory: Memory) -> str:
-    """The memory as a line of JSON that `copy_memories` can read back without loss."""
+    """The memory as a line of JSON that `copy_memories()` can read back without loss."""
     origin = memory.provenance
     own = {
         "trust": str(memory.trust),
@@ -437,7 +438,7 @@ def _day(at: float | None) -> str:
 
 
 def _restored(memory: Memory, own: object) -> Memory:
-    """`memory` with the fields that only exports contain (under `upwell` in the line)."""
+    """Restore the fields that only exports contain."""
     if own is None:
         return memory
     if not isinstance(own, Mapping):

@@ -1,1 +1,1 @@
-"""Ranking: pure functions from a query and a pool of candidates to scored hits."""
+"""Rank memories with pure functions that turn a query and a pool of candidates into scored hits."""

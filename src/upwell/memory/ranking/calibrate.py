@@ -2,7 +2,7 @@
 
 The models are logistic regressions and linear orderings (`memory/ranking/coefficients.py`).
 `benchmarks/calibrate.py` fits them on development data, which includes negatives of the same style
-and small samples of the same stores. It reports the results on unseen stores. Each store measures
+and small samples of the same stores, and reports the results on unseen stores. Each store measures
 its own null scores (`memory/ranking/null_scores.py`), so that 0.5 means the same in every store.
 """
 
@@ -70,7 +70,7 @@ def features(signals: Mapping[str, float]) -> dict[str, float]:
 
 
 def order_features(signals: Mapping[str, float]) -> dict[str, float]:
-    """Return the features that order hits of one query, with BM25 in units of the null score."""
+    """Return the features that order the hits of a query. BM25 is in units of the null score."""
     get = signals.get
     unit = max(1.0, get("chance", 0.0))
     bm25, speaker = get("bm25", 0.0) / unit, get("speaker", 0.0)
@@ -106,25 +106,21 @@ def probability(signals: Mapping[str, float]) -> float:
 
 
 ASKED_SHARE = 0.9
-"""The highest score that covered words alone can give, since no hit is certain. On the development
-questions with an answer in memory, the first hit was the answer about as often as the share of the
-question's rarity that it covers suggests: .85 of the time for shares of .7 and more, .55 of the
-time for .5, and .35 of the time for .3.
-"""
+"""The highest score that matching words alone can give, because no hit is certain. On the
+development questions whose answer is in memory, the share of first hits that were the answer was
+close to their `idf_coverage`: .85 for coverages of .7 and more, .55 for .5, and .35 for .3."""
 
 
 def asked_probability(signals: Mapping[str, float]) -> float:
     """Return the probability that a memory with these signals answers an explicit request. Whoever
     makes such a request expects an answer, so a memory that contains the words of the question is
-    likely to be it. Everyday words alone do not count.
-    """
+    likely to be the answer. Everyday words alone do not count."""
     covered = signals.get("idf_coverage", 0.0) if signals.get("telling_words") else 0.0
     return max(probability(signals), ASKED_SHARE * covered)
 
 
 def relevance(signals: Mapping[str, float]) -> float:
-    """Return the figure that orders hits of one query; figures of different queries are not
-    comparable."""
+    """Return the figure that orders the hits of a query. It cannot be compared across queries."""
     fitted = _fitted(signals)
     weights = fitted.turn_order if signals.get("turn") else fitted.note_order
     return _dot(weights, order_features(signals))

@@ -1,9 +1,9 @@
 """The coefficients of `memory/ranking/calibrate.py`, as `benchmarks/calibrate.py` prints them.
 
-With a threshold of 0.5, a memory would surface in 5 % of the events that have no relevant one. For
-turns of conversations the rate is 3.5 %, because the fitted intercept of `turn` is lowered by 0.13.
-`few` and `few_names` keep that rate in stores of fewer than 500 memories, whose samples have too
-few positives to fit; these two were set by hand.
+With a threshold of 0.5, a memory would surface in 5 % of the events for which no memory is
+relevant. For turns of conversations the rate is 3.5 %, because the fitted intercept of `turn` is
+lowered by 0.13. `few` and `few_names` were set by hand. They keep that rate in stores of fewer than
+500 memories, whose samples have too few positives to fit.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Coefficients:
     """Logistic regressions and linear orderings (listwise softmax). Notes and turns of a
-    conversation have separate ones, because their words are distributed differently."""
+    conversation have separate models, because their words are distributed differently."""
 
     note: Mapping[str, float]
     turn: Mapping[str, float]
@@ -105,7 +105,7 @@ BY_WORDS = Coefficients(
         "matched_share": 1.58,
     },
 )
-"""The coefficients for words, files and symbols, without an embedder."""
+"""The coefficients for use without an embedder."""
 
 BY_MEANING = Coefficients(
     note={
@@ -208,6 +208,5 @@ BY_MEANING = Coefficients(
         "meaning_near": 0.47,
     },
 )
-"""The coefficients with an embedder. They were fitted with all-MiniLM-L6-v2. The features for
-meaning are deviations from the store's mean cosine, so the fit is close for other embedders too.
-"""
+"""The coefficients for use with an embedder, fitted with all-MiniLM-L6-v2. The features for meaning
+are deviations from the store's mean cosine, so the fit is close for other embedders too."""

@@ -1,7 +1,8 @@
 """Exact joins: the keys under which memories about a file or a symbol are stored and looked up.
 
-A memory is stored under every key of its files: the whole path (`f:`), its last two parts (`s:`),
-the file's name (`n:`) and its stem (`t:`); and under its symbols (`y:`).
+A memory is stored under four keys for each of its files: the whole path (`f:`), the path's last two
+parts (`s:`), the file's name (`n:`) and its stem (`t:`). It is also stored under a key for each
+symbol (`y:`).
 """
 
 from collections.abc import Iterable
@@ -20,11 +21,12 @@ from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.terms import sound
 
 FULL_PATH, PATH_TAIL, FILE_NAME, PATTERN, STEM, SYMBOL = 1.0, 0.8, 0.5, 0.5, 0.35, 1.0
-"""The strength of a join by the part that matched: the whole path, its last two parts, the file's
-name, the name in a pattern, the stem (which a test shares with the code that it tests), a
+"""The strength of a join, by what matched: the whole path, the path's last two parts, the file's
+name, the name in a pattern, the stem (which a test shares with the code that it tests), or a
 symbol."""
 EVERYWHERE = 0.3
-"""The factor for files that every project has: a README, a manifest, a licence, dot files."""
+"""The factor for files that every project has, such as a README, a manifest, a licence or a dot
+file."""
 _MIN_PATTERN_CHARS = 3
 MAX_PARTS = 64
 """How many of the last parts of a path are compared."""
@@ -32,9 +34,9 @@ MAX_PARTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """An exact match of a file or symbol. `strength` depends on the part that matched, `holding`
-    is the number of memories that share the match, and `stems` are the stems of a file's name;
-    there are none for a symbol."""
+    """An exact match of a file or symbol. `strength` depends on the part that matched. `holding` is
+    the number of memories that share the match. `stems` are the stems of the file's name; a symbol
+    has none."""
 
     strength: float
     symbol: bool
@@ -63,8 +65,8 @@ def anchor_keys(memory: Memory) -> tuple[str, ...]:
 
 
 def exact_keys(file: str) -> list[str]:
-    """Return keys for exactly this file. Every memory about it has at least one of them, since a
-    memory may refer to a file by its whole path or by any tail of the path."""
+    """Return keys for exactly this file. A memory may refer to the file by its whole path or by any
+    tail of the path, so every memory about the file has at least one of these keys."""
     parts = path_parts(file.lower())[-MAX_PARTS:]
     return [_storable(f"f:{'/'.join(parts[start:])}") for start in range(len(parts))]
 
@@ -89,7 +91,8 @@ def path_keys(path: str) -> tuple[str, ...]:
 def join_keys(
     paths: Iterable[str], symbols: Iterable[str], project: str | None
 ) -> dict[str, JoinKey]:
-    """Return the keys to look up for a query's files and symbols, with their greatest strengths."""
+    """Return the keys to look up for a query's files and symbols. A key that occurs several times
+    gets its greatest strength."""
     keys: dict[str, JoinKey] = {}
 
     def add(key: str, join: JoinKey) -> None:
@@ -108,10 +111,10 @@ def join_keys(
 def path_forms(path: str, project: str | None) -> list[tuple[str, float]]:
     """Return the keys under which memories about `path` may be stored, each with its strength.
 
-    A path inside the project is complete. For any other path the repository's root is unknown, so
+    A path inside the project is complete. For any other path, the repository's root is unknown, so
     each tail of two or more parts may be the complete path. In a pattern (`**/*name*`), only the
-    literal part of the file's name counts. A data file has no stem key: `nothere.txt` is unrelated
-    to `nothere.py`.
+    literal part of the file's name counts. A data file has no stem key, because `nothere.txt` is
+    unrelated to `nothere.py`.
     """
     if any(sign in path for sign in "*?"):
         return _pattern_forms(path)

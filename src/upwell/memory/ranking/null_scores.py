@@ -1,8 +1,8 @@
 """The null distribution of a store's scores: how well its best memory matches by chance.
 
-A threshold that was found on some stores is wrong for others (`docs/decisions.md`). Each store is
-therefore queried with words drawn from unrelated memories, and the best scores are stored by number
-of words. A real match is judged by its distance above these scores. No labels are needed.
+A threshold found on some stores is wrong for others (`docs/decisions.md`). Therefore, each store is
+queried with words drawn from unrelated memories, and the best scores are recorded for each number
+of words. A real match is judged by its distance above these scores. This method needs no labels.
 """
 
 import math
@@ -18,24 +18,24 @@ SAMPLES = 30
 LEAST_MEMORIES = 20
 """Stores with fewer memories are not measured; they use the usual distribution."""
 GROWTH = 1.5
-"""A store is measured again when it has grown by half."""
+"""A store is measured again when it has grown by this factor."""
 USUAL_MEAN = (0.72, 0.98, 1.25, 1.57, 2.06)
 USUAL_SPREAD = (0.30, 0.22, 0.21, 0.24, 0.28)
-"""The usual null scores by number of words, averaged over the development stores. The unit is the
-idf of a word that only one memory has.
-"""
+"""The usual null scores for each number of words in `SIZES`, averaged over the development stores.
+The unit is the idf of a word that only one memory has."""
 _MIN_SPREAD = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class NullScores:
-    """Mean and spread of the best BM25 that unrelated queries of `SIZES` words get."""
+    """The mean and spread of the best BM25 scores of unrelated queries, for each size in
+    `SIZES`."""
 
     mean: tuple[float, ...]
     spread: tuple[float, ...]
 
     def at(self, words: float) -> tuple[float, float]:
-        """Return the mean and spread for a query of this many known words, interpolated between
+        """Return the mean and spread for a query with this many known words, interpolated between
         `SIZES`."""
         position = math.log2(min(max(words, 1.0), float(SIZES[-1])))
         low = min(int(position), len(SIZES) - 2)
@@ -56,7 +56,8 @@ def usual(corpus: Corpus) -> NullScores:
 
 
 def mean_and_spread(scores: Sequence[float]) -> tuple[float, float]:
-    """Return the mean and standard deviation of the scores of one size, the latter at least 0.1."""
+    """Return the mean and standard deviation of the scores of one size. The deviation is at least
+    0.1."""
     mean = sum(scores) / len(scores)
     variance = sum((score - mean) ** 2 for score in scores) / len(scores)
     return mean, max(_MIN_SPREAD, math.sqrt(variance))

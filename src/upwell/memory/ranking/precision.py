@@ -1,6 +1,9 @@
 """The precision of triggers: the share of surfaced memories that were useful, by kind of trigger
-(the part before the colon). Two readers judged the memories that `upwell replay` showed for real
-sessions (`docs/measurements.md`); the figures combine both readers' verdicts."""
+(the part before the colon).
+
+Two readers judged the memories that `upwell replay` showed for real sessions
+(`docs/measurements.md`). The figures combine both readers' verdicts.
+"""
 
 from collections.abc import Mapping
 
@@ -16,5 +19,5 @@ PRECISIONS: Mapping[str, float] = {
 
 
 def precision_of(trigger: str) -> float:
-    """Return the share of memories found by triggers of this kind that are useful, in 0..1."""
+    """Return the precision of this kind of trigger, in 0..1."""
     return PRECISIONS.get(trigger.partition(":")[0], USUAL)

@@ -1,4 +1,5 @@
-"""A query read against a corpus: its words, their stems, and how rare each is in the corpus."""
+"""Read a query against a corpus: find its words, their stems, and how rare each stem is in the
+corpus."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from upwell.memory.ranking.terms import EVERYDAY_WORDS, names_in
 MAX_TEXTS = 3
 """How many texts of a query are searched (seed 003, docs/names.md)."""
 MAX_WORDS = 96
-"""Only this many words of a text are looked up. Fewer are enough to show what a pasted file is
+"""Only this many words of a text are looked up. That is enough to show what a pasted file is
 about."""
 MAX_NAMED_CHARS = 4_000
 LEAST_MEMORIES = 500
@@ -19,8 +20,8 @@ COMMON_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The memories that a query may see: the numbers of their scopes, how many memories there are,
-    and how many words they have together."""
+    """The memories that a query may see: the numbers of their scopes, the number of memories, and
+    the total number of words."""
 
     scopes: tuple[int, ...]
     memories: int
@@ -36,12 +37,12 @@ class Corpus:
         return self.idf(1)
 
     def idf(self, holding: int, *, common: bool = False) -> float:
-        """Return the rarity of a word that `holding` memories contain (Robertson/Sparck Jones,
+        """Return the rarity of a word that `holding` memories contain (Robertson/Sparck Jones idf,
         never negative).
 
-        A few memories do not show which words are rare. A small store is therefore treated as one
-        of `LEAST_MEMORIES` memories. One in twenty of the added ones contains the word if it is
-        `common`.
+        A few memories do not show which words are rare, so a small store is treated as if it had
+        `LEAST_MEMORIES` memories. If the word is `common`, one in twenty of the added memories is
+        assumed to contain it.
         """
         size = max(self.memories, LEAST_MEMORIES)
         total = holding + (COMMON_SHARE * (size - self.memories) if common else 0.0)
@@ -57,10 +58,10 @@ def _idf(size: int, holding: float) -> float:
 class Reading:
     """A query text, read against a corpus.
 
-    `idf` has every stem of the text, whether or not any memory has it, and `mass` is the sum of
-    `idf`. `holding` maps each stem to the number of memories that have it. `telling` stems are not
-    everyday words; `names` look like names. `in_vocabulary` is the share of stems that occur in
-    some memory.
+    `idf` contains every stem of the text, even if no memory has it, and `mass` is the sum of `idf`.
+    `holding` maps each stem to the number of memories that have it. `telling` contains the stems
+    that are not everyday words, and `names` those that look like names. `in_vocabulary` is the
+    share of stems that occur in some memory.
     """
 
     text: str
@@ -77,8 +78,8 @@ class Reading:
 def reading_of(
     text: str, word_of: Mapping[str, str], holding: Mapping[str, int], corpus: Corpus
 ) -> Reading:
-    """Read `text` against `corpus`. `word_of` maps each of its stems to the first word with that
-    stem, in order; `holding` maps each stem to the number of memories that have it."""
+    """Read `text` against `corpus`. `word_of` maps each stem of the text to the first word with
+    that stem, in order. `holding` maps each stem to the number of memories that have it."""
     names = names_in(text[:MAX_NAMED_CHARS])
     idf = {
         stem: corpus.idf(holding[stem], common=word in EVERYDAY_WORDS)

@@ -1,4 +1,4 @@
-"""Score a pool of candidates and return hits, most probable first. All stores share this code."""
+"""Score a pool of candidates and return hits, most relevant first. All stores share this code."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,19 +22,19 @@ from upwell.memory.ranking.signals import (
 )
 
 SUPERSEDED = "superseded"
-"""The signal of a hit that a newer memory replaces. Such hits never surface."""
+"""The signal of a hit that a newer memory replaces. Such a hit never surfaces."""
 STEP = 1e-6
-"""Hits of equal probability get scores that differ by this, so that the scores show the order."""
+"""Hits of equal probability get scores that differ by this step, so that the scores show the
+order."""
 MIN_ASSESSED = 10
-"""At least this many hits are scored, whatever the limit, because each hit can raise the scores of
-those above it.
-"""
+"""At least this many hits are scored, even if the limit is lower, because a hit can raise the
+scores of the hits above it."""
 TRIGGER = "trigger"
 """The signal of a hit that shares a trigger with the query."""
 SPEAKING = ("matched_words", "window", "path_join", "symbol_join", "meaning", TRIGGER)
 """A candidate needs at least one of these signals to become a hit."""
 BACKGROUND_FROM, BACKGROUND_TO = 5, 15
-"""The margin of a hit is the distance of its BM25 from the mean BM25 of these ranks."""
+"""The margin of a hit is the difference between its BM25 and the mean BM25 of these ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Successor:
 class Pool:
     """The candidates of one query, by number, and everything needed to rank them.
 
-    `joins` maps join keys to exact matches; `likeness` is None without an embedder; `triggered`
-    maps the numbers of candidates to the trigger that they share with the query; `successors` maps
+    `joins` maps join keys to exact matches. `likeness` is None without an embedder. `triggered`
+    maps the numbers of candidates to the trigger that they share with the query. `successors` maps
     the ids of superseded candidates to their replacements.
     """
 
@@ -71,8 +71,8 @@ NOTHING = Pool({}, {}, (), Corpus((), 0, 0), usual(Corpus((), 0, 0)))
 
 @dataclass(frozen=True, slots=True)
 class Assessed:
-    """A candidate, its relevance, its signals, and the trigger that it shares with the query ("" if
-    there is none)."""
+    """A candidate with its relevance, its signals, and the trigger that it shares with the query
+    ("" if there is none)."""
 
     candidate: Candidate
     relevance: float
@@ -81,7 +81,7 @@ class Assessed:
 
 
 def rank(pool: Pool, query: Query) -> list[Hit]:
-    """Return the hits of `query`, most probable first, at most `query.limit`."""
+    """Return the hits of `query`, most relevant first, at most `query.limit`."""
     assessed = sorted(assess(pool), key=lambda entry: (-entry.relevance, -entry.candidate.n))
     related = [entry for entry in assessed if not entry.trigger]
     triggered = [entry for entry in assessed if entry.trigger]
@@ -91,7 +91,8 @@ def rank(pool: Pool, query: Query) -> list[Hit]:
 
 
 def assess(pool: Pool) -> list[Assessed]:
-    """Return the candidates that at least one signal supports, in no particular order."""
+    """Return the candidates that have at least one of the `SPEAKING` signals, in no particular
+    order."""
     by_reading = [_word_signals(pool, reading) for reading in _widest(pool.readings)]
     assessed = []
     for n, candidate in pool.candidates.items():
@@ -109,7 +110,8 @@ def assess(pool: Pool) -> list[Assessed]:
 
 
 def scored(assessed: Sequence[Assessed], readings: Sequence[Reading], query: Query) -> list[Hit]:
-    """Turn the first candidates into hits. A hit is at least as probable as the hits below it."""
+    """Turn the first candidates into hits. The score of a hit is never below that of a later
+    hit."""
     hits: list[Hit] = []
     score = 0.0
     estimate = asked_probability if query.awaited else probability
@@ -120,8 +122,8 @@ def scored(assessed: Sequence[Assessed], readings: Sequence[Reading], query: Que
 
 
 def _triggered(assessed: Sequence[Assessed], readings: Sequence[Reading]) -> list[Hit]:
-    """Turn the candidates that share a trigger with the query into hits. The score is the measured
-    precision of that kind of trigger; the words of the query do not matter."""
+    """The score is the measured precision of the kind of trigger; the words of the query do not
+    matter."""
     return [_hit(entry, precision_of(entry.trigger), readings) for entry in assessed]
 
 
@@ -136,10 +138,9 @@ def _hit(entry: Assessed, score: float, readings: Sequence[Reading]) -> Hit:
 
 
 def newest_first(hits: Sequence[Hit], successors: Mapping[str, Successor]) -> list[Hit]:
-    """Put each successor before the memory that it supersedes, whether or not the query found
-    the successor. The successor gets at least the score of the superseded memory, which is marked
-    `SUPERSEDED`.
-    """
+    """Put each successor before the memory that it supersedes, even if the query did not find the
+    successor. The successor gets at least the score of the superseded memory, and the superseded
+    memory is marked `SUPERSEDED`."""
     if not successors:
         return list(hits)
     hit_of = {hit.memory.id: hit for hit in hits}
@@ -161,8 +162,8 @@ def _in_place_of(candidate: Candidate | None, hit: Hit) -> Hit | None:
 
 
 def _widest(readings: Sequence[Reading]) -> list[Reading]:
-    """Return the readings whose stems are not all in an earlier one. More query words never lower
-    the BM25, so the readings left out cannot win."""
+    """Leave out each reading whose stems all occur in an earlier reading. More query words never
+    lower the BM25, so such a reading cannot win."""
     widest: list[Reading] = []
     for reading in readings:
         if not any(reading.idf.keys() <= wider.idf.keys() for wider in widest):
@@ -171,7 +172,6 @@ def _widest(readings: Sequence[Reading]) -> list[Reading]:
 
 
 def _word_signals(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
-    """Return the word signals of every candidate for one text, with the margin."""
     shared = query_signals(reading, pool.corpus, pool.null_scores)
     parts = {
         n: Part(candidate, frequencies(reading, candidate))
@@ -190,7 +190,6 @@ def _word_signals(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
 
 
 def _neighbours(parts: Mapping[int, Part], n: int) -> list[Part]:
-    """Return the turns before and after a turn of a conversation."""
     turn = parts[n].candidate
     if not turn.speaker:
         return []

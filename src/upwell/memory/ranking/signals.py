@@ -1,10 +1,10 @@
 """The raw signals of a hit, which `memory/ranking/calibrate.py` turns into a probability.
 
-The signals from words are BM25 (Robertson and Zaragoza 2009) over the body and, at half weight,
-over the extra words; how much of the query's rarity a memory covers, as a share and as a sum; and
-the distance to the other candidates. For a turn of a conversation, the turns next to it also count.
-The signals from files and symbols describe the strictest join, which is damped by the number of
-memories that share it.
+The signals from words include BM25 (Robertson and Zaragoza 2009), the share and the sum of the
+query's rarity that the memory covers, and the distance to the other candidates. BM25 counts the
+extra words at half weight. For a turn of a conversation, the neighbouring turns also count. The
+signals from files and symbols describe the strictest join, damped by the number of memories that
+share it.
 """
 
 import math
@@ -22,7 +22,7 @@ K1 = 1.2
 B = 0.75
 EXTRA_WEIGHT = 0.5
 MAX_COUNTED_CHARS = 20_000
-"""Only the words in the first part of a memory, up to this length, are counted."""
+"""Only the words in this many leading characters of a memory are counted."""
 
 SIGNALS = (
     "bm25",
@@ -49,8 +49,8 @@ SIGNALS = (
     "symbol_join",
     "symbol_rarity",
 )
-"""The keys of `Hit.signals` that every hit of a query with words has. If an embedder is configured,
-there are also `cosine`, `meaning`, `meaning_margin` and `meaning_near`. A hit with a trigger has
+"""The keys of `Hit.signals` that every hit of a query with words has. With an embedder, there are
+also `cosine`, `meaning`, `meaning_margin` and `meaning_near`. A hit with a trigger has
 `scoring.TRIGGER`, and a memory that a newer one replaces has `scoring.SUPERSEDED`."""
 NO_JOIN: Mapping[str, float] = dict.fromkeys(
     ("path_join", "path_rarity", "path_named", "path_focus", "symbol_join", "symbol_rarity"), 0.0
@@ -60,12 +60,13 @@ NO_JOIN: Mapping[str, float] = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memory to be scored, with the counts of the query's stems in its text (`body`) and in its
-    `extra` words. `words` is the length of the text in words.
+    """A memory to be scored. `body` and `extra` are the counts of the query's stems in the memory's
+    text and in its extra words. `words` is the length of the text in words.
 
-    `n` is its number in the store; the turns before and after it in a conversation are `n - 1` and
-    `n + 1`. `keys` are its join keys. A memory that has a `speaker` and is about no file is a turn
-    of a conversation. `load` builds the whole memory, which only hits need.
+    `n` is the memory's number in the store. The turns before and after a turn of a conversation
+    have the numbers `n - 1` and `n + 1`. `keys` are the join keys. A memory that has a `speaker`
+    and is about no file is a turn of a conversation. `load` builds the whole memory, which only
+    hits need.
     """
 
     n: int
@@ -84,8 +85,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """The similarity of memories to a question: cosines by number, nearest first; the mean and
-    spread of the store's cosines; and `background`, the mean cosine of the next best memories."""
+    """The similarity of memories to a question. `cosines` maps memory numbers to cosines, nearest
+    first. `mean` and `spread` describe the store's cosines, and `background` is the mean cosine of
+    the next best memories."""
 
     cosines: Mapping[int, float]
     mean: float
@@ -93,13 +95,13 @@ class Likeness:
     background: float
 
     def deviations(self, n: int) -> float | None:
-        """Return a memory's distance above the store's mean, in standard deviations, or None if
-        the memory was not compared."""
+        """Return how far a memory is above the store's mean, in standard deviations, or None if the
+        memory was not compared."""
         cosine = self.cosines.get(n)
         return None if cosine is None else (cosine - self.mean) / self.spread
 
     def margin(self, n: int) -> float:
-        """Return a memory's distance above the next best memories, in standard deviations."""
+        """Return how far a memory is above the next best memories, in standard deviations."""
         return (self.cosines.get(n, self.background) - self.background) / self.spread
 
 
@@ -120,14 +122,14 @@ def matches(candidate: Candidate, reading: Reading) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A candidate, and the weighted count of each stem of one query in it."""
+    """A candidate, and the weighted count in it of each stem of one query."""
 
     candidate: Candidate
     counts: Mapping[str, float]
 
 
 def bm25(reading: Reading, corpus: Corpus, parts: Sequence[Part]) -> float:
-    """Return the BM25 of the query over these parts, which are treated as one text."""
+    """Return the BM25 of the query over these parts, treated as one text."""
     norm = _norm(corpus, parts)
     summed = dict(parts[0].counts)
     for part in parts[1:]:
@@ -160,8 +162,8 @@ def query_signals(reading: Reading, corpus: Corpus, null_scores: NullScores) -> 
 def word_signals(
     reading: Reading, corpus: Corpus, part: Part, near: Sequence[Part]
 ) -> dict[str, float]:
-    """Return the signals of one candidate from the words of one query. `near` are the turns
-    around it."""
+    """Return a candidate's signals from the words of one query. `near` are the neighbouring
+    turns."""
     candidate, stems = part.candidate, sorted(part.counts)
     rarities = [reading.idf[stem] for stem in stems]
     own = bm25(reading, corpus, [part])
@@ -186,8 +188,7 @@ def word_signals(
 def join_signals(
     joins: Mapping[str, Join], corpus: Corpus, candidate: Candidate
 ) -> Mapping[str, float]:
-    """Return the signals of one candidate from the exact joins: the best file and the best
-    symbol."""
+    """Return a candidate's signals from its best file and its best symbol among the exact joins."""
     if not joins:
         return NO_JOIN
     signals = dict(NO_JOIN)
@@ -206,9 +207,9 @@ def join_signals(
 
 
 def meaning_signals(likeness: Likeness, n: int, turn: bool) -> dict[str, float]:
-    """Return the signals of one candidate from its meaning: its cosine with the question, and
-    its distances above the store's mean and above the next best memories. A turn of a conversation
-    also gets the distance of its better neighbour."""
+    """Return a candidate's signals from its meaning: its cosine with the question, and how far it
+    is above the store's mean and above the next best memories. A turn of a conversation also gets
+    the value of its better neighbour."""
     near = [value for other in (n - 1, n + 1) if turn and (value := likeness.deviations(other))]
     own = likeness.deviations(n)
     return {
@@ -220,13 +221,13 @@ def meaning_signals(likeness: Likeness, n: int, turn: bool) -> dict[str, float]:
 
 
 def damped(holding: int, memories: int) -> float:
-    """Return a factor that is 1 for a file or symbol of a single memory, and falls towards 0 the
-    more memories share it."""
+    """Return a factor that is 1 if a single memory has the file or symbol, and that falls towards 0
+    as more memories share it."""
     return math.log1p(memories / max(1, holding)) / math.log1p(max(1, memories))
 
 
 def _named(join: Join, candidate: Candidate) -> float:
-    """Return the share of the words of a file's name that occur in the text."""
+    """Return the share of the words in a file's name that the memory contains."""
     if not join.stems:
         return 0.0
     return sum(1 for stem in join.stems if candidate.frequency(stem)) / len(join.stems)
@@ -237,7 +238,6 @@ def _files(candidate: Candidate) -> int:
 
 
 def _names(reading: Reading, speaker: str) -> bool:
-    """Return whether the query contains a name of this speaker."""
     return any(word in reading.words for word in _name_words(speaker))
 
 

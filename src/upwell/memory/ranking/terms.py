@@ -1,4 +1,4 @@
-"""The words of memories and queries, before stemming: pure functions of text."""
+"""The words of memories and queries before stemming."""
 
 import re
 from collections.abc import Sequence
@@ -54,8 +54,8 @@ EVERYDAY_WORDS = frozenset(
 
 
 _STATES, _FEW_WORDS = frozenset({"down", "off", "out"}), 2
-"""The states of a service or switch. They are stop words, but are not removed from a query with at
-most `_FEW_WORDS` other words, since they carry half of its meaning."""
+"""Words for the state of a service or switch. They are stop words, but a query with at most
+`_FEW_WORDS` other words keeps them, because they carry half of its meaning."""
 MAX_WORD_CHARS = 64
 """Runs of letters and digits longer than this (hashes, base64) are not indexed as words."""
 MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 4_096, 2_000
@@ -79,17 +79,17 @@ _LABELS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """The texts that a store indexes for a memory. `extra` contains words that are not separate
-    words of `body` (parts of identifiers and paths, tags, pairs of CJK characters), and words from
-    its context."""
+    """The texts that a store indexes for a memory. `extra` contains words from the memory's
+    context, and words that are not separate words of `body`: parts of identifiers and paths, tags,
+    and pairs of CJK characters."""
 
     body: str
     extra: str
 
 
 def indexed(memory: Memory, around: str = "") -> Indexed:
-    """Return the texts to index for `memory`. `around` contains words from its context, such as
-    the headings above a document's chunk."""
+    """Return the texts to index for `memory`. `around` contains words from the memory's context,
+    such as the headings above a chunk of a document."""
     body = sound(memory.text)
     extra = hidden_words(body)
     for path in memory.paths:
@@ -112,7 +112,7 @@ def hidden_words(text: str) -> list[str]:
 
 
 def sound(text: str) -> str:
-    """Make `text` safe for every store: replace lone surrogates, and turn NUL into a space."""
+    """Make `text` safe for every store: replace lone surrogates, and turn each NUL into a space."""
     if "\0" in text:
         text = text.replace("\0", " ")
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
@@ -130,10 +130,9 @@ def word_list(text: str) -> list[str]:
 
 
 def query_words(text: str) -> list[str]:
-    """Return the informative words of a query, in order. Stop words are removed; identifiers and
-    CJK runs are split as in the index. A query of one or two informative words retains its state
-    words, such as `down`, and a query of stop words alone retains all of them.
-    """
+    """Return the informative words of a query, in order. Stop words are removed. Identifiers and
+    CJK runs are split as in the index. A query with only one or two informative words keeps its
+    state words, such as `down`. A query that consists of stop words keeps all of them."""
     clean = sound(text)
     words = word_list(clean) + hidden_words(clean)
     telling = informative(words)
@@ -144,8 +143,8 @@ def query_words(text: str) -> list[str]:
 
 
 def names_in(text: str) -> set[str]:
-    """Return the words of a query that look like names: `JC`, `urllib3`, or a capitalised
-    word inside a sentence."""
+    """Return the words of a query that look like names: `JC`, `urllib3`, or a capitalised word
+    inside a sentence."""
     names: set[str] = set()
     clean = sound(text)
     for match in _NAME_LIKE.finditer(clean):
@@ -158,7 +157,8 @@ def names_in(text: str) -> set[str]:
 
 def speaker(text: str) -> str:
     """Return the folded name of the speaker of a text like `Ana: …`, or "" for any other text. A
-    name begins with a capital and is neither an everyday word nor a label such as `Fix: …`."""
+    name begins with a capital letter, and is neither an everyday word nor a label such as `Fix:
+    …`."""
     match = _SPEAKER.match(text)
     if not match or not match.group(1)[0].isupper():
         return ""
@@ -169,7 +169,7 @@ def speaker(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Worded:
-    """The words of a text in order, folded and unstemmed, and its speaker or ""."""
+    """The words of a text in order, folded and unstemmed, and its speaker ("" if there is none)."""
 
     words: Sequence[str]
     speaker: str
@@ -179,8 +179,8 @@ _cached_texts: dict[str, Worded] = {}
 
 
 def words_of(text: str) -> Worded:
-    """Return the words of `text`. Short texts are cached because searches look at the same
-    candidates again."""
+    """Return the words of `text`. Short texts are cached, because searches read the same candidates
+    repeatedly."""
     cached = _cached_texts.get(text)
     if cached is not None:
         return cached
