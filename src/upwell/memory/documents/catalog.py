@@ -1,4 +1,4 @@
-"""`index.db`, opened when there is something to store."""
+"""The access to `index.db`, which is opened when it is first needed."""
 
 import asyncio
 import sqlite3
@@ -20,10 +20,9 @@ from upwell.memory.sqlite.store import SqliteStore
 
 
 class Catalog:
-    """The index of one tenant's imported files. Every method raises StoreError when the index's own
-    database fails.
+    """The index of one tenant's imported files. Every method raises StoreError if `index.db` fails.
 
-    `opened` is called once, with the index's store, when the index is opened.
+    When the index is opened, `opened` is called once with the index's store.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Catalog:
 
     @property
     def embeds(self) -> bool:
-        """True if vectors are stored with the sections."""
+        """True if vectors are stored for the sections."""
         return self._questions is not None
 
     @property
@@ -67,12 +66,13 @@ class Catalog:
         return self._store
 
     async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
-        """Return the Markdown passages relevant to `query`, most probable first."""
+        """Return the Markdown passages relevant to `query`, most relevant first."""
         database = await self._open()
         return await database.read(lambda db: self._sections.search(db, query, deadline))
 
     async def passages(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Cut each section in `hits` (from other searches) to the passage relevant to `query`."""
+        """Cut each section in `hits`, which come from other searches, to the passage relevant to
+        `query`."""
         database = await self._open()
         return await database.read(lambda db: self._sections.passages(db, query, hits))
 
@@ -86,7 +86,8 @@ class Catalog:
         return section or await self._store.get(memory_id)
 
     async def known(self) -> Mapping[str, Known]:
-        """Return the state of every indexed file, cached until any process changes the index."""
+        """Return the state of every indexed file. It is cached until any process changes the
+        index."""
         database = await self._open()
         version = await database.data_version()
         if self._known is None or self._known[0] != version:
@@ -97,7 +98,7 @@ class Catalog:
         self, cited: str, project: str | None, namespaces: Sequence[str] = ()
     ) -> tuple[str, str] | None:
         """Return the path of the file with this citation, and the path of its source. With
-        `namespaces`, everything in the file must be in one of them."""
+        `namespaces`, only a file whose whole content is in them is found."""
         if not self.exists:
             return None
         database = await self._open()
@@ -123,8 +124,8 @@ class Catalog:
         await self._store.measure(projects)
 
     async def counts(self, source: str = "") -> tuple[int, int]:
-        """Return the number of files, and the number of sections and notes in them, for one source
-        or for all."""
+        """Return the number of readable files, and the number of their sections with text and of
+        their notes. Without `source`, the files of all sources are counted."""
         if not self.exists:
             return 0, 0
         return await (await self._open()).read(partial(tables.counts, source=source))
@@ -142,7 +143,7 @@ class Catalog:
         return [row[0] or None for row in rows]
 
     async def _open(self) -> Database:
-        # Two concurrent searches must not open the index twice.
+        # The lock keeps two concurrent searches from opening the index twice.
         async with self._opening:
             if self._database is None:
                 self._database = await asyncio.to_thread(_open_index, self._path)
@@ -159,7 +160,7 @@ class Catalog:
 
 
 def _open_index(path: Path) -> Database:
-    # SQLite would apply the -wal and -shm files of a deleted index to the new one.
+    # SQLite would apply the -wal and -shm files of a deleted index to the new index.
     if not path.exists():
         for suffix in ("-wal", "-shm"):
             Path(f"{path}{suffix}").unlink(missing_ok=True)

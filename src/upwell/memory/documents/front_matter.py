@@ -1,4 +1,4 @@
-"""Parse a document's front matter: the namespace, tags and paths of its sections."""
+"""Parse a document's front matter, which gives the namespace, tags and paths of its sections."""
 
 import re
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _FRONT = re.compile(r"\A---[ \t]*\r?\n((?:[^\n]*+\n){0,200}?)---[ \t]*(?:\r?\n|\
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """The front matter of a document. `end` is the character offset of the body."""
+    """The front matter of a document. The body begins at the character offset `end`."""
 
     namespace: str = ""
     tags: tuple[str, ...] = ()
@@ -41,12 +41,13 @@ def front_of(text: str) -> Front:
 
 
 def _mapping(block: str) -> dict[str, object] | None:
-    """Return the fields of a YAML mapping by lower-case name, with every scalar as text. Return
-    {} for an empty block, and None for anything else."""
+    """Return the fields of a YAML mapping by lower-case name. Returns {} for an empty block, and
+    None for a block that is not a mapping."""
     # Imported here because only documents with front matter need it.
     import yaml
 
-    # Scalars stay text: no other constructor runs, and `2026-04-09` and `no` keep their spelling.
+    # With this loader, scalars stay text. No constructor runs, and `2026-04-09` and `no` keep their
+    # spelling.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         if not _is_plain(yaml.parse(block, loader), yaml):
@@ -62,7 +63,7 @@ def _mapping(block: str) -> dict[str, object] | None:
 
 
 def _is_plain(events: Iterable[Any], yaml: Any) -> bool:
-    """Return whether the block has no deep nesting and no aliases, which can expand without
+    """Return whether the block has no deep nesting and no aliases. Aliases can expand without
     bound."""
     depth = 0
     for event in events:
@@ -78,8 +79,8 @@ def _is_plain(events: Iterable[Any], yaml: Any) -> bool:
 
 
 def namespace_of(front: Front, path: str) -> str:
-    """Return the namespace of a document: the one in its front matter, else that of the nearest
-    folder in `path` that has the name of a usual namespace (`memory/decisions/db.md`), else the
+    """Return the namespace of a document. If its front matter has none, it is that of the nearest
+    folder in `path` with the name of a usual namespace (`memory/decisions/db.md`), or the
     default."""
     folders = path.split("/")[:-1]
     known = (name.lower() for name in reversed(folders) if name.lower() in {*KNOWN, *ALIASES})
@@ -87,7 +88,7 @@ def namespace_of(front: Front, path: str) -> str:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """Return the items of a list or of a comma-separated text."""
+    """Return the items of a list or of a comma-separated string."""
     parts = value if isinstance(value, list) else str(value or "").split(",")
     texts = (part.strip().strip("\"'").strip() for part in parts if isinstance(part, str))
     return tuple(filter(None, texts))

@@ -1,7 +1,6 @@
-"""The lines of a chunk that answer a query: which to cite, and which to show.
+"""Select the lines of a chunk that answer a query, to cite or to show them.
 
-Citations cover whole statements, however they are wrapped: all lines of a sentence, a row of a
-table, or a line of code.
+A citation covers whole statements: all lines of a sentence, a row of a table, or a line of code.
 """
 
 import re
@@ -27,8 +26,8 @@ from upwell.memory.stems import counted, stemmer
 
 MARK = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 WRAP_CHARS = 60
-"""Authors rarely wrap prose more narrowly than this. If the next word would have fitted within this
-width, the line break may be deliberate and end a statement.
+"""The narrowest width at which authors usually wrap prose. If the next word would have fitted into
+this width, the line break may be deliberate and end a statement.
 """
 _RULE = re.compile(r"[ \t|:-]+")
 _HARD_BREAK = ("  ", "\\", "<br>", "<br/>")
@@ -37,11 +36,10 @@ _CONTINUED = (",", ";", "(", "[", "{", "/", "-", "–", "—", "&", "+", "=")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`text[start:end]`, which spans the lines `first` to `last` (counted from 0).
+    """`text[start:end]`, which spans the lines `first` to `last` (0-based).
 
-    If the statement ends in a colon or is the head of a table, `until` is the last line of what it
-    introduces; if not, `until` equals `last`. If the statement is a row of a table, `head` is the
-    head of the table.
+    `until` is the last line of what the statement introduces, if it ends in a colon or is the head
+    of a table. Otherwise, `until` equals `last`. For a row of a table, `head` is the table's head.
     """
 
     start: int
@@ -54,7 +52,7 @@ class Statement:
 
 
 def statements(text: str) -> list[Statement]:
-    """Return the statements of `text` in order, without blank lines and table rules."""
+    """Return the statements of `text` in order. Blank lines and table rules are left out."""
     begins = list(accumulate((len(row) + 1 for row in text.split("\n")), initial=0))[:-1]
 
     def line(offset: int) -> int:
@@ -82,7 +80,6 @@ def statements(text: str) -> list[Statement]:
 
 
 def _head(text: str, rows: Sequence[tuple[int, int]]) -> str:
-    """Return the first row if the second row is a rule, else ""."""
     if len(rows) > 1 and _RULE.fullmatch(text, *rows[1]):
         return text[slice(*rows[0])]
     return ""
@@ -112,9 +109,9 @@ def _ends(text: str, block: Block, rows: Sequence[tuple[int, int]]) -> set[int]:
 
 
 def _is_deliberate(row: str, following: str, width: int) -> bool:
-    """Return whether the author intended this line break: either it is marked as a hard break, or
-    the line is complete, the next word would have fitted on it, and that word begins something
-    new."""
+    """Return whether the author intended this line break. A hard break is intended. So is any other
+    break, if the line is complete, the next word would have fitted on the line, and this word is
+    not in lower case."""
     row = row.rstrip("\r\n")
     if row.endswith(_HARD_BREAK):
         return True
@@ -150,7 +147,6 @@ def _content_end(text: str, block: Block) -> int:
 
 
 def _stripped(text: str, pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Strip the pieces and drop blank ones."""
     for start, end in pieces:
         content = text[start:end].strip()
         if content:
@@ -167,16 +163,16 @@ def _rows(text: str, block: Block) -> Iterator[tuple[int, int]]:
 
 
 EXTRA_LINE = 0.25
-"""How many words each extra line must add to a citation that already has one whole statement."""
+"""How many more of the queries' words a citation must contain for each line after its first."""
 HEADED = 0.5
-"""The weight of a word that a heading above already contains."""
+"""The weight of a matched word that a heading contains too."""
 
 
 def lines_for(text: str, queries: Iterable[str]) -> tuple[int, int] | None:
-    """Return the first and last line (from 0) of the part of `text` that best matches the queries:
-    consecutive whole statements with many of the queries' words in few lines, and what the last
-    of them introduces. Returns None if no line contains any of the words. If all matched words are
-    in headings, the part runs from the first match to the end."""
+    """Return the first and last line (0-based) of the part of `text` that best matches the queries.
+    The part consists of consecutive whole statements with many of the queries' words in few lines,
+    and of what the last statement introduces. If all matched words are in headings, the part runs
+    from the first match to the end. Returns None if no line contains any of the words."""
     query_stems = {stem for query in queries for stem in stemmer().stems(query_words(query))}
     matched = [
         (statement, _stems(text[statement.start : statement.end], query_stems))
@@ -213,8 +209,7 @@ def _stems(text: str, stems: set[str]) -> set[str]:
 
 def quoted(text: str, queries: Iterable[str]) -> str:
     """Return the paragraphs, items, tables or fences of `text` that contain the lines for these
-    queries. If they are a single list item, its mark is removed. If no line matches, the whole text
-    is returned."""
+    queries, or the whole text if no line matches. The mark of a single list item is removed."""
     span = lines_for(text, queries)
     if span is None:
         return text

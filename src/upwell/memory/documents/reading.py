@@ -1,4 +1,4 @@
-"""Read the contents of files: the sections of a Markdown file, the notes of an `stm.json`.
+"""Read the sections of a Markdown file, or the notes of an `stm.json`.
 
 Secrets are masked here, before anything is stored.
 """
@@ -25,8 +25,8 @@ from upwell.memory.records import memory_of, stamped
 from upwell.memory.sources import Form, Source
 
 TICK_NS = 50_000_000
-"""Two changes within this time may have the same time stamp, so a file that has just changed is
-read again at the next check.
+"""Two changes within this time, in nanoseconds, may have the same time stamp. A file that changed
+so recently is therefore read again at the next check.
 """
 MAX_TAGS = 50
 
@@ -38,14 +38,14 @@ class Notes(Protocol):
     def path(self) -> Path: ...
 
     def memories(self) -> Sequence[Memory]:
-        """Return every note as a memory, cited as `stm:id`. This does not mark notes as viewed."""
+        """Return every note as a memory, cited as `stm:id`, without marking it as viewed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads files for a tenant. `notes` are the notes of the tenant's `stm.json`. With `embeds`,
-    every section also becomes a memory, so that searches by meaning find it."""
+    """Reads files for a tenant. `notes` are those of the tenant's `stm.json`. With `embeds`, every
+    section also becomes a memory, so that searches by meaning find it."""
 
     tenant: str
     notes: Notes | None = None
@@ -60,8 +60,8 @@ class Reader:
     def read_all(
         self, files: Iterable[FoundFile], known: Mapping[str, Known], now_ns: int
     ) -> list[Reading]:
-        """Read these files. `known` is their earlier state: unchanged content is not cut into
-        sections again, and a file that still cannot be opened is not reported twice."""
+        """Read these files. `known` is the state when they were last read. Unchanged content is not
+        cut into sections again, and a file that still cannot be opened is left out."""
         readings = []
         for file in files:
             before = known.get(file.path)
@@ -71,7 +71,7 @@ class Reader:
         return readings
 
     def read(self, file: FoundFile, before: Known | None) -> Reading:
-        """Read one file. A failure becomes the reading's `problem`."""
+        """Read one file. If this fails, the reason becomes the reading's `problem`."""
         digest = ""
         try:
             data = read_bytes(file.path, file.source.path)
@@ -101,8 +101,8 @@ class Reader:
         return self._with_memories(reading, front) if front.paths or self.embeds else reading
 
     def _with_memories(self, reading: Reading, front: Front) -> Reading:
-        """Add the sections of `reading` as memories, so that searches find them by their paths (if
-        the front matter lists any) and by their meaning (if there are embeddings)."""
+        """Add the sections of `reading` as memories, so that searches find them by their paths, if
+        the front matter lists any, and by their meaning, if there are embeddings."""
         source = reading.found.source
         cited = source.citation(reading.found.path)
         file = FilePlace(
@@ -133,8 +133,8 @@ class Reader:
 
 
 def _settled(reading: Reading, now_ns: int) -> Reading:
-    """Remove the time stamp of a reading if the file has just changed or could not be opened,
-    so that the next check reads the file again."""
+    """Clear the time stamp of a reading if the file has just changed or could not be opened, so
+    that the next check reads the file again."""
     if reading.hash and reading.found.mtime_ns < now_ns - TICK_NS:
         return reading
     return replace(reading, found=replace(reading.found, mtime_ns=0))

@@ -1,8 +1,8 @@
-"""Files as memories: searches find imported files and `stm.json` just as they find memories.
+"""Let searches find imported files and `stm.json` as they find memories.
 
 The files are the source of truth, and `index.db` is derived from them. Before a search, upwell
-compares the sizes and modification times of the files with the index; automatic doors do so only at
-intervals. It reads the files that differ, indexes new content, and drops deleted files.
+compares the sizes and modification times of the files with the index. Automatic doors do so only at
+intervals. Files that differ are read and indexed again, and deleted files are dropped.
 """
 
 import asyncio
@@ -36,25 +36,27 @@ from upwell.memory.sources import Form, Source, Sources
 
 BATCH_FILES, BATCH_BYTES = 64, 1_000_000
 RACE_SECONDS = 0.1
-"""How long automatic doors wait for changed files; indexing continues in the background."""
+"""How long automatic doors wait for changed files. Indexing then continues in the background."""
 LOOK_SECONDS = 5.0
 """How long a request for a file's lines or for topics waits while imported files are checked."""
 RESERVE_SECONDS = 0.5
-"""How much of a search's time is reserved for the search itself, after waiting for files."""
+"""How much of a search's time is reserved for the search itself, after the wait for files."""
 PAUSE_SECONDS = 1.0
-"""How often automatic doors check for imported files if there is no index and no `stm.json`."""
+"""The interval at which automatic doors check the files while there is no index and no
+`stm.json`."""
 QUIET_SECONDS = 60.0
-"""How often automatic doors check if, in addition, the list of imports is empty."""
+"""The interval at which they check while the list of imports is empty as well."""
 SHARE = 10
-"""Before automatic doors check again, they wait this many times as long as the last check took."""
+"""While there is an index or an `stm.json`, the interval is this many times as long as the last
+check took."""
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The result of a check: the numbers of files and chunks in the index, the skipped paths, and
-    how many `seconds` the check took."""
+    """The result of a check. `files` and `chunks` are the numbers in the index, `seconds` is how
+    long the check took, and `problems` are the skipped paths."""
 
     files: int
     chunks: int
@@ -65,7 +67,7 @@ class State:
 class Documents:
     """`Recall` over the files of `sources` and over `notes`, indexed in `catalog`.
 
-    Without `watches`, only `refresh` and `lines` look at files.
+    Without `watches`, only `refresh()` and `lines()` look at files.
     """
 
     name = "documents"
@@ -90,7 +92,7 @@ class Documents:
         self._empty: Hashable = None
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the passages and notes relevant to `query`, most probable first. Passages cite their
+        """Find the passages and notes relevant to `query`, most relevant first. Passages cite their
         lines.
 
         Raises:
@@ -140,7 +142,7 @@ class Documents:
         return Ping(ok=True, detail=f"{counted(files, 'file')}, {counted(chunks, 'chunk')}")
 
     async def refresh(self, project: str | None = None, progress: Progress | None = None) -> State:
-        """Bring the index up to date with the files that `project` sees (None: all).
+        """Bring the index up to date with the files that `project` sees. None means all files.
 
         Raises:
             StoreError: the index or the list of imports failed.
@@ -160,12 +162,11 @@ class Documents:
     async def lines(
         self, cited: str, project: str | None, namespaces: Sequence[str] = ()
     ) -> list[str]:
-        """Return the current lines of an imported file, with secrets masked. `cited` is the
-        file's path in citations. Files that are not imported, or have chunks outside
-        `namespaces`, cannot be read.
+        """Return the current lines of an imported file, with secrets masked. `cited` is the file's
+        path in citations. A file with chunks outside `namespaces` counts as not imported.
 
         Raises:
-            UsageError: no such file is imported, or it cannot be read.
+            UsageError: no such file is imported, or the file cannot be read.
             StoreError: the index failed.
         """
         await _finish(self._start(project), LOOK_SECONDS)
@@ -192,19 +193,19 @@ class Documents:
         await self.catalog.aclose()
 
     async def catch_up(self, project: str | None, deadline: Deadline | None = None) -> None:
-        """Check the files that `project` sees for changes. Waits for the check until the deadline,
-        by default for `LOOK_SECONDS`."""
+        """Check the files that `project` sees for changes. Waits for the check until `deadline`, by
+        default for `LOOK_SECONDS`."""
         if not self._watches:
             return
         deadline = deadline or Deadline.after(LOOK_SECONDS, self._clock)
         running = self._running.get(project)
-        # A check that has begun may have missed the latest change.
+        # A check that is already running may have missed the latest change, so another one follows.
         if running and not running.done():
             await _finish(running, deadline.remaining())
         await _finish(self._start(project), deadline.remaining())
 
     async def _catch_up(self, query: Query, deadline: Deadline) -> None:
-        """Check for changes, and wait for the check as long as this query allows."""
+        """Check for changes, and wait for the check as long as the query allows."""
         if not self._watches:
             return
         project = query.scope.project
@@ -221,7 +222,6 @@ class Documents:
         return running
 
     async def _try(self, project: str | None) -> None:
-        """Check for changes. A failure is logged, and the index stays unchanged."""
         try:
             async with self._checking:
                 await self._check(project, None)
@@ -242,7 +242,6 @@ class Documents:
         return self.catalog.exists or (notes is not None and file_exists(notes.path))
 
     async def _check(self, project: str | None, progress: Progress | None) -> list[Problem]:
-        """Compare the files with the index, and index the differences."""
         stamp = self._sources.stamp()
         imported = await self._sources.all()
         self._empty = None if imported else stamp
@@ -277,7 +276,8 @@ class Documents:
 
 
 async def _finish(task: asyncio.Task[None], seconds: float) -> None:
-    """Wait at most this long for a task, then let it continue. Raises the task's exception."""
+    """Wait at most this long for a task. An unfinished task continues to run. Raises the exception
+    of a finished task."""
     done, _ = await asyncio.wait({task}, timeout=max(0.0, seconds))
     if done:
         task.result()
@@ -291,9 +291,9 @@ def _lines_of(path: str, source: str) -> list[str]:
 def _deleted(
     known: Mapping[str, Known], look: Look, within: set[str], every: set[str]
 ) -> list[str]:
-    """Return the indexed files that no longer exist, or whose source was removed. Files of sources
-    outside the scan may still exist, and so may the notes of another project, which are a source
-    only for processes in that project."""
+    """Return the indexed files that no longer exist or whose source was removed. `within` and
+    `every` are the keys of the scanned sources and of all sources. The notes of another project are
+    kept while their file exists, because they are a source only for processes in that project."""
     return [
         path
         for path, state in known.items()
@@ -320,12 +320,11 @@ def _batches(files: Sequence[FoundFile]) -> Iterator[list[FoundFile]]:
 
 
 def _is_joined(hit: Hit) -> bool:
-    """Return whether the hit was found by its file or by its meaning."""
     return any(hit.signals.get(signal, 0.0) > 0.0 for signal in ("path_join", "meaning"))
 
 
 def _best_by_memory(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the most probable hit for each memory, most probable first."""
+    """Return the best hit for each memory, best first."""
     best: dict[str, Hit] = {}
     for hit in sorted(hits, key=lambda hit: -hit.score):
         best.setdefault(hit.memory.id, hit)

@@ -1,7 +1,7 @@
-"""Scan imported files: find those that exist or have changed, and read their contents.
+"""Find the imported files that exist or have changed, and read their contents.
 
 Symbolic links are not followed, devices and pipes are never opened, and hidden files and folders
-are left out. A scan therefore cannot leave a folder of notes, and nothing in the folder can make a
+are left out. A scan therefore cannot leave an imported folder, and nothing in the folder can make a
 search hang.
 """
 
@@ -17,7 +17,7 @@ MARKDOWN = (".md", ".markdown")
 SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
 MAX_FILE_BYTES = 10_000_000
 MAX_FILES = 200_000
-"""Once a source has this many files, its remaining folders are not scanned: a larger source is
+"""Once a source has this many files, its remaining folders are not scanned. A larger source is
 unlikely to contain only notes."""
 
 
@@ -51,8 +51,8 @@ class Known:
 
 @dataclass(slots=True)
 class Look:
-    """The result of a scan: the new or `changed` files, the `present_paths` of all files, and the
-    `problems`."""
+    """The result of a scan. `changed` are the new or changed files, and `present_paths` are the
+    paths of all files."""
 
     changed: list[FoundFile] = field(default_factory=list)
     present_paths: set[str] = field(default_factory=set)
@@ -73,12 +73,12 @@ class Look:
 
 
 class Unreadable(Exception):
-    """A file cannot be read; the message is the reason."""
+    """A file cannot be read. The message is the reason."""
 
 
 def scan(sources: Iterable[Source], every: Collection[str], known: Mapping[str, Known]) -> Look:
-    """Scan the files of `sources`. `every` lists the paths of all sources: a file belongs to
-    the innermost source that contains it."""
+    """Scan the files of `sources`. `every` lists the paths of all sources, because a file belongs
+    to the innermost source that contains it."""
     look = Look()
     for source in sources:
         try:
@@ -123,7 +123,8 @@ def _scan_folder(source: Source, others: set[str], known: Mapping[str, Known], l
 
 
 def _may_be_read(entry: os.DirEntry[str], path: str, look: Look) -> bool:
-    """Return whether the entry is a regular file with a UTF-8 name."""
+    """Return whether the entry is a regular file with a UTF-8 name. Otherwise, a symbolic link or a
+    bad name is recorded as a problem."""
     if entry.is_symlink():
         look.problems.append(Problem(path, "symbolic links are not followed"))
         return False

@@ -4,7 +4,7 @@
          └──< part ── memory (memory/sqlite/)      a note; a section that is also found by its
                                                    paths or its meaning
 
-Everything here is derived: a damaged `index.db` is rebuilt, and a deleted one is built again at the
+Everything here is derived from the files. A damaged or deleted `index.db` is built again at the
 next search.
 """
 
@@ -29,8 +29,9 @@ from upwell.memory.sqlite.writing import insert, remove
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A file that was read, with its `sections` and `memories`. `around` maps the id of a memory to
-    the words of its file's path and headings; `changed_at` is in epoch seconds. `problem` is the
-    reason why a file could not be read. An `unchanged` file retains its sections and memories."""
+    the words of its file's path and of its headings. `changed_at` is in epoch seconds. `problem` is
+    the reason why the file could not be read. An `unchanged` file keeps its sections and memories
+    in the index."""
 
     found: FoundFile
     hash: str
@@ -86,9 +87,9 @@ def drop(db: sqlite3.Connection, paths: Iterable[str], tenant: str) -> None:
 def file_cited(
     db: sqlite3.Connection, cited: str, project: str | None, namespaces: Sequence[str] = ()
 ) -> tuple[str, str] | None:
-    """Return the path of the file with this citation, and the path of its source; a project's own
-    file takes precedence over a global one. With `namespaces`, everything in the file must be in
-    one of them."""
+    """Return the path of the file with this citation, and the path of its source. A project's own
+    file takes precedence over a global one. With `namespaces`, only a file whose whole content is
+    in them is found."""
     visible = "" if project is None else "AND project IN ('', ?)"
     names: tuple[str, ...] = ()
     if namespaces:
@@ -109,8 +110,8 @@ def file_cited(
 
 
 def counts(db: sqlite3.Connection, source: str = "") -> tuple[int, int]:
-    """Return the number of files that could be read, from one source or from all, and the number
-    of chunks (sections and notes) in them."""
+    """Return the number of readable files, and the number of their sections with text and of their
+    notes. Without `source`, the files of all sources are counted."""
     within = "WHERE problem = ''" + (" AND source = ?" if source else "")
     files, chunks = db.execute(
         "SELECT count(*), "
@@ -138,8 +139,8 @@ def section(db: sqlite3.Connection, id: str, tenant: str) -> Memory | None:
 
 
 def embed_sections(db: sqlite3.Connection) -> None:
-    """Mark files to be read again if their sections are not memories yet, and so cannot be found
-    by meaning."""
+    """Mark the files to be read again whose sections are not memories yet. Searches by meaning do
+    not find such sections."""
     missing = "SELECT file FROM section WHERE text != '' AND id NOT IN (SELECT id FROM part)"
     db.execute(f"UPDATE file SET hash = '', mtime_ns = 0 WHERE no IN ({missing})")
 
@@ -181,8 +182,8 @@ def _note(db: sqlite3.Connection, reading: Reading) -> int:
 def _differing(
     db: sqlite3.Connection, tenant: str, no: int, fresh: Mapping[str, Memory]
 ) -> list[Memory]:
-    """Return the memories of a file that must be indexed. Memories that disappeared are removed,
-    and memories that only moved get their new lines."""
+    """Return the memories of a file that must be indexed. Stored memories that are not in `fresh`
+    are removed. Those that only moved get their new lines and times."""
     ids = [row[0] for row in db.execute("SELECT id FROM part WHERE file = ?", (no,))]
     numbers = {id: number_of(db, tenant, id) for id in ids}
     old = by_number(db, [n for n in numbers.values() if n is not None])
@@ -229,8 +230,8 @@ def _create(db: sqlite3.Connection) -> None:
 
 
 def _add_sections(db: sqlite3.Connection) -> None:
-    """Add the tables of sections, and mark every file so that it is read again and cut into
-    sections. A file's old chunks are removed when it is read."""
+    """Add the tables of sections, and mark every file to be read again, which cuts it into sections
+    and removes its old chunks."""
     for column in (
         "namespace TEXT NOT NULL DEFAULT ''",
         "tags TEXT NOT NULL DEFAULT '[]'",

@@ -273,7 +273,6 @@ def version_statement() -> Statement:
 
 
 def _joins(keys: Mapping[str, JoinKey], counted: Mapping[str, int]) -> dict[str, Join]:
-    """Return the joins of the keys that at least one memory has."""
     return {
         key: join_of(join_key, counted[indexable(key)])
         for key, join_key in keys.items()

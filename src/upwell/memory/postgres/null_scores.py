@@ -87,7 +87,6 @@ async def measure_if_due(postgres: Postgres, scope: Scope) -> None:
 async def _sample_words(
     postgres: Postgres, scope: Scope, sizes: Rows, rng: random.Random
 ) -> list[list[str]]:
-    """Return the words of each of some random memories of the scope."""
     filled = [(int(row[0]), int(row[5]), int(row[2])) for row in sizes if row[2] > 0]
     drawn = rng.choices(filled, [memories for _, _, memories in filled], k=4 * SAMPLES)
     spans = [

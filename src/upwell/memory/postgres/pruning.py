@@ -63,7 +63,7 @@ class Pruning:
             await asyncio.sleep(time.monotonic() - began)
 
     async def run_if_due(self) -> None:
-        """Prune one batch. Once nothing is due, wait an hour before the next batch.
+        """Prune one batch. After a batch that was not full, calls do nothing for an hour.
 
         Raises:
             StoreError: the database failed.

@@ -282,7 +282,7 @@ class PostgresVectors:
         await self._postgres.ask(self._tenant, self._of_model(_RELEASE, complete=complete))
 
     async def _embed_all(self, progress: Progress | None) -> tuple[int, bool]:
-        """Return the number of embedded memories, and whether none is left to embed."""
+        """Return the number of embedded memories, and whether every batch was embedded."""
         done, after = 0, -1
         earlier, total = await self.counts()
         while batch := await self._due(after):
