@@ -15,7 +15,7 @@ BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A memory without a vector; `hash` shows whether its text has changed meanwhile."""
+    """A memory that needs a vector. `hash` shows whether its text has since changed."""
 
     n: int
     hash: str
@@ -23,10 +23,9 @@ class Due:
 
 
 async def packed_vectors(questions: Questions, batch: Sequence[Due]) -> dict[Due, bytes]:
-    """Return the packed vectors of these memories. If the model refuses a batch, its texts are
-    tried one by one, so that one unreadable text does not stop the others from being embedded. If
-    the model is down, no vectors are returned.
-    """
+    """Return the packed vectors of these memories. If the model rejects a batch, each text is tried
+    on its own, so that one bad text does not stop the others from being embedded. If the model is
+    down, no vectors are returned."""
     # numpy takes 100 ms to import, and only searches by meaning need it.
     from upwell.memory.embedding.numbers import packed
 

@@ -10,7 +10,7 @@ from upwell.memory.embedding.questions import Progress, VectorIndex
 MODEL_SECONDS = 5.0
 
 Indexes = Callable[[], Awaitable[list[VectorIndex]]]
-"""Returns the vector indexes that are usable now; none if no embedder is configured."""
+"""Returns the vector indexes that are usable now, or an empty list if no embedder is configured."""
 
 
 class Embeddings:
@@ -20,7 +20,7 @@ class Embeddings:
         self._indexes = indexes
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Embed the memories that have no vector yet. Returns the number of embedded memories.
+        """Embed the memories that have no vector yet. Returns how many were embedded.
 
         Raises:
             StoreError: the vectors cannot be written.
@@ -28,13 +28,13 @@ class Embeddings:
         return sum([await index.catch_up(progress) for index in await self._indexes()])
 
     async def load(self, seconds: float = MODEL_SECONDS) -> None:
-        """Wait for the model, at most `seconds` for each index."""
+        """Wait for the model to load, at most `seconds` for each index."""
         for index in await self._indexes():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(index.questions.load(), seconds)
 
     async def ping(self) -> Ping | None:
-        """Count the memories that searches can find by meaning. Returns None if no embedder is
+        """Report how many memories can be found by meaning. Returns None if no embedder is
         configured."""
         indexes = await self._indexes()
         if not indexes:

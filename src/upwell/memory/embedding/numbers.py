@@ -1,4 +1,4 @@
-"""Vectors stored as half-precision numbers, and the usual values of their cosines."""
+"""Vectors stored as half-precision numbers, and statistics of their cosines."""
 
 from collections.abc import Sequence
 
@@ -28,22 +28,23 @@ def unpacked(numbers: Sequence[bytes], dim: int) -> Floats:
 
 
 def code_of(vector: Vector) -> str:
-    """Return the signs of a vector's numbers as a string of binary digits."""
+    """Return one binary digit for each number of a vector: 1 if the number is positive, otherwise
+    0."""
     return "".join("1" if number > 0 else "0" for number in np.asarray(vector).tolist())
 
 
 def usual_cosines(
     sample: Floats, sampled: Numbers, question: Floats, scopes: Sequence[int]
 ) -> tuple[float, float]:
-    """Return the mean and spread of the cosines of a sample of the store, or of the visible part of
-    the sample if that is large enough. `sampled` has the number of each row's memory."""
+    """Return the mean and spread of the cosines of a sample of the store. If enough of the sample
+    is visible to the query, only that part counts. `sampled` has the memory number of each row."""
     visible = np.isin(sampled >> SEQUENCE_BITS, np.asarray(scopes, np.int64))
     cosines = (sample[visible] if visible.sum() >= MIN_SAMPLE else sample) @ question
     return float(cosines.mean()), max(MIN_SPREAD, float(cosines.std()))
 
 
 def background_of(best: Sequence[float], mean: float) -> float:
-    """Return the mean cosine of the memories right after the very best ones, or `mean` if there are
+    """Return the mean cosine of the memories that follow the very best ones, or `mean` if there are
     none. `best` contains the highest cosines, highest first."""
     next_best = best[BACKGROUND_FROM:BACKGROUND_TO]
     return sum(next_best) / len(next_best) if next_best else mean

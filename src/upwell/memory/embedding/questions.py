@@ -1,7 +1,7 @@
 """Turn queries into vectors, to search by meaning if an embedder is configured.
 
-A model may be slow, missing or failing. A search waits briefly for the model and then continues
-with words alone.
+A model may be slow, missing or failing. A search waits for the model only briefly, and then
+continues with words alone.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 0.15
 """How long a search waits for the vector of its query."""
 DEADLINE_SHARE = 0.5
-"""A search waits at most this share of its remaining time."""
+"""The maximum share of its remaining time that a search waits for a vector."""
 CACHED_QUERIES, MAX_RUNNING = 256, 4
 MAX_FAILURES, RESET_SECONDS = 3, 60.0
 MAX_CHARS = 2_000
@@ -33,15 +33,14 @@ Progress = Callable[[int, int], None]
 
 
 class VectorIndex(Protocol):
-    """The vectors of a store's memories. `note` says which of them are not compared in searches; it
-    is "" if all are."""
+    """The vectors of a store's memories. `note` says which of them searches do not compare, or is
+    "" if searches compare all."""
 
     note: str
     questions: "Questions"
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Embed the memories that have no vector of this model yet. Returns the number of
-        embedded memories.
+        """Embed the memories that have no vector of this model yet. Returns how many were embedded.
 
         Raises:
             StoreError: the vectors cannot be written.
@@ -58,9 +57,9 @@ class VectorIndex(Protocol):
 
 
 class Questions:
-    """Query texts as vectors, each embedded once, for all stores that search by meaning.
+    """The vectors of query texts. Each text is embedded once for all stores that search by meaning.
 
-    `failure` is the reason why the model cannot be used, or "" if it works.
+    `failure` says why the model cannot be used, or is "" if the model works.
     """
 
     def __init__(self, embedder: "Embedder", *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -127,7 +126,7 @@ class Questions:
 
 
 def embedded(embedder: "Embedder", texts: Sequence[str]) -> "Sequence[Vector]":
-    """Embed each text, and check that its vector is comparable with the others of this model.
+    """Embed texts, and check that each vector can be compared with the model's other vectors.
 
     Raises:
         LlmError: the model returned the wrong number of vectors, or unusable ones.
@@ -142,7 +141,7 @@ def embedded(embedder: "Embedder", texts: Sequence[str]) -> "Sequence[Vector]":
 
 
 def on_model_thread[T](work: Callable[[], T]) -> asyncio.Future[T]:
-    """Run `work()` on a daemon thread. Every exception that `work` raises becomes an LlmError."""
+    """Run `work()` on a daemon thread. Any exception from `work()` becomes an LlmError."""
 
     def asked() -> T:
         try:

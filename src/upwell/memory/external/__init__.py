@@ -1,1 +1,1 @@
-"""Recall over other programs: MCP memory servers and qmd."""
+"""Recall from other programs: MCP memory servers and qmd."""

@@ -1,6 +1,6 @@
-"""The search tools of MCP memory servers: their names, arguments and answer formats.
+"""The search tools of MCP memory servers: their names, arguments and result formats.
 
-An answer is structured content, JSON in a text block, or plain text for people. upwell sends only
+A result is structured content, JSON in a text block, or plain text for people. upwell sends only
 the arguments that the server's tool declares.
 """
 
@@ -19,14 +19,15 @@ MAX_CHARS = 500
 
 
 def one_line(query: Query) -> str:
-    """Return the first text of a query in one line, or its paths and symbols if it has no text."""
+    """Return the first text of a query as a single line, or its paths and symbols if it has no
+    text."""
     texts = query.texts[:1] or (*query.paths, *query.symbols)
     return " ".join(" ".join(texts).split())[:MAX_CHARS]
 
 
 def telling_words(query: Query) -> list[str]:
     """Return the words of a query in order. Everyday words are left out unless the query has no
-    others. Words consist of letters and digits only, so servers see no operators."""
+    others. Words contain only letters and digits, so servers see no search operators."""
     texts = [*query.texts[:1], *query.paths, *query.symbols]
     words = dict.fromkeys(word for text in texts for word in query_words(text[:MAX_CHARS]))
     return [word for word in words if word not in EVERYDAY_WORDS] or list(words)
@@ -35,7 +36,8 @@ def telling_words(query: Query) -> list[str]:
 QUERY = "{query}"
 MAX_HITS = 20
 MAX_UPWELL_HITS = 10
-"""How many hits to request from another upwell. Its budget has room for this many long previews."""
+"""How many hits to request from another upwell, whose budget has room for this many long
+previews."""
 MAX_SINGLE_WORDS, MAX_WORDS = 3, 6
 MAX_TAGS, TAG_CHARS = 20, 100
 _TEXTS = ("content", "text", "matched_chunk", "memory", "snippet", "document", "value")
@@ -51,17 +53,18 @@ _NUMBERED_END = re.compile(r"^   Hash: \S*+\n   Created: [^\n]*+$", re.M)
 _CITED = re.compile(
     r"^\[(?P<source>[^\]\n]*+)\] \((?P<score>\d\.\d{1,30}), id [^\s),]++[^)\n]*+\)\n", re.M
 )
-"""Answers are untrusted: every pattern is anchored at a line start and possessive, which keeps
-matching linear in time."""
+"""Tool results are untrusted. Every pattern starts at a line start and is possessive, so that
+matching takes linear time."""
 
 
 class Unreadable(Exception):
-    """The answer has none of the formats that this kind of server uses."""
+    """The result has none of the formats that this kind of server uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerHit:
-    """A hit of another server. `score` is on the server's own scale, or None if missing."""
+    """A hit from another server. `score` is on the server's own scale, or None if there is no
+    score."""
 
     text: str
     source: str = ""
@@ -70,14 +73,14 @@ class ServerHit:
 
 
 Read = Callable[[Any], list[ServerHit]]
-"""Parses the hits in an answer's body, which is a decoded JSON value or a text. May raise
+"""Extracts the hits from a result's body, which is a decoded JSON value or a text. May raise
 `Unreadable`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One kind of server. `tools` are the possible names of its search tool. `requests` turns a
-    query into texts; each is searched for with one call. If `filtered`, arguments that the tool
+    query into texts, and upwell makes one call for each. If `filtered`, arguments that the tool
     does not declare are left out."""
 
     name: str
@@ -97,26 +100,26 @@ class Dialect:
 
 
 def whole(query: Query) -> list[str]:
-    """Make one request with the whole text, for servers that rank by meaning or match any word."""
+    """Request the whole text at once, for servers that rank by meaning or match any word."""
     line = one_line(query)
     return [line] if line else []
 
 
 def any_word(query: Query) -> list[str]:
-    """Make one request with the words joined by OR, for full-text searches that would otherwise
-    require every word."""
+    """Request the words joined by OR, for full-text searches that would otherwise require every
+    word."""
     words = telling_words(query)[:MAX_WORDS]
     return [" OR ".join(words)] if words else []
 
 
 def word_by_word(query: Query) -> list[str]:
-    """Make a request for each of the longest words, for servers that match the query literally."""
+    """Request each of the longest words, for servers that match the query literally."""
     return sorted(telling_words(query), key=len, reverse=True)[:MAX_SINGLE_WORDS]
 
 
 def body_of(result: Mapping[str, Any]) -> Any:
-    """Return the content of an MCP tool result: the structured content, or else the texts, decoded
-    if they are JSON.
+    """Return the content of an MCP tool result: the structured content if there is any, otherwise
+    the texts, decoded if they are JSON.
 
     Raises:
         Unreadable: the result is an error.
@@ -173,7 +176,7 @@ def basic_memory(body: Any) -> list[ServerHit]:
 
 
 def official(body: Any) -> list[ServerHit]:
-    """Return one hit for each entity, with its name, type and observations."""
+    """Return one hit for each entity, with the entity's name, type and observations."""
     hits = []
     for item in _at(body, "entities"):
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
@@ -198,7 +201,8 @@ def upwell(body: Any) -> list[ServerHit]:
 
 
 def listed(body: Any, path: str) -> list[ServerHit]:
-    """Return the hits in the list at a dotted path. Its items are texts, or objects with a text."""
+    """Return the hits in the list at a dotted path. The items of the list are texts, or objects
+    with a text."""
     hits = []
     for item in _at(body, path):
         text = item if isinstance(item, str) else _first(item, _TEXTS)
@@ -259,7 +263,7 @@ DIALECTS: Mapping[LtmProfile, Dialect] = {
 
 
 def dialect_of(options: LtmOptions, tools: Sequence[str]) -> Dialect | None:
-    """Return the dialect of a server with these tools, or None if no dialect matches."""
+    """Return the dialect that matches a server with these tools, or None if no dialect does."""
     if options.profile is LtmProfile.GENERIC:
         candidates = [_generic(options)]
     elif options.profile is LtmProfile.AUTO:
@@ -283,7 +287,6 @@ def _generic(options: LtmOptions) -> Dialect:
 
 
 def _filled(value: Any, text: str) -> Any:
-    """Replace the query placeholder in a template with `text`, at any depth."""
     if isinstance(value, str):
         return value.replace(QUERY, text)
     if isinstance(value, Mapping):
@@ -292,7 +295,7 @@ def _filled(value: Any, text: str) -> Any:
 
 
 def _at(body: Any, path: str) -> list[Any]:
-    """Return the list at a dotted path. Numbers in the path index lists."""
+    """Numbers in the path index lists."""
     for name in filter(None, path.split(".")):
         if isinstance(body, dict):
             body = body.get(name)
@@ -304,7 +307,6 @@ def _at(body: Any, path: str) -> list[Any]:
 
 
 def _blocks(head: re.Pattern[str], text: str) -> list[tuple[re.Match[str], str]]:
-    """Return each match of `head` with the text up to the next match."""
     heads = list(head.finditer(text)) or _refuse(text)
     ends = [*(match.start() for match in heads[1:]), len(text)]
     return [
@@ -315,8 +317,7 @@ def _blocks(head: re.Pattern[str], text: str) -> list[tuple[re.Match[str], str]]
 
 
 def _numbered(text: str) -> Iterator[str]:
-    """Yield the text of each item: the part between its number and the lines with its hash and
-    date."""
+    """The text of an item is between its number and the lines with its hash and date."""
     start = 0
     for end in _NUMBERED_END.finditer(text):
         if head := _NUMBER.search(text, start, end.start()):
@@ -325,7 +326,6 @@ def _numbered(text: str) -> Iterator[str]:
 
 
 def _number(score: Any) -> float | None:
-    """Return the score as a float, or None if it is not a finite number."""
     try:
         number = float(score) if isinstance(score, int | float) else math.nan
     except OverflowError:

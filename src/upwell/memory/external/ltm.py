@@ -1,10 +1,11 @@
-"""Recall over another memory server that speaks MCP (seed 000, docs/names.md).
+"""Recall from another memory server that speaks MCP (seed 000, docs/names.md).
 
-`memory/external/dialects.py` builds the requests and parses the answers. Every server scores its
-hits on a scale of its own, so `memory/sqlite/rescore.py` scores them again from their text. In an
-explicit search, the server's own score counts if it is higher; it is also one of the signals.
+`memory/external/dialects.py` builds the requests and parses the results. Each server scores its
+hits on a scale of its own, so `memory/sqlite/rescore.py` scores the hits again from their text. The
+server's own score becomes one of the signals. In an explicit search, it replaces the new score if
+it is higher.
 
-The server may hang, crash or send garbage; `memory/external/waiting.py` limits the time that this
+The server may hang, crash or send garbage. `memory/external/waiting.py` limits how much time this
 can cost.
 """
 
@@ -35,7 +36,7 @@ from upwell.memory.sqlite.rescore import rescored
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """A server's unparsed answers to one query, and the texts that were sent to it."""
+    """A server's unparsed results for one query, and the texts that were sent to the server."""
 
     dialect: Dialect
     results: tuple[Mapping[str, Any], ...]
@@ -43,7 +44,7 @@ class Answers:
 
 
 SIGNAL = "ltm"
-"""The name of the signal for the server's own score."""
+"""The name of the signal that contains the server's own score."""
 MAX_CHARS = 4_000
 _CUT = f"\n[cut after {MAX_CHARS} characters; the memory server has the rest]"
 MAX_MEMORIES = 40
@@ -55,10 +56,10 @@ _HINT = "check ltm.command or ltm.url; `upwell doctor` tests the server"
 
 
 class Calls(Protocol):
-    """A running memory server. Its failures raise `RecallUnavailable`."""
+    """A running memory server. If it fails, its methods raise `RecallUnavailable`."""
 
     def ready(self) -> bool:
-        """Return whether the server is up. If it is not, start it."""
+        """Return whether the server is up, and start it if it is not."""
         ...
 
     async def tools(self, deadline: Deadline) -> Mapping[str, frozenset[str]]:
@@ -76,10 +77,10 @@ class Calls(Protocol):
 
 
 class KeptHits:
-    """Stores the latest hits in memory, and those of the last 30 days in `ttl_store`, so that they
-    can be read by id later, even by another process. Most servers have no tool for that.
-    `ttl_store` is written to after the search. If it fails, `get` finds only the hits in
-    memory."""
+    """Stores hits so that they can be read by id later, because most servers have no tool for that.
+    The latest hits are in memory. `ttl_store` has those of the last 30 days, and other processes
+    can read them there too. It is written to after the search. If it fails, `get()` finds only the
+    hits in memory."""
 
     def __init__(self, ttl_store: TtlStore | None = None) -> None:
         self._ttl_store = ttl_store
@@ -110,7 +111,7 @@ class KeptHits:
         return _decoded(memory_id, item.value) if item else None
 
     async def aclose(self) -> None:
-        """Finish writing."""
+        """Finish all pending writes."""
         await self._writes.drain()
 
     async def _write(self, ttl_store: TtlStore, memories: Sequence[Memory]) -> None:
@@ -122,7 +123,8 @@ class KeptHits:
 
 
 class LtmRecall:
-    """`Recall` over the server behind `calls`. `kept` stores its hits for later reads by id."""
+    """`Recall` over the server behind `calls`. `kept` stores the server's hits for later reads by
+    id."""
 
     name = "ltm"
 
@@ -143,11 +145,11 @@ class LtmRecall:
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """Find the server's memories that are relevant to `query`, ordered by upwell's signals,
-        most probable first.
+        most relevant first.
 
         Raises:
             RecallUnavailable: the server is not up yet, failed, took too long or sent garbage, or
-            its breaker is open.
+                its breaker is open.
         """
         if (late := self._waiting.late(query)) is not None:
             return await self._found(late, query, deadline)
@@ -179,7 +181,7 @@ class LtmRecall:
         return Ping(ok=True, detail=f"{dialect.name}, searched with {tool}, {len(tools)} tools")
 
     def warm(self) -> None:
-        """Start the server in advance, so that no search has to wait for its start."""
+        """Start the server in advance, so that no search has to wait until it is up."""
         self._calls.ready()
 
     async def aclose(self) -> None:
@@ -188,11 +190,6 @@ class LtmRecall:
         await self._calls.aclose()
 
     async def _request(self, query: Query, deadline: Deadline) -> Answers:
-        """Get the server's answers to the query within the deadline.
-
-        Raises:
-            RecallUnavailable: the server failed, or missed the deadline.
-        """
         try:
             async with asyncio.timeout(deadline.remaining()):
                 tools = await self._calls.tools(deadline)
@@ -209,11 +206,6 @@ class LtmRecall:
         return Answers(dialect, tuple(results), tuple(texts))
 
     async def _found(self, answers: Answers, query: Query, deadline: Deadline) -> Found:
-        """Parse these answers into hits.
-
-        Raises:
-            RecallUnavailable: an answer has an unknown format.
-        """
         try:
             hits = await asyncio.to_thread(self._scored, answers, query, deadline)
         except Unreadable as error:
@@ -223,7 +215,6 @@ class LtmRecall:
         return Found(tuple(hits), asked=asked)
 
     def _scored(self, answers: Answers, query: Query, deadline: Deadline) -> list[Hit]:
-        """Return the hits of all answers, each text once, with upwell's scores."""
         memories: dict[str, Memory] = {}
         scores: dict[str, float] = {}
         for result in answers.results:
@@ -241,11 +232,6 @@ class LtmRecall:
         ]
 
     def _dialect(self, tools: Mapping[str, frozenset[str]]) -> tuple[Dialect, str]:
-        """Return the dialect of a server with these tools, and the name of its search tool.
-
-        Raises:
-            RecallUnavailable: none of the tools is a known search tool.
-        """
         dialect = dialect_of(self._options, tuple(tools))
         if dialect is not None:
             return dialect, next(name for name in dialect.tools if name in tools)
@@ -260,7 +246,7 @@ class LtmRecall:
 
 
 def _without_secrets(query: Query) -> Query:
-    """Return the query without its secrets, so that it can be sent to another program."""
+    """Remove secrets, because the query is sent to another program."""
     return replace(
         query,
         texts=tuple(_MASK.sub(" ", redact(text)[0]) for text in query.texts),
@@ -270,8 +256,8 @@ def _without_secrets(query: Query) -> Query:
 
 
 def _memory(hit: ServerHit) -> Memory:
-    """Turn a hit into a memory that every project sees. Secrets are masked, and the id is derived
-    from the text."""
+    """Every project sees the memory. Its secrets are masked, and its id is derived from its
+    text."""
     complete = hit.text.strip()
     text = redacted_start(complete, MAX_CHARS)
     if len(complete) > MAX_CHARS:

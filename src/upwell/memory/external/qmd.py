@@ -1,10 +1,11 @@
-"""Recall over the external program `qmd` (npm `@tobilu/qmd`): the user's Markdown collections.
+"""Recall from the external program `qmd` (npm `@tobilu/qmd`), which indexes the user's Markdown
+collections.
 
 `qmd search` uses BM25 and requires all words of a query; `vsearch` and `query` need qmd's models.
-qmd runs without a shell, in upwell's home (so that no project folder can configure it) and within
-the deadline, and its output is limited to a few megabytes. Its scores are not comparable across
-queries, so `memory/sqlite/rescore.py` scores the hits again. In explicit searches, qmd's own scores
-count as well if it searched by meaning. `memory/external/waiting.py` limits how long upwell waits.
+qmd runs without a shell and within the deadline. It runs in upwell's home, so that no project
+folder can configure it. Its output is limited to a few megabytes. Its scores cannot be compared
+across queries, so `memory/sqlite/rescore.py` scores the hits again. In explicit searches by
+meaning, qmd's own scores also count. `memory/external/waiting.py` limits how long upwell waits.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ from upwell.memory.options import MemoryOptions, QmdMode
 from upwell.memory.sqlite.rescore import rescored
 
 ID = "qmd:"
-"""The prefix of passage ids: `qmd:collection/path.md:first:count`."""
+"""The prefix of passage ids, which look like `qmd:collection/path.md:first:count`."""
 MAX_OUTPUT_BYTES = 4_000_000
 MAX_HITS = 40
 MAX_WORDS, MAX_SINGLE_WORDS = 5, 3
@@ -49,8 +50,8 @@ _INSTALL = "npm install -g @tobilu/qmd, or memory.backend = builtin"
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """The passages that qmd found, which do not overlap; qmd's scores by passage id; and the texts
-    that were sent to qmd."""
+    """The result of a request: passages that do not overlap, qmd's scores by passage id, and the
+    texts that were sent to qmd."""
 
     memories: tuple[Memory, ...]
     own_scores: Mapping[str, float]
@@ -58,7 +59,7 @@ class Passages:
 
 
 class QmdRecall:
-    """`Recall` over the index of `qmd`, which runs in `folder` with `environment`."""
+    """`Recall` over the index of `qmd`. The program runs in `folder` with `environment`."""
 
     name = "qmd"
 
@@ -83,12 +84,12 @@ class QmdRecall:
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """Find the passages that are relevant to `query`, ordered by upwell's signals, most
-        probable first. If an automatic door cannot wait for the answer, the next search about the
-        same subject uses it.
+        relevant first. If qmd's answer arrives too late for an automatic search, the next search
+        about the same subject uses it.
 
         Raises:
-            RecallUnavailable: qmd cannot be run, failed, took too long or sent garbage, or it is
-            being skipped after several failures in a row.
+            RecallUnavailable: qmd cannot be run, failed, took too long or sent garbage, or is being
+                skipped after several failures in a row.
         """
         passages = self._waiting.late(query)
         if passages is None:
@@ -101,7 +102,6 @@ class QmdRecall:
         return Found(tuple(hits), asked=tuple(f"{self.name}: {text}" for text in passages.asked))
 
     async def _request(self, query: Query, deadline: Deadline) -> Passages:
-        """Return the passages that qmd finds for the query's texts."""
         texts = _requests(query, self._options.qmd_mode)
         answers = await asyncio.gather(*(self._results(text, deadline) for text in texts))
         passages: list[Memory] = []
@@ -119,11 +119,11 @@ class QmdRecall:
         return Passages(tuple(joined), own_scores, tuple(texts))
 
     async def lines(self, path: str, project: str | None) -> list[str]:
-        """Return all lines of a document. `path` is its address in citations
+        """Return all lines of a document. `path` is the document's address in citations
         (`qmd://collection/path.md`).
 
         Raises:
-            UsageError: there is no such document in this project.
+            UsageError: this project sees no such document, or qmd cannot read it.
         """
         name = path.removeprefix(SCHEME)
         deadline = Deadline.after(PING_SECONDS, self._clock)
@@ -206,7 +206,6 @@ class QmdRecall:
         )
 
     async def _project(self, collection: str, deadline: Deadline) -> str | None:
-        """Return the repository of a collection. Each collection is looked up once."""
         if collection not in self._projects:
             output = await self._run(("collection", "show", "--", collection), deadline)
             root = _ROOT.search(output.decode(errors="replace"))
@@ -252,14 +251,14 @@ class QmdRecall:
 
 
 def _body(output: str) -> str:
-    """Return the document from the output of `qmd get`, without the header above it."""
+    """Drop the header that `qmd get` prints above the document."""
     return output.partition("\n---\n")[2]
 
 
 def _joined(passages: Sequence[Memory]) -> list[Memory]:
-    """Join passages that overlap or are adjacent, since several requests can find parts of the same
-    place. The passages of a file stay together. Otherwise, the order is that of the parts that
-    were found first."""
+    """Join passages that overlap or are adjacent, because several requests can find parts of the
+    same place. The passages of a file stay together. Otherwise, each passage takes the position of
+    its first part."""
     windows: dict[str, list[Memory]] = {}
     for passage in passages:
         windows.setdefault(passage.source, []).append(passage)
@@ -281,7 +280,7 @@ def _joined(passages: Sequence[Memory]) -> list[Memory]:
 
 
 def _one(group: Sequence[Memory]) -> Memory:
-    """Join these parts of one place into one passage."""
+    """Join the parts of one place into one passage."""
     if len(group) == 1:
         return group[0]
     lines: dict[int, str] = {}
@@ -309,10 +308,9 @@ def _last(passage: Memory) -> int:
 
 
 def _requests(query: Query, mode: QmdMode) -> list[str]:
-    """Return the texts to search for. A search by meaning gets the query's text in one line. A
-    search by words requires every word, so one request contains the first few words, and each of
-    the longest words also gets a request of its own. Words consist of letters and digits only, so
-    qmd sees no operators."""
+    """A search by meaning gets the query's text in one line. A search by words requires every word,
+    so one request contains the first few words, and each of the longest words gets a request of its
+    own. Words contain only letters and digits, so qmd sees no operators."""
     if mode is not QmdMode.SEARCH:
         return [line] if (line := one_line(query)) else []
     words = telling_words(query)
@@ -321,7 +319,7 @@ def _requests(query: Query, mode: QmdMode) -> list[str]:
 
 
 async def _capped(process: Process, stream: asyncio.StreamReader) -> bytes:
-    """Read the output. After MAX_OUTPUT_BYTES, kill the program and discard the rest."""
+    """After MAX_OUTPUT_BYTES, kill the program and discard the rest of its output."""
     parts: list[bytes] = []
     size = 0
     while size <= MAX_OUTPUT_BYTES and (part := await stream.read(65_536)):
@@ -334,8 +332,8 @@ async def _capped(process: Process, stream: asyncio.StreamReader) -> bytes:
 
 
 async def _ended(process: Process, streams: Sequence[asyncio.StreamReader]) -> None:
-    """Kill the program if it is still running."""
-    # `wait` waits for EOF on the pipes, and a full pipe that nobody reads never reaches EOF.
+    # `process.wait()` waits for EOF on the pipes, and a full pipe that nobody reads never reaches
+    # EOF.
     if process.returncode is None:
         _kill(process)
         with contextlib.suppress(TimeoutError):

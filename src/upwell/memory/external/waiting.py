@@ -1,8 +1,8 @@
 """How long a search waits for another program or server, and what happens to late answers.
 
 A search waits for part of its deadline. After several failures in a row, a breaker skips the source
-for a while. An answer that arrives too late for an automatic door is used by the next search about
-the same subject. As long as the source is that slow, automatic doors do not wait for it.
+for a while. If an answer arrives too late for an automatic search, the next search about the same
+subject uses it. As long as the source is that slow, automatic searches do not wait for it.
 """
 
 import asyncio
@@ -17,17 +17,19 @@ from upwell.ground.limits import Breaker
 from upwell.ground.types.memory import Query
 
 LATE_ANSWER_SECONDS = 60.0
-"""How long a late answer can still be used."""
+"""How long a late answer remains usable."""
 MAX_LATE_ANSWERS = 5
 PATIENCE = 0.7
-"""The share of its deadline that an explicit search waits for the source."""
+"""The share of its deadline for which an explicit search waits for the source."""
 RACE_SHARE = 2 / 3
-"""The share of `race_seconds` that an automatic door waits. The rest is left for other hits."""
+"""The share of `race_seconds` for which an automatic search waits. The rest is left for other
+hits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """`race_seconds` is how long automatic doors have; the other fields configure the breaker."""
+    """`race_seconds` is the time that an automatic search has. The other fields configure the
+    breaker."""
 
     race_seconds: float = 0.3
     max_failures: int = 3
@@ -35,11 +37,11 @@ class Patience:
 
 
 class LateAnswers[Answer]:
-    """Pending requests to a server, and its latest late answers, each used once.
+    """Pending requests to a server, and the latest late answers. Each answer is used once.
 
-    `is_slow` is True if the last answer took longer than `quick_seconds`; no search should then
-    wait for the next one. When a request that no search is waiting for ends, `on_outcome` is called
-    with "" if an answer arrived, or else with the reason for the failure.
+    `is_slow` is True if the last answer took longer than `quick_seconds`. No search should then
+    wait for the next answer. `on_outcome` is called with "" when a late answer arrives. If a
+    request fails and no search waited for it, `on_outcome` is called with the reason.
     """
 
     def __init__(
@@ -58,8 +60,8 @@ class LateAnswers[Answer]:
         return self.is_slow and bool(self._pending)
 
     def expect(self, request: "asyncio.Task[Answer]", query: Query) -> bool:
-        """Take over a request that a search stopped waiting for. Returns True if the search did not
-        wait for it at all."""
+        """Take over a request from a search that no longer waits for it. Returns True if the search
+        did not wait at all."""
         began = self._clock.monotonic() if self.is_slow else None
         self._pending.add(request)
         request.add_done_callback(lambda done: self._arrived(done, query, began))
@@ -73,8 +75,8 @@ class LateAnswers[Answer]:
         await asyncio.gather(*pending, return_exceptions=True)
 
     def _arrived(self, done: "asyncio.Task[Answer]", query: Query, began: float | None) -> None:
-        """Record the end of a request. `began` is its start time if no search waited for it; a
-        search that did wait has already counted a failure."""
+        """`began` is the start time of a request for which no search waited. If a search did wait,
+        it has already counted a failure."""
         self._pending.discard(done)
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or error is not None:
@@ -93,8 +95,8 @@ class LateAnswers[Answer]:
         ]
 
     def about(self, query: Query) -> Answer | None:
-        """Take the latest late answer to a query about the same files, or with the same words if
-        neither query names files. Each answer is returned once."""
+        """Take the latest late answer to a query about the same files. If neither query names
+        files, the texts must be the same. Each answer is returned once."""
         oldest = self._clock.monotonic() - LATE_ANSWER_SECONDS
         self._answers = [answer for answer in self._answers if answer[0] >= oldest]
         for index in reversed(range(len(self._answers))):
@@ -112,11 +114,11 @@ def _are_alike(earlier: Query, query: Query) -> bool:
 
 
 class Waiting[Answer]:
-    """Waits for the answers of one source. `unavailable` turns a description of a failure into the
-    error to raise.
+    """Waits for the answers of one source. `unavailable()` turns a description of a failure into
+    the error to raise.
 
-    Explicit searches and automatic doors have separate breakers: a source that is too slow for an
-    automatic door may be fast enough for an explicit search.
+    Explicit and automatic searches have separate breakers, because a source that is too slow for
+    automatic searches may be fast enough for explicit ones.
     """
 
     def __init__(
@@ -132,8 +134,8 @@ class Waiting[Answer]:
         self._late_answers = LateAnswers[Answer](self._quick_seconds, self._count_late, clock)
 
     def late(self, query: Query) -> Answer | None:
-        """Take the late answer to an earlier query about the same subject, for an automatic
-        door."""
+        """For an automatic search, take the late answer to an earlier query about the same
+        subject."""
         return None if query.awaited else self._late_answers.about(query)
 
     async def answer(
@@ -142,8 +144,8 @@ class Waiting[Answer]:
         deadline: Deadline,
         ask: Callable[[Query, Deadline], Coroutine[Any, Any, Answer]],
     ) -> Answer:
-        """Return the source's answer, if it arrives in time. The caller must then call `succeed` or
-        `fail`, depending on whether it could use the answer.
+        """Return the source's answer if it arrives in time. The caller must then call `succeed()`
+        or `fail()`, depending on whether the answer was usable.
 
         Raises:
             RecallUnavailable: the source failed, took too long, or is currently being skipped.
@@ -175,11 +177,6 @@ class Waiting[Answer]:
         await self._late_answers.aclose()
 
     def _admit(self, query: Query) -> None:
-        """Check that the source can take a request now.
-
-        Raises:
-            RecallUnavailable: it cannot; the message gives the reason.
-        """
         if not query.awaited and self._late_answers.is_busy:
             raise self._unavailable("is slow and still working on an earlier request")
         if not self._breakers[query.awaited].allow():
@@ -187,7 +184,6 @@ class Waiting[Answer]:
             raise self._unavailable(f"failed too often and is paused; last failure: {failure}")
 
     def _waits(self, query: Query, deadline: Deadline) -> float:
-        """Return how long this search waits, in seconds."""
         patient = deadline.remaining() * PATIENCE
         if query.awaited:
             return patient
@@ -196,8 +192,7 @@ class Waiting[Answer]:
     def _stop_waiting(
         self, request: "asyncio.Task[Answer]", query: Query, seconds: float
     ) -> RecallUnavailable:
-        """Stop waiting. A request of an automatic door continues, since its answer can be used
-        later."""
+        """The request of an automatic search continues, because its answer can be used later."""
         if query.awaited:
             request.cancel()
         elif self._late_answers.expect(request, query):
@@ -207,7 +202,7 @@ class Waiting[Answer]:
         return error
 
     def _count_late(self, failure: str) -> None:
-        """Record the outcome of an automatic door's request; `failure` is "" for an answer."""
+        """`failure` is "" if an answer arrived."""
         if failure:
             self._last_failure[False] = failure
             self._breakers[False].fail()

@@ -2,10 +2,11 @@
 
 `stm.json` is an array of JSON objects. upwell reads the file at each use, so edits by hand take
 effect. Every change takes a lock, writes a temporary file, syncs it and renames it. An unreadable
-file is moved aside, never overwritten, and array members that are not notes are preserved. Notes do
-not record their own origin, since anyone can edit the file. Instead, a separate file in upwell's
-home records the project and author of each note. So a repository can contain notes, but it cannot
-claim that a user of this machine wrote them.
+file is moved aside, never overwritten. Array members that are not notes are preserved.
+
+Notes do not record their own origin, because anyone can edit the file. Instead, a separate file in
+upwell's home records the project and author of each note. A repository can therefore contain notes,
+but cannot claim that a user of this machine wrote them.
 """
 
 import errno
@@ -34,18 +35,19 @@ from upwell.ground.types.memory import Trust
 from upwell.ground.types.rpc import Ping
 
 LOCK_SECONDS = 60.0
-"""How long a change waits for the lock: enough for fifty agents writing at the same moment."""
+"""How long a change waits for the lock. This is enough for fifty agents that write at the same
+moment."""
 
 Raw = dict[str, Any]
 
 
 def patiently(path: Path) -> AbstractContextManager[None]:
-    """Lock a file of this machine, waiting up to `LOCK_SECONDS`."""
+    """Lock a local file, waiting up to `LOCK_SECONDS`."""
     return exclusively(path, LOCK_SECONDS)
 
 
 class NotesFile:
-    """One `stm.json`; `locking` takes the lock that guards changes. The methods block."""
+    """One `stm.json`. `locking` guards changes to the file. The methods block."""
 
     def __init__(self, path: Path, clock: Clock, locking: Locking = patiently) -> None:
         self.path = path
@@ -71,8 +73,8 @@ class NotesFile:
         return [raw for raw in notes if is_note(raw)]
 
     def change(self, change: Callable[[list[Any]], list[Any]]) -> None:
-        """Replace the whole array, including members that are not notes, with the result of
-        `change`.
+        """Replace the whole array with the result of `change()`. The array includes members that
+        are not notes.
 
         Raises:
             StoreUnwritable: nothing was changed.
@@ -85,12 +87,13 @@ class NotesFile:
                 write_atomically(self.path, json.dumps(notes, indent=2) + "\n")
 
     def take_report(self) -> Path | None:
-        """The new path of an unreadable file that was moved aside since the last call, or None."""
+        """The new path of an unreadable file that was moved aside since the last call; None if
+        there is none."""
         moved, self._moved_aside = self._moved_aside, None
         return moved
 
     def ping(self) -> Ping:
-        """Check that the file is readable. An unreadable file is not moved aside."""
+        """Check that the file is readable, without moving an unreadable file aside."""
         try:
             notes = _parsed(self.path)
         except OSError as error:
@@ -104,7 +107,8 @@ class NotesFile:
         return Ping(ok=True, detail=f"{counted(sum(map(is_note, notes)), 'note')} in {self.path}")
 
     def _load_or_move_aside(self) -> list[Any]:
-        # The caller holds the lock, so this never moves a good file that another process wrote.
+        # The caller holds the lock, so this never moves a good file that another process has just
+        # written.
         notes = _parsed(self.path)
         if notes is not None:
             return notes
@@ -117,7 +121,7 @@ class NotesFile:
 
 
 def is_note(raw: object) -> TypeGuard[Raw]:
-    """Whether this is an object whose id and content are strings."""
+    """Whether this is an object with an id and a content, both strings."""
     return (
         isinstance(raw, dict)
         and isinstance(raw.get("id"), str)
@@ -126,7 +130,7 @@ def is_note(raw: object) -> TypeGuard[Raw]:
 
 
 def _parsed(path: Path) -> list[Any] | None:
-    """Read the array in the file: [] if the file is missing, None if it is not a JSON array.
+    """Return [] if the file is missing, and None if it is not a JSON array.
 
     Raises:
         OSError: the file cannot be read, or is not a regular file.
@@ -144,8 +148,8 @@ def _parsed(path: Path) -> list[Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """`project` is the absolute root of the note's project; None means every project. `program` is
-    the program that the note was imported from."""
+    """Where a note comes from. `project` is the absolute root of the note's project; None means
+    every project. `program` is the program from which the note was imported."""
 
     project: str | None = None
     trust: Trust = Trust.USER
@@ -154,7 +158,7 @@ class Origin:
 
 
 class Origins:
-    """Maps note ids to origins, in one JSON file. The methods block; those that write may raise
+    """Maps note ids to origins, in one JSON file. The methods block. Those that write may raise
     OSError."""
 
     def __init__(self, path: Path, locking: Locking = patiently) -> None:
@@ -162,7 +166,7 @@ class Origins:
         self._locking = locking
 
     def all(self) -> dict[str, Origin]:
-        """Map note ids to origins, leaving out unreadable ones."""
+        """Map note ids to origins, without unreadable origins."""
         return {key: origin for key, raw in self._load().items() if (origin := _origin(raw))}
 
     def keep(self, note_id: str, origin: Origin) -> None:
@@ -170,7 +174,7 @@ class Origins:
         self.keep_all({note_id: origin})
 
     def keep_all(self, origins: Mapping[str, Origin]) -> None:
-        """Record the origins of notes by their ids."""
+        """Record the origins of several notes, by id."""
         records = {note_id: asdict(origin) for note_id, origin in origins.items()}
         self._change(lambda raws: {**raws, **records})
 

@@ -1,6 +1,7 @@
-"""The labels of a note: its namespace, kind, tags and paths. A note in `stm.json` has keys only for
-the labels that were given; a note without labels has only the four keys that seed 001 defines
-(docs/names.md).
+"""The labels of a note: its namespace, kind, tags and paths.
+
+A note in `stm.json` has keys only for the labels that were given. A note without labels has only
+the four keys that seed 001 defines (docs/names.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ KINDS: Mapping[str, str] = {
     "preference": "patterns",
     "rule": "patterns",
 }
-"""The kinds of notes and their namespaces."""
+"""Maps the kinds of notes to their namespaces."""
 GENERAL = frozenset({"preference", "rule"})
 """Kinds of notes that need not name a file."""
 MAX_LISTED = 20
@@ -31,7 +32,7 @@ MAX_CHARS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """`namespace` is "" for the default one; `kind` is one of `KINDS`, or ""."""
+    """`namespace` is "" for the default namespace. `kind` is one of `KINDS`, or ""."""
 
     namespace: str = ""
     kind: str = ""
@@ -40,7 +41,7 @@ class Labels:
 
     @property
     def place(self) -> str:
-        """The namespace in which the note is found."""
+        """The namespace of the note as a memory."""
         return self.namespace or KINDS.get(self.kind, DEFAULT_NAMESPACE)
 
     @property
@@ -60,8 +61,8 @@ class Labels:
 
 
 def checked_labels(args: Mapping[str, Any]) -> tuple[Labels, tuple[str, ...]]:
-    """Return the labels in a tool's arguments, with secrets in tags and paths masked, and the rules
-    that fired.
+    """Return the labels in a tool's arguments. Secrets in tags and paths are masked; the rules that
+    fired are also returned.
 
     Raises:
         UsageError: a label is malformed; the message names it.
@@ -82,7 +83,8 @@ def checked_labels(args: Mapping[str, Any]) -> tuple[Labels, tuple[str, ...]]:
 
 
 def labels_of(raw: Mapping[str, Any]) -> Labels:
-    """The labels of a note in the file, which people edit. If one is malformed, all are ignored."""
+    """The labels of a note in the file. People edit the file, so if any label is malformed, all are
+    ignored."""
     try:
         return checked_labels({key: raw[key] for key in Labels.__slots__ if raw.get(key)})[0]
     except UsageError:

@@ -1,8 +1,8 @@
 """Short-term memory: the notes in `stm.json`.
 
 The file is an array of objects with `id`, `content`, `created_at` and `viewed_at` (ISO 8601, UTC,
-`Z`), plus any labels (`memory/notes/labels.py`); other keys are preserved.
-`memory/notes/file.py` reads and writes the file, which is the only copy of the notes.
+`Z`), plus any labels (`memory/notes/labels.py`). Other keys are preserved. The file is the only
+copy of the notes; `memory/notes/file.py` reads and writes it.
 """
 
 import re
@@ -30,7 +30,7 @@ from upwell.memory.records import MAX_TEXT_CHARS, content_hash
 
 TRASH_DAYS = 30
 SOURCE = "stm:"
-"""The prefix of a note's source; a note is cited as `[stm:id]`."""
+"""The prefix of a note's source. A note is cited as `[stm:id]`."""
 _DOORS = {Trust.AGENT: "tool", Trust.IMPORTED: "import"}
 _DAY = 86_400.0
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -52,9 +52,10 @@ class ShortTerm:
     """The notes of one `stm.json`. The methods block; call them in a thread.
 
     A note without an origin was added to the file by hand. In the home's file, such a note belongs
-    to the user. In a project's file (`root` is the project), it is left out, because the author of
-    the project may have written it. Methods with a `project` leave out the notes of other projects.
-    `ignored` is a project's file that is not used because it came with the project.
+    to the user. In a project's file (`root` is the project), such a note is left out, because the
+    author of the project may have written it. Methods with a `project` parameter leave out the
+    notes of other projects. `ignored` is a project's file that is not used because it came with the
+    project.
     """
 
     def __init__(
@@ -114,10 +115,10 @@ class ShortTerm:
     def take_over(
         self, notes: Sequence[tuple[Entry, Origin]]
     ) -> tuple[list[Entry], tuple[str, ...]]:
-        """Store notes from another file, keeping their ids and times, with secrets masked. Skips
-        notes that are empty, already here, or from a different project than this file. A note that
-        `clear` would remove is marked as viewed now. Returns the stored notes and the rule of each
-        masked secret.
+        """Store notes from another file with their ids and times, and mask their secrets. Notes are
+        skipped if they are empty, already here, or from a different project than this file. A note
+        that `clear()` would remove is marked as viewed now. Returns the stored notes and the rule
+        of each masked secret.
 
         Raises:
             StoreError: the file cannot be read, or nothing was stored.
@@ -147,12 +148,10 @@ class ShortTerm:
 
     def takes_from(self, project: str | None) -> bool:
         """Whether notes of this project may be in this file. A project's file accepts only its own
-        notes and those that belong to every project.
-        """
+        notes and notes that belong to every project."""
         return self._root is None or project in (None, self._root)
 
     def _raw(self, entry: Entry) -> Raw:
-        """Convert a note from another file to the form that this file stores."""
         now = self._clock.now()
         created = now if entry.created_at is None else entry.created_at
         viewed = created if entry.viewed_at is None else entry.viewed_at
@@ -169,11 +168,11 @@ class ShortTerm:
         project: str | None = None,
         namespaces: Sequence[str] = (),
     ) -> list[Entry]:
-        """Find at most `max_results` notes that meet every given condition: words, id, day of
+        """Find at most `max_results` notes that meet every given condition: words, id, and day of
         creation (UTC). Notes with the whole phrase rank first, then notes with all words, then
-        those with the most occurrences, then the newest. Marks the returned notes as viewed, but
-        the returned copies still show the previous viewing time. With `namespaces`, finds only
-        notes in one of them.
+        those with the most occurrences, then the newest. With `namespaces`, only notes in these
+        namespaces are found. The returned notes are marked as viewed, but their `viewed_at` is
+        still the previous time.
 
         Raises:
             UsageError: every condition is missing, or `date` is invalid.
@@ -198,7 +197,7 @@ class ShortTerm:
     def place_of(
         self, entry_id: str, *, project: str | None = None, namespaces: Sequence[str] = ()
     ) -> str | None:
-        """The namespace of a note that is visible here; None if there is no such note."""
+        """The namespace of a note; None if there is no such note or it is not visible."""
         for raw in self._seen_by(project, namespaces):
             if raw["id"] == entry_id:
                 return labels_of(raw).place
@@ -207,7 +206,7 @@ class ShortTerm:
     def delete(
         self, entry_id: str, *, project: str | None = None, namespaces: Sequence[str] = ()
     ) -> bool:
-        """Delete a note. Returns False for an unknown id, without writing anything."""
+        """Delete a note. Returns False, without writing anything, if the id is unknown."""
         if not any(raw["id"] == entry_id for raw in self._seen_by(project, namespaces)):
             return False
         self.file.change(lambda notes: [raw for raw in notes if _id(raw) != entry_id])
@@ -215,8 +214,8 @@ class ShortTerm:
         return True
 
     def clear(self) -> int:
-        """Move notes not viewed for `retention_days` to the trash, which keeps them for 30 days.
-        Notes without a readable time stay. Returns the number of moved notes."""
+        """Move notes that have not been viewed for `retention_days` to the trash, which keeps them
+        for 30 days. Notes without a readable time stay. Returns the number of moved notes."""
         horizon = self._clock.now() - self.options.retention_days * _DAY
         old = {raw["id"] for raw, _ in self._with_origins() if _is_forgotten(raw, horizon)}
         if not old:
@@ -225,7 +224,8 @@ class ShortTerm:
 
         def clear(notes: list[Any]) -> list[Any]:
             cleared[:] = [raw for raw in notes if is_note(raw) and raw["id"] in old]
-            # Write the trash first: a crash in between duplicates notes instead of losing them.
+            # Write the trash first, so that a crash in between duplicates notes instead of losing
+            # them.
             _move_to_trash(self._cleared, cleared, self._clock.now())
             return [raw for raw in notes if raw not in cleared]
 
@@ -238,11 +238,10 @@ class ShortTerm:
         return [_entry(raw) for raw, _ in self._with_origins()]
 
     def memories(self) -> list[Memory]:
-        """The notes of `entries` as memories, for indexing. Does not mark them as viewed."""
+        """The notes of `entries()` as memories, for indexing. They are not marked as viewed."""
         return [_memory(_entry(raw), origin) for raw, origin in self._with_origins()]
 
     def _with_origins(self) -> list[tuple[Raw, Origin]]:
-        """The notes of `entries`, each with its origin."""
         origins = self._origins.all() if self._origins is not None else {}
         notes = [(raw, origins.get(raw["id"])) for raw in self.file.read()]
         if self._root is None:
@@ -257,7 +256,8 @@ class ShortTerm:
         ]
 
     def viewed(self, ids: set[str]) -> None:
-        """Mark notes as viewed: an explicit search found them, or a surfaced note was used."""
+        """Mark notes as viewed, because an explicit search found them or a surfaced note was
+        used."""
         now = _stamp(self._clock.now())
 
         def note(notes: list[Any]) -> list[Any]:
@@ -339,13 +339,13 @@ def _was_created_on(raw: Raw, day: date) -> bool:
 
 
 def _is_forgotten(raw: Raw, horizon: float) -> bool:
-    """Whether the note was last viewed (or created) before `horizon`; False without a time."""
     last = _time(raw, "viewed_at") or _time(raw, "created_at")
     return last is not None and last < horizon
 
 
 def _time(raw: object, key: str) -> float | None:
-    """Epoch seconds of an ISO time or a bare date (older files); None for anything else."""
+    """Epoch seconds of an ISO time or of a bare date, which older files have; None for anything
+    else."""
     value = raw.get(key) if isinstance(raw, dict) else None
     if not isinstance(value, str):
         return None
@@ -371,7 +371,8 @@ def _stamp(at: float) -> str:
 
 
 def is_untrusted(notes: ShortTerm) -> bool:
-    """Whether the file is a link, or all of its notes come from elsewhere (a clone, an archive)."""
+    """Whether the file is a link, or all of its notes come from elsewhere, such as a clone or an
+    archive."""
     try:
         return notes.path.is_symlink() or bool(notes.file.read() and not notes.entries())
     except StoreError:
