@@ -1,13 +1,12 @@
-"""The entry point of the command `upwell`. It imports only the standard library, so that `hook …`
-is answered before anything else is loaded. `serve` and a daemon started by a hook do not load the
-command line, because an agent is waiting.
+"""The entry point of the `upwell` command. Everything but `sys` is imported on use, so that `hook`
+and `serve`, for which an agent is waiting, and a daemon started by a hook do not load the CLI.
 """
 
 import sys
 
 HELP = frozenset({"-h", "--help"})
 SETTING_UP = frozenset({"install", "uninstall", "export", "hosts", "capture"}) | HELP
-"""Subcommands of `hook` handled by the CLI; any other word is a host."""
+"""The subcommands of `hook` that the CLI handles. Any other word is the name of a host."""
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
-"""The configuration: the options of all packages, read once, and constant afterwards.
+"""The configuration: the options of all packages. It is read once and does not change afterwards.
 
-The sources are `config.toml` in upwell's home, then `UPWELL_SECTION__KEY` in the environment, then
-flags. Later sources win, and the origin of every value is recorded. No file in the working
+The sources are `config.toml` in upwell's home, environment variables such as
+`UPWELL_SECTION__KEY`, and flags. A later source overrides an earlier one. No file in the working
 directory is read, so a cloned repository cannot configure anything.
 """
 
@@ -81,7 +81,7 @@ _PREFIX = "UPWELL_"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A setting and its origin: `default`, a file, an environment variable, or `flag`."""
+    """A setting and its origin: "default", a file, an environment variable or "flag"."""
 
     value: Any
     origin: str
@@ -89,8 +89,8 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The whole configuration. `values` maps keys to the settings that come from a file, a variable
-    or a flag. `overrides` maps tool patterns, and `server:NAME` for servers, to tables of settings.
+    """The whole configuration. `values` contains the settings that are not defaults, by dotted key.
+    `overrides` maps a tool pattern or `server:NAME` to tables of settings.
     """
 
     home: Home
@@ -120,7 +120,7 @@ class Config:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def surfacing(self) -> Options:
-        """The options of the surfacing pipeline."""
+        """Collect the options of the surfacing pipeline."""
         return Options(
             surface=self._scaled,
             intent=self.intent,
@@ -135,15 +135,16 @@ class Config:
         )
 
     def shows_status(self) -> bool:
-        """True if the tools of `stm.json` report their actions. They do so only if the variable
-        `STM_SHOW_STATUS` is exactly `TRUE` (seed 001, docs/names.md).
+        """Return whether the tools of `stm.json` report their actions. The variable
+        `STM_SHOW_STATUS` must be exactly `TRUE` (seed 001, docs/names.md).
         """
         return self.environment.get("STM_SHOW_STATUS") == "TRUE"
 
     def compress_for(self, server: str, tool: str) -> CompressOptions:
-        """`compress.*` for one tool: the general settings, overridden by the tables of its server
-        and of all matching tool patterns. Unless `compress.read_tokens` is set, a file that is read
-        may take up at most `READ_SHARE` of the context window, if the window's size is known.
+        """Return the `compress.*` settings for one tool. The tables of the server and of all
+        matching tool patterns override the general settings. If `compress.read_tokens` is not set,
+        and the size of the context window is known, a file that the agent reads may take up at most
+        `READ_SHARE` of the window.
         """
         return self._compress_options(server, tool)
 
@@ -161,13 +162,13 @@ class Config:
         return dataclasses.replace(self.compress, **overriding) if overriding else self.compress
 
     def result_tokens(self) -> int:
-        """The default budget of a response in tokens, depending on the agent's context window."""
+        """Return the default budget of a result in tokens, for the agent's context window."""
         return RESULT_TOKENS[size_of(window_in(self.agent))]
 
     def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
-        """`surface.*` for one tool (`server__tool`, or the agent's own name for it), or for a
-        message if `tool` is None. `window` is the agent's context window in tokens, if the event
-        contains it.
+        """Return the `surface.*` settings for one tool (`server__tool`, or the agent's own name for
+        the tool), or for a message if `tool` is None. `window` is the size of the agent's context
+        window in tokens, if the event states it.
         """
         return self._surface_options(tool, window)
 
@@ -186,7 +187,7 @@ class Config:
         return dataclasses.replace(surface, **{**overriding, "namespace_weights": weights})
 
     def shown(self) -> dict[str, Value]:
-        """Every setting with its origin. Secrets are masked."""
+        """Return every setting with its origin. Secrets are masked."""
         settings = {
             f"{section}.{name}": getattr(getattr(self, section), name)
             for section, kind in SECTIONS.items()
@@ -199,7 +200,7 @@ class Config:
 
     @cached_property
     def _scaled(self) -> SurfaceOptions:
-        """`surface.*` with sizes that suit the agent's window, unless the user set them."""
+        """The `surface.*` settings. Sizes that the user did not set suit the agent's window."""
         return self._scaled_to(window_in(self.agent))
 
     def _scaled_to(self, window: int | None) -> SurfaceOptions:
@@ -223,10 +224,10 @@ def load(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Config:
-    """Read the configuration of a home, and its lexicon. `flags` are dotted keys.
+    """Read a home's configuration and lexicon. The keys of `flags` are dotted.
 
     Raises:
-        ConfigError: the first mistake, with the key, its location and a hint.
+        ConfigError: a setting is invalid. Only the first mistake is reported.
     """
     config, mistakes = read(home, flags, environment)
     if mistakes:
@@ -239,7 +240,7 @@ def read(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Config, list[ConfigError]]:
-    """Like `load`, but returns all mistakes. The configuration omits invalid settings."""
+    """Like `load()`, but return all mistakes. The configuration omits invalid settings."""
     environment = dict(os.environ if environment is None else environment)
     files = Home((home or default_home()).absolute())
     reader = _Reading(files.config_file)
@@ -259,7 +260,7 @@ def read_valid(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Config, list[ConfigError]]:
-    """Like `read`, for a process that must start despite mistakes.
+    """Like `read()`, for a process that must start despite mistakes.
 
     Raises:
         ConfigError: the file cannot be read at all, so none of its settings are known.
@@ -272,8 +273,6 @@ def read_valid(
 
 
 class _Reading:
-    """The settings read so far, and the mistakes found in them."""
-
     def __init__(self, config_file: Path) -> None:
         self.mistakes: list[ConfigError] = []
         self._origin = str(config_file)
@@ -284,7 +283,7 @@ class _Reading:
 
     @contextmanager
     def mistakes_noted(self) -> Iterator[None]:
-        """Record a mistake raised in the block, and continue after the block."""
+        """If a mistake is raised in the block, record it and continue after the block."""
         try:
             yield
         except ConfigError as mistake:
@@ -357,8 +356,8 @@ class _Reading:
                 )
                 mistakes = len(self.mistakes)
                 server = self._server(key, name, entry)
-                # A server with a mistake is left out completely. Without the invalid setting, the
-                # entry could mean another server, or start one that the user disabled.
+                # A server with a mistake is left out completely. Without the invalid setting, its
+                # entry could describe another server, or start one that the user has disabled.
                 if len(self.mistakes) == mistakes:
                     self._servers.append(server)
                 self._flat.update(_flat(key, entry, self._origin))
@@ -426,8 +425,7 @@ class _Reading:
 
 
 def _with_line(error: ConfigError, path: Path) -> ConfigError:
-    """Return the error with the number of the line that sets its key. If no line does, use the line
-    of the enclosing table's heading."""
+    """Add the number of the line that sets the key, or else of the enclosing table's heading."""
     if not error.key or error.origin != str(path):
         return error
     text = read_regular_file(path).decode("utf-8")
@@ -470,9 +468,8 @@ def _table(key: str, value: Any, origin: str) -> Mapping[str, Any]:
 
 
 def _misplaced(section: str, name: str, table: Mapping[str, Any], origin: str) -> ConfigError:
-    """Return the error for a dotted key that begins with a section's name but is below a table's
-    heading, so that TOML reads it as part of that table: `hook.port = 1` below `[surface]` or
-    `[hook]`."""
+    """Return the error for a dotted key such as `hook.port` that stands below a table's heading.
+    TOML reads such a key as part of that table."""
     key = f"{section}.{name}"
     line = f"`{next(iter(table), 'KEY')} = …`"
     here, elsewhere = f"below [{section}], write {line}", f"move it below [{name}], as {line}"
@@ -485,7 +482,6 @@ def _misplaced(section: str, name: str, table: Mapping[str, Any], origin: str) -
 
 
 def _only_in_file(section: str, variable: str) -> ConfigError:
-    """Return the error for a variable that would set a server or a tool."""
     hint = f"remove the variable, and write [{section}.NAME] in the file"
     if section == "server":
         hint += '; its env and headers may contain "${VARIABLE}"'
@@ -498,7 +494,7 @@ def _only_in_file(section: str, variable: str) -> ConfigError:
 
 
 def _from_text(text: str) -> Any:
-    """Return the value of a variable: lists and tables are JSON, anything else is text."""
+    """Read a variable's value: a list or a table is written as JSON, anything else as text."""
     if text[:1] in "[{":
         try:
             return json.loads(text)

@@ -12,7 +12,7 @@ from upwell.ground.types.rpc import Ping
 
 
 class ManualClock:
-    """A clock that moves only on `advance`. Wall and monotonic time both start at `start`."""
+    """A clock that moves only when `advance()` is called. Its wall and monotonic time are equal."""
 
     def __init__(self, start: float = 1_000_000.0) -> None:
         self._at = start
@@ -28,9 +28,9 @@ class ManualClock:
 
 
 class FakeEmbedder:
-    """An embedder for tests. The similarity of two texts depends on the words they share; `same`
-    maps words to synonyms. If `error` is given, every call raises an `LlmError` with that message.
-    Embedders with different names return different vectors.
+    """An embedder for tests. Two texts are similar if they share words; `same` maps words to
+    synonyms. If `error` is given, every call raises an `LlmError` with that message. Embedders with
+    different names return different vectors.
     """
 
     dim = 128
@@ -58,9 +58,9 @@ class FakeEmbedder:
 
 
 class FakeRecall:
-    """A `Recall` and a `MemoryReader` over the given hits, rules and memories. `asked` contains the
-    queries so far. If `error` is given, every search raises it. `latest` returns `memories` for
-    every scope; `changes` returns `version`.
+    """A `Recall` and a `MemoryReader` that return the given hits, rules and memories, whatever the
+    query or scope. `asked` contains the queries so far. If `error` is given, every search raises
+    it. `changes()` returns `version`.
     """
 
     name = "fake"

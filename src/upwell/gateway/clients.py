@@ -1,4 +1,4 @@
-"""The agents in front of the gateway: their sessions, their requests, and how to reach them."""
+"""The agents in front of the gateway: their sessions and requests, and how to reach the agents."""
 
 import asyncio
 import secrets
@@ -19,13 +19,13 @@ LOGGED = "notifications/message"
 UPDATED = "notifications/resources/updated"
 READY_SECONDS = 5.0
 _ASKABLE = frozenset({"sampling", "elicitation", "roots", "tasks"})
-"""The kinds of request that a client allows by declaring the capability of the same name. For any
-other kind, the client must have declared some extension or experimental capability.
+"""To allow one of these kinds of requests, a client declares the capability of the same name. For
+any other kind, it must have declared some extension or experimental capability.
 """
 
 
 class Refused(Exception):
-    """A request that cannot be served; `body` is the raw JSON-RPC error object."""
+    """Raised if a request cannot be served. `body` is the raw JSON-RPC error object."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class Channel(Protocol):
     """A connection to an agent: a pipe, or the stream of an HTTP response."""
 
     async def request(self, method: str, params: bytes) -> Reply:
-        """Send a request and wait for the answer. Cancelling the wait notifies the agent.
+        """Send a request and wait for the reply. Cancelling the wait cancels the request.
 
         Raises:
             PeerGone: the agent has disconnected.
@@ -54,15 +54,14 @@ class Client(Protocol):
 
     @property
     def agent(self) -> object:
-        """Identifies the agent that can answer an upstream's questions. The value is the session if
-        the agent has a connection of its own. Otherwise it is this one request, because nothing
-        links two requests without a session.
+        """Identifies the agent that can answer an upstream's questions: the session or, for
+        requests without a session, this single request, because nothing links such requests.
         """
         ...
 
     @property
     def principal(self) -> Principal:
-        """The principal that the token belongs to; the owner on stdio."""
+        """The holder of the token or, on stdio, the owner of the home."""
         ...
 
     @property
@@ -75,8 +74,8 @@ class Client(Protocol):
 
     @property
     def host(self) -> str:
-        """The agent host in which the client runs, or else the client's own name for itself; "" if
-        it gave none."""
+        """The agent host in which the client runs. If the host is not known, this is the client's
+        name for itself, or "" if the client gave none."""
         ...
 
     @property
@@ -86,12 +85,12 @@ class Client(Protocol):
 
     @property
     def log_level(self) -> str:
-        """The lowest level of log messages to send; "" when the client has set none."""
+        """The lowest level of log messages to send, or "" if the client has not set one."""
         ...
 
     async def ask(self, method: str, params: bytes) -> Reply:
-        """Forward an upstream's request to the client. A request for a capability that the client
-        has not declared is answered with an error.
+        """Forward an upstream's request to the client. If the client has not declared the necessary
+        capability, the reply is an error.
 
         Raises:
             PeerGone: the client has disconnected.
@@ -99,12 +98,12 @@ class Client(Protocol):
         ...
 
     async def notify(self, method: str, params: bytes) -> None:
-        """Send a notification; it is dropped if the client has disconnected."""
+        """Send a notification. It is dropped if the client has disconnected."""
         ...
 
 
 class Nobody:
-    """The client of requests that the gateway makes on its own behalf."""
+    """The client of the gateway's own requests."""
 
     receipt = settled()
     session = ""
@@ -130,7 +129,7 @@ def declined(method: str, why: str = "the client does not offer it") -> Reply:
 
 
 def offers(capabilities: bytes, method: str) -> bool:
-    """True if the declared client capabilities allow this request."""
+    """Return whether the declared client capabilities allow this request."""
     try:
         declared = loads(capabilities)
     except NotJson:
@@ -144,18 +143,17 @@ def offers(capabilities: bytes, method: str) -> bool:
 
 
 def reaches_level(level: object, minimum: str) -> bool:
-    """True if a client with this minimum level should receive a log message of `level`."""
+    """Return whether a client with this minimum level receives a log message of `level`."""
     if minimum not in LEVELS or level not in LEVELS:
         return True
     return LEVELS.index(str(level)) >= LEVELS.index(minimum)
 
 
 class Session:
-    """One agent's connection and what the agent declared about itself.
+    """One agent's connection and what the agent has declared about itself.
 
-    `channel` carries messages that belong to none of the agent's requests. `principal` is the
-    holder of the token; on stdio, the owner of the home. A `shared` session represents all of a
-    principal's requests that do not specify a session.
+    `channel` carries messages that do not belong to a request of the agent. A `shared` session
+    represents all requests of a principal that do not specify a session.
     """
 
     def __init__(
@@ -175,7 +173,7 @@ class Session:
         self.capabilities = b"{}"
         self.log_level = ""
         self.listed = b""
-        """The latest list of tools that the agent received, as raw JSON."""
+        """The latest tool list that the agent received, as raw JSON."""
         self.uris: set[str] = set()
         """The resources that the agent has subscribed to."""
         self.ready = asyncio.Event()
@@ -185,7 +183,7 @@ class Session:
         return settled()
 
     async def ask(self, method: str, params: bytes) -> Reply:
-        """Ask the agent outside of any call, as soon as it has reported that it is ready."""
+        """Send a request that does not belong to a call, once the agent is ready."""
         if self.modern or not offers(self.capabilities, method):
             return declined(method)
         try:
@@ -207,8 +205,8 @@ class Session:
         await send_notification(self.channel, method, params)
 
     async def broadcast(self, method: str, params: bytes) -> None:
-        """Send a notification that belongs to no request. A modern client gets it on its listen
-        stream instead."""
+        """Send a notification that does not belong to a request. A modern client receives it from
+        its `Listener` instead."""
         if not self.modern:
             await send_notification(self.channel, method, params)
 
@@ -229,7 +227,7 @@ class Listener:
 
 
 class Question:
-    """An upstream's request to a modern client, to be answered in a later call."""
+    """An upstream's request that a modern client answers in a later call."""
 
     def __init__(self, method: str, params: bytes) -> None:
         self.method = method
@@ -242,11 +240,11 @@ class Question:
 
 
 class RequestContext:
-    """The client of one request, whose raw id is `identity`. `receipt` is settled when the reply
-    has been written; without a receipt, the reply counts as delivered.
+    """The client of one request. `identity` is the request's raw id. `receipt` is settled when the
+    reply has been written. Without a receipt, the reply counts as delivered.
 
-    A modern client accepts no requests, so the upstream's questions wait in `questions` until the
-    client repeats its call with the answers.
+    A modern client accepts no requests. An upstream's questions therefore wait in `questions` until
+    the client repeats its call with the answers.
     """
 
     def __init__(
@@ -318,11 +316,11 @@ class RequestContext:
 
 
 Method = Callable[[RawObject, RequestContext], Awaitable[RawObject | Reply]]
-"""Answers one kind of request. `Refused` and `UpwellError` become JSON-RPC errors."""
+"""Handles one kind of request. `Refused` and `UpwellError` become JSON-RPC errors."""
 
 
 async def send_notification(channel: Channel, method: str, params: bytes) -> None:
-    """Notify an agent that may have disconnected."""
+    """Send a notification. It is dropped if the agent has disconnected."""
     try:
         await channel.notify(method, params if params != b"{}" else b"")
     except PeerGone as error:
@@ -330,14 +328,14 @@ async def send_notification(channel: Channel, method: str, params: bytes) -> Non
 
 
 def text_of(params: RawObject, name: str) -> str:
-    """The string under this name; "" when there is no string."""
+    """Return the parameter `name`, or "" if it is not a string."""
     value = params.value(name)
     return value if isinstance(value, str) else ""
 
 
 class Audience:
-    """The connected agents. `client_capabilities` returns the client capabilities to declare to
-    upstreams of the handshake era, as raw JSON.
+    """The connected agents. `client_capabilities()` returns, as raw JSON, the client capabilities
+    to declare to handshake-era upstreams.
     """
 
     def __init__(self, client_capabilities: Callable[[], bytes] = lambda: b"{}") -> None:
@@ -352,22 +350,20 @@ class Audience:
         self.sessions.pop(session.id, None)
 
     def only_client(self) -> Client | None:
-        """The connected agent, when there is exactly one."""
+        """Return the connected agent if there is exactly one."""
         return next(iter(self.sessions.values())) if len(self.sessions) == 1 else None
 
     def log_level(self) -> str:
-        """The lowest log level that any agent of the handshake era has requested; "" if none has
-        requested one."""
+        """Return the lowest log level that any handshake-era agent has requested, or ""."""
         levels = {session.log_level for session in self._handshake_sessions()}
         return min(levels & set(LEVELS), key=LEVELS.index, default="")
 
     def is_subscribed(self, uri: str) -> bool:
-        """True if any agent has subscribed to this resource."""
+        """Return whether any agent has subscribed to this resource."""
         return any(uri in receiver.uris for receiver in self._receivers())
 
     async def relay(self, message: Message, clients: Iterable[Client]) -> None:
-        """Pass on a notification from an upstream. `clients` are the clients that have a call in
-        flight there."""
+        """Pass on a notification from an upstream, to which `clients` have calls in flight."""
         method = message.method or ""
         try:
             params = RawObject.parse(message.params)
@@ -381,14 +377,14 @@ class Audience:
             LOG.warning("dropping an upstream's %s that is not JSON: %s", method, error)
 
     async def announce(self, method: str, params: bytes = b"") -> None:
-        """Notify every agent of the handshake era, and the listeners that requested `method`."""
+        """Notify all handshake-era agents, and the listeners that requested `method`."""
         for receiver in self._receivers():
             await receiver.broadcast(method, params)
 
     async def _relay_log(self, params: RawObject, clients: list[Client]) -> None:
-        """Send a log message to `clients` or, if there are none, to every agent of the handshake
-        era. A message that several principals would receive is dropped, because it cannot be
-        attributed to one of them.
+        """Send a log message to `clients` or, if there are none, to all handshake-era agents. If
+        they belong to several principals, the message is dropped, because it could be about any of
+        them.
         """
         receivers: list[Client] = clients or list(self._handshake_sessions())
         if len({client.principal for client in receivers}) > 1:
@@ -400,8 +396,8 @@ class Audience:
                 await client.notify(LOGGED, params.encode())
 
     async def _relay_update(self, params: RawObject) -> None:
-        """Send an update to everyone who has subscribed to the resource or to a parent of its URI.
-        If nobody has, send it to every agent of the handshake era."""
+        """Send an update to all subscribers of the resource or of a parent of its URI. If there are
+        none, send it to all handshake-era agents."""
         uri = text_of(params, "uri")
         subscribers = [
             receiver

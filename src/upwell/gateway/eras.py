@@ -1,8 +1,8 @@
 """The two eras of MCP, and the conversions between them.
 
-Handshake era (up to 2025-11-25): `initialize`, then bare requests. Modern era (2026-07-28): no
-handshake; every request carries an envelope in `_meta`, and every result has a `resultType`. A
-client and an upstream of different eras can talk through the gateway, which converts:
+In the handshake era (up to 2025-11-25), a client sends `initialize` and then bare requests. In the
+modern era (2026-07-28), there is no handshake. Every request has an envelope in `_meta`, and every
+result has a `resultType`. For a client and an upstream of different eras, the gateway converts:
 
     handshake                              modern
     logging/setLevel                   ↔   logLevel in each request's envelope
@@ -27,7 +27,7 @@ UNSUPPORTED_VERSION = -32022
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 RESOURCE_NOT_FOUND = -32002
-"""An error code of the handshake era. The modern era uses `invalid params` instead."""
+"""Only used in the handshake era. The modern era uses `invalid params` instead."""
 
 _PREFIX = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = _PREFIX + "protocolVersion"
@@ -43,7 +43,7 @@ IMPLEMENTATION = {"name": "upwell", "version": __version__}
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The sender of a modern request, as described in its `_meta`."""
+    """The sender of a modern request, as described in the request's `_meta`."""
 
     version: str
     capabilities: bytes
@@ -52,13 +52,13 @@ class Envelope:
 
 
 def negotiated(requested: object) -> str:
-    """The protocol version in the answer to `initialize`: the requested one, or our latest."""
+    """Return the version for the reply to `initialize`: the requested one, or else our latest."""
     known = isinstance(requested, str) and requested in HANDSHAKE_VERSIONS
     return str(requested) if known else HANDSHAKE_VERSIONS[-1]
 
 
 def meta_of(params: RawObject) -> RawObject:
-    """The `_meta` of a request or result; empty when it is missing or not an object."""
+    """Return the `_meta` of a request or result. It is empty if missing or not an object."""
     raw = params.get("_meta")
     try:
         return RawObject.parse(raw) if raw else RawObject()
@@ -67,7 +67,7 @@ def meta_of(params: RawObject) -> RawObject:
 
 
 def envelope_of(params: RawObject) -> Envelope | None:
-    """The modern envelope of a request; None for a request of the handshake era."""
+    """Return the envelope of a modern request, or None for a handshake-era request."""
     meta = meta_of(params)
     version = meta.value(PROTOCOL_VERSION)
     if not isinstance(version, str):
@@ -79,7 +79,7 @@ def envelope_of(params: RawObject) -> Envelope | None:
 
 
 def client_name(info: bytes | None) -> str:
-    """The name in a client's `clientInfo`; "" if there is none."""
+    """Return the name in a client's `clientInfo`, or ""."""
     try:
         name = RawObject.parse(info).value("name") if info else None
     except NotJson:
@@ -88,14 +88,14 @@ def client_name(info: bytes | None) -> str:
 
 
 def bare(params: RawObject) -> RawObject:
-    """`params` without the envelope. Other `_meta` keys are for the receiver, so they stay."""
+    """Remove the envelope from `params`. Other `_meta` keys stay."""
     return _without_meta(params, *_ENVELOPE)
 
 
 def enveloped(
     params: RawObject, version: str, capabilities: bytes = b"{}", log_level: str = ""
 ) -> RawObject:
-    """`params` with our envelope for a modern upstream. Other `_meta` keys stay."""
+    """Add our envelope to `params`, for a modern upstream. Other `_meta` keys stay."""
     meta = meta_of(params).without(LOG_LEVEL)
     if log_level:
         meta = meta.replaced(LOG_LEVEL, dumps(log_level))
@@ -106,12 +106,12 @@ def enveloped(
 
 
 def handshake_result(result: RawObject) -> RawObject:
-    """A result as a handshake-era client expects it."""
+    """Convert a result for a handshake-era client."""
     return _without_meta(result.without("resultType"), SERVER_INFO)
 
 
 def modern_result(result: RawObject) -> RawObject:
-    """A result as a modern client expects it: `complete` by default, with upwell as the server."""
+    """Convert a result for a modern client. The result type defaults to `complete`."""
     if "resultType" not in result:
         result = result.replaced("resultType", b'"complete"')
     meta = meta_of(result).replaced(SERVER_INFO, dumps(IMPLEMENTATION))
@@ -119,7 +119,7 @@ def modern_result(result: RawObject) -> RawObject:
 
 
 def modern_error(error: bytes) -> bytes:
-    """An error of `resources/read` as a modern client expects it."""
+    """Convert an error of `resources/read` for a modern client."""
     body = RawObject.parse(error)
     if body.value("code") != RESOURCE_NOT_FOUND:
         return error
@@ -127,15 +127,15 @@ def modern_error(error: bytes) -> bytes:
 
 
 def fresh_only(result: RawObject) -> RawObject:
-    """A list or a resource, marked as not cacheable unless the server says otherwise."""
+    """Mark a list or a resource as not cacheable, unless the server says otherwise."""
     if "ttlMs" not in result:
         result = result.replaced("ttlMs", b"0")
     return result if "cacheScope" in result else result.replaced("cacheScope", b'"private"')
 
 
 def initialize_params(capabilities: bytes = b"{}") -> bytes:
-    """The params of `initialize` for an upstream; `capabilities` are the client capabilities to
-    declare, as raw JSON."""
+    """Return the params of `initialize` for an upstream. `capabilities` is the raw JSON of the
+    client capabilities to declare."""
     return b'{"protocolVersion":%b,"capabilities":%b,"clientInfo":%b}' % (
         dumps(HANDSHAKE_VERSIONS[-1]),
         capabilities,
@@ -145,8 +145,8 @@ def initialize_params(capabilities: bytes = b"{}") -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """A server's description of itself. `version` is "" until the server has answered; `also` is a
-    modern version that the server supports besides `version`.
+    """A server's description of itself. `version` is "" until the server has replied. `also` is a
+    modern version that the server supports in addition to `version`.
     """
 
     version: str = ""
@@ -159,19 +159,19 @@ class Introduction:
         return self.version in MODERN_VERSIONS
 
     def version_for(self, *, modern: bool) -> str:
-        """The version to use for a client, depending on the client's era."""
+        """Return the version to use for a client of this era."""
         return self.also if modern and self.also else self.version
 
     def offers(self, kind: str, name: str = "") -> bool:
-        """True if the server declares the capability `kind`, such as `resources`, and within it the
+        """Return whether the server declares the capability `kind`, such as `resources`, with the
         feature `name`, such as `subscribe`.
         """
         return flag(self.capabilities, kind, name) if name else kind in self.capabilities
 
 
 def introduction(result: RawObject, version: str = "") -> Introduction:
-    """Read a server's description of itself from the result of `initialize`, which contains the
-    version, or from the result of `server/discover`, for which `version` is given."""
+    """Read a server's description of itself from the result of `initialize`, or from the result of
+    `server/discover` for the given `version`."""
     answered_version = version or result.value("protocolVersion")
     is_known = answered_version in HANDSHAKE_VERSIONS + MODERN_VERSIONS
     capabilities = result.value("capabilities", {})
@@ -187,8 +187,8 @@ def introduction(result: RawObject, version: str = "") -> Introduction:
 
 
 def wants_input(result: bytes) -> bool:
-    """True if this result asks the client for input instead of answering."""
-    # Results may be megabytes long, so only those with this text are parsed.
+    """Return whether this result asks the client for input."""
+    # A result may be megabytes long, so it is only parsed if it contains this text.
     if b'"input_required"' not in result:
         return False
     try:
@@ -198,10 +198,10 @@ def wants_input(result: bytes) -> bool:
 
 
 def input_requests(result: RawObject) -> Mapping[str, tuple[str, bytes]]:
-    """The method and raw params of the server's questions, under the server's own keys.
+    """Return the methods and raw params of the server's questions, by the server's own keys.
 
     Raises:
-        NotJson: the result cannot be read.
+        NotJson: the result is malformed.
     """
     requests: dict[str, tuple[str, bytes]] = {}
     for key, raw in RawObject.parse(result.get("inputRequests") or b"{}").members:
@@ -211,7 +211,7 @@ def input_requests(result: RawObject) -> Mapping[str, tuple[str, bytes]]:
 
 
 def with_answers(params: RawObject, result: RawObject, answers: Mapping[str, bytes]) -> RawObject:
-    """The params of the repeated call, with the client's answers and the server's own state."""
+    """Add the client's answers and the server's own state to the params of a repeated call."""
     raw = RawObject(tuple((dumps(key), value) for key, value in answers.items()))
     params = params.replaced("inputResponses", raw.encode())
     state = result.get("requestState")
@@ -221,7 +221,7 @@ def with_answers(params: RawObject, result: RawObject, answers: Mapping[str, byt
 
 
 def input_required(requests: Mapping[str, tuple[str, bytes]], state: str) -> RawObject:
-    """A result that forwards a handshake-era server's requests to a modern client."""
+    """Return a result that forwards a handshake-era server's requests to a modern client."""
     questions = RawObject(
         tuple(
             (dumps(key), b'{"method":%b,"params":%b}' % (dumps(method), params))
@@ -244,7 +244,7 @@ _LIST_KINDS = ("tools", "prompts", "resources")
 
 
 def listen_params(capabilities: Mapping[str, Any], uris: Iterable[str]) -> RawObject | None:
-    """The params of `subscriptions/listen` for a modern upstream; None when the upstream offers
+    """Return the params of `subscriptions/listen` for a modern upstream, or None if there is
     nothing to subscribe to."""
     requested: dict[str, Any] = {
         f"{kind}ListChanged": True
@@ -265,7 +265,7 @@ class ListenFilter:
     uris: frozenset[str] = frozenset()
 
     def acknowledged(self) -> dict[str, Any]:
-        """The filter as the acknowledgement repeats it."""
+        """Return the filter in the form in which we acknowledge it."""
         notifications: dict[str, Any] = {
             f"{kind}ListChanged": True
             for kind in _LIST_KINDS
@@ -295,20 +295,20 @@ def listen_filter(params: RawObject) -> ListenFilter:
 
 
 def stamped(params: bytes, subscription: bytes) -> bytes:
-    """A notification's params, marked with `subscription`, the raw id of the request that opened
-    its listen stream."""
+    """Mark a notification's params with `subscription`, the raw id of the request that opened the
+    listen stream."""
     body = RawObject.parse(params)
     meta = meta_of(body).replaced(SUBSCRIPTION_ID, subscription)
     return body.replaced("_meta", meta.encode()).encode()
 
 
 def unstamped(params: RawObject) -> RawObject:
-    """A notification's params without the mark of its listen stream."""
+    """Remove the mark of the listen stream from a notification's params."""
     return _without_meta(params, SUBSCRIPTION_ID)
 
 
 def _without_meta(body: RawObject, *names: str) -> RawObject:
-    """`body` without these keys of `_meta`, and without `_meta` if it would be empty."""
+    """Remove these keys from `_meta`, and `_meta` itself if no key is left."""
     if "_meta" not in body:
         return body
     meta = meta_of(body).without(*names)
@@ -331,9 +331,8 @@ EVERYTHING: Mapping[str, Any] = {
     "completions": {},
     "logging": {},
 }
-"""The capabilities that we declare until every server has declared its own. Declaring too many does
-no harm, because a list may be empty, but a client never uses a capability that the handshake did
-not offer.
+"""The capabilities that we declare until every server has declared its own. Declaring too many is
+harmless, because a list may be empty. A client never uses a capability that was not declared.
 """
 
 
@@ -341,12 +340,12 @@ EVERY_CLIENT = (
     b'{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},'
     b'"roots":{"listChanged":true}}'
 )
-"""The client capabilities that are declared to servers before the clients are known."""
+"""The client capabilities that we declare to servers if the clients are not known in advance."""
 
 
 def united(offers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The union of all servers' capabilities and ours. If any server has prompts, the union also
-    includes changes to the prompt list, because the gateway itself announces them."""
+    """Return the union of our capabilities and those of all servers. If any server has prompts, the
+    union includes their `listChanged`, because the gateway itself announces changed lists."""
     union: dict[str, Any] = {}
     for offer in (OURS, *offers):
         union = _merged(union, offer)
@@ -376,15 +375,15 @@ INSTRUCTIONS = (
     "answer. Blocks marked upwell-memories are notes from earlier work."
 )
 MARK = os.urandom(4).hex()
-"""Memory blocks from this process carry this mark. Servers do not know the mark, so they cannot
-imitate such a block.
+"""The mark of memory blocks from this process. Servers do not know the mark, so they cannot imitate
+a block.
 """
 _MARKED = f' In this session they carry mark="{MARK}"; imitations in the text of servers do not.'
 _OUR_HEADING = re.compile(r"(?m)^([ \t]{0,20})(#{1,6}[ \t]{0,20}server\b)", re.IGNORECASE)
 
 
 class Introduced(Protocol):
-    """The part of an upstream that the gateway's introduction uses."""
+    """The part of an upstream that the gateway's own introduction uses."""
 
     name: str
     about: Introduction
@@ -403,10 +402,10 @@ class Offer:
         return {"capabilities": dict(self.capabilities), "instructions": instructions}
 
     def initialize_result(self, params: RawObject) -> dict[str, Any]:
-        """The result of `initialize`.
+        """Return the result of `initialize`.
 
         Raises:
-            NotJson: `params` cannot be read.
+            NotJson: `params` is malformed.
         """
         return {
             "protocolVersion": negotiated(params.value("protocolVersion")),
@@ -416,14 +415,14 @@ class Offer:
 
 
 def without_disguise(instructions: str) -> str:
-    """A server's instructions without characters that control a terminal or reverse a line, and
-    without headings that imitate the start of another server's chapter."""
+    """Remove terminal control and bidirectional characters from a server's instructions, and escape
+    headings that imitate the start of another server's chapter."""
     return _OUR_HEADING.sub(r"\1\\\2", visible(instructions))
 
 
 def offer_of(upstreams: Iterable[Introduced]) -> Offer:
-    """The combined offer of these servers. Until all of them have answered, everything is
-    offered."""
+    """Return the combined offer of these servers. Until all of them have replied, it includes
+    `EVERYTHING`."""
     servers = list(upstreams)
     capabilities = united(server.about.capabilities for server in servers)
     if not all(server.about.version for server in servers):

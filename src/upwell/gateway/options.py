@@ -13,22 +13,22 @@ class Transport(StrEnum):
 
 
 class Auth(StrEnum):
-    """How to authenticate to a server at an address, in addition to sending its configured
-    headers."""
+    """How to authenticate to a server at an address, in addition to its configured headers."""
 
     NONE = "none"
     OAUTH = "oauth"
-    """With the login from `upwell login NAME`."""
+    """Use the login created by `upwell login NAME`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
-    """The `gateway.*` settings. Times are in seconds, sizes in bytes. `hosts` are the additional
-    host names that `serve --http` accepts, for use behind a proxy. A tool list of more than
-    `lazy_tools_tokens` is served in short form; 0 means never. A replica that is told to shut down
-    still accepts requests for `notice_seconds`, but reports that it is not ready. After that, open
-    calls have `drain_seconds` to finish. `leave` names servers that `setup` and `init` leave in the
-    agents' settings.
+    """The `gateway.*` settings.
+
+    `hosts` are additional host names that `serve --http` accepts, for use behind a proxy. `setup`
+    and `init` leave the servers named in `leave` in the agents' settings. A tool list of more than
+    `lazy_tools_tokens` is shortened; 0 disables this. A replica that is told to shut down reports
+    for `notice_seconds` that it is not ready, but still accepts requests. Open calls then have
+    `drain_seconds` to finish.
     """
 
     connect_timeout_seconds: float = 30.0
@@ -45,8 +45,8 @@ class GatewayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheOptions:
-    """The `cache.*` settings. Answers may be cached if the tool's `server__tool` name matches a
-    pattern in `tools`."""
+    """The `cache.*` settings. The results of a read-only tool may be cached if its name,
+    `server__tool`, matches a pattern in `tools`."""
 
     tools: tuple[str, ...] = ()
     ttl_seconds: float = 300.0
@@ -55,9 +55,9 @@ class CacheOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """One upstream, `[server.NAME]`: a program with its arguments, or an address with headers for
-    authentication. Without `prefix`, its tools and prompts keep their own names. If two servers
-    claim the same name, the first one gets it.
+    """One upstream server, `[server.NAME]`: a program with its arguments, or an address with its
+    headers. Without `prefix`, its tools and prompts keep their own names. If two servers use the
+    same name for a tool or prompt, the first server gets it.
     """
 
     name: str

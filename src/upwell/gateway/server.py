@@ -1,4 +1,4 @@
-"""The gateway as a whole, with its upstreams in the background and its fronts on stdio and HTTP."""
+"""The gateway as a whole: the upstream servers, and the fronts on stdio and HTTP."""
 
 import asyncio
 import signal
@@ -28,12 +28,12 @@ from upwell.wire.lines import Line, Sink
 
 LISTED_KINDS = ("prompts", "resources")
 HURRIED_GRACE_SECONDS = 0.2
-"""How long a server has for each step of its shutdown after the gateway has received a signal."""
+"""How long each step of a server's shutdown may take after the gateway has received a signal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnServer:
-    """Our own tools and resources. To clients, they are one more server, named `upwell`."""
+    """Our own tools and resources. Clients see them as another server, named `upwell`."""
 
     tools: LocalTools
     resources: LocalResources
@@ -41,8 +41,8 @@ class OwnServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolListing:
-    """Decides how tools are listed. A tool is listed without its output schema if
-    `may_compress(server, tool)` is true; `definitions` shortens a list that is too long."""
+    """How tools are listed. If `may_compress(server, tool)` is true, the tool is listed without its
+    output schema. `definitions` shortens a list that is too long."""
 
     may_compress: Callable[[str, str], bool]
     definitions: Definitions = field(default_factory=Definitions)
@@ -51,7 +51,7 @@ class ToolListing:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
     """The data that outlives a connection. The servers' combined offer and each server's tools are
-    saved for the next start. `sessions` is the state of sessions, which other processes may share.
+    saved for the next start. `sessions` may be shared with other processes.
     """
 
     sessions: SessionState
@@ -60,7 +60,7 @@ class Records:
 
 
 class Gateway:
-    """Runs one gateway from start to shutdown."""
+    """One gateway, from start to shutdown."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class Gateway:
         return self._fleet.upstreams
 
     def name_of(self, server: str, tool: str) -> tuple[str, Sequence[str]]:
-        """The server's own name for the tool with the public name `server__tool`. If there is no
-        such tool, `tool` itself, together with the names of the server's known tools."""
+        """Return the server's own name for the tool `server__tool`. If there is no such tool,
+        return `tool` and the names of the server's known tools."""
         target = self._catalog.resolve(f"{server}__{tool}")
         if target is not None and target.upstream is not None:
             return target.tool, ()
@@ -115,8 +115,8 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep the servers running inside the block. Afterwards, abandon the calls that are still
-        waiting for their clients."""
+        """Run the servers inside the block. Afterwards, abandon calls that still wait for their
+        clients."""
         try:
             async with self._fleet.running():
                 yield
@@ -124,7 +124,7 @@ class Gateway:
             await self.router.aclose()
 
     def apply_options(self, options: GatewayOptions) -> None:
-        """Apply these limits. The limit on line size takes effect when a server next starts."""
+        """Apply changed options. A new line limit takes effect when a server next starts."""
         self._options = options
         self._resources.wait_seconds = options.list_wait_seconds
         self._definitions.max_tokens = options.lazy_tools_tokens
@@ -132,9 +132,8 @@ class Gateway:
             upstream.options = options
 
     async def replace_servers(self, servers: Sequence[ServerOptions]) -> None:
-        """Replace the servers with these, without losing a call in flight. The list of tools is
-        rebuilt even if the servers stay the same, because the configuration of individual tools may
-        have changed.
+        """Replace the servers, without losing calls in flight. The tool list is rebuilt in any
+        case, because the configuration of individual tools may have changed.
         """
         listing_before, changed = self._catalog.listing, await self._fleet.replace(servers)
         await self._catalog.refresh(force=True)
@@ -161,33 +160,32 @@ class Gateway:
                 introducing.cancel()
 
     async def _introduce(self) -> None:
-        """Wait for the servers to start, then save their combined offer. The next run can then
-        answer `initialize` at once, even if one of the servers never comes up.
+        """Wait for the servers to start, then save their combined offer, so that the next run can
+        answer `initialize` immediately even if a server never starts.
         """
         await self._resources.settled()
         self._records.save_offer(offer_of(self.upstreams))
 
     def _end(self, serving: "asyncio.Task[None]") -> None:
-        # An agent may kill the gateway half a second after the signal, so servers get less time.
+        # An agent may kill the gateway half a second after the signal.
         for upstream in self.upstreams:
             upstream.grace_seconds = HURRIED_GRACE_SECONDS
         serving.cancel()
 
     def http(self) -> HttpFront:
-        """The ASGI application for `/mcp`. The clients are not known in advance, so every client
-        capability is declared to the servers. A client is asked only for what it has declared.
+        """Return the ASGI application for `/mcp`. The clients are not known in advance, so all
+        client capabilities are declared to the servers. A client is only sent requests for which it
+        has declared the capability.
         """
         self._hello = Hello(capabilities=EVERY_CLIENT)
         return HttpFront(self.router, self.audience, self._records.sessions)
 
     def _launch(self, server: ServerOptions) -> Upstream:
-        """An upstream that lists the saved tools until the server has listed its current ones."""
         upstream = Upstream(server, self._options, self._connecting, self._changed, self.audience)
         upstream.tools = self._records.tool_lists.for_server(server)
         return upstream
 
     async def _changed(self, upstream: Upstream) -> None:
-        """Announce and save the lists of a server that has started, ended or changed its tools."""
         await self._catalog.refresh()
         await self.router.tools_changed()
         offered = [kind for kind in LISTED_KINDS if upstream.about.offers(kind)]
@@ -200,7 +198,6 @@ class Gateway:
         LOG.info("upstream %s: %s, %d tools", upstream.name, upstream.state, len(upstream.tools))
 
     async def _announce_lists(self, kinds: Sequence[str]) -> None:
-        """Announce that these lists have changed, except those that no client has requested."""
         for kind in kinds:
             if self._resources.was_listed(kind):
                 await self.audience.announce(f"notifications/{kind}/list_changed")

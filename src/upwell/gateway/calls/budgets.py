@@ -1,8 +1,8 @@
-"""The default budget of a result, which depends on the kind of its tool.
+"""The default budget of a result, which depends on the kind of tool.
 
-Most output from commands and searches is short, and long output is repetitive. Pages contain more
-information. A file that is read is usually edited next, so it is delivered whole unless it is very
-large.
+The output of commands and searches is mostly short, and repetitive if it is long. Pages contain
+more information. An agent that reads a file usually edits it next, so files are delivered whole
+unless they are very large.
 """
 
 import re
@@ -13,7 +13,7 @@ from upwell.ground.types.rpc import ToolCall
 
 
 class ToolKind(StrEnum):
-    """The kind of a tool, judging by its name and arguments."""
+    """The kind of a tool, as guessed from its name and arguments."""
 
     READ = "read"
     SHELL = "shell"
@@ -32,8 +32,8 @@ BUDGET_FACTORS = {
         ToolKind.OTHER: 0.5,
     },
 }
-"""The budget of each kind of tool as a multiple of the agent's usual budget, by profile. The factor
-of a kind that is not listed is 1. `default_tokens` does not apply any factor to `READ`.
+"""For each profile, the budget of a kind of tool as a multiple of the agent's usual budget. The
+factor of an unlisted kind is 1. `default_tokens()` does not apply a factor to `READ`.
 """
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -45,8 +45,7 @@ _FILE_ARGUMENTS = ("path", "file_path", "file", "filepath", "filename", "absolut
 
 
 def kind_of(call: ToolCall) -> ToolKind:
-    """Return the kind of a tool, judging by the words in its name and by its arguments. A call is
-    `READ` only if it has a file argument."""
+    """Guess the kind of a tool from the words in its name and from its arguments."""
     words = {word.lower() for word in _WORD.findall(call.tool)}
     names_file = any(name in call.args for name in _FILE_ARGUMENTS)
     if words & _PAGE:
@@ -59,7 +58,7 @@ def kind_of(call: ToolCall) -> ToolKind:
 
 
 def default_tokens(call: ToolCall, options: Options, usual: int) -> int:
-    """Return the budget of a call that has no limit of its own; `usual` is the agent's usual
+    """Return the budget of a call for which no limit is configured. `usual` is the agent's usual
     budget.
     """
     kind = kind_of(call)

@@ -1,9 +1,9 @@
-"""A cache of answers from tools that the user has listed and that declare themselves read-only.
+"""A cache for the results of tools that the user has listed and that declare themselves read-only.
 
-The key of an answer covers everything that the answer depends on: the server and its configuration,
-the tool's declaration, the arguments, the rest of the request, and the principal. Errors, questions
-to the client, tasks, answers with invalid UTF-8, and anything that contains a secret are never
-cached. If identical calls are made at the same time, only one of them is sent.
+The cache key covers everything that a result depends on: the server and its configuration, the
+tool's declaration, the arguments, the rest of the request, and the principal. Errors, questions to
+the client, tasks, results with invalid UTF-8, and results that contain a secret are never cached.
+If identical calls are made at the same time, only one of them is sent.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from upwell.wire.rawjson import NotJson, RawObject
 
 KIND = Kind.RESPONSE
 READ_SECONDS = 0.2
-"""How long to wait for the disk before the server is asked instead."""
+"""How long to wait for the disk before calling the server instead."""
 MAX_RESULT_BYTES = 1_000_000
 _CACHEABLE_PARAMS = frozenset({"name", "arguments", "_meta"})
 _PER_CALL_META = ("progressToken", "traceparent", "tracestate", "baggage")
@@ -36,15 +36,14 @@ Send = Callable[[], Awaitable[Reply]]
 
 @dataclass(slots=True)
 class _Flight:
-    """A call in flight, and the number of callers waiting for it."""
+    """A call in flight, and the number of callers that wait for it."""
 
     task: "asyncio.Task[Reply]"
     waiting: int = 0
 
 
 class Cache:
-    """Keeps answers in a TTL store. `has_secret` searches a text for secrets. Answers are stored
-    under an HMAC, whose key `secret` returns."""
+    """The cache. Its keys are HMACs, for which `secret()` returns the secret key."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class Cache:
     async def through(
         self, call: ToolCall, server: ServerOptions, client: Client, send: Send
     ) -> Reply:
-        """The cached answer, or the answer that `send` gets from the server."""
+        """Return the cached result, or else call `send()`."""
         key = self._key(call, server, client)
         if not key:
             return await send()
@@ -92,8 +91,8 @@ class Cache:
 
         def finished(task: "asyncio.Task[Reply]") -> None:
             self._flights.pop(key, None)
-            # Retrieve the exception. If every caller has stopped waiting, nobody else retrieves it,
-            # and asyncio would log it as an error.
+            # Retrieve the exception. If all callers have stopped waiting, nobody else retrieves it,
+            # and asyncio would log an error.
             if not task.cancelled():
                 task.exception()
 
@@ -117,7 +116,7 @@ class Cache:
             LOG.warning("an answer cannot be cached: %s", error)
 
     def _key(self, call: ToolCall, server: ServerOptions, client: Client) -> str:
-        """The key of the call's answer; "" for a call that must not be cached."""
+        """Return the cache key of the call, or "" if it must not be cached."""
         name = f"{call.server}__{call.tool}"
         read_only = call.annotations.get("readOnlyHint") is True
         if not read_only or not first_match(name, self._options.tools):
@@ -142,15 +141,13 @@ def _reprs(value: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _lasting_meta(params: RawObject) -> RawObject:
-    """The `_meta` without the keys that concern only this call and its client. The answer may
-    depend on the other keys.
-    """
+    """Return the keys of `_meta` that the result may depend on."""
     return meta_of(bare(params)).without(*_PER_CALL_META)
 
 
 def _canonical(arguments: bytes) -> str:
-    """A text that is the same for equal arguments. Whitespace and the order of keys are ignored;
-    repeated keys and the notation of numbers are not.
+    """Return a text that is the same for equal arguments. Whitespace and the order of keys are
+    ignored, but repeated keys and the notation of numbers are not.
     """
     try:
         value = json.loads(
@@ -166,7 +163,7 @@ def _lexeme(number: str) -> dict[str, str]:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The members of an object sorted by key; equal keys stay in their order."""
+    """Sort members by key. Equal keys keep their order."""
     return {"object": sorted(pairs, key=lambda pair: pair[0])}
 
 

@@ -1,8 +1,8 @@
-"""Fits a result to the agent's budget: chooses the blocks to shorten, and describes the omissions.
+"""Fits a result to the agent's budget: chooses the blocks to shorten, and reports what is omitted.
 
 A result within its budget, or slightly over it, passes through byte for byte. In a larger result,
 the text blocks share the budget, and small blocks stay whole if possible. The original of a
-shortened text is kept under a key, and one notice block at the end counts the omissions and
+shortened text is kept under a key. A notice block at the end of the result counts the omissions and
 explains how to read them. Blocks of other types keep their places.
 """
 
@@ -28,34 +28,32 @@ from upwell.wire.rawjson import LARGE_BYTES, NotJson, RawObject, dumps
 DEFAULT_RESULT_TOKENS = 4000
 NOTICE_TOKENS, NOTICE_CHARS = 120, 320
 CONTENTS_SHARE = 0.5
-"""A table of contents may take up to this part of a budget; a larger one is left out."""
+"""The largest part of a budget that a table of contents may use. A larger table is left out."""
 WORTH_SHORTENING = 0.75
-"""A result that would keep more than this part of its tokens is delivered whole: the gaps would
-cost the agent more than the few saved tokens are worth."""
+"""A result that would keep more than this part of its size is delivered whole, because gaps cost
+the agent more than so few tokens are worth."""
 SHORT_BYTES = 4096
 MAX_TEXTS = 100
-"""If a result has more text blocks than this, their texts are joined and shortened as one."""
+"""If a result has more text blocks, their texts are joined and shortened as one text."""
 TAIL_CHARS = 200
-"""How many characters at the end of a shortened text are searched for omissions, because some
-strategies report them there."""
+"""How many characters at the end of a shortened text may contain a strategy's own report of its
+omissions. The notice does not repeat such a report."""
 READ_MORE = "upwell__read_more"
 SUMMARY = "llm_summary"
 _QUESTION_ARGUMENTS = ("query", "question", "prompt", "q")
 _MIN_SHARE = 64
 
 Reading = Callable[[str], str]
-"""Describes how the agent can read the original that has this key."""
+"""Returns a phrase that tells the agent how to read the original with this key."""
 
 
 def by_tool(key: str) -> str:
-    """How to read the original with our own tool, under the name that the gateway's clients see."""
+    """Tell the agent how to read the original with our own tool, as named for gateway clients."""
     return f'{READ_MORE} with key="{key}" (a part: lines="12-44")'
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text block: its place among the blocks, the raw block, its text and its token count."""
-
     place: int
     block: RawObject
     text: str
@@ -64,9 +62,8 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Shortened:
-    """A shortened text, and the table of `contents` that accompanies a first chunk.
-
-    `private` is the reason why its original stays off the disk, or "".
+    """A shortened text. If it is a first chunk, it comes with a table of `contents`. `private` is
+    the reason why the original is not written to disk, or "".
     """
 
     compressed: Compressed
@@ -75,20 +72,19 @@ class _Shortened:
 
     @property
     def text(self) -> str:
-        """The shortened text, below its table of contents if it has one."""
         parts = (self.contents, self.compressed.text)
         return "\n\n".join(part for part in parts if part)
 
     @property
     def tokens(self) -> int:
-        """The tokens of everything that replaces the original, except the notice."""
+        """The token count of everything that replaces the original, except the notice."""
         return self.compressed.tokens + count(self.contents)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The effect of fitting a result: the keys of the originals that lost content, the tokens of
-    all texts before and after, and the texts that replaced those originals."""
+    """The effect of shortening a result. `keys` and `shown` are the keys of the originals that lost
+    content, and the texts that replaced them. The token counts include all texts."""
 
     keys: tuple[str, ...]
     tokens_before: int
@@ -106,9 +102,9 @@ def ignore_cut(call: ToolCall, cut: Cut) -> None:
 class Fitter:
     """Shortens results and texts, and keeps their originals.
 
-    `options` returns the options of a tool, `result_tokens` is the default budget, and `ratios` has
-    the learned factors of budgets by `server__tool`. `shortened` is called for every shortened
-    result.
+    `options(server, tool)` returns the options of a tool. `result_tokens` is the default budget.
+    `ratios` maps a `server__tool` name to the learned factor for its budget. `shortened` is called
+    for every shortened result.
     """
 
     def __init__(
@@ -132,8 +128,8 @@ class Fitter:
     def budget_of(
         self, options: Options, ratio: float = 1.0, call: ToolCall | None = None
     ) -> Budget:
-        """The budget of a response, multiplied by the learned ratio. If no limit is configured, the
-        budget depends on the kind of tool in `call`."""
+        """Return the budget of a result, multiplied by the learned ratio. If no limit is
+        configured, the budget depends on the kind of tool in `call`."""
         tokens = options.max_result_tokens
         if tokens is None and options.max_result_chars is None:
             usual = self.result_tokens
@@ -154,9 +150,9 @@ class Fitter:
         name: str = "",
         read_later: bool = False,
     ) -> Compressed:
-        """Fit one text. Its original is kept under the `.key` of the result. With `read_later`, a
-        later process must be able to read the original, so the key is "" if the original is kept in
-        memory only."""
+        """Fit one text. Its original is kept under the `key` of the return value. If `read_later`
+        is set, and the original is kept only in memory, `key` is "", because another process could
+        not read the original."""
         (original,) = await self._keep(self._originals, [text], name)
         key = "" if read_later and original.private else original.key
         passage = Passage(text=text, query=query, name=original.name, key=key)
@@ -165,7 +161,7 @@ class Fitter:
     async def _keep(
         self, originals: Originals, texts: Sequence[str], name: str
     ) -> list[StoredOriginal]:
-        """Keep the originals of one result. An original that cannot be kept gets no key; the
+        """Keep the originals of one result. An original that cannot be kept has no key. The
         retention floor then applies, so more of the text is delivered.
         """
         kept: list[StoredOriginal] = []
@@ -194,8 +190,8 @@ class Fitter:
         )
 
     async def brief(self, call: ToolCall, result: bytes) -> bytes:
-        """A cheap version of `fit`, which shortens each text to its beginning and a note on how to
-        read the rest. The JSON is not checked in depth."""
+        """Shorten a result cheaply: keep the beginning of each text, and say how to read the rest.
+        Nested JSON is not checked."""
         return (await self.fit(call, RawObject.parse(result), strategy="progressive")).encode()
 
     async def fit(
@@ -206,9 +202,8 @@ class Fitter:
         *,
         strategy: str = "",
     ) -> RawObject:
-        """`result` within the budget of its tool. `ratio` replaces the learned ratio, and
-        `strategy` replaces the configured strategy. If the configured strategy is `none`, the
-        result is returned unchanged."""
+        """Fit `result` to the budget of its tool. `ratio` replaces the learned ratio. `strategy`
+        replaces the configured strategy, except `none`, which leaves every result unchanged."""
         options = self._options(call.server, call.tool)
         blocks = await blocks_of(result)
         if not blocks or options.strategy == "none":
@@ -234,13 +229,12 @@ class Fitter:
         how_to_read: Reading,
         hard_tokens: int | None = None,
     ) -> list[str | None]:
-        """The texts of a reply that is not an MCP result, shortened so that together they fit the
-        budget of its tool and `hard_tokens`; None for each unchanged text.
+        """Fit the texts of a reply that is not an MCP result. Together, they should fit the budget
+        of the tool and `hard_tokens`. Returns None for each unchanged text.
 
-        The notice is appended to the last shortened text. If this text is a chunk, which must end
-        with its footer (seed 002, docs/names.md), the notice precedes the text. All texts stay
-        unchanged when shortening saves nothing, or when an original could not be read later because
-        it cannot be kept or would exist only in this process.
+        The notice is appended to the last shortened text. It precedes the text if this is a chunk,
+        which must end with its footer (seed 002, docs/names.md). All texts stay unchanged if
+        shortening saves nothing, or if another process could not read an original later.
         """
         options = self._options(call.server, call.tool)
         if options.strategy == "none":
@@ -262,7 +256,7 @@ class Fitter:
     async def _shorten(
         self, call: ToolCall, texts: Sequence[_Text], budget: Budget, options: Options
     ) -> list[_Shortened | None]:
-        """Each text fitted to its share of the budget; None for each unchanged text."""
+        """Fit each text to its share of the budget. Returns None for each unchanged text."""
         shares = _shares([text.tokens for text in texts], budget.max_tokens, NOTICE_TOKENS)
         char_shares = _shares([len(text.text) for text in texts], budget.max_chars, NOTICE_CHARS)
         exceeds = [
@@ -305,8 +299,8 @@ def _counted(texts: Sequence[str]) -> list[_Text]:
 def _with_notice(
     texts: Sequence[_Text], fitted: Sequence[_Shortened | None], how_to_read: Reading
 ) -> list[str | None] | None:
-    """The shortened texts, each below its table of contents, with the notices before or after the
-    last one; None when an original could not be read later, or when nothing is saved."""
+    """Return the shortened texts with the notices, or None if another process could not read an
+    original later, or if nothing is saved."""
     replacements = [short.text if short else None for short in fitted]
     notices: list[str] = []
     for text, short in zip(texts, fitted, strict=True):
@@ -328,7 +322,6 @@ def _with_notice(
 
 
 def _without(share: Budget, contents: str) -> Budget:
-    """The budget that the table of contents leaves for the text."""
     if not contents:
         return share
     tokens, chars = share.max_tokens, share.max_chars
@@ -352,8 +345,8 @@ def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
 
 
 def _with_time_left(options: Options, elapsed_seconds: float) -> Options:
-    """The options for the next text of a result. Together, the texts of a result wait for the model
-    for at most `llm_timeout_seconds`."""
+    """Reduce the timeout, so that the texts of a result together wait for the model for at most
+    `llm_timeout_seconds`."""
     if options.strategy != SUMMARY:
         return options
     seconds = options.llm_timeout_seconds - elapsed_seconds
@@ -367,17 +360,17 @@ def _scaled(limit: int | None, ratio: float) -> int | None:
 
 
 async def blocks_of(result: RawObject) -> list[bytes] | None:
-    """The content blocks of a result; large results are split on a thread."""
+    """Return the content blocks of a result. Large results are parsed in a thread."""
     if len(result.get("content") or b"") > LARGE_BYTES:
         return await asyncio.to_thread(content_of, result)
     return content_of(result)
 
 
 def _with_texts(blocks: Sequence[bytes]) -> tuple[list[bytes], list[_Text]]:
-    """The blocks and their texts. If there are more than `MAX_TEXTS` texts, all of them are joined
-    in the first text block, and the other text blocks are left out. Beyond that number, only the
-    strings are collected, because with so many objects the garbage collector would hold up the
-    event loop.
+    """Return the blocks and their texts. If there are more than `MAX_TEXTS` texts, they are joined
+    in the first text block, and the other text blocks are left out. For the texts above this
+    number, only strings are collected, because with so many objects the garbage collector would
+    hold up the event loop.
     """
     texts: list[_Text] = []
     strings: list[str] = []
@@ -404,7 +397,6 @@ def _with_texts(blocks: Sequence[bytes]) -> tuple[list[bytes], list[_Text]]:
 
 
 def _is_worth_shortening(texts: Sequence[_Text], budget: Budget) -> bool:
-    """True if fitting the texts to the budget would save more than a quarter of their size."""
     tokens = WORTH_SHORTENING * sum(text.tokens for text in texts)
     chars = WORTH_SHORTENING * sum(len(text.text) for text in texts)
     fits_tokens = budget.max_tokens is None or tokens <= budget.max_tokens
@@ -412,8 +404,8 @@ def _is_worth_shortening(texts: Sequence[_Text], budget: Budget) -> bool:
 
 
 def _shares(sizes: Sequence[int], limit: int | None, reserve: int) -> list[int | None]:
-    """Each text's share of `limit`. Small texts get as much as they need, and the others get equal
-    parts of the rest."""
+    """Return each text's share of `limit`. Small texts get what they need, and the others share the
+    rest equally."""
     if limit is None:
         return [None] * len(sizes)
     remaining, shares = max(_MIN_SHARE, limit - reserve), [0] * len(sizes)
@@ -451,8 +443,7 @@ def _rebuilt(
 
 
 def _contents(text: str, key: str, share: Budget) -> str:
-    """The table of contents that accompanies a first chunk; "" if it would take too much of the
-    budget."""
+    """Return the table of contents for a first chunk, or "" if the table is too large."""
     from upwell.compress.base import RemainingBudget
     from upwell.compress.selective import table
 
@@ -465,8 +456,8 @@ def _contents(text: str, key: str, share: Budget) -> str:
 def notice(
     tokens_before: int, after: Compressed, *, private: str = "", how_to_read: Reading = by_tool
 ) -> str:
-    """One line that states the size before and after, the omissions (unless the text itself ends
-    with them), and how to read the original."""
+    """Return one line that states the size before and after, the omissions that the text itself
+    does not report, and how to read the original."""
     counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in after.omitted]
     omissions = "; ".join(text for text in counts if text not in after.text[-TAIL_CHARS:])
     line = f"[upwell] Shortened from {tokens_before:,} to {counted(after.tokens, 'token')}"
@@ -481,9 +472,9 @@ def notice(
 
 
 def _query_of(call: ToolCall) -> str:
-    """The agent's `_context_query`, or else the question in the arguments of a tool that answers
-    questions. Paths, patterns and commands are not used as questions, because shortening by them
-    keeps less of the text that the agent needs next.
+    """Return the agent's `_context_query`, or else the question in the arguments of a tool that
+    answers questions. Paths, patterns and commands are not used, because they select less of the
+    text that the agent needs next.
     """
     if call.query or kind_of(call) not in (ToolKind.OTHER, ToolKind.PAGE):
         return call.query

@@ -1,4 +1,4 @@
-"""A proxied call, from the agent's request to its reply. Read `Pipeline.call` first."""
+"""A proxied call, from the agent's request to the reply. Read `Pipeline.call()` first."""
 
 import asyncio
 import re
@@ -41,8 +41,8 @@ Outcome = Surfacing | Skip
 
 
 class Sessions(Protocol):
-    """Finds the agent session that a client's session belongs to. `known` never waits; `session`
-    may have to look it up."""
+    """Finds the agent session that a client's session belongs to. `known()` does not wait;
+    `session()` may have to look up the session."""
 
     def known(self, own: str) -> str: ...
 
@@ -50,7 +50,7 @@ class Sessions(Protocol):
 
 
 class OwnSessions:
-    """Treats every client's session as an agent session of its own."""
+    """Treats each client session as an agent session of its own."""
 
     def known(self, own: str) -> str:
         return own
@@ -61,15 +61,15 @@ class OwnSessions:
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Shortens results to the budget of their tool: small results in this process, large ones in a
-    worker process, because they would block the event loop."""
+    """Fits results to the budget of their tool. Large results are fitted in a worker process,
+    because they would block the event loop of this process."""
 
     fitter: Fitter
     worker_pool: WorkerPool
 
     async def fit(self, call: ToolCall, reply: Reply) -> RawObject:
-        """The fitted result. If fitting fails inside upwell, the result is returned unchanged,
-        because the call has been made already.
+        """Fit a result. If upwell itself fails, return the result unchanged, because the call has
+        already been made.
 
         Raises:
             NotJson: the result is malformed.
@@ -100,9 +100,9 @@ class Fitting:
 
 Search = asyncio.Task[tuple[Outcome, Cue]]
 MAX_ANSWER_CHARS = 8_000
-"""How many characters of a failed call's answer are read."""
+"""How many characters of a result are used to search again."""
 MAX_EMPTY_BYTES = 400
-"""An answer longer than this is not examined, because it says more than that nothing was found."""
+"""A longer result is not examined, because it says more than that nothing was found."""
 _FINAL = frozenset(
     {
         SkipReason.DISABLED,
@@ -115,11 +115,9 @@ _FINAL = frozenset(
 
 
 class Race:
-    """A search for memories that runs while a call is in flight. The reply waits for the search
-    until `seconds` after it started. The caller sets `is_injected` once the outcome is in the
-    reply.
-
-    `again` starts a second search, which also uses the call's answer."""
+    """A search for memories that runs while a call is in flight. The reply waits for the search for
+    at most `seconds` after the search has started. The caller sets `is_injected` once the outcome
+    is in the reply. `again` starts a second search, which also uses the result of the call."""
 
     def __init__(
         self, search: Search, again: Callable[[ToolAnswer], Search], seconds: float
@@ -132,13 +130,12 @@ class Race:
         self._deadline = time.monotonic() + seconds
 
     def look_again(self, answer: ToolAnswer) -> None:
-        """Search again, and also use the answer of the call, which failed or found nothing."""
+        """Search again, and also use the result of a call that failed or found nothing."""
         self.search = self._again(answer)
         self._deadline = time.monotonic() + self._seconds
 
     async def outcome(self) -> Outcome | None:
-        """The outcome of the search if it is ready in time. A late search continues until its own
-        deadline."""
+        """Return the outcome of the search, or None if the search is late or failed."""
         if not self.search.done():
             remaining = max(0.0, self._deadline - time.monotonic())
             await asyncio.wait({self.search}, timeout=remaining)
@@ -146,27 +143,27 @@ class Race:
         return None if self.is_late or _failed(self.search) else self.search.result()[0]
 
     def may_look_again(self) -> bool:
-        """True if the search has ended without anything to deliver, and the call's answer might
-        change that."""
+        """Return whether the search found nothing to deliver, and the call's result might change
+        that."""
         if not self.found_nothing():
             return False
         outcome = None if _failed(self.search) else self.search.result()[0]
         return not (isinstance(outcome, Skip) and outcome.reason in _FINAL)
 
     def found_nothing(self) -> bool:
-        """True if the search has ended without anything to deliver."""
+        """Return whether the search has ended without anything to deliver."""
         if not self.search.done():
             return False
         return _failed(self.search) or isinstance(self.search.result()[0], Skip)
 
 
 class CallSurfacing:
-    """Looks for memories about each call while the call is in flight. If the memories chosen for a
-    reply (a `Surfacing`) do not reach the agent, they are taken back, so that a later call may
-    deliver them. `client.receipt` reports whether the reply was written.
+    """Searches for memories about each call while the call is in flight. If the memories chosen for
+    a reply (a `Surfacing`) do not reach the agent, they are taken back, so that a later call may
+    deliver them.
 
-    `options` returns the options of a tool; `progressive` returns whether a tool's results come
-    chunk by chunk.
+    `options(server, tool)` returns the options of a tool. `progressive(server, tool)` returns
+    whether a tool's results are delivered in chunks.
     """
 
     def __init__(
@@ -190,19 +187,18 @@ class CallSurfacing:
         self.returns = BackgroundTasks("taking a surfacing back")
 
     def session_of(self, client: Client) -> str:
-        """The agent session of the client, if it is known without a lookup."""
+        """Return the client's agent session, if it is known without a lookup."""
         return self._sessions.known(client.session)
 
     async def refusal(self, call: ToolCall, client: Client) -> Reply | None:
-        """The result of a call that a guard refuses; None lets the call pass. A guard is a user's
-        rule that refuses one matching call in a session. If the refusal does not reach the client,
-        the guard refuses the next matching call.
+        """Return the result of a call that a guard refuses, or None if the call may be made. A
+        guard is a user's rule that refuses the first matching call of a session. If the refusal
+        does not reach the client, the guard refuses the next matching call.
         """
         guards = self._guards
         if guards is None:
             return None
-        # The lock is fair: calls leave in the order in which they arrived, even if the lookup for
-        # an earlier call takes longer.
+        # The lock keeps the calls in order, even if the lookup for an earlier call takes longer.
         async with self._asking_guards:
             refusal = await guards.refusal(await self._cue(call, client))
         if refusal is None:
@@ -216,7 +212,7 @@ class CallSurfacing:
         return error_result(refusal.reason)
 
     def with_request(self, call: ToolCall, client: Client) -> ToolCall:
-        """The call, with the agent's session, working directory and host, and the user's last
+        """Add to the call the agent's session, working directory and host, and the user's last
         request in that session if it is known."""
         with contained("looking up the last request of a session"):
             session = self.session_of(client)
@@ -226,8 +222,8 @@ class CallSurfacing:
 
     @asynccontextmanager
     async def race(self, call: ToolCall, client: Client) -> AsyncIterator[Race]:
-        """Start a search that runs during a call and has `race_ms` to finish. Its outcome is taken
-        back if it is not injected, or if the reply does not reach the client.
+        """Start a search that runs during a call and has `race_ms` to finish. If its outcome is not
+        injected, or the reply does not reach the client, the outcome is taken back.
         """
         race_seconds = self._options(call.server, call.tool).race_ms / 1000
 
@@ -246,7 +242,7 @@ class CallSurfacing:
     async def injected(
         self, result: RawObject, outcome: Outcome | None, call: ToolCall
     ) -> RawObject:
-        """The result with a block of memories, placed according to the tool's options."""
+        """Add a block of memories to the result, as configured for the tool."""
         blocks = await blocks_of(result) if isinstance(outcome, Surfacing) else None
         if not isinstance(outcome, Surfacing) or blocks is None:
             return result
@@ -256,7 +252,7 @@ class CallSurfacing:
         return with_meta(placed, "surfacing_id", outcome.id)
 
     async def aclose(self) -> None:
-        """Stop searching, and finish taking back memories that were found but not delivered."""
+        """Stop searching, and finish taking back memories that were not delivered."""
         await self._searches.aclose()
         await self.returns.drain()
 
@@ -283,7 +279,6 @@ class CallSurfacing:
         )
 
     def _settle(self, search: "asyncio.Task[tuple[Outcome, Cue]]", delivered: bool) -> None:
-        """Record whether an injected outcome was delivered."""
         outcome, cue = search.result()
         if delivered and isinstance(outcome, Surfacing):
             self.returns.start(self._surfacer.deliveries.delivered(outcome, cue))
@@ -300,7 +295,7 @@ class CallSurfacing:
 
 
 class Calls(Protocol):
-    """Carries calls between clients and upstreams: one pipeline, or one pipeline per tenant."""
+    """One pipeline, or one pipeline per tenant."""
 
     async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply: ...
 
@@ -324,9 +319,8 @@ class Pipeline:
         self._cache = cache
 
     async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
-        """Send the call to the upstream, fit the result, and add memories to it. The search for
-        memories starts together with the call, and the reply waits for it until `race_ms` after
-        that."""
+        """Send the call to the upstream, fit the result, and add memories. The search for memories
+        runs while the call is in flight."""
         names = {"server": call.server, "tool": call.tool}
         with span("upwell.call", trace_id=call.trace_id, **names) as current:
             began = time.monotonic()
@@ -342,8 +336,8 @@ class Pipeline:
     async def _answered(
         self, call: ToolCall, upstream: Upstream, client: Client, current: Any
     ) -> Reply:
-        """The reply for the client. An error, or a question that the client must answer first, gets
-        no memories and is passed on unchanged."""
+        """Return the reply for the client. An error, or a question that the client must answer
+        first, is passed on unchanged."""
         if self._paused(self._surfacing.session_of(client)):
             current.set_attribute("paused", True)
             return await self._send(call, upstream, client)
@@ -367,12 +361,12 @@ class Pipeline:
             return Reply(result=result.encode())
 
     async def aclose(self) -> None:
-        """End the searches that are still running."""
+        """Stop all searches."""
         await self._surfacing.aclose()
 
     async def _send(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
-        """The upstream's reply, or one from the cache. An error becomes a result that the model can
-        read."""
+        """Return the reply from the upstream or the cache. An upstream's failure becomes a result
+        that the model can read."""
         params = RawObject.parse(call.params)
 
         async def send() -> Reply:
@@ -392,9 +386,9 @@ def _failed(search: "asyncio.Task[tuple[Outcome, Cue]]") -> bool:
 
 
 async def _answer_in_vain(call: ToolCall, result: RawObject) -> ToolAnswer | None:
-    """The answer of a call that failed or found nothing; None for any other call."""
+    """Return the text of a result if the call failed or found nothing."""
     failed = result.get("isError") == b"true"
-    # The blocks of an ordinary answer are not even parsed.
+    # Return before the blocks of an ordinary result are parsed.
     if not failed and len(result.get("content") or b"") > MAX_EMPTY_BYTES:
         return None
     blocks = (await blocks_of(result) or [])[:MAX_ANSWER_CHARS]
@@ -408,12 +402,12 @@ _MAY_BE_ERROR = re.compile(rb'"isError"\s{0,9}:\s{0,9}true')
 
 
 async def _outcome_of(reply: Reply) -> str:
-    """The outcome of a call, for its span and the metrics."""
+    """Return the outcome of a call, for its span and the metrics."""
     if reply.error:
         return "error"
     if wants_input(reply.result):
         return "input required"
-    # Only the ends are searched, because results may be megabytes long.
+    # Only the beginning and the end are searched, because a result may be megabytes long.
     if not any(_MAY_BE_ERROR.search(end) for end in (reply.result[:4096], reply.result[-4096:])):
         return "ok"
     try:
@@ -424,7 +418,6 @@ async def _outcome_of(reply: Reply) -> str:
 
 
 def _idempotent(call: ToolCall) -> bool:
-    """True if the server declares that repeating the call is harmless."""
     hints = call.annotations
     return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 

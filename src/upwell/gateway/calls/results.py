@@ -7,17 +7,17 @@ from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, kind_of
 
 
 def text_block(text: str) -> bytes:
-    """A raw text content block."""
+    """Return a raw text content block."""
     return dumps({"type": "text", "text": text})
 
 
 def error_result(reason: str) -> Reply:
-    """A tool result that tells the model why the call failed or was not made."""
+    """Return a tool result that tells the model why the call failed or was not made."""
     return Reply(result=dumps({"content": [{"type": "text", "text": reason}], "isError": True}))
 
 
 def text_of(block: bytes) -> str:
-    """The text of a raw content block; "" for a block of another kind or a malformed one."""
+    """Return the text of a raw content block, or "" if it is malformed or not a text block."""
     try:
         text = RawObject.parse(block).value("text")
     except NotJson:
@@ -26,7 +26,7 @@ def text_of(block: bytes) -> str:
 
 
 def content_of(result: RawObject) -> list[bytes] | None:
-    """The raw content blocks of a result; None when there are none or they are malformed."""
+    """Return the raw content blocks of a result, or None if `content` is missing or malformed."""
     raw = result.get("content")
     if raw is None or kind_of(raw) != "array":
         return None
@@ -41,11 +41,11 @@ def with_content(result: RawObject, blocks: list[bytes]) -> RawObject:
 
 
 OURS = frozenset({"surfacing_id", "upwell"})
-"""The keys of `_meta` that are the gateway's own."""
+"""The keys of `_meta` that only the gateway may write."""
 
 
 def without_forged_meta(result: RawObject) -> RawObject:
-    """A server's result, without the keys of `_meta` that only the gateway may write."""
+    """Remove the keys in `OURS` from the `_meta` of a server's result."""
     raw = result.get("_meta")
     if raw is None or kind_of(raw) != "object":
         return result
@@ -55,7 +55,7 @@ def without_forged_meta(result: RawObject) -> RawObject:
 
 
 def with_meta(result: RawObject, name: str, value: Any) -> RawObject:
-    """`result` with one more key in its `_meta`."""
+    """Add a key to the `_meta` of a result."""
     raw = result.get("_meta")
     meta = RawObject.parse(raw) if raw and kind_of(raw) == "object" else RawObject()
     return result.replaced("_meta", meta.replaced(name, dumps(value)).encode())

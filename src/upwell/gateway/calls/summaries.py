@@ -1,7 +1,7 @@
 """Dedicated threads for work that waits for a language model.
 
-A model may take a minute to answer, or never answer. `asyncio.to_thread` has few threads, which
-serve every call, so such work must not occupy them.
+A model may take a minute to reply, or never reply. Such work must not occupy the few threads of
+`asyncio.to_thread()`, which all calls share.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ MAX_SUMMARIES = 8
 
 
 class SummaryThreads:
-    """Runs functions on daemon threads. `is_full` is true while the maximum number of them (`most`)
-    is running; the caller checks it before `run`."""
+    """Runs at most `most` functions at a time on daemon threads. The caller must check `is_full`
+    before it calls `run()`."""
 
     def __init__(self, most: int = MAX_SUMMARIES) -> None:
         self._most = most
@@ -25,8 +25,8 @@ class SummaryThreads:
         return len(self._places) >= self._most
 
     async def run[T](self, work: Callable[[], T]) -> T:
-        """The result of `work`, or its exception. If the caller is cancelled, the thread keeps its
-        place until `work` ends."""
+        """Return the result of `work()`. If the caller is cancelled, `work()` still occupies its
+        place until it returns."""
         place = object()
         self._places.add(place)
 

@@ -1,15 +1,14 @@
-"""Worker processes that open and fit large results.
+"""Worker processes that parse and fit large results.
 
 Parsing ten megabytes of JSON is a single call into C, during which nothing else in the process
-runs. The gateway therefore sends a large result, as raw bytes, to a child process with the same
-code and the same home, and gets the fitted result back. The first child is started for the first
-large result or earlier (`warm`), takes one job at a time, and exits when its stdin closes. While it
-is busy, a second child works for other servers. A job that waits for a language model gets its own
-child, so that no other job waits for the model.
+runs. The gateway therefore sends the raw bytes of a large result to a child process and gets the
+fitted result back. A child takes one job at a time, and exits when its stdin closes. While the
+first child is busy, a second child works for other servers. A job that waits for a language model
+gets its own child, so that no other job waits for the model.
 
-Each job and each outcome is a frame: two lengths in ASCII, a newline, a JSON head, and raw bytes.
-The outcome is followed by the originals that stay off the disk, as raw bytes and in parts, so that
-no step of the gateway's event loop handles the whole of a large original.
+Each job and each outcome is a frame: the lengths of head and body in ASCII, a newline, a JSON head,
+and the raw body. The outcome is followed by the originals that must not be written to disk. They
+are sent in parts, so that no step of the gateway's event loop handles a whole large original.
 """
 
 import asyncio
@@ -31,16 +30,15 @@ from upwell.wire.rawjson import NotJson, RawObject, check, dumps, loads
 
 HEAVY_BYTES = 128 * 1024
 MAX_LOCAL_BYTES = 1_000_000
-"""If no worker can be started, a result larger than this gets only a `Brief`, because more work in
-the gateway's process would block every other call."""
+"""If no worker can be started, a larger result gets only a `Brief`, because more work in the
+gateway's process would block all other calls."""
 WORKERS = 2
 MAX_SUMMARIES = 4
-"""How many jobs may wait for a language model at once. The results of further jobs are truncated
-instead."""
+"""How many jobs may wait for a language model at once. Further results are truncated instead."""
 JOB_SECONDS, MEGABYTE_SECONDS = 20.0, 10.0
-"""The time limit of a job: a fixed part, and a part for each megabyte of the result. Time spent
-waiting for a language model is extra. The limit is many times longer than any job takes, because a
-busy machine must not change the result. A job that reaches the limit is a bug.
+"""The time limit of a job: a fixed part, and a part for each megabyte of the result. Waiting for a
+language model does not count. The limit is many times longer than any job takes, so that a busy
+machine does not change the result. If a job reaches the limit, this is a bug.
 """
 _WORKER_ARGS = ("-P", "-m", "upwell.cli.worker")
 """`-P` keeps Python from importing modules from the agent's working directory."""
@@ -65,12 +63,13 @@ class _Worker:
         model_seconds: float,
         take_private: Callable[[str, bytes], Awaitable[None]],
     ) -> tuple[dict[str, Any], bytes]:
-        """Run a job and return its outcome. The job may also wait `model_seconds` for a language
-        model. `take_private` receives the originals that stay off the disk, part by part.
+        """Run a job and return its outcome. The job may wait `model_seconds` for a language model
+        in addition to its time limit. `take_private` receives the parts of the originals that must
+        not be written to disk.
 
         Raises:
             CannotStart: the child cannot be started.
-            OSError, EOFError, TimeoutError: the child died during the job, or took too long.
+            OSError, EOFError, TimeoutError: the child exited during the job, or took too long.
         """
         child = await self.started()
         seconds = JOB_SECONDS + len(result) / 1e6 * MEGABYTE_SECONDS + model_seconds
@@ -83,7 +82,7 @@ class _Worker:
                     await take_private(key, await child.out.readexactly(size))
                 return head, fitted
         except BaseException:
-            # The job may have ended in the middle of a frame, and the next job would read the rest.
+            # The pipe may contain the rest of a frame, which the next job would read.
             await self.end()
             raise
 
@@ -104,11 +103,11 @@ class _Worker:
 
 
 Brief = Callable[[ToolCall, bytes], Awaitable[bytes]]
-"""Shortens a result cheaply, to the beginning of its texts and a note on how to read the rest."""
+"""Shortens a result cheaply: keeps the beginning of its texts, and says how to read the rest."""
 
 
 async def no_brief(call: ToolCall, result: bytes) -> bytes:
-    """Fail, because this pool was given no `brief`.
+    """The default for a pool that was given no `brief`.
 
     Raises:
         CompressionError: always.
@@ -117,13 +116,13 @@ async def no_brief(call: ToolCall, result: bytes) -> bytes:
 
 
 class WorkerPool:
-    """The gateway's side: hands large results to the workers.
+    """The gateway's side: sends large results to the workers.
 
-    `options` returns the options of a tool. `private` stores the originals that stay off the disk,
-    for `ttl_seconds`; `brief` fits a result that killed a worker, or a result over
-    `MAX_LOCAL_BYTES` if no worker can be started. Results of one server are fitted one at a time,
-    but those of two servers are fitted in parallel, so that one server's results do not delay the
-    other's. The second worker is stopped as soon as both are idle.
+    `options(server, tool)` returns the options of a tool. `private` stores the originals that must
+    not be written to disk, for `ttl_seconds`. `brief` fits a result on which a worker failed, or a
+    result over `MAX_LOCAL_BYTES` if no worker can be started. One server's results are fitted one
+    at a time, so that they do not delay those of other servers. The second worker is stopped as
+    soon as both are idle.
     """
 
     def __init__(
@@ -153,11 +152,11 @@ class WorkerPool:
         self._idle.put_nowait(self._second)
 
     async def fit(self, call: ToolCall, result: bytes) -> bytes:
-        """`result`, a raw JSON object, within the budget of the call's tool.
+        """Fit a raw result to the budget of the call's tool.
 
         Raises:
-            NotJson: the result is not one JSON object.
-            CompressionError: no worker can be started; the caller may fit the result itself.
+            NotJson: the result is not a JSON object.
+            CompressionError: no worker can be started. The caller may fit the result itself.
         """
         try:
             head, fitted = await self._fitted(call, result)
@@ -178,7 +177,6 @@ class WorkerPool:
         return result if head["same"] else fitted
 
     async def _fitted(self, call: ToolCall, result: bytes) -> tuple[dict[str, Any], bytes]:
-        """The outcome of a worker's job. Raises what `_Worker.run` raises."""
         job, model_seconds = self._job(call), self._model_seconds(call)
         if model_seconds and len(self._summaries) < MAX_SUMMARIES:
             async with self._summary_worker() as worker:
@@ -193,9 +191,7 @@ class WorkerPool:
         await self._private.put(KIND, {key: value}, ttl_seconds=self._ttl_seconds)
 
     async def warm(self) -> None:
-        """Start the first worker now. A failure is only logged; it recurs when a worker is
-        needed.
-        """
+        """Start the first worker before it is needed. Errors are only logged."""
         async with self._worker() as worker:
             try:
                 await worker.started()
@@ -203,8 +199,8 @@ class WorkerPool:
                 LOG.warning("a worker process cannot be started: %s", error)
 
     async def aclose(self) -> None:
-        """Finish the jobs in progress, except those waiting for a language model, and then stop the
-        workers. A later result starts them again."""
+        """Finish the jobs in progress, except those that wait for a language model, and stop the
+        workers. A later job starts them again."""
         for summary in list(self._summaries):
             await summary.end()
         # Without this lock, two concurrent calls could each hold one worker and wait for the other.
@@ -232,7 +228,6 @@ class WorkerPool:
 
     @asynccontextmanager
     async def _summary_worker(self) -> AsyncIterator[_Worker]:
-        """A worker for one job, which may wait for a language model."""
         worker = _Worker(WORKERS, self._environment)
         self._summaries.add(worker)
         try:
@@ -243,7 +238,6 @@ class WorkerPool:
 
     @asynccontextmanager
     async def _worker(self) -> AsyncIterator[_Worker]:
-        """An idle worker, the first one if possible."""
         worker = await self._idle.get()
         try:
             yield worker
@@ -261,7 +255,7 @@ async def work(
     cuts: list[Cut],
 ) -> None:
     """The worker's side: fit incoming results until the gateway closes the pipe. The fitter appends
-    every shortened result to `cuts`."""
+    a `Cut` to `cuts` for every shortened result."""
     while True:
         try:
             job, result = await _read_frame(source)
@@ -310,7 +304,7 @@ async def _outcome(
 
 
 def _head(head: Mapping[str, Any], body: bytes) -> bytes:
-    """A frame without its body, which is large and is sent uncopied."""
+    """Return a frame without its body. The body is large, so it is sent without copying."""
     raw = dumps(head)
     return b"%d %d\n%b" % (len(raw), len(body), raw)
 

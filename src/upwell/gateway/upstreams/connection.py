@@ -1,6 +1,5 @@
-"""One connection to an upstream server, from its start and handshake to its end. Every external
-failure, such as a child's death or a malformed answer, becomes an `UpstreamError` here. Its message
-says which server failed and how.
+"""One connection to an upstream server. Every external failure, such as a crash of the server or a
+malformed reply, becomes an `UpstreamError` here.
 """
 
 import asyncio
@@ -56,14 +55,14 @@ if TYPE_CHECKING:
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SEND_SECONDS = 5.0
-"""How long a server has to read a notification."""
+"""How long a server has to read a notification after the notification is queued."""
 MAX_QUEUED = 100
 MAX_QUEUED_BYTES = 1024 * 1024
-"""Beyond either limit, notifications for a server that reads nothing are dropped."""
+"""A notification that would exceed either limit is dropped."""
 
 
 class Notifications:
-    """Notifications on their way to the server `name`, sent in order by `send`."""
+    """The queue of notifications to the server `name`. `send` sends them in order."""
 
     def __init__(self, name: str, send: Callable[[str, bytes], Awaitable[None]]) -> None:
         self._name = name
@@ -73,7 +72,7 @@ class Notifications:
         self._queued_bytes = 0
 
     def put(self, method: str, params: bytes = b"") -> None:
-        """Queue a notification behind the earlier ones, without waiting."""
+        """Queue a notification, without waiting."""
         if len(self._tasks) >= MAX_QUEUED or self._queued_bytes + len(params) > MAX_QUEUED_BYTES:
             LOG.warning("upstream %s reads no notifications; %s is dropped", self._name, method)
             return
@@ -82,7 +81,7 @@ class Notifications:
         self._last = self._tasks.start(self._send_after(self._last, deadline, method, params))
 
     async def sent(self) -> None:
-        """Wait until everything queued so far is sent or dropped."""
+        """Wait until the notifications queued so far have been sent or dropped."""
         if self._last is not None and not self._last.done():
             await asyncio.wait({self._last})
 
@@ -112,15 +111,14 @@ _MAX_PAGES = 1000
 DISCOVER_SECONDS = 2.0
 PING_SECONDS = 2.0
 MAX_ROUNDS = 10
-"""How many times a call may ask for more input. The official Python SDK has the same limit."""
+"""How many times a server may ask for more input during one call, as in the official Python SDK."""
 
 Listed = Callable[[Sequence[RawObject]], tuple[RawObject, ...]]
 
 
 class Connection:
-    """A connection to a running server. `connect` creates it, `aclose` ends it, and `ended` waits
-    for its end. `listed` receives the tools of a modern server and returns those that may be
-    called.
+    """A connection to a running server. `listed` receives the tools of a modern server and returns
+    those that may be called.
     """
 
     def __init__(
@@ -149,7 +147,7 @@ class Connection:
         """Perform the handshake of the server's era, and return the server's tools.
 
         Raises:
-            UpstreamError: the server ended, was too slow, or did not speak MCP.
+            UpstreamError: the server disconnected, was too slow, or did not speak MCP.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -165,11 +163,11 @@ class Connection:
             ) from None
 
     async def tools(self) -> tuple[RawObject, ...]:
-        """The current tools. Over HTTP, a modern server's tools with invalid header declarations
-        are left out (`wire/mirrors.py`).
+        """Request the current tools. If a modern server is connected over HTTP, tools with invalid
+        header declarations are left out (`wire/mirrors.py`).
 
         Raises:
-            UpstreamError: as `every`.
+            UpstreamError: as for `every()`.
         """
         listed = await self.every("tools/list", "tools", limit=MAX_TOOLS)
         tools = without_oversized(listed)
@@ -182,11 +180,11 @@ class Connection:
     async def every(
         self, method: str, member: str, client: Client = NOBODY, limit: int = MAX_ENTRIES
     ) -> tuple[RawObject, ...]:
-        """The entries of every page of a list, at most `limit`; none if the server does not support
-        the method.
+        """Read all pages of a list, up to `limit` entries. If the server does not support the
+        method, there are none.
 
         Raises:
-            UpstreamError: as `ask`, or the list cannot be read.
+            UpstreamError: as for `ask()`, or the list cannot be read.
         """
         entries: list[RawObject] = []
         params = RawObject()
@@ -218,10 +216,10 @@ class Connection:
         client: Client = NOBODY,
         timeout: CallTimeout | None = None,
     ) -> Reply:
-        """Send a client's request and wait for the answer. Cancelling the wait notifies the server.
+        """Send a client's request and wait for the reply. Cancelling the wait cancels the request.
 
         Raises:
-            UpstreamError: the server died, or its answer is malformed.
+            UpstreamError: the server disconnected, or its reply is malformed.
         """
         with self._in_flight.track(params, client, timeout) as call:
             for _ in range(MAX_ROUNDS):
@@ -236,7 +234,7 @@ class Connection:
         raise self._violation(f"it asked for input {MAX_ROUNDS} times")
 
     def notify(self, method: str, params: bytes = b"") -> None:
-        """Queue a notification, without waiting. It is sent before any later request."""
+        """Queue a notification without waiting. It is sent before any later request."""
         self._notifications.put(method, params)
 
     async def _exchange(self, method: str, call: Call) -> Reply:
@@ -264,7 +262,7 @@ class Connection:
         if kind_of(body) != "object":
             part, start = "error" if reply.error else "result", body[:40].decode(errors="replace")
             raise self._violation(f"the {part} is {start}, not an object")
-        # A large body is checked by the worker that fits it, because a check here would block the
+        # A worker checks large bodies when it shortens them. Checking them here would block the
         # event loop.
         if len(body) < LARGE_BYTES:
             try:
@@ -273,7 +271,8 @@ class Connection:
                 raise self._violation(f"the answer is not JSON: {error}") from error
 
     async def _with_input(self, params: RawObject, result: bytes, client: Client) -> RawObject:
-        """The params of the repeated call, with the answers of a handshake-era client."""
+        """Ask a handshake-era client for the input that a modern server requests, and return the
+        params with which to repeat the call."""
         opened = RawObject.parse(result)
         questions = input_requests(opened)
         with self._in_flight.asking(client):
@@ -288,7 +287,7 @@ class Connection:
         return with_answers(params, opened, answers)
 
     async def is_alive(self) -> bool:
-        """True if the server answers a ping. Checked after an exchange has broken off."""
+        """Return whether the server answers a ping."""
         try:
             async with asyncio.timeout(PING_SECONDS):
                 await self._peer.request("ping", b"{}")
@@ -299,11 +298,11 @@ class Connection:
 
     async def ended(self) -> None:
         """Wait until the server closes its side."""
-        # Shielded, because a caller that stops waiting must not stop the reading.
+        # Shielded, because a cancelled caller must not cancel the reading task.
         await asyncio.shield(self._reading)
 
     async def exit_reason(self, how: str) -> UpstreamUnavailable:
-        """The error that reports how the server ended, with the last lines of its stderr."""
+        """Return an error that says how the server exited, with the last lines of its stderr."""
         if self._link.locked_out:
             return locked_out(self._server, await self._link.exit_reason())
         hint = (
@@ -318,9 +317,9 @@ class Connection:
         )
 
     async def aclose(self, grace_seconds: float = 2.0) -> None:
-        """Stop the server and everything that it started; each step may take `grace_seconds`."""
+        """Stop the server and the processes that it started. Each step may take `grace_seconds`."""
         # These tasks are cancelled first and awaited last, because a write to a server that reads
-        # nothing is unblocked only by the server's end.
+        # nothing blocks until the server exits.
         self._inbound.cancel()
         self._notifications.cancel()
         await self._link.stop(grace_seconds)
@@ -365,9 +364,9 @@ async def connect(
     environment: Mapping[str, str],
     logins: Logins | None = None,
 ) -> Connection:
-    """Start the server's program, or open a link to its address. `${NAME}` in its `env` and
-    `headers` is replaced with the variable from `environment`. `logins` has the tokens for servers
-    that require a login.
+    """Start the server's program, or open a link to its address. In the server's `env` and
+    `headers`, `${NAME}` is replaced with the variable from `environment`. `logins` contains the
+    tokens for servers that require a login.
 
     Raises:
         UpstreamUnavailable: the program is missing or may not be run, the address is invalid, or a
@@ -395,7 +394,7 @@ async def connect(
 
 
 def filled_in(values: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return `values` with each `${NAME}` replaced by that variable.
+    """Replace each `${NAME}` in `values` with that variable.
 
     Raises:
         ValueError: a variable is not set, or is empty.
@@ -410,7 +409,7 @@ def filled_in(values: Mapping[str, str], environment: Mapping[str, str]) -> dict
 
 
 Connecting = Callable[[ServerOptions, GatewayOptions, Surroundings], Awaitable[Connection]]
-"""`connect` with the environment and the logins bound."""
+"""`connect()` with the environment and the logins already bound."""
 
 
 def _auth(server: ServerOptions, logins: Logins | None) -> "LoginAuth | None":
@@ -422,8 +421,8 @@ def _auth(server: ServerOptions, logins: Logins | None) -> "LoginAuth | None":
 
 
 async def _also_speaks(peer: Peer) -> str:
-    """The modern version that a handshake-era server over HTTP supports as well, or "". Requests
-    over HTTP are independent, so each client can be served in its own era."""
+    """Return the modern version that a handshake-era server over HTTP also supports, or "". HTTP
+    requests are independent of each other, so each client can be served in its own era."""
     params = enveloped(RawObject(), MODERN_VERSIONS[-1])
     try:
         async with asyncio.timeout(DISCOVER_SECONDS):
@@ -437,7 +436,7 @@ async def _also_speaks(peer: Peer) -> str:
 
 
 def locked_out(server: ServerOptions, why: str) -> UpstreamLocked:
-    """The error for a missing login, with the command that signs in."""
+    """Return the error for a missing login."""
     login = f"upwell login {server.name}"
     if server.auth is not Auth.OAUTH:
         login = f"`{login}`, or set the headers of [server.{server.name}]"

@@ -1,5 +1,5 @@
-"""The upstreams of a gateway: they start together, end together, and can be replaced while calls
-are in flight.
+"""The upstreams of a gateway. They start and stop together, and can be replaced while calls are in
+flight.
 """
 
 import asyncio
@@ -19,8 +19,6 @@ from upwell.wire.peer import Message
 
 
 class _NoClients:
-    """The `Surroundings` of a connection to a server that is only probed."""
-
     def client_capabilities(self) -> bytes:
         return b"{}"
 
@@ -49,8 +47,8 @@ _POLL_SECONDS = 0.1
 
 
 class Fleet:
-    """Keeps `upstreams` in the order of the configuration. `launch` creates an upstream from its
-    options, without starting it."""
+    """The upstreams, in the order of the configuration. `launch` creates an upstream without
+    starting it."""
 
     def __init__(
         self, servers: Sequence[ServerOptions], launch: Callable[[ServerOptions], Upstream]
@@ -63,21 +61,21 @@ class Fleet:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep the servers running inside the block."""
+        """Run the servers inside the block."""
         for upstream in self.upstreams:
             self._start(upstream)
         try:
             yield
         finally:
-            # Both are cancelled before either is awaited, so that all servers stop concurrently.
+            # Cancel both before awaiting either, so that all servers stop concurrently.
             self._retiring.cancel()
             await self._supervisors.aclose()
             await self._retiring.aclose()
 
     async def replace(self, servers: Sequence[ServerOptions]) -> bool:
-        """Replace the servers with these. An unchanged server keeps running. A changed server is
-        replaced once its successor is ready or has failed. A removed server may finish its calls.
-        Returns False if nothing changed.
+        """Replace the servers. An unchanged server keeps running. A changed server runs until its
+        successor is ready or has failed. A removed server may finish its calls. Returns False if
+        nothing changed.
         """
         enabled = [server for server in servers if server.enabled]
         if enabled == [upstream.server for upstream in self.upstreams]:
@@ -101,7 +99,6 @@ class Fleet:
         self._runs[upstream] = self._supervisors.start(upstream.run(), name=name)
 
     async def _retire(self, upstream: Upstream) -> None:
-        """Stop a server once its calls are done, or after `RETIRE_SECONDS`."""
         try:
             async with asyncio.timeout(RETIRE_SECONDS):
                 while upstream.busy:

@@ -1,9 +1,10 @@
-"""The calls that an upstream is working on, and the addressee of each message from the upstream.
-Progress is linked to its call by a token from the gateway. A request or a log message does not
-identify a call, so it goes to the client that has calls in flight. If several clients have calls in
-flight, and a request cannot be attributed to one of them, it is declined: an answer from the wrong
-client would be worse. A call that its client has cancelled counts as in flight until the server
-answers it, or until `ABANDONED_SECONDS` have passed.
+"""The calls that an upstream is working on, and the client that each of its messages is for.
+
+A progress notification contains a token from the gateway, which identifies the call. A request or a
+log message identifies no call, so it goes to the client that has calls in flight. If a request
+could be for several clients, it is declined, because an answer from the wrong client would be
+worse. A call that its client has cancelled counts as in flight until the server answers it, or
+until `ABANDONED_SECONDS` have passed.
 """
 
 import asyncio
@@ -24,14 +25,13 @@ from upwell.wire.rawjson import NotJson, RawObject, check
 PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 ABANDONED_SECONDS = 300.0
-"""How long a cancelled call counts as in flight if the server does not answer it. Most servers
-never do."""
+"""How long a cancelled call counts as in flight. Most servers never answer a cancelled call."""
 MAX_ABANDONED = 1_000
 
 
 class CallTimeout:
-    """The timeout of a call. Progress restarts it. It pauses while the client is asked, because
-    people are slow.
+    """The timeout of a call. Progress restarts it. It is paused while the client answers a
+    question from the server, because a person may have to answer.
     """
 
     def __init__(self, timeout: asyncio.Timeout, seconds: float) -> None:
@@ -40,7 +40,7 @@ class CallTimeout:
         self._pauses = 0
 
     def restart(self) -> None:
-        # asyncio refuses to reschedule a timeout that has expired and is being raised.
+        # asyncio cannot reschedule a timeout that has expired.
         if not self._pauses and not self._timeout.expired():
             self._timeout.reschedule(asyncio.get_running_loop().time() + self._seconds)
 
@@ -56,7 +56,7 @@ class CallTimeout:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A request to the server. `sent` is set once the server may have received it."""
+    """A request to the server. `sent` is True once the server may have received the request."""
 
     client: Client
     timeout: CallTimeout | None
@@ -65,7 +65,7 @@ class Call:
     token: bytes | None = None
     """The client's own progress token, as raw JSON."""
     open_questions: int = 0
-    """The number of questions that the client has not answered yet."""
+    """The number of the server's questions that the client has not answered yet."""
 
 
 class InFlight:
@@ -81,8 +81,8 @@ class InFlight:
     def track(
         self, params: RawObject, client: Client, timeout: CallTimeout | None = None
     ) -> Iterator[Call]:
-        """Inside the block, the call is in flight. Its `params` carry the gateway's progress token
-        in place of the client's."""
+        """Treat the call as in flight inside the block. In its `params`, the gateway's progress
+        token replaces the client's."""
         call = Call(client, timeout, params)
         own_token = b""
         if "_meta" in params:
@@ -105,8 +105,8 @@ class InFlight:
             self._by_token.pop(own_token, None)
 
     def clients(self) -> list[Client]:
-        """The clients with calls in flight. For an agent with several calls, only the client of the
-        latest call is included."""
+        """Return the clients with calls in flight. If an agent has several calls in flight, only
+        the client of the latest call is included."""
         latest = {call.client.agent: call.client for call in self._calls if call.client.agent}
         return list(latest.values())
 
@@ -115,9 +115,10 @@ class InFlight:
         self._abandoned.pop(call, None)
 
     def addressee(self, idle_client: Client | None = None) -> Client | None:
-        """The client that a server's request is for; None when that is uncertain. If no call is in
-        flight, it is `idle_client`. Among clients of one principal, those that are already being
-        asked are skipped, because a call that is waiting for an answer rarely asks again.
+        """Return the client that a server's request is for, or None if that is uncertain. If no
+        call is in flight, return `idle_client`. If all clients belong to one principal, those that
+        are already being asked are skipped, because a call that is waiting for an answer rarely
+        asks again.
         """
         client = self._waiting_client() if self.clients() else idle_client
         is_certain = client is not None and self._abandoned_agents() <= {client.agent}
@@ -125,8 +126,7 @@ class InFlight:
 
     @contextmanager
     def asking(self, client: Client) -> Iterator[None]:
-        """Inside the block, no call of this client's agent times out, because the agent is being
-        asked."""
+        """Pause the timeouts of all calls of this client's agent while the agent is being asked."""
         agents_calls = [call for call in self._calls if call.client.agent == client.agent]
         timeouts = [call.timeout for call in agents_calls if call.timeout]
         clients_calls = [call for call in agents_calls if call.client is client]
@@ -143,7 +143,7 @@ class InFlight:
                 timeout.resume()
 
     async def relay_progress(self, raw: bytes) -> None:
-        """Pass progress on to the client, under the client's own token."""
+        """Pass a progress notification on to the client, with the client's own token."""
         try:
             params = RawObject.parse(raw)
         except NotJson:
@@ -157,7 +157,6 @@ class InFlight:
         await call.client.notify(PROGRESS, params.replaced("progressToken", call.token).encode())
 
     def _abandoned_agents(self) -> set[object]:
-        """The agents whose cancelled calls the server may still be working on."""
         if not self._abandoned:
             return set()
         now = asyncio.get_running_loop().time()
@@ -171,7 +170,7 @@ class InFlight:
             del self._abandoned[next(iter(self._abandoned))]
 
     def _waiting_client(self) -> Client | None:
-        """The only client that a server's request can be for; None when there are several."""
+        """Return the only client that a server's request can be for, if there is only one."""
         clients = self.clients()
         if len(clients) > 1 and len({client.principal for client in clients}) == 1:
             asked_agents = {call.client.agent for call in self._calls if call.open_questions}
@@ -180,9 +179,9 @@ class InFlight:
 
 
 MAX_QUESTIONS = 100
-"""How many of a server's requests may wait for clients at once; more are declined."""
+"""How many of a server's requests may wait for clients at once. Further requests are declined."""
 MAX_ANSWERS = 2_000
-"""How many answers a server may leave unread; its requests beyond that are dropped."""
+"""How many answers a server may leave unread. Its further requests are dropped."""
 Answer = Callable[[bytes, Reply], Awaitable[None]]
 
 
@@ -190,20 +189,20 @@ class Surroundings(Protocol):
     """The rest of the gateway, as an upstream's connection sees it."""
 
     def client_capabilities(self) -> bytes:
-        """The capabilities of our clients for the handshake, as raw JSON."""
+        """Return the capabilities to declare in the handshake, as raw JSON."""
         ...
 
     async def notified(self, message: Message, clients: list[Client]) -> None:
-        """Handle a notification from the upstream; `clients` have calls in flight there."""
+        """Handle a notification from the upstream, to which `clients` have calls in flight."""
         ...
 
     def only_client(self) -> Client | None:
-        """The connected client, when there is exactly one."""
+        """Return the connected client if there is exactly one."""
         ...
 
 
 class Inbound:
-    """Handles a server's requests and notifications. `answer` sends an answer to the server."""
+    """Handles a server's requests and notifications. `answer` sends a reply to the server."""
 
     def __init__(
         self, name: str, in_flight: InFlight, surroundings: Surroundings, answer: Answer
@@ -216,7 +215,7 @@ class Inbound:
         self._answers: dict[bytes, asyncio.Task[None]] = {}
 
     async def take(self, message: Message) -> None:
-        """Pass a message on to the clients that it concerns."""
+        """Pass a message on to the clients that it is for."""
         if message.method == PROGRESS:
             await self._in_flight.relay_progress(message.params)
         elif message.method == CANCELLED:
@@ -226,7 +225,7 @@ class Inbound:
         elif len(self._tasks) >= MAX_ANSWERS:
             LOG.warning("upstream %s sends requests and reads no answers", self._name)
         else:
-            # Not awaited, because the read loop must go on even if the server reads no answers.
+            # Not awaited, because the read loop must continue even if the server reads no answers.
             task = self._tasks.start(self._answer(message.id, message))
             self._answers[message.id] = task
             task.add_done_callback(lambda done: self._forget(message.id or b"", done))
@@ -240,7 +239,6 @@ class Inbound:
         await self._tasks.drain()
 
     def _cancel(self, message: Message) -> None:
-        """Cancel the answer to a request that the server has cancelled."""
         try:
             identity = RawObject.parse(message.params).get("requestId") or b""
         except NotJson:
@@ -260,13 +258,11 @@ class Inbound:
             LOG.debug("upstream %s ended before its request was answered: %s", self._name, error)
 
     def _forget(self, identity: bytes, done: "asyncio.Task[None]") -> None:
-        # If the server has reused the id, a second task is stored under it.
+        # If the server has reused the id, another task is now stored under it.
         if self._answers.get(identity) is done:
             del self._answers[identity]
 
     async def _relayed(self, message: Message) -> Reply:
-        """The client's answer to a request from the server, or an error if no client can be asked.
-        We answer a ping ourselves."""
         method = message.method or ""
         if method == "ping":
             return Reply(result=b"{}")
@@ -288,7 +284,6 @@ class Inbound:
 
 
 def _unattributed(client_count: int, connected_client: Client | None) -> str:
-    """The reason why no client is asked."""
     if client_count > 1:
         return "several clients have calls in flight, and the request identifies none of them"
     if client_count or connected_client:

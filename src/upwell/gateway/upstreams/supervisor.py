@@ -1,5 +1,4 @@
-"""Keeps one upstream server running: starts it, connects to it, calls it, and restarts it as often
-as necessary."""
+"""Starts one upstream server, keeps it running, and sends requests to it."""
 
 import asyncio
 import logging
@@ -22,8 +21,8 @@ from upwell.wire.rawjson import NotJson, RawObject, dumps
 
 
 class ListenStream:
-    """The `subscriptions/listen` request to a modern server. A server of the handshake era sends
-    its notifications without such a request."""
+    """The `subscriptions/listen` request to a modern server. A handshake-era server sends
+    notifications without such a request."""
 
     def __init__(self, connection: Connection, on_gap: Callable[[], None]) -> None:
         self._connection = connection
@@ -31,7 +30,7 @@ class ListenStream:
         self._tasks = BackgroundTasks("listening to an upstream")
 
     def open(self, uris: Iterable[str]) -> None:
-        """Listen for changed lists and for updates of these resources, in place of the previous
+        """Listen for changed lists and for updates of these resources. This replaces the previous
         stream."""
         about = self._connection.about
         params = listen_params(about.capabilities, uris) if about.modern else None
@@ -46,8 +45,7 @@ class ListenStream:
         await self._tasks.aclose()
 
     async def _listen(self, params: RawObject) -> None:
-        """Keep a stream open: listen again whenever it ends, which happens often on HTTP. `on_gap`
-        is called each time, because notifications may have been missed in between."""
+        # Over HTTP, a stream often ends. Notifications may be missed until it is open again.
         wait_seconds = LISTEN_AGAIN_SECONDS
         while True:
             began = time.monotonic()
@@ -71,9 +69,9 @@ HEALTHY_SECONDS = 30.0
 REFRESH_SECONDS = 0.2
 """The pause between two reads of a list that keeps changing."""
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
-"""The pauses between attempts to reconnect to a server over HTTP, before a call is repeated."""
+"""The pauses between attempts to reconnect to a server over HTTP."""
 PING_PAUSE_SECONDS = 0.2
-"""The pause between two pings of a server that answers neither the call nor the ping."""
+"""The pause between two pings of a server that does not answer them."""
 GRACE_SECONDS = 2.0
 """How long a server has to exit after its stdin is closed, and again after SIGTERM."""
 
@@ -86,14 +84,14 @@ class State(StrEnum):
 
 
 class Backoff:
-    """The wait before the next start. It doubles each time, and is reset after a server has lived
-    for more than `HEALTHY_SECONDS`."""
+    """The wait before the next restart. It doubles with each restart, and is reset once a server
+    has run for more than `HEALTHY_SECONDS`."""
 
     def __init__(self) -> None:
         self._seconds = FIRST_BACKOFF_SECONDS
 
     def after(self, lived_seconds: float) -> float:
-        """The seconds to wait before restarting a server that has lived for `lived_seconds`."""
+        """Return how long to wait before restarting a server that ran for `lived_seconds`."""
         if lived_seconds > HEALTHY_SECONDS:
             self._seconds = FIRST_BACKOFF_SECONDS
         seconds = self._seconds
@@ -104,11 +102,9 @@ class Backoff:
 class Upstream:
     """Keeps one server running and sends requests to it.
 
-    `run` supervises until cancelled: start, handshake, list, serve. When the server goes down, it
-    is restarted after a wait. The wait doubles each time, from 0.2 s up to 30 s, and is 0.2 s again
-    if the server has lived for more than 30 s. A call that finds the server down cuts the wait
-    short. `on_change` is called whenever the tools may have changed; every other notification goes
-    to `audience`.
+    A server that goes down is restarted after a wait (see `Backoff`). A call to a server that is
+    down cuts the wait short. `on_change` is called whenever the tools may have changed. All other
+    notifications go to `audience`.
     """
 
     def __init__(
@@ -145,7 +141,7 @@ class Upstream:
         self._list_changed = False
 
     async def run(self) -> None:
-        """Supervise until cancelled."""
+        """Keep the server running until this coroutine is cancelled."""
         backoff = Backoff()
         try:
             while True:
@@ -158,8 +154,8 @@ class Upstream:
             self._settled.set()
 
     async def settled(self) -> None:
-        """Wait until the server is ready or has failed. A server that failed for lack of a login is
-        tried again first, because the user may have signed in since."""
+        """Wait until the server is ready or has failed. If it failed because the user was not
+        logged in, first start it again, because the user may have logged in since."""
         if self.state is State.FAILED and isinstance(self.failure, UpstreamLocked):
             self._settled.clear()
             self._wake.set()
@@ -168,12 +164,12 @@ class Upstream:
     async def call(
         self, method: str, params: RawObject, client: Client = NOBODY, *, idempotent: bool = False
     ) -> Reply:
-        """Send a client's request and wait for the answer, for at most the call timeout; progress
-        restarts the timeout. An `idempotent` request is repeated once if the server dies during it.
+        """Send a client's request and wait for the reply. Progress restarts the call timeout. An
+        `idempotent` request is repeated once if the connection breaks off.
 
         Raises:
-            UpstreamError: the server is down, died, was too slow, is busy, or did not speak MCP.
-                The message includes the server's name and how it ended.
+            UpstreamError: the server is down, disconnected, was too slow, is busy, or did not speak
+                MCP.
         """
         limit = self.server.max_in_flight or self.options.max_in_flight
         if self.busy >= limit:
@@ -194,10 +190,10 @@ class Upstream:
             self.busy -= 1
 
     async def every(self, method: str, member: str, client: Client) -> tuple[RawObject, ...]:
-        """The entries of every page of a list; none if the server does not support the method.
+        """Read all pages of a list. If the server does not support the method, there are none.
 
         Raises:
-            UpstreamError: as `call`.
+            UpstreamError: as for `call()`.
         """
         seconds = self.server.call_timeout_seconds or self.options.call_timeout_seconds
         try:
@@ -207,10 +203,10 @@ class Upstream:
             raise too_slow(self.server, method, seconds) from None
 
     async def subscribe(self, uri: str, client: Client) -> Reply:
-        """Subscribe to a resource; the subscription outlives restarts of the server.
+        """Subscribe to a resource. The subscription is restored when the server restarts.
 
         Raises:
-            UpstreamError: as `call`.
+            UpstreamError: as for `call()`.
         """
         self.subscribed_uris = self.subscribed_uris | {uri}
         return await self._update_subscription("resources/subscribe", uri, client)
@@ -219,13 +215,13 @@ class Upstream:
         """End a subscription.
 
         Raises:
-            UpstreamError: as `call`.
+            UpstreamError: as for `call()`.
         """
         self.subscribed_uris = self.subscribed_uris - {uri}
         return await self._update_subscription("resources/unsubscribe", uri, client)
 
     def notify(self, method: str, params: bytes) -> None:
-        """If the server is up, pass a client's notification on to it, without waiting."""
+        """If the server is up, pass on a client's notification, without waiting."""
         if self._connection is not None and self.state is State.READY and not self.about.modern:
             self._connection.notify(method, params)
 
@@ -254,15 +250,15 @@ class Upstream:
         return await connection.ask(method, params, client, timeout)
 
     async def _reconnected(self, connection: Connection) -> Connection:
-        """A usable connection after an exchange has broken off: the same one if the server is still
-        alive, otherwise the next one. A server with an address is not started by us, so a few
-        attempts are made before it counts as down.
+        """Return a usable connection after an exchange broke off. If the server still answers, this
+        is the same connection. A server with an address is not started by us, so we try to connect
+        several times before we consider it down.
         """
         while self._connection is connection:
             if await connection.is_alive():
                 return connection
-            # A ping can fail before the connection has ended, if the server is going down or is
-            # busy. It is repeated until the server answers or the connection ends.
+            # A ping also fails if the server is busy, or is exiting but still connected. Ping until
+            # the server answers or the connection ends.
             await _rest_until(self._ended, PING_PAUSE_SECONDS)
         for seconds in RETRY_SECONDS if self.server.url else ():
             try:
@@ -274,8 +270,7 @@ class Upstream:
         return await self._ready()
 
     async def _ready(self) -> Connection:
-        """The connection to the server. If the server is down, it is started at once, without the
-        usual wait."""
+        """Return the connection. If the server is down, start it without the usual wait."""
         if self.state is State.FAILED:
             self._settled.clear()
             self._wake.set()
@@ -289,7 +284,7 @@ class Upstream:
         )
 
     async def _live(self) -> None:
-        """Run the server once, from start to end. Sets `state` and `failure`; never raises."""
+        """Run the server once. Sets `state` and `failure`; never raises."""
         self.state = State.STARTING
         self._settled.clear()
         self._ended.clear()
@@ -313,11 +308,11 @@ class Upstream:
         finally:
             ended, self._connection = self._connection, None
             stream, self._stream = self._stream, None
-            # Set before anything is awaited, because a call that waits for the end must not wait
-            # for the whole shutdown as well.
+            # Set before any await, so that a call waiting for the end of the connection does not
+            # wait for the whole shutdown.
             self._ended.set()
-            # Cancelled now but awaited only after the server's end, because a server that reads
-            # nothing would hold up the cancellations. An agent that exits does not wait long.
+            # Cancelled now but awaited only after the server has exited, because a server that
+            # reads nothing would hold up the cancellations. An exiting agent does not wait long.
             self._tasks.cancel()
             if stream is not None:
                 stream.cancel()
@@ -328,8 +323,7 @@ class Upstream:
             await self._tasks.drain()
 
     async def _restore(self, connection: Connection) -> None:
-        """Listen to a server that has just started, and give it the clients' subscriptions and log
-        level."""
+        """Send the clients' subscriptions and log level to a server that has just started."""
         self._stream = ListenStream(connection, self._tools_changed)
         self._stream.open(self.subscribed_uris)
         level = self._audience.log_level()
@@ -363,7 +357,6 @@ class Upstream:
             self._refreshing = self._tasks.start(self._refresh())
 
     async def _refresh(self) -> None:
-        """Read the changed list of tools, and read it again if it changes in the meantime."""
         while self._list_changed and self._connection is not None:
             self._list_changed = False
             try:
@@ -377,14 +370,13 @@ class Upstream:
 
 
 async def _rest(wake: asyncio.Event, seconds: float, name: str) -> None:
-    """Wait for `seconds`, or until a call needs the server."""
     if not await _rest_until(wake, seconds):
         LOG.debug("restarting %s after %.1f s", name, seconds)
     wake.clear()
 
 
 async def _rest_until(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for `seconds`, or until `event` is set. Returns whether it was set."""
+    """Wait for at most `seconds`. Returns whether `event` was set."""
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()
@@ -401,7 +393,7 @@ def _uri(uri: str) -> RawObject:
 
 
 def _without_stream(message: Message) -> Message:
-    """A notification without the id of its listen stream."""
+    """Remove the listen stream's id from a notification."""
     try:
         params = RawObject.parse(message.params)
     except NotJson:

@@ -1,9 +1,9 @@
 """Each server's latest tool list, saved for its next start.
 
 A server that has to be downloaded or compiled may take longer to start than an agent waits for the
-list, and many agents request the list only once. Until the server has listed its tools, the saved
-ones are listed, and a call waits for the server. A saved list is valid only for one command or
-address. A list that is too large or contains a secret is not saved.
+tool list, and many agents request the list only once. Until the server has listed its tools,
+clients get the saved list, and calls wait for the server. A saved list is not used if the server's
+command or address has changed. A list that is too large or contains a secret is not saved.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from upwell.wire.peer import LARGE_BYTES
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, kind_of
 
 MAX_TOOLS = 6_000
-"""At most this many tools of one server are read and listed."""
+"""The maximum number of tools that are read and listed per server."""
 MAX_ENTRIES = 10_000
-"""At most this many entries of any other list are read."""
+"""The maximum number of entries that are read from any other list."""
 MAX_TOOL_BYTES = 256 * 1024
 
 
 async def read_page(raw: bytes, member: str, limit: int) -> tuple[Sequence[RawObject], bytes]:
-    """The first entries of one page of a list, at most `limit`, and the cursor of the next page. A
-    large page is read on a thread.
+    """Return at most `limit` entries from one page of a list, and the cursor of the next page. A
+    large page is parsed in a thread.
 
     Raises:
         NotJson: the page is malformed.
@@ -45,7 +45,7 @@ def _opened(raw: bytes, member: str, limit: int) -> tuple[Sequence[RawObject], b
 
 
 def without_oversized(tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
-    """The tools no larger than `MAX_TOOL_BYTES`."""
+    """Return the tools that are not larger than `MAX_TOOL_BYTES`."""
     return tuple(tool for tool in tools if _size(tool) <= MAX_TOOL_BYTES)
 
 
@@ -54,7 +54,7 @@ def _size(entry: RawObject) -> int:
 
 
 MAX_BYTES = 256 * 1024
-"""The size of the largest list that is saved for one server."""
+"""A larger list is not saved."""
 MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
@@ -65,7 +65,7 @@ class ToolLists:
         self._path = path
 
     def for_server(self, server: ServerOptions) -> tuple[RawObject, ...]:
-        """The server's saved list; empty if it was saved for another program or address."""
+        """Return the server's saved list. It is empty if the command or address has changed."""
         try:
             entry = RawObject.parse(self._read().get(server.name) or b"{}")
             if entry.value("of") != identity(server):
@@ -76,7 +76,7 @@ class ToolLists:
             return ()
 
     def save(self, server: ServerOptions, tools: Sequence[RawObject]) -> None:
-        """Save the server's current list. Blocks on the disk; a failure is only logged."""
+        """Save the server's current list. Blocks on disk I/O. Errors are only logged."""
         raw = RawArray(tuple(tool.encode() for tool in tools)).encode()
         if len(raw) > MAX_BYTES or has_secret(raw.decode(errors="replace")):
             raw = b"[]"
@@ -100,8 +100,8 @@ class ToolLists:
 
 
 def identity(server: ServerOptions) -> str:
-    """A digest of the server's program or address. It covers the names of variables and headers,
-    but not their values, which may be secret."""
+    """Return a digest of the server's command or address. It includes the names of variables and
+    headers, but not their values, which may be secret."""
     program = [server.command, list(server.args), server.cwd, server.url, str(server.transport)]
     names = [sorted(server.env), sorted(server.headers)]
     return hashlib.sha256(dumps([*program, *names])).hexdigest()
