@@ -109,9 +109,9 @@ def _ends(text: str, block: Block, rows: Sequence[tuple[int, int]]) -> set[int]:
 
 
 def _is_deliberate(row: str, following: str, width: int) -> bool:
-    """Return whether the author intended this line break. A hard break is intended. So is any other
-    break, if the line is complete, the next word would have fitted on the line, and this word is
-    not in lower case."""
+    """Return whether the author intended this line break. Hard breaks are intended. So is a break
+    after a complete line on which the next word would have fitted, unless the next word begins with
+    a lower-case letter."""
     row = row.rstrip("\r\n")
     if row.endswith(_HARD_BREAK):
         return True
@@ -163,7 +163,8 @@ def _rows(text: str, block: Block) -> Iterator[tuple[int, int]]:
 
 
 EXTRA_LINE = 0.25
-"""How many more of the queries' words a citation must contain for each line after its first."""
+"""How many more of the queries' words a citation must contain for each line that is added to its
+first statement."""
 HEADED = 0.5
 """The weight of a matched word that a heading contains too."""
 

@@ -1,7 +1,7 @@
 """The sections that a question may see, opened for searching.
 
-An outline of all of them is read once. Postings and the terms of blocks are read when they are
-needed and cached; texts are read each time. A fresh process can therefore answer without reading
+An outline of all sections is read once. Postings and the terms of blocks are read when they are
+needed, and cached. Texts are not cached. A new process can therefore search without reading
 everything.
 """
 
@@ -29,18 +29,19 @@ WEIGHTS = {
     "prose": 1.0, "code": 0.45, "table": 0.8, "heading": 2.5, "trail": 1.0, "path": 0.5,
     "link": 1.5, "near": 0.4,
 }  # fmt: skip
-"""The weight of an occurrence in each field: BM25F (Robertson, Zaragoza, Taylor 2004). `link`
-contains the texts of links to the section, and `near` contains the text around them. They were
-chosen on the documentation of six projects (`docs/measurements.md`)."""
+"""The weight of an occurrence in each field, in BM25F (Robertson, Zaragoza, Taylor 2004). `link` is
+the text of links to the section, and `near` is the text around these links. The weights were chosen
+on the documentation of six projects (`docs/measurements.md`)."""
 LENGTH_SHARES = {
     "prose": 0.2, "code": 0.5, "table": 0.3, "heading": 0.3, "trail": 0.3, "path": 0.3,
     "link": 0.3, "near": 0.3,
 }  # fmt: skip
-"""BM25F's parameter b for each field."""
+"""The parameter b of BM25F for each field."""
 SATURATION = 1.6
-"""BM25F's parameter k1."""
+"""The parameter k1 of BM25F."""
 MIN_SECTIONS = 300
-"""A few sections do not show which words are rare, so a smaller store is treated as this large."""
+"""The minimum number of sections for IDF. A few sections do not show which words are rare, so a
+smaller index is treated as this large."""
 MAX_PREFIXED = 30
 MAX_CACHED_TERMS = 20_000
 
@@ -50,13 +51,13 @@ PRIOR_SECTIONS = 10
 NUMBER_TOPICALITY, FLAG_TOPICALITY = 0.6, 1.2
 PREFIX_WEIGHT = 0.5
 SUBJECT_SHARE = 0.25
-"""A name in more than this share of all sections is the subject of the whole documentation."""
+"""A name in more than this share of all sections is the subject of the documentation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of a section: its file, the section above it (0 at the top) and its headings.
-    `digest` is the same for sections with the same text; `has_text` is False for a bare heading."""
+    """The position of a section. `parent` is the section above it, or 0 at the top. Sections with
+    the same text have the same `digest`. `has_text` is False for a bare heading."""
 
     number: int
     file: int
@@ -75,9 +76,9 @@ class Place:
 
 @dataclass(slots=True)
 class Postings:
-    """The sections that contain a term. `frequencies` maps each to the weighted, length-normalised
-    and saturated frequency (0 to 1). `sections` counts the sections that contain the term in their
-    own text, and `occurrences` counts how often they do."""
+    """The sections that contain a term. `frequencies` maps a section to the weighted,
+    length-normalised and saturated frequency (0 to 1). `sections` is the number of sections that
+    contain the term in their own text, and `occurrences` is how often they do."""
 
     frequencies: dict[int, float] = field(default_factory=dict)
     sections: int = 0
@@ -95,7 +96,7 @@ class _Field:
 
 
 class Index:
-    """The sections of one scope, as they were when they were opened. All reads use one
+    """The sections of one scope, as they were when the index was opened. All reads use one
     connection."""
 
     def __init__(
@@ -127,8 +128,8 @@ class Index:
         return cached
 
     def idf(self, term: str) -> float:
-        """Return the inverse document frequency of a term (Robertson, Sparck Jones), never
-        negative; unknown terms get the highest."""
+        """Return the inverse document frequency of a term (Robertson, Sparck Jones). It is never
+        negative, and highest for unknown terms."""
         return self.idf_of(len(self.postings(term).frequencies))
 
     def idf_of(self, sections: int) -> float:
@@ -137,8 +138,8 @@ class Index:
         return math.log(1.0 + (size - sections + 0.5) / (sections + 0.5))
 
     def topicality(self, term: str) -> float:
-        """Return how strongly a term indicates a subject: its burstiness in these sections,
-        shrunk towards that in the background."""
+        """Return how strongly a term indicates a subject. This is measured by its burstiness in
+        these sections, shrunk towards its burstiness in the vocabulary."""
         if term.isdigit():
             return NUMBER_TOPICALITY
         if term[0] == "-":
@@ -153,20 +154,20 @@ class Index:
         return min(MAX_TOPICALITY, max(MIN_TOPICALITY, topicality))
 
     def variants(self, term: str) -> list[tuple[str, float]]:
-        """Return other terms of the index that may mean `term`, with their weights: words that
-        `term` abbreviates, and its synonyms."""
+        """Return the words in the index that `term` may abbreviate, and its synonyms, with their
+        weights."""
         weights: dict[str, float] = dict.fromkeys(self._beginning_with(term), PREFIX_WEIGHT)
         for other, weight in self.vocabulary.synonyms.get(term, {}).items():
             weights[other] = max(weight, weights.get(other, 0.0))
         return [pair for pair in weights.items() if self.postings(pair[0]).frequencies]
 
     def is_subject(self, term: str) -> bool:
-        """Return whether the term is a name that more than a quarter of the sections contain."""
+        """Return whether the term is a name in more than `SUBJECT_SHARE` of the sections."""
         sections = len(self.postings(term).frequencies)
         return sections > SUBJECT_SHARE * len(self.places) and term not in self.vocabulary.burst
 
     def load_terms(self, numbers: Iterable[int]) -> None:
-        """Read the terms of these sections in one pass."""
+        """Read the terms of these sections with one query."""
         missing = [number for number in numbers if number not in self._terms]
         if len(self._terms) > MAX_CACHED_TERMS:
             self._terms.clear()
@@ -233,9 +234,8 @@ class Index:
         return f"AND scope IN ({','.join('?' * len(self._scopes))})", self._scopes
 
     def _read_links(self) -> tuple[dict[str, dict[int, list[int]]], dict[int, tuple[float, float]]]:
-        """Read, for each term, the sections whose incoming links contain it, with the counts in
-        the links' texts and around them. Also read the scales of both fields for each such
-        section."""
+        """Map each term to the sections whose incoming links contain it, with its counts in the
+        links' texts and around them. Also map each such section to the scales of both fields."""
         targets = Targets()
         for number, row in self.places.items():
             targets.add(self.files[row.file].cited, row.heading, number)
@@ -282,7 +282,7 @@ class Index:
         return postings
 
     def _beginning_with(self, term: str) -> tuple[str, ...]:
-        """Return longer terms that a short one may abbreviate."""
+        """Return the longer terms that a short `term` may abbreviate."""
         if not (3 <= len(term) <= 6 and term.isascii() and term.isalpha()):
             return ()
         cached = self._prefixed.get(term)
@@ -301,8 +301,8 @@ _BEGINNING = f"""
                 AND posting.term < :after)
         FROM near WHERE near.term IS NOT NULL LIMIT {4 * MAX_PREFIXED})
     SELECT term FROM near WHERE term IS NOT NULL"""
-"""Select each term with a given prefix once, by jumping from one term to the next instead of
-scanning all of their postings."""
+"""Selects the terms with a given prefix. It jumps from one term to the next instead of scanning all
+postings."""
 
 
 def _files(db: sqlite3.Connection, namespaces: Sequence[str]) -> dict[int, FilePlace]:
@@ -314,7 +314,6 @@ def _files(db: sqlite3.Connection, namespaces: Sequence[str]) -> dict[int, FileP
 
 
 def _means(lengths: Iterable[Sequence[int]]) -> list[_Field]:
-    """Return the fields with their mean lengths over the sections of this scope."""
     sums, size = array("q", [0] * len(FIELDS)), 0
     for row in lengths:
         size += 1
@@ -340,7 +339,7 @@ def _link_terms(counts: LinkCounts) -> dict[str, dict[int, list[int]]]:
 
 
 def _link_scales(counts: LinkCounts) -> dict[int, tuple[float, float]]:
-    """Return the scales of the two link fields; their means cover only sections with incoming
+    """Return the scales of the two link fields. Their means cover only sections with incoming
     links."""
     lengths = {
         section: [sum(min(n, MAX_LINK_COUNT) for n in counter.values()) for counter in pair]

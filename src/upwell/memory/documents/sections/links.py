@@ -12,15 +12,16 @@ from upwell.memory.documents.sections.terms import terms
 _LINK = re.compile(r"\[([^\[\]\n]{2,120})\]\(([^()\s]{1,300})\)")
 _MARKDOWN_NAME = re.compile(r"\.(?:mdx?|markdown|html)$")
 NEAR_CHARS = 120
-"""This many characters before and after a link count as a description of its target."""
+"""How many characters before and after a link describe its target."""
 MAX_LINK_COUNT = 3
-"""At most this many occurrences of a term in the links to a section count."""
+"""How many occurrences of a term in the links to a section count at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link to the section `anchor` ("" for the beginning) of `page` (a path without its ending),
-    with the terms of the link's text and those around it."""
+    """A link to the section `anchor` of `page`. `page` is a path without its suffix. An empty
+    `anchor` is the beginning of the page. `terms` are those of the link's text, and `near` also has
+    those around the link."""
 
     page: str
     anchor: str
@@ -29,7 +30,7 @@ class Link:
 
 
 def page_of(path: str) -> str:
-    """Return a path as links write it, without the file's suffix."""
+    """Return a path without its suffix, as in links."""
     return _MARKDOWN_NAME.sub("", path)
 
 
@@ -39,7 +40,7 @@ def anchor_of(heading: str) -> str:
 
 
 def links_in(path: str, section: Section) -> Iterator[Link]:
-    """Return the links in a section of the file `path` that stay within the documentation."""
+    """Return the links in a section of the file `path` to other places in the documentation."""
     for block in section.blocks:
         if block.kind == CODE or "](" not in block.text:
             continue
@@ -52,7 +53,7 @@ def links_in(path: str, section: Section) -> Iterator[Link]:
 
 
 def _target(path: str, url: str) -> tuple[str, str] | None:
-    """Return the page and anchor of a link, or None if it leaves the documentation."""
+    """Return the page and anchor of a link, or None if the link leaves the documentation."""
     if "://" in url:
         return None
     page, _, anchor = url.partition("#")
@@ -65,8 +66,7 @@ def _target(path: str, url: str) -> tuple[str, str] | None:
 
 
 class Targets:
-    """Maps pages and anchors to sections. If two sections have the same name, the first one
-    is found."""
+    """Maps pages and anchors to sections. Of sections with the same name, the first is found."""
 
     def __init__(self) -> None:
         self._by_page: dict[tuple[str, str], int] = {}
@@ -79,8 +79,8 @@ class Targets:
             self._by_name.setdefault((posixpath.basename(page), anchor), number)
 
     def find(self, page: str, anchor: str) -> int | None:
-        """Return the number of the section. A folder means its index page, and a page can also be
-        found by its bare name."""
+        """Return the number of the section. A folder means its index page. A page that is not found
+        by its path is looked up by its bare name."""
         by_page: Mapping[tuple[str, str], int] = self._by_page
         for name in (page, f"{page}/index"):
             if (number := by_page.get((name, anchor))) is not None:

@@ -9,8 +9,8 @@ from upwell.memory.records import stamped
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """The fields that all sections of a file share. `tags` are a JSON list; `changed_at` is in
-    epoch seconds."""
+    """The fields that all sections of a file share. `tags` is a JSON list. `changed_at` is in epoch
+    seconds."""
 
     cited: str
     project: str | None
@@ -27,7 +27,7 @@ def section_memory(
     tenant: str,
     paths: tuple[str, ...] = (),
 ) -> Memory:
-    """Build the memory for `text` from these `lines` of a file."""
+    """Build the memory of the `text` on these `lines` of a file."""
     memory = Memory(
         text=text,
         id=id,

@@ -1,8 +1,8 @@
 """Cut Markdown into sections, and sections into blocks, with their line numbers.
 
-A section is a heading with the text under it, up to the next heading of any level. The parser is
-linear in the size of the text and supports the dialects used in documentation: callouts
-(`!!! warning`, `::: tip`, `> [!NOTE]`), include directives, anchors and tags in headings.
+A section is a heading and the text up to the next heading of any level. The parser takes time
+proportional to the size of the text. It supports the dialects used in documentation, such as the
+callouts `!!! warning`, `::: tip` and `> [!NOTE]`, include directives, and anchors in headings.
 """
 
 import re
@@ -19,7 +19,7 @@ _TABLE = re.compile(r"\s*+\|.*\|\s*+$|\s*+(?=[\s|:-]*+$)(?>[|:-]*?-{3})[^|]*+\|"
 _CALLOUT = re.compile(r"\s*(?::::*\s*\w|!!!|\?\?\?|///\s*\w|> ?\[!)")
 _CALLOUT_END = re.compile(r"\s*(?::::*|///+)\s*$")
 _INCLUDE = re.compile(r"\s*(?:\{[*!%].{0,300}[*!%]\}|-{1,2}8<-{1,2}.*|<<<.*|<!--.*-->)\s*$")
-"""Lines that include text from elsewhere, or are never shown."""
+"""Matches lines that include text from elsewhere or are never shown."""
 _FRONT_TITLE = re.compile(r"title:\s*+[\"']?+(.+?)[\"']?$")
 
 PROSE, ITEM, CODE, TABLE, CALLOUT = "prose", "item", "code", "table", "callout"
@@ -27,8 +27,8 @@ PROSE, ITEM, CODE, TABLE, CALLOUT = "prose", "item", "code", "table", "callout"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines `first` to `last` (1-based, inclusive) of one kind. `indent` is a list item's
-    indent; `callout` is the first line of the note or warning around the block, or 0."""
+    """The lines `first` to `last` (1-based, inclusive) of one kind. `indent` is the indent of a
+    list item. `callout` is the first line of the note or warning that contains the block, or 0."""
 
     kind: str
     first: int
@@ -40,9 +40,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and its blocks. `trail` lists the headings from the outermost to the section's
-    own, and may begin with the page's title from the front matter; `level` is 0 for text before
-    the first heading."""
+    """A heading and its blocks. `trail` lists the headings from the outermost to the section's own.
+    The page's title from the front matter may precede them. `level` is 0 for text before the first
+    heading."""
 
     trail: tuple[str, ...]
     first: int
@@ -57,7 +57,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A heading: its line and the first line of its body (0-based), its level and title."""
+    """A heading. `line` is its line, and `body` is the first line of its text (both 0-based)."""
 
     line: int
     body: int
@@ -66,9 +66,8 @@ class _Mark:
 
 
 def parse(text: str, start: int = 0) -> list[Section]:
-    """Return the sections of a Markdown file in order, without those that have neither a
-    heading nor text. The first `start` lines are front matter, which may contain the page's
-    title."""
+    """Return the sections of a Markdown file in order. The first `start` lines are front matter,
+    which may contain the page's title."""
     lines = rows_of(text)
     page = _title(lines[:start])
     marks = list(_marks(lines, start))
@@ -95,7 +94,7 @@ def parse(text: str, start: int = 0) -> list[Section]:
 
 
 def blocks_of(text: str, first: int, level: int) -> tuple[Block, ...]:
-    """Return the blocks of one section, given its `text` from the line `first` (1-based) on."""
+    """Return the blocks of one section, whose `text` begins at the line `first` (1-based)."""
     lines = rows_of(text)
     mark = next(_marks(lines, 0), None) if level else None
     body = mark.body if mark else 0
@@ -108,20 +107,18 @@ def rows_of(text: str) -> list[str]:
 
 
 def _clean(heading: str) -> str:
-    """Strip closing marks, anchors and tags from a heading."""
     heading = _ANCHOR.sub("", heading.strip().rstrip("#").strip())
     return _TAG.sub("", heading).replace("`", "").strip()
 
 
 def _title(front_lines: Sequence[str]) -> str:
-    """Return the title in the front matter, or "" if there is none."""
     matches = (_FRONT_TITLE.match(line.rstrip()) for line in front_lines)
     title = next((match[1] for match in matches if match), "")
     return title.split(" | ")[0].strip()
 
 
 def _marks(lines: Sequence[str], start: int) -> Iterator[_Mark]:
-    """Return the headings from the line `start` on, ignoring fences."""
+    """Return the headings from the line `start` on. Lines in fences are ignored."""
     fence, after_prose = "", False
     for number in range(start, len(lines)):
         line = lines[number]
@@ -149,8 +146,8 @@ def _closes(bare: str, fence: str) -> bool:
 
 
 class _Cutter:
-    """The state of a single pass over the lines of a section. `offset` is the number of lines that
-    precede `lines` in the file."""
+    """The state of a pass over the lines of a section. `offset` is the number of lines before
+    `lines` in the file."""
 
     def __init__(self, lines: Sequence[str], offset: int) -> None:
         self.lines = lines
@@ -182,7 +179,7 @@ class _Cutter:
 
 
 def _blocks(lines: Sequence[str], start: int, end: int, offset: int = 0) -> tuple[Block, ...]:
-    """Return the blocks between two headings: prose, list items, fences, tables, callouts."""
+    """Return the blocks in the lines from `start` to `end` (exclusive)."""
     cutter, fence = _Cutter(lines, offset), ""
     for number in range(start, end):
         line = lines[number]
@@ -208,7 +205,7 @@ def _blocks(lines: Sequence[str], start: int, end: int, offset: int = 0) -> tupl
 
 
 def _take_line(cutter: _Cutter, line: str, bare: str, number: int) -> None:
-    """Process one line outside of fences."""
+    """Process a line outside fences."""
     if bare[0] in ":/" and _CALLOUT_END.match(line):
         cutter.end_callout(number)
     elif bare[0] in ":!?/>" and _CALLOUT.match(line):

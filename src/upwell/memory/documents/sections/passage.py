@@ -1,9 +1,8 @@
-"""Selects the passage of a section that answers a question: whole blocks or sentences, with the
-text that governs them.
+"""Select the passage of a section that answers a question.
 
-Text that is too long is cut to whole sentences or rows where possible, and an item of a list is
-quoted with the sentence that introduces the list: "Do not:" and "Deprecated" turn what follows into
-its opposite.
+A passage consists of whole blocks and of the text that governs them. An item of a list, for
+instance, is quoted with the sentence that introduces the list, because "Do not:" turns the item
+into its opposite. Text that is too long is cut to whole sentences or rows where possible.
 """
 
 import re
@@ -16,20 +15,20 @@ from upwell.memory.documents.sections.rank import Reading
 from upwell.memory.documents.sections.terms import terms
 
 MAX_PASSAGE_CHARS = 480
-"""The approximate maximum length of a passage: about 120 tokens."""
+"""The approximate maximum length of a passage. It is about 120 tokens."""
 MAX_TRAIL = 4
 MIN_EXCERPT_CHARS = 100
 KIND_SHARES = {CODE: 0.6, TABLE: 0.8}
 OPENING_BONUS = 1.25
 FOLLOWING_SHARE = 0.3
 NEIGHBOUR_SHARE = 0.5
-"""A neighbour joins the passage if its worth is at least this share of that of the best block."""
+"""A neighbour joins the passage if it is worth at least this share of the best block."""
 GOVERNING = re.compile(
     r"(?i)\b(?:do not|don't|never|avoid|must not|should not|anti-?patterns?|out of scope|"
     r"non-goals?|deprecated|obsolete|legacy|no longer|not supported|unsupported|removed in|"
     r"incorrect|wrong|bad)\b"
 )
-"""Words that negate what follows them."""
+"""Matches words that negate what follows them."""
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+(?=[\"'(\[`*_]{0,3}[^\W_a-z])")
 
 Piece = tuple[str, tuple[int, int]]
@@ -38,8 +37,8 @@ Piece = tuple[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """The `text` to quote from a section, its first and last line (`lines`, 1-based, inclusive),
-    the `kinds` of its blocks, and the `headings` above it."""
+    """The `text` to quote from a section. `lines` are its first and last line (1-based, inclusive),
+    and `kinds` are those of its blocks."""
 
     number: int
     text: str
@@ -49,9 +48,9 @@ class Passage:
 
 
 def passage(index: Index, number: int, reading: Reading) -> Passage:
-    """Choose the text to quote from a section: the best blocks with the text that governs them, cut
-    to about `MAX_PASSAGE_CHARS`. A bare heading is replaced by the first section below it that has
-    text."""
+    """Choose the text to quote from a section: the best blocks and the text that governs them, cut
+    to about `MAX_PASSAGE_CHARS`. A bare heading is replaced by the first section with text below
+    it."""
     number = _with_text(index, number)
     section = index.places[number]
     headings = _headings(section.trail)
@@ -74,7 +73,6 @@ def passage(index: Index, number: int, reading: Reading) -> Passage:
 
 
 def _headings(trail: Sequence[str]) -> tuple[str, ...]:
-    """Return the nearest headings, and any governing headings further up."""
     governing_headings = [heading for heading in trail[:-MAX_TRAIL] if GOVERNING.search(heading)]
     return (*governing_headings, *trail[-MAX_TRAIL:])
 
@@ -91,8 +89,8 @@ def _with_text(index: Index, number: int) -> int:
 
 
 def _worths(index: Index, number: int, blocks: Sequence[Block], reading: Reading) -> list[float]:
-    """Return how much of the question each block contains; the opening paragraph counts more,
-    code and tables less."""
+    """Return how much of the question each block contains. The opening paragraph counts more, and
+    code and tables count less."""
     terms_by_block = index.block_terms(number)
     worth = [
         _worth(index, present, reading) * KIND_SHARES.get(block.kind, 1.0)
@@ -116,8 +114,6 @@ def _worth(index: Index, present: Collection[str], reading: Reading) -> float:
 
 
 def _chosen(blocks: Sequence[Block], worth: Sequence[float], best: int) -> set[int]:
-    """Choose the blocks of a passage: the best one, the blocks that govern it, and its
-    neighbours."""
     block_numbers = _with_lead(blocks, best)
     if blocks[best].kind == ITEM:
         block_numbers = _with_items(blocks, worth, best, block_numbers)
@@ -125,8 +121,9 @@ def _chosen(blocks: Sequence[Block], worth: Sequence[float], best: int) -> set[i
 
 
 def _with_lead(blocks: Sequence[Block], best: int) -> set[int]:
-    """Return a block with what introduces it (the items that it is nested in, the text before its
-    list, fence or table, the opening of its callout) and the block that it introduces itself."""
+    """Return a block, the blocks that introduce it, and the block that it introduces. A block is
+    introduced by the items that contain it, by the text before its list, fence or table, and by the
+    opening of its callout."""
     block_numbers = {best, *_leading(blocks, best)}
     block, following = blocks[best], blocks[best + 1 : best + 3]
     if _announces(block) and following:
@@ -143,7 +140,7 @@ def _with_lead(blocks: Sequence[Block], best: int) -> set[int]:
 
 
 def _leading(blocks: Sequence[Block], best: int) -> set[int]:
-    """Walk up from a block to the blocks that lead into it."""
+    """Return the blocks above a block that lead into it."""
     block_numbers: set[int] = set()
     index, indent = best, blocks[best].indent
     while index > 0:
@@ -174,8 +171,8 @@ def _size(blocks: Sequence[Block], block_numbers: Collection[int]) -> int:
 def _with_items(
     blocks: Sequence[Block], worth: Sequence[float], best: int, block_numbers: set[int]
 ) -> set[int]:
-    """Add other items of the section, at the same indent, that also contain much of the question,
-    while there is room."""
+    """While there is room, add other items with the same indent that also contain much of the
+    question."""
     size = _size(blocks, block_numbers)
     for index in sorted(range(len(blocks)), key=lambda position: (-worth[position], position)):
         if worth[index] < NEIGHBOUR_SHARE * worth[best]:
@@ -194,8 +191,8 @@ def _with_items(
 def _widened(
     blocks: Sequence[Block], worth: Sequence[float], best: int, block_numbers: set[int]
 ) -> set[int]:
-    """Add neighbours that also contain much of the question or continue the prose, while there
-    is room."""
+    """While there is room, add neighbours that also contain much of the question or that continue
+    the prose."""
     block_numbers, size = set(block_numbers), _size(blocks, block_numbers)
     low = high = best
     while low - 1 in block_numbers:
@@ -230,7 +227,7 @@ def _belongs(blocks: Sequence[Block], worth: Sequence[float], best: int, index: 
 
 
 def _promises(blocks: Sequence[Block], index: int, room: int) -> bool:
-    """Return whether a block only introduces the next one, and there is no room for both."""
+    """Return whether a block introduces the next one and there is no room for both."""
     if blocks[index].kind != CALLOUT and not _announces(blocks[index]):
         return False
     after = len(blocks[index + 1].text) if index + 1 < len(blocks) else room
@@ -240,8 +237,8 @@ def _promises(blocks: Sequence[Block], index: int, room: int) -> bool:
 def _pieces(
     index: Index, blocks: Sequence[Block], block_numbers: set[int], best: int, reading: Reading
 ) -> list[Piece]:
-    """Return the chosen blocks in order, with excerpts of those that are too long. The best block
-    gets space first.
+    """Return the chosen blocks in order. Blocks that are too long are cut to excerpts. The best
+    block gets space first.
     """
     pieces: dict[int, Piece] = {}
     room = MAX_PASSAGE_CHARS
@@ -265,8 +262,8 @@ def _pieces(
 def _excerpt(
     index: Index, block: Block, reading: Reading, max_chars: int, *, is_lead: bool
 ) -> Piece:
-    """Shorten a long block to whole sentences, or to whole rows of a fence or table. The pieces
-    that contain most of the question remain; of a lead-in, the last pieces remain."""
+    """Shorten a long block to whole sentences, or to whole rows of a fence or table. The parts that
+    contain most of the question remain. Of a lead-in, the last parts remain."""
     by_rows = block.kind in (CODE, TABLE)
     parts = block.text.split("\n") if by_rows else _SENTENCE.split(block.text)
     begins, position = list[int](), 0
@@ -287,7 +284,7 @@ def _excerpt(
 def _span(
     index: Index, parts: Sequence[str], reading: Reading, max_chars: int, *, is_lead: bool
 ) -> tuple[int, int]:
-    """Return the first and last of the consecutive sentences or rows to quote."""
+    """Return the positions of the first and last part to quote."""
     worth = [_worth(index, frozenset(terms(part)), reading) for part in parts]
     best = (
         len(parts) - 1

@@ -1,4 +1,4 @@
-"""A prompt, a question or a tool call as weighted terms."""
+"""Turn a prompt, a question or a tool call into weighted terms."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,9 +8,9 @@ from upwell.memory.documents.sections.terms import COMPOUND, terms, terms_of
 from upwell.memory.ranking.terms import sound
 
 PART_WEIGHT = 0.5
-"""A compound is one concept: its joined form counts as 1, and each of its parts as a half."""
+"""The weight of a part of a compound. The joined form has the weight 1."""
 FIRST_LINE_WEIGHT = 1.6
-"""The weight of the first of several lines, since a pasted issue begins with its title."""
+"""The weight of the first of several lines, because a pasted issue begins with its title."""
 FOLDER_WEIGHT, ROOT_FOLDER_WEIGHT = 0.5, 0.3
 MAX_QUERY_CHARS = 4_000
 MAX_FOLDERS = 12
@@ -25,9 +25,8 @@ STRUCTURE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question as terms: `weights` maps terms to weights, `order` lists the terms in sequence,
-    and `compounds` contains the joined forms (`rootpath`). A section without a joined form may
-    still answer the question."""
+    """A question as terms. `order` lists the terms in sequence. `compounds` contains the joined
+    forms, such as `rootpath`. A section without a joined form may still answer the question."""
 
     weights: Mapping[str, float]
     order: tuple[str, ...]
@@ -35,7 +34,7 @@ class Question:
 
 
 def of_text(text: str) -> Question:
-    """Turn a text into a question. The first of several lines counts more."""
+    """Turn a text into a question."""
     lines = sound(text[:MAX_QUERY_CHARS]).split("\n")
     weights: dict[str, float] = {}
     order: list[str] = []
@@ -63,7 +62,7 @@ def _wholes(parts: tuple[str, ...]) -> frozenset[str]:
 
 
 def of_paths(paths: Iterable[str]) -> Question:
-    """Turn file paths into a question: file names count as 1, and folders less."""
+    """Turn file paths into a question. File names have the weight 1, and folders have less."""
     weights: dict[str, float] = {}
     compounds: set[str] = set()
     for path in paths:

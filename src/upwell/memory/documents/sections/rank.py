@@ -1,7 +1,7 @@
-"""Rank sections for a question: BM25F over their fields, then a close look at the best.
+"""Rank sections for a question by BM25F over their fields, and then rescore the best.
 
-A section gains from its best pair of neighbouring blocks, its page, the section above it and those
-next to it. Sections with the same text under two paths count once.
+Rescoring adds shares of the scores of a section's best pair of neighbouring blocks, its page, the
+section above it and the sections next to it. Of sections with the same text, only the best is kept.
 """
 
 import heapq
@@ -14,18 +14,19 @@ from upwell.memory.documents.sections.index import SATURATION, Index
 from upwell.memory.documents.sections.question import Question
 
 CLOSELY = 60
-"""This many of the best sections by terms get a close look."""
+"""How many of the best sections by terms gain from their best pair of blocks."""
 MAX_TERMS = 20
-"""This many terms of a question are looked up: those with the highest weight times IDF."""
+"""How many terms of a question are looked up. They are those with the highest weight times IDF."""
 ENOUGH = 1_000
-"""Once rarer terms have found this many sections, more common terms only raise their scores."""
+"""Once rarer terms have found this many sections, commoner terms only raise the scores of these
+sections."""
 PASSAGE_SHARE, PAGE_SHARE, ABOVE_SHARE, BESIDE_SHARE = 0.3, 0.15, 0.1, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A question as an index understands it: the weight of each term, scaled by its topicality, and
-    other terms that may mean the same."""
+    """A question as an index understands it. `weights` are scaled by topicality. `variants` are
+    other terms that may mean the same, with their weights."""
 
     question: Question
     topicality: Mapping[str, float]
@@ -35,7 +36,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A section with its score, and the contribution of each term of the question."""
+    """A section with its score. `by_term` has the contribution of each term of the question."""
 
     number: int
     score: float
@@ -43,7 +44,7 @@ class Ranked:
 
 
 def read(index: Index, question: Question) -> Reading:
-    """Interpret a question by the words that the index knows."""
+    """Weight the terms of a question, and find their variants in the index."""
     topicality = {term: index.topicality(term) for term in question.weights}
     weights = {term: weight * topicality[term] for term, weight in question.weights.items()}
     looked_up = heapq.nlargest(MAX_TERMS, weights, key=lambda term: weights[term] * index.idf(term))
@@ -75,7 +76,7 @@ def rank(index: Index, reading: Reading) -> list[Ranked]:
 
 
 def _distinct(index: Index, order: Iterable[int]) -> Iterator[int]:
-    """Keep only the best-ranked section of those with the same text."""
+    """Keep only the first of sections with the same text."""
     seen: set[int] = set()
     for number in order:
         digest = index.places[number].digest
@@ -87,8 +88,8 @@ def _distinct(index: Index, order: Iterable[int]) -> Iterator[int]:
 def _by_terms(
     index: Index, reading: Reading
 ) -> tuple[dict[str, dict[int, float]], dict[int, float]]:
-    """Return the contribution of each of the strongest terms to each section, and the sums by
-    section."""
+    """Return the contribution of each of the strongest terms to each section, and each section's
+    sum."""
     weights = reading.weights
     by_term: dict[str, dict[int, float]] = {}
     scores: dict[int, float] = defaultdict(float)
@@ -106,8 +107,8 @@ def _by_terms(
 def _contributions(
     index: Index, term: str, reading: Reading, among: frozenset[int] | None
 ) -> dict[int, float]:
-    """Return a term's BM25F in each section, or that of its best variant if that is higher. `among`
-    limits the sections, once enough of them are known."""
+    """Return the BM25F of a term in each section, or that of its best variant if this is higher. If
+    `among` is given, only these sections are scored."""
     own = index.idf(term)
     is_known = bool(index.postings(term).frequencies)
     scores: dict[int, float] = {}
@@ -140,7 +141,6 @@ def _rescored(
     by_term: Mapping[str, Mapping[int, float]],
     weights: Mapping[str, float],
 ) -> dict[int, float]:
-    """Rescore each section by its best pair of blocks, its page, and the sections around it."""
     places = index.places
     worth = {term: weights[term] * index.idf(term) for term in by_term}
     close = {number: scores[number] for number in best}
@@ -164,7 +164,6 @@ def _rescored(
 def _pairs_of_blocks(
     blocks: Sequence[frozenset[str]], present: Sequence[str], worth: Mapping[str, float]
 ) -> Iterator[float]:
-    """Return how much of the question each pair of neighbouring blocks contains."""
     for first, second in pairwise((*blocks, frozenset[str]())):
         yield sum(worth[term] for term in present if term in first or term in second)
 

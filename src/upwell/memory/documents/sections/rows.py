@@ -1,11 +1,11 @@
-"""Sections as rows of `index.db`, and the terms that find them.
+"""Store sections as rows of `index.db`, with the terms that find them.
 
     file ──< section ──< posting     term → section, with a count for each field
                    └──< link         to other sections; joined when an index is opened, because
                                      the target may be imported later
 
-Counts are stored for each field. Weights and mean lengths are applied when a question is asked,
-because the means change with every import.
+The weights and mean lengths of the fields are applied when a question is asked, because the means
+change with every import.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ from upwell.memory.documents.sections.terms import terms
 from upwell.memory.ranking.terms import sound
 
 FIELDS = ("prose", "code", "table", "heading", "trail", "path")
-"""The fields of a section that come from its own file, in the order of the bits of a count."""
+"""The fields of a section that come from its own file, lowest bits of a packed count first."""
 TEXT_FIELDS = 3
-"""This many of the first fields contain the text itself."""
+"""How many of the fields, counted from the first, contain the text itself."""
 COUNT_BITS = 7
 MAX_COUNT = (1 << COUNT_BITS) - 1
 
@@ -31,9 +31,9 @@ MAX_COUNT = (1 << COUNT_BITS) - 1
 @dataclass(frozen=True, slots=True)
 class Row:
     """A section as stored. `place` is its number in the file, and `parent` is the number of the
-    section above it (-1 at the top). `terms` start with the terms of its headings and path,
-    followed by the terms of each block. `counts` maps each term to its packed occurrences, and
-    `lengths` are the numbers of terms in each field."""
+    section above it (-1 at the top). The first set in `terms` has the terms of the headings and the
+    path, and the others have the terms of each block. `counts` maps a term to its packed
+    occurrences. `lengths` has the number of terms in each field."""
 
     id: str
     place: int
@@ -48,8 +48,8 @@ class Row:
 
 
 def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[Row]:
-    """Turn the sections of a file into rows. `path` names the file in ids, `cited` in its terms;
-    the first `start` lines are front matter."""
+    """Turn the sections of a file into rows. Ids are made from `path`, and the terms of the path
+    from `cited`. The first `start` lines are front matter."""
     lines = rows_of(text)
     sections = parse(text, start)
     path_terms = terms(page_of(cited).translate(PATH_BREAKS))
@@ -79,8 +79,8 @@ def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[Row]:
 
 
 def section_id(path: str, trail: Sequence[str], number: int) -> str:
-    """Return an id made from the file's path, the section's headings and its position (`number`)
-    among the sections with these headings.
+    """Return an id made from the file's path, the section's headings, and its `number` among the
+    file's sections with the same headings.
     """
     identity = "\n".join((path, *trail, str(number)))
     return "d" + hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:19]
@@ -100,7 +100,6 @@ def parents(sections: Sequence[Section]) -> Iterator[int]:
 def _fields(
     section: Section, path_terms: Sequence[str]
 ) -> tuple[list[Sequence[str]], list[frozenset[str]]]:
-    """Return the terms of each field, and the terms of each block."""
     prose, code, table = list[str](), list[str](), list[str]()
     blocks: list[frozenset[str]] = []
     for block in section.blocks:
@@ -114,7 +113,8 @@ def _fields(
 
 
 def _packed(fields: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Pack the occurrences of each term: `COUNT_BITS` bits per field, the first field lowest."""
+    """Pack the occurrences of each term, with `COUNT_BITS` bits per field, the first field in the
+    lowest bits."""
     packed: dict[str, int] = {}
     for number, field in enumerate(fields):
         shift = number * COUNT_BITS
@@ -124,13 +124,13 @@ def _packed(fields: Sequence[Sequence[str]]) -> dict[str, int]:
 
 
 def _digest(text: str) -> int:
-    """Return a digest that depends only on the text, not on its file."""
+    """Return a digest of the text. Copies with other indents have the same digest."""
     bare = "\n".join(line.strip() for line in text.strip().split("\n"))
     return int.from_bytes(hashlib.sha256(bare.encode("utf-8", "replace")).digest()[:7])
 
 
 def insert(db: sqlite3.Connection, file: int, project: str, rows: Sequence[Row]) -> None:
-    """Replace the stored sections of a file."""
+    """Store the sections of a file in place of its old ones."""
     remove(db, file)
     if not rows:
         return
@@ -188,14 +188,16 @@ def remove(db: sqlite3.Connection, file: int) -> None:
 
 
 def _scope(db: sqlite3.Connection, project: str) -> int:
-    """Return the number of a project's scope ("" is the global one)."""
+    """Return the number of a project's scope, which is created if needed. "" is the global
+    scope."""
     db.execute("INSERT OR IGNORE INTO section_scope (project) VALUES (?)", (project,))
     row = db.execute("SELECT no FROM section_scope WHERE project = ?", (project,)).fetchone()
     return int(row[0])
 
 
 def scopes(db: sqlite3.Connection, project: str | None) -> list[int] | None:
-    """Return the scopes that `project` sees; None (every scope) if no project is given."""
+    """Return the scopes that `project` sees, or None, which means every scope, without a
+    project."""
     if project is None:
         return None
     rows = db.execute("SELECT no FROM section_scope WHERE project IN ('', ?)", (project,))

@@ -1,9 +1,8 @@
-"""Estimate the probability that the first sections answer the question, with a linear model over
-a few raw signals.
+"""Estimate the probability that the first sections answer the question.
 
-The model was fitted on the development questions of `docs/measurements.md` ("Questions to
-documentation"). The figures there are for projects that were left out of the fit. With more
-signals, the model would learn the projects, not the questions.
+This is a logistic model over a few raw signals. It was fitted to the development questions of
+`docs/measurements.md` ("Questions to documentation"). The figures there are for projects that were
+left out of the fit. With more signals, the model would learn the projects and not the questions.
 """
 
 import math
@@ -25,7 +24,7 @@ SECOND_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A linear model over signals."""
+    """A logistic model over signals."""
 
     weights: Mapping[str, float]
     constant: float
@@ -37,11 +36,11 @@ class Calibration:
 
 
 PROMPTS = Calibration({"share": 3.148, "mass": 1.439, "covered": 1.364}, -2.213)
-"""The constant is the fitted one plus 0.2, so that with a threshold of 0.5, one in ten of the
-prompts that no section answers would get a passage."""
+"""The constant is 0.2 above the fitted one. With a threshold of 0.5, one in ten of the prompts that
+no section answers then gets a passage."""
 TOOLS = Calibration({"share": 1.886, "phrases": 0.579, "subject": 0.685}, -0.178)
 NOTES = Calibration({"top_three": 1.771}, -6.991)
-"""The model for notes on how to work in a repository, as opposed to documentation."""
+"""For notes on how to work in a repository, as opposed to documentation."""
 
 _NOTES = re.compile(
     r"(?i)(?:^|/)(?:contributing|agents?|claude|gemini|hacking|copilot-instructions|"
@@ -55,14 +54,16 @@ def is_note(cited: str) -> bool:
 
 
 def signals_of(index: Index, reading: Reading, hits: Sequence[Ranked]) -> dict[str, float]:
-    """Return the signals that show whether the first of `hits` answers the question: raw figures,
-    which are not combined.
+    """Return the signals that show whether the first of `hits` answers the question.
 
-    `share`: log of the score divided by the highest possible score for the question, including
-    names that no section has. `mass`: log of how much the question says. `covered`: the share of
-    the question that the section contains. `phrases`: neighbours in the question that are
-    neighbours in the section. `subject`: the question names what the documentation is about.
-    `top_three`: log of the sum of the three best scores.
+    - `share`: the log of the ratio of the score to the highest possible score for the question.
+      Names that no section contains count towards the highest possible score.
+    - `mass`: the log of how much the question says.
+    - `covered`: the share of the question that the section contains.
+    - `phrases`: how many pairs of neighbours in the question are close to each other in the
+        section.
+    - `subject`: whether the question names what the documentation is about.
+    - `top_three`: the log of the sum of the three best scores.
     """
     question, top = reading.question, hits[0]
     most = sum(w * index.idf(term) for term, w in reading.weights.items()) * (SATURATION + 1.0)
@@ -82,8 +83,8 @@ def _is_plain(term: str, compounds: frozenset[str]) -> bool:
 
 
 def _mass(index: Index, reading: Reading) -> float:
-    """Return how informative a question is. Rare words count most; everyday words and joined
-    forms that no section contains count little."""
+    """Return how informative a question is. Rare words count most. Everyday words count little, as
+    do joined forms that no section contains."""
     question, everyday = reading.question, index.vocabulary.everyday
     total = 0.0
     for term, weight in question.weights.items():
@@ -97,7 +98,7 @@ def _mass(index: Index, reading: Reading) -> float:
 
 
 def _covered(index: Index, reading: Reading, top: Ranked, plain: Iterable[str]) -> float:
-    """Return the share of the question that the section contains; everyday words count little."""
+    """Return the share of the question that the section contains. Everyday words count little."""
     present = index.title_terms(top.number).union(*index.block_terms(top.number), top.by_term)
     total = covered = 0.0
     for term in plain:
@@ -112,7 +113,7 @@ def _covered(index: Index, reading: Reading, top: Ranked, plain: Iterable[str]) 
 
 
 def _beyond_talk(index: Index, term: str) -> float:
-    """Return the weight of a word: 1 for a word of a subject, down to 0.2 for an everyday word."""
+    """Return the weight of a word, from 0.2 for an everyday word to 1 for a technical one."""
     if term.isdigit():
         return 0.3
     burst = index.vocabulary.burst.get(term, UNKNOWN_BURST)

@@ -1,4 +1,4 @@
-"""Search documentation: a query's passages, each with the probability that it answers the
+"""Search documentation for passages, and estimate the probability that a passage answers the
 query."""
 
 import re
@@ -31,17 +31,16 @@ from upwell.memory.ranking.calibrate import ASKED_SHARE
 from upwell.memory.sqlite.rows import snapshot
 
 PASSAGE = "passage"
-"""The signal of a hit whose text is a whole passage, to be shown unchanged."""
+"""Marks a hit whose text is a whole passage, which is shown unchanged."""
 SHARE = "first_share"
-"""The signal that contains a section's score divided by that of the first section."""
+"""The signal with a section's score divided by the score of the first section."""
 UNASKED_PASSAGES = 2
-"""Automatic doors get at most this many passages, and the second one only if it scores nearly as
-well as the first or contains the path of a file in the call."""
+"""The maximum number of passages for automatic doors."""
 MAX_OPEN = 4
-"""How many scopes are kept open; a daemon serves only a few projects at a time."""
+"""How many scopes are kept open. A daemon serves only a few projects at a time."""
 NAMED_FILE = 0.6
-"""A section that contains the path of the file being opened gets at least this probability. Set by
-hand, because the development questions have only one such case."""
+"""The minimum probability of a section that contains the path of the file being opened. It was set
+by hand, because the development questions have only one such case."""
 MAX_NAMING = 20
 """How many of the best sections are searched for file names."""
 MAX_LIMIT = 100
@@ -56,8 +55,8 @@ Scored = tuple[Ranked, float, Mapping[str, float]]
 
 
 class SectionSearch:
-    """Searches the sections of one `index.db`, and caches them until the file changes. Used on
-    one thread at a time."""
+    """Searches the sections of one `index.db`, and caches them until the file changes. Not
+    thread-safe."""
 
     def __init__(self, tenant: str) -> None:
         self._tenant = tenant
@@ -65,7 +64,7 @@ class SectionSearch:
         self._version: tuple[sqlite3.Connection, int] | None = None
 
     def search(self, db: sqlite3.Connection, query: Query, deadline: Deadline) -> list[Hit]:
-        """Return the passages for a query, most probable first, or none past the deadline."""
+        """Return the passages for a query, most relevant first, or none past the deadline."""
         with snapshot(db):
             index = self._index(db, query.scope.project, shared_only(query.scope.namespaces))
             if not len(index) or deadline.passed():
@@ -73,8 +72,8 @@ class SectionSearch:
             return hits(index, query, self._tenant)
 
     def passages(self, db: sqlite3.Connection, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Cut each section in `hits` (from other searches) to the passage relevant to the query.
-        Hits that are not sections stay unchanged."""
+        """Cut each section in `hits`, which come from other searches, to the passage relevant to
+        the query. Hits that are not sections stay unchanged."""
         with snapshot(db):
             index = self._index(db, query.scope.project, shared_only(query.scope.namespaces))
             reading = read(index, question_of(query))
@@ -106,9 +105,9 @@ class SectionSearch:
 
 
 def question_of(query: Query) -> Question:
-    """Return the question to ask the documentation. For a text query, it is the first text, which
-    contains all words of the others; for a call on files, the files; for a command, the command
-    without a leading `cd FOLDER &&`."""
+    """Return the question to ask the documentation. For a command, it is the command without a
+    leading `cd FOLDER &&`. For a call on files, it consists of their paths. Otherwise, it is the
+    query's first text, which contains all words of the others."""
     if query.command:
         return question.of_text(_GOES_TO_FOLDER.sub("", query.command))
     if query.source is QuerySource.PATH and query.paths:
@@ -117,13 +116,13 @@ def question_of(query: Query) -> Question:
 
 
 def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
-    """Return the passages for a query, most probable first.
+    """Return the passages for a query, most relevant first.
 
-    The first section has the probability that a calibration gives it. There is one calibration for
-    notes on how to work in the repository, and two for documentation: one for prompts and one for
-    tool calls. The probability of a later section is that of the first, times the square of the
-    ratio of their scores. Automatic doors get a second section only if it scores nearly as well as
-    the first or names a file of the call.
+    A calibration gives the probability of the first section. Notes on how to work in the repository
+    have their own calibration. For documentation, there is one for prompts and one for tool calls.
+    The probability of a later section is that of the first, times the square of the ratio of their
+    scores. Automatic doors get a second section only if it scores nearly as well as the first or
+    contains the path of a file in the call.
     """
     reading = read(index, question_of(query))
     ranked = rank(index, reading)
@@ -150,8 +149,8 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
 
 
 def _naming(index: Index, ranked: Sequence[Ranked], query: Query) -> set[int]:
-    """Return those of the best sections whose text contains the project path of a file of the
-    call."""
+    """Return the sections among the best whose text contains the path of a file in the call,
+    relative to the project."""
     if query.source is not QuerySource.PATH:
         return set()
     paths = [path for path in _inside(query) if "/" in path.strip("/")]
@@ -168,7 +167,6 @@ def _naming(index: Index, ranked: Sequence[Ranked], query: Query) -> set[int]:
 
 
 def _inside(query: Query) -> list[str]:
-    """Return the files of a query, relative to its project."""
     root = (query.scope.project or "").rstrip("/") + "/"
     return [path.removeprefix(root) for path in query.paths]
 
@@ -186,7 +184,7 @@ def _hits(
     query: Query,
     tenant: str,
 ) -> list[Hit]:
-    """Return one hit for each passage; a heading and the section below it may give the same
+    """Return one hit for each passage. A heading and the section below it may give the same
     passage."""
     hits_by_section: dict[int, Hit] = {}
     for ranked, score, signals in scored:
@@ -204,8 +202,8 @@ def _hits(
 
 
 def _matched(texts: Sequence[str], quoted: Passage) -> tuple[str, ...]:
-    """Return the texts of a query that share a word with the passage or its headings; if there
-    are none, return the first text, which found it."""
+    """Return the texts of a query that share a word with the passage or its headings. If none does,
+    return the first text, which found the passage."""
     words = set(terms("\n".join((*quoted.headings, quoted.text))))
     matched = (text for text in texts if not words.isdisjoint(terms(text)))
     return tuple(matched) or tuple(texts[:1])
@@ -219,8 +217,8 @@ def _memory(index: Index, quoted: Passage, tenant: str) -> Memory:
 
 
 def _shown(quoted: Passage, cited: str) -> str:
-    """Format a passage under its headings, without headings that repeat the file's path and
-    without the mark of a lone item."""
+    """Format a passage under its headings. Leaves out headings that repeat the file's path, and the
+    mark of a single item."""
     text = quoted.text
     if quoted.kinds == (ITEM,):
         text = _ITEM_MARK.sub("", text, count=1)
@@ -237,7 +235,7 @@ def _repeats(heading: str, path_terms: set[str]) -> bool:
 
 
 def _loose_terms(name: str) -> list[str]:
-    """Return the terms of a path or heading, split into all of its parts."""
+    """Return the terms of all parts of a path or heading."""
     return terms(name.translate(PATH_BREAKS))
 
 

@@ -1,8 +1,7 @@
-"""The terms of documentation and of questions to it.
+"""Split documentation and questions into terms.
 
 A compound counts both as its parts and as a whole, so that `--root-path`, `root_path` and "root
-path" match each other, and so do `ResourceLimits` and "resource limits". Words are stemmed by the
-same stemmer as in every other memory.
+path" match each other. Words are stemmed as in every other memory.
 """
 
 import re
@@ -15,7 +14,7 @@ from upwell.memory.stems import stemmer
 COMPOUND = re.compile(
     r"(?:(?<![\w-])--?(?=[^\W\d_]))?[^\W_](?:\w|[-.](?=[^\W_])|['’](?=[^\W\d_]{1,2}\b))*"
 )
-"""A run of word characters with the characters that join them: `--no-cache`, `os.path`, `don't`."""
+"""Matches word characters and the characters that join them: `--no-cache`, `os.path`, `don't`."""
 _PART = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
@@ -35,10 +34,10 @@ FUNCTION_WORDS = frozenset(
     """.split()
 )
 """English words that reveal nothing about a subject. `STOP_WORDS` in `ground/text/words.py` is not
-suitable here: it has words of several languages, such as `os`, `con` and `sin`, which are terms in
-documentation."""
+used here, because it has words of several languages, and some of them, such as `os` and `con`, are
+terms in documentation."""
 MAX_WORD_CHARS = 64
-"""Parts of compounds longer than this (hashes, base64) do not count as words."""
+"""Longer parts of compounds, such as hashes, do not count as words."""
 MAX_CACHED = 200_000
 
 _known: dict[str, tuple[str, ...]] = {}
@@ -55,7 +54,7 @@ def terms(text: str) -> list[str]:
 
 
 def terms_of(compound: str) -> tuple[str, ...]:
-    """Return the terms of one compound: its parts, then all of them joined, then the flag.
+    """Return the terms of one compound: its parts, the joined parts, and the flag.
 
     `--root-path` gives `root path rootpath --root-path`.
     """
@@ -67,7 +66,7 @@ def terms_of(compound: str) -> tuple[str, ...]:
 
 
 def learn(compounds: Iterable[str]) -> None:
-    """Compute the terms of many compounds with one call of the stemmer."""
+    """Compute and cache the terms of these compounds, with one call of the stemmer."""
     fresh = {compound for compound in compounds if compound not in _known}
     if not fresh:
         return
@@ -81,7 +80,7 @@ def learn(compounds: Iterable[str]) -> None:
 
 
 def _parts(compound: str) -> list[str]:
-    """Return the folded words of a compound; for Chinese, Japanese and Korean, pairs of
+    """Return the folded words of a compound. Chinese, Japanese and Korean give pairs of
     characters."""
     bare = compound.lstrip("-").replace("’", "'")
     if "'" in bare:

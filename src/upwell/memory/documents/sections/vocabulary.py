@@ -1,13 +1,13 @@
 """Prior knowledge about words, from two data files next to this module.
 
-Each line of `background.txt` has a stem and its burstiness: how often it occurs, on average, in
-those passages of 400 words that contain it. The counts were made over the English documentation of
-tldr, PowerShell, Helm, React, Moby and Prometheus and over Moby's commit messages, for stems in at
-least 20 passages of at least three of these collections. The file contains none of their text, only
-these figures.
+A line of `background.txt` has a stem and its burstiness, which is how often the stem occurs on
+average in the 400-word passages that contain it. The figures come from the English documentation of
+tldr, PowerShell, Helm, React, Moby and Prometheus, and from Moby's commit messages. They cover the
+stems that occur in at least 20 passages of at least three of these collections. The file contains
+none of the text.
 
-`synonyms.txt` was written by hand: groups of words that developers use for one another, with
-the head of each group first. It names no project.
+`synonyms.txt` was written by hand. A line has a group of words that developers use for one another,
+with the head of the group first.
 """
 
 from collections import defaultdict
@@ -21,21 +21,21 @@ from upwell.memory.ranking.terms import EVERYDAY_WORDS
 from upwell.memory.stems import stemmer
 
 SYNONYM_WEIGHT, SIBLING_WEIGHT = 0.3, 0.15
-"""The weight of a synonym: between the head of a group and one of its other words, and between two
-of these other words."""
+"""The weight of a synonym. The first is between the head of a group and another word of the group,
+and the second between two of the other words."""
 UNKNOWN_BURST = 1.8
-"""The burstiness assumed for a stem that `background.txt` lacks: most such stems are names or terms
-of a subject."""
+"""The burstiness of a stem that is not in `background.txt`. Most such stems are names or technical
+terms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """Prior knowledge about stems.
 
-    `burst`: the average number of occurrences in a passage that contains the stem. Everyday
-    words are spread evenly (`leave` 1.2), and words of a subject come in bursts (`proxy` 2.6).
-    `everyday`: words of conversation and of any coding work. `synonyms`: stem → other stems and how
-    much each counts.
+    - `burst`: the average number of occurrences in a passage that contains the stem. Everyday words
+      are spread evenly (`leave` 1.2), and technical words come in bursts (`proxy` 2.6).
+    - `everyday`: words of conversation and of any coding work.
+    - `synonyms`: the synonyms of each stem, with their weights.
     """
 
     burst: Mapping[str, float]
@@ -45,7 +45,7 @@ class Vocabulary:
 
 @lru_cache(maxsize=1)
 def vocabulary() -> Vocabulary:
-    """Return the shipped vocabulary, which is read once."""
+    """Return the shipped vocabulary. The files are read once."""
     rows = (line.split() for line in _lines("background.txt"))
     return Vocabulary(
         burst={stem: float(value) for stem, value in rows},
