@@ -1,1 +1,1 @@
-"""The embedded store: memories in SQLite, with their indexes."""
+"""The embedded store keeps memories and their indexes in SQLite."""

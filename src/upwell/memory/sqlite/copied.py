@@ -1,14 +1,14 @@
-"""The copy of a team's memories in a developer's own `memory.db`, and the writes that wait to be
-sent to the team's store.
+"""The copy of a team's memories in a developer's own `memory.db`, and the queue of writes to send
+to the team's store.
 
 A copied memory is a row of `memory` like any other, so one search finds it together with the
 developer's own memories, without network access. `team_memory` lists the copied and the shared
 memories.
 
-SQLite triggers queue each write to a shared memory in the transaction of the write. No caller can
-bypass them, and a process that dies at any moment leaves both the write and its entry in the queue,
-or neither. The outbox contains the memory's id and not its content, so several changes to one
-memory are sent once.
+SQLite triggers put each write to a shared memory into the outbox, in the same transaction as the
+write. No caller can bypass them, and if a process dies, the write and its entry in the outbox are
+either both stored or both lost. An entry contains the memory's id but not its content, so several
+changes to one memory are sent once.
 """
 
 import sqlite3
@@ -23,7 +23,7 @@ from upwell.memory.sqlite.writing import insert, remove
 from upwell.memory.team.base import VIEW, Change, Cursor, Outgoing, Page, Removal
 
 USED_SECONDS = 86_400.0
-"""The time of a project's last use is updated at most once in this many seconds."""
+"""How often, at most, the time of a project's last use is updated."""
 _IS_SHARED = """
     NEW.project NOT GLOB '/*' AND (
         (NEW.namespace = 'team' OR NEW.namespace GLOB 'team/*')
@@ -69,9 +69,9 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
-    """Salvage these tables of a damaged file. Its memories have already been stored in the fresh
-    file, which has queued them all, so the queue is emptied first. Every project is copied again,
-    because memories may be missing."""
+    """Salvage these tables of a damaged file. The memories are already in the fresh file. Storing
+    them there has put all of them into the outbox, so it is emptied first. Every project is copied
+    again, because memories may be missing."""
     from upwell.ground.sqlite.salvage import copy_table
 
     tables = ("team", "team_project", "team_memory", "outbox")
@@ -89,10 +89,11 @@ OWNER = Owner("team", (create,), _salvage)
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """What a copy contains. `checked_at` is when it was last known to be up to date, in epoch
-    seconds (0: never). `is_complete` is True if every project has been copied completely. `waiting`
-    is the number of unsent writes, and `waiting_since` is the time of the oldest. `refused` is the
-    store's reason for refusing one of them, or "" if it has refused none."""
+    """What a copy contains. `checked_at` is the last time when the copy was known to be up to date,
+    in epoch seconds (0: never). `is_complete` is True if every project has been copied completely.
+    `waiting` is the number of unsent writes, and `waiting_since` is the time of the oldest.
+    `refused` is the team store's reason for rejecting one of them, or "" if it has rejected
+    none."""
 
     memories: int
     projects: int
@@ -116,9 +117,10 @@ def state(db: sqlite3.Connection) -> CopyState:
 
 
 def begin(db: sqlite3.Connection, source: str, now: float) -> None:
-    """Prepare the copy of a store. A copy of another store is removed; so are the writes queued for
-    that store, which must not reach this one. If this machine may now see other parts of the same
-    store than before, the copy starts from scratch, and the writes stay queued."""
+    """Prepare the copy of a store. If the file has a copy of another store, that copy is removed
+    together with the writes queued for that store, because they must not reach this one. If this
+    machine may now see other parts of the same store than before, the copy starts from scratch, and
+    the queued writes stay."""
     (former,) = db.execute("SELECT source FROM team").fetchone()
     if former == source:
         return
@@ -146,7 +148,7 @@ def use(db: sqlite3.Connection, projects: Iterable[str], now: float) -> None:
 
 
 def leave_unused(db: sqlite3.Connection, before: float) -> None:
-    """Remove the copies of projects that were last used before `before`."""
+    """Remove the copies of projects that have not been used since this time."""
     for (project,) in db.execute(
         "SELECT project FROM team_project WHERE used_at < ? AND project != ''", (before,)
     ).fetchall():
@@ -160,8 +162,8 @@ def cursors(db: sqlite3.Connection) -> list[Cursor]:
 
 
 def take(db: sqlite3.Connection, page: Page) -> int:
-    """Apply a page of changes. Memories with an unsent change, and the developer's own memories
-    that happen to have the same id, stay as they are. Returns the number of removed memories."""
+    """Apply a page of changes. A memory is skipped if it has an unsent change, or if it is the
+    developer's own and happens to have the same id. Returns the number of removed memories."""
     project = page.cursor.project
     row = db.execute("SELECT version FROM team_project WHERE project = ?", (project,)).fetchone()
     if row is None:
@@ -174,7 +176,7 @@ def take(db: sqlite3.Connection, page: Page) -> int:
     changes = [change for change in page.changes if change.id not in skipped]
     gone = [change.id for change in changes if change.memory is None]
     if page.cursor.version < row[0]:
-        # The store is older than the copy: it was restored from a backup.
+        # The store is older than the copy, so it was restored from a backup.
         gone += _copied(db, project)
     removed = _drop(db, [id for id in gone if _is_copy_of(db, id, project)])
     _store(db, changes, project)
@@ -220,8 +222,8 @@ def _copied(db: sqlite3.Connection, project: str) -> list[str]:
 
 
 def _is_copy_of(db: sqlite3.Connection, id: str, project: str) -> bool:
-    """Return whether the copy has this memory under this project. When a memory moves to another
-    project, its former project reports it as removed, but it must stay."""
+    """When a memory moves to another project, its former project reports it as removed, but the
+    memory must stay."""
     row = db.execute("SELECT project FROM team_memory WHERE id = ?", (id,)).fetchone()
     return row is not None and row[0] == project
 
@@ -232,7 +234,7 @@ def _among(db: sqlite3.Connection, select: str, ids: Sequence[str]) -> set[str]:
 
 
 def outgoing(db: sqlite3.Connection, limit: int, *, again: bool) -> list[Outgoing]:
-    """Return the unsent writes. Those that the store has refused come last, and are included only
+    """Return the unsent writes. Writes that the store has rejected come last, and are included only
     if `again` is True."""
     rows = db.execute(
         "SELECT id, token FROM outbox WHERE error = '' OR ? ORDER BY error, at, id LIMIT ?",
@@ -252,8 +254,8 @@ def outgoing(db: sqlite3.Connection, limit: int, *, again: bool) -> list[Outgoin
 
 
 def sent(db: sqlite3.Connection, writes: Sequence[Outgoing]) -> None:
-    """Remove from the outbox the writes that have arrived. If a memory has changed since it was
-    sent, the outbox has another token for it, and the new write stays."""
+    """Remove delivered writes from the outbox. If a memory has changed since it was sent, the
+    outbox has another token for it, and the new write stays."""
     for write in writes:
         done = db.execute(
             "DELETE FROM outbox WHERE id = ? AND token = ?", (write.id, write.token)
@@ -263,5 +265,5 @@ def sent(db: sqlite3.Connection, writes: Sequence[Outgoing]) -> None:
 
 
 def refuse(db: sqlite3.Connection, write: Outgoing, error: str) -> None:
-    """Record why the store did not accept a write."""
+    """Record why the team's store rejected a write."""
     db.execute("UPDATE outbox SET error = ? WHERE token = ?", (error, write.token))

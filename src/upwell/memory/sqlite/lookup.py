@@ -50,10 +50,10 @@ _LONGEST_CHAIN = 100
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Selects the memories that a search may return: those in `namespaces` (in any namespace if it
-    is empty) that have not expired at `now`. Standing rules are excluded because they have a
-    channel of their own. `condition` is an SQL condition on a row `m`, and `values` are the values
-    of its placeholders."""
+    """Selects the memories that a search may return: those that are in `namespaces` (an empty tuple
+    means any namespace) and have not expired at `now`. Standing rules are excluded, because they
+    are delivered separately. `condition` is an SQL condition on a row `m`, and `values` are the
+    values of its placeholders."""
 
     namespaces: tuple[str, ...]
     now: float
@@ -61,7 +61,7 @@ class Filter:
     values: tuple[object, ...]
 
     def joined(self, n: str) -> str:
-        """Return the SQL that joins memory `n`, if the condition needs its row."""
+        """Return the SQL that joins memory `n` if the condition needs its row."""
         return f"JOIN memory m ON m.n = {n}" if self.condition else ""
 
     @property
@@ -69,7 +69,7 @@ class Filter:
         return f"AND {self.condition}" if self.condition else ""
 
     def passes(self, row: Sequence[Any]) -> bool:
-        """Return whether a row of `COLUMNS` meets the condition."""
+        """Return whether a row of `COLUMNS` passes the filter."""
         if row[_PINNED] or not is_visible(row[_NAMESPACE], self.namespaces):
             return False
         return row[_EXPIRES] is None or row[_EXPIRES] > self.now
@@ -77,7 +77,7 @@ class Filter:
 
 def filter_of(db: sqlite3.Connection, namespaces: tuple[str, ...] = (), now: float = 0.0) -> Filter:
     """Return the filter of a search. It checks for expired memories and standing rules only if the
-    file has any."""
+    file contains any."""
     conditions: list[str] = []
     values: list[object] = []
     if namespaces:
@@ -94,7 +94,7 @@ def filter_of(db: sqlite3.Connection, namespaces: tuple[str, ...] = (), now: flo
 
 
 def corpus_of(db: sqlite3.Connection, number: int) -> Corpus:
-    """Return the corpus of one scope: how many memories it has, and how many words."""
+    """Return the corpus of one scope."""
     return _corpus(db.execute("SELECT no, memories, words FROM scope WHERE no = ?", (number,)))
 
 
@@ -109,7 +109,7 @@ def corpus_seen_by(db: sqlite3.Connection, scope: Scope) -> Corpus:
 def _corpus(rows: Iterable[tuple[int, int, int]]) -> Corpus:
     numbers, memories, words = tuple(zip(*rows, strict=True)) or ((), (), ())
     if not all(type(count) is int for count in (*memories, *words)):
-        # A count is damaged. The read is repeated after the file has been repaired.
+        # The count is damaged. The read is repeated once the file has been repaired.
         raise ValueError(f"{memories!r:.40} memories with {words!r:.40} words")
     return Corpus(numbers, sum(memories), sum(words))
 
@@ -123,7 +123,7 @@ def read(db: sqlite3.Connection, text: str, corpus: Corpus) -> Lookup:
 def memories_with(
     db: sqlite3.Connection, stems: Sequence[str], scopes: Sequence[int]
 ) -> dict[str, int]:
-    """Count the memories of these scopes that have each stem."""
+    """Count the memories in these scopes that contain each stem."""
     if not stems or not scopes:
         return dict.fromkeys(stems, 0)
     rows = db.execute(
@@ -135,7 +135,7 @@ def memories_with(
 
 
 def quoted(word: str) -> str:
-    """Quote a word as an FTS5 string, so that no character is read as syntax."""
+    """Quote a word as an FTS5 string, so that FTS5 does not read it as syntax."""
     return '"' + word.replace('"', '""') + '"'
 
 
@@ -148,11 +148,11 @@ def matching(clause: Clause) -> str:
 def by_words(
     db: sqlite3.Connection, lookup: Lookup, corpus: Corpus, keep: Filter, limit: int = PER_TEXT
 ) -> list[int]:
-    """Return the numbers of the memories that match best, best first.
+    """Return the numbers of the best matching memories, best first.
 
-    If there are few clauses, many memories match equally well, so the index's own BM25 decides.
-    With more clauses, the rarity of the words in each memory decides. This finds the same memories
-    at a third of the cost, since BM25 would look up the length of every memory.
+    With few clauses, many memories match equally well, so the index's BM25 decides. With more
+    clauses, the rarity of the words in each memory decides. This finds the same memories at a third
+    of the cost, because BM25 would look up the length of every memory.
     """
     if not lookup.clauses:
         return []
@@ -179,7 +179,6 @@ def _by_rarity(db: sqlite3.Connection, lookup: Lookup, corpus: Corpus, keep: Fil
 
 
 def _match_sql(keep: Filter, columns: str, rest: str = "") -> str:
-    """Return the statement that selects the matches of an expression in a range of numbers."""
     return (
         f"SELECT {columns} FROM words w {keep.joined('w.rowid')} "
         f"WHERE w.words MATCH ? AND w.rowid BETWEEN ? AND ? {keep.also} {rest}"
@@ -189,7 +188,7 @@ def _match_sql(keep: Filter, columns: str, rest: str = "") -> str:
 def existing_joins(
     db: sqlite3.Connection, keys: Mapping[str, JoinKey], corpus: Corpus
 ) -> dict[str, Join]:
-    """Return the joins of those keys that have memories stored under them."""
+    """Return the joins for those keys under which memories are stored."""
     if not keys or not corpus.scopes:
         return {}
     rows = db.execute(
@@ -201,8 +200,8 @@ def existing_joins(
 
 
 def has_memory_about(db: sqlite3.Connection, file: str, scope: Scope) -> bool:
-    """Return whether a query of this scope may see a memory about exactly this file. The answer may
-    also be True for a memory about a file with a similar path."""
+    """Return whether a query of this scope may see a memory about exactly this file. The result may
+    also be True if there is only a memory about a file with a similar path."""
     keys = exact_keys(file)
     condition, values = seen_by(scope)
     rows = db.execute(
@@ -240,7 +239,7 @@ def by_triggers(
     db: sqlite3.Connection, triggers: Sequence[str], corpus: Corpus, keep: Filter
 ) -> dict[int, str]:
     """Find the newest memories with each of these triggers, and map their numbers to the trigger. A
-    memory with several of the triggers is mapped to the first of them."""
+    memory with several of the triggers is mapped to the first."""
     numbers: dict[int, str] = {}
     for trigger in triggers:
         for low, high in ranges(corpus.scopes):
@@ -262,7 +261,7 @@ def candidates(
     keep: Filter | None = None,
 ) -> dict[int, Candidate]:
     """Load the memories with these numbers, and count the occurrences of `stems` in them. Deleted
-    memories, and memories that do not pass `keep`, are left out."""
+    memories are left out, and so are memories that do not pass the filter `keep`."""
     rows: list[Sequence[Any]] = []
     for chunk in batched(numbers, CHUNK):
         rows += db.execute(
@@ -282,7 +281,7 @@ def _row(values: Sequence[Any]) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The id and number of the newest living memory in a chain of memories, each of which
+    """The id and number of the newest memory that still exists in a chain, where each memory
     supersedes the one before."""
 
     id: str
@@ -292,9 +291,9 @@ class Head:
 def successors(
     db: sqlite3.Connection, ids: Iterable[str], scopes: Sequence[int], now: float
 ) -> dict[str, Head]:
-    """Map each of these memories that was superseded within `scopes` to the newest living memory
-    of its chain. Chains are read from the rows each time, so that a memory becomes current again
-    when its successor is deleted or expires."""
+    """Map each memory that was superseded within `scopes` to the newest memory in its chain that
+    still exists. The chains are read from the rows each time, so that a memory becomes current
+    again when its successor is deleted or expires."""
     listed = list(dict.fromkeys(ids))
     if not listed or not _any_superseding(db):
         return {}
@@ -335,7 +334,7 @@ def _direct(
 def best_bm25(
     db: sqlite3.Connection, reading: Reading, corpus: Corpus, numbers: Sequence[int]
 ) -> float:
-    """Return the best BM25 of these memories for a reading, or 0 if there are no memories."""
+    """Return the best BM25 of these memories for a reading, or 0 if there are none."""
     matches = candidates(db, numbers, reading.idf.keys()).values()
     parts = [Part(candidate, frequencies(reading, candidate)) for candidate in matches]
     return max((bm25(reading, corpus, [part]) for part in parts), default=0.0)

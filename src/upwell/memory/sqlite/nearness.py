@@ -1,11 +1,12 @@
-"""Find the memories nearest to a vector: the sign bits of all vectors are held in RAM, and the best
-matches are compared exactly.
+"""Find the memories nearest to a vector.
 
-The sign of each dimension, one bit, is enough to find candidates (Charikar 2002). The vectors
-nearest by Hamming distance are then read from the file and compared exactly. The bits of a million
-vectors of 384 numbers take 48 MB. A cosine means little by itself, so each question is also
-compared with a sample of the store. Cosines are expressed as deviations from the sample's mean, so
-that models with different ranges are comparable.
+The sign of each dimension, one bit, is enough to find candidates (Charikar 2002). The sign bits of
+all vectors are held in RAM; those of a million vectors with 384 dimensions take 48 MB. The vectors
+that are nearest by Hamming distance are then read from the file and compared exactly.
+
+A cosine means little by itself, so each question is also compared with a sample of the store.
+Cosines are expressed as deviations from the sample's mean, so that models with different ranges are
+comparable.
 """
 
 import sqlite3
@@ -30,8 +31,8 @@ from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import CHUNK, marks
 
 COMPARED = 240
-"""The number of memories, the nearest by sign bits, that are compared exactly. The best `NEAREST`
-of them become candidates."""
+"""How many memories, nearest by sign bits, are compared exactly. The best `NEAREST` of them become
+candidates."""
 _BITS = 64
 _GROWTH = 1.5
 
@@ -55,9 +56,9 @@ class Nearness:
         namespaces: Sequence[str],
         others: Iterable[int],
     ) -> Likeness | None:
-        """Return the nearest memories of these scopes and namespaces (by default all
-        namespaces), and the cosines of `others`. Returns None if none of the memories in these
-        scopes and namespaces has a vector."""
+        """Return the nearest memories in these scopes and namespaces, and the cosines of `others`.
+        An empty `namespaces` means all namespaces. Returns None if no memory in these scopes and
+        namespaces has a vector."""
         self._refresh(db)
         question = np.asarray(vector, dtype=np.float32)
         seen = np.flatnonzero(self._visible(scopes, namespaces))

@@ -1,4 +1,4 @@
-"""Measures and stores the null scores of each scope (`memory/ranking/null_scores.py`)."""
+"""Measure and store the null scores of each scope (`memory/ranking/null_scores.py`)."""
 
 import random
 import sqlite3
@@ -29,10 +29,10 @@ _TEXT_CHARS = 2_000
 
 
 def key_of(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> int | None:
-    """Return the key under which the null scores of `scope` are stored. `corpus` describes the
-    memories that the scope sees. The key is the number of the scope's project (or of the global one
-    while the project has no memories), or a negative number for a whole tenant. Returns None if the
-    corpus is empty."""
+    """Return the key under which the null scores of `scope` are stored, or None if the corpus is
+    empty. `corpus` describes the memories that the scope sees. The key is the number of the scope's
+    project, or of the global project while the scope's project has no memories. For a whole tenant,
+    the key is a negative number."""
     if not corpus.scopes:
         return None
     if scope.project is None:
@@ -48,8 +48,8 @@ def key_of(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> int | None:
 
 
 def load(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> NullScores:
-    """Load the null scores that were measured for what this scope sees, or return the usual ones if
-    none have been measured."""
+    """Load the null scores that were measured for this scope, or return the usual ones if none have
+    been measured."""
     rows = db.execute(
         "SELECT mean, spread FROM background WHERE key = ? ORDER BY words",
         (key_of(db, scope, corpus),),
@@ -60,8 +60,8 @@ def load(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> NullScores:
 
 
 def due(db: sqlite3.Connection, scopes: Iterable[Scope]) -> list[Scope]:
-    """Return the scopes to measure: those that are large enough, and either were never measured or
-    have grown enough since."""
+    """Return the scopes to measure. They are large enough, and were never measured or have grown
+    enough since."""
     return [scope for scope in scopes if _is_due(db, scope)]
 
 
@@ -76,8 +76,8 @@ def _is_due(db: sqlite3.Connection, scope: Scope) -> bool:
 
 
 async def measure(database: Database, scope: Scope) -> None:
-    """Measure the null scores of what this scope sees, and store them. Each size of query is
-    measured in a separate read, so that searches can run in between."""
+    """Measure and store the null scores of what this scope sees. Each size of query is measured in
+    a separate read, so that searches can run in between."""
 
     def draw(db: sqlite3.Connection) -> tuple[Corpus, list[list[str]]]:
         corpus = corpus_seen_by(db, scope)
@@ -95,7 +95,7 @@ async def measure(database: Database, scope: Scope) -> None:
 
 
 def sample_words(db: sqlite3.Connection, corpus: Corpus, rng: random.Random) -> list[list[str]]:
-    """Draw some memories of the corpus at random, and return the words of each."""
+    """Draw random memories of the corpus, and return the words of each."""
     sizes = db.execute(
         f"SELECT no, last, memories FROM scope WHERE no IN ({marks(corpus.scopes)}) "
         "AND memories > 0",
@@ -117,7 +117,8 @@ def sample_words(db: sqlite3.Connection, corpus: Corpus, rng: random.Random) -> 
 def by_chance(
     db: sqlite3.Connection, corpus: Corpus, samples: Sequence[list[str]], words: int
 ) -> tuple[float, float]:
-    """Return the mean and spread of the best scores of random queries of `words` words."""
+    """Return the mean and spread of the best scores of random queries, each with this number of
+    words."""
     rng = random.Random(words)
     scores: list[float] = []
     for _ in range(SAMPLES):
@@ -129,7 +130,7 @@ def by_chance(
 
 
 def store(db: sqlite3.Connection, key: int | None, memories: int, measured: NullScores) -> None:
-    """Store the null scores with `memories`, the size of the corpus in which they were measured."""
+    """Store the null scores. `memories` is the size of the corpus in which they were measured."""
     db.execute("DELETE FROM background WHERE key = ?", (key,))
     db.executemany(
         "INSERT INTO background VALUES (?, ?, ?, ?, ?)",

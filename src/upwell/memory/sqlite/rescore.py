@@ -1,8 +1,10 @@
-"""Score the hits of a recall source that has no calibrated scores, using our own signals. The
-scores of such a source order its hits but do not show whether a hit is relevant (docs/decisions.md,
-4). The texts are therefore loaded into a temporary store and searched there. Texts without any of
-our signals come last, with the score 0, and automatic doors never show them. In explicit searches,
-a hit gets the source's own score if that is higher, since the source may have found it by meaning.
+"""Score the hits of a recall source that has no calibrated scores, using upwell's own signals.
+
+The scores of such a source order its hits but do not show whether a hit is relevant
+(docs/decisions.md, 4). The texts are therefore loaded into a temporary store and searched there.
+Texts without any of upwell's signals come last, with the score 0, and automatic searches never show
+them. In explicit searches, a hit gets the source's own score if that is higher, because the source
+may have found the hit by meaning.
 """
 
 import sqlite3
@@ -20,7 +22,7 @@ from upwell.memory.sqlite.store import pool_of
 from upwell.memory.sqlite.writing import insert
 
 UNSCORED = 0.2
-"""The score, in explicit searches, of a text that the source found but did not score."""
+"""In explicit searches, the score of a text that the source found but did not score."""
 
 
 def rescored(
@@ -30,10 +32,9 @@ def rescored(
     deadline: Deadline,
     own_scores: Mapping[str, float] | None = None,
 ) -> list[Hit]:
-    """Return these memories as hits of `query`, most probable first. Their ids must be unique.
+    """Return these memories as hits of `query`, most relevant first. Their ids must be unique.
     Memories outside the query's scope are left out. `own_scores` maps ids to the source's own
-    scores, or is None if they must not count; scores outside 0 to 1 never count.
-    """
+    scores, or is None if these must not count. Scores outside 0..1 never count."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:
         for migration in schema.MIGRATIONS:

@@ -22,7 +22,7 @@ COLUMNS = f"tenant, id, namespace, text, {DETAILS}"
 
 
 def to_row(memory: Memory) -> tuple[Any, ...]:
-    """Return the values of `COLUMNS`, in their order."""
+    """Return the values of `COLUMNS` for a memory."""
     first, last = memory.lines or (None, None)
     origin = memory.provenance
     return (
@@ -55,12 +55,12 @@ def to_row(memory: Memory) -> tuple[Any, ...]:
 
 
 def from_row(row: Sequence[Any]) -> Memory:
-    """Build the memory from a row of `COLUMNS`."""
+    """Build a memory from a row of `COLUMNS`."""
     return from_details(row[0], row[1], row[2], text_of(row[3]), row[4:])
 
 
 def text_of(value: object) -> str:
-    """Decode the text of a memory from its column."""
+    """Decode the text column of a memory."""
     if not isinstance(value, bytes):
         return value if isinstance(value, str) else ""
     try:
@@ -70,7 +70,7 @@ def text_of(value: object) -> str:
 
 
 def scope_number(db: sqlite3.Connection, tenant: str, project: str | None) -> int:
-    """Return the number of a tenant's project. A new project gets the next number."""
+    """Return the number of a tenant's project. A new project gets the tenant's next number."""
     row = db.execute(
         "SELECT no FROM scope WHERE tenant = ? AND project = ?", (tenant, project or "")
     ).fetchone()
@@ -98,7 +98,7 @@ def visible_scopes(db: sqlite3.Connection, scope: Scope) -> list[int]:
 
 def seen_by(scope: Scope) -> tuple[str, tuple[str, ...]]:
     """Return an SQL condition for the rows of the table `scope` that a query of this scope may see,
-    and the values of the condition."""
+    and the condition's values."""
     if scope.project is None:
         return "tenant = ?", (scope.tenant,)
     return "tenant = ? AND project IN ('', ?, ?, ?)", (scope.tenant, *owners_of(scope.project))
@@ -114,8 +114,8 @@ def marks(values: Sequence[object]) -> str:
 
 
 def within(column: str, patterns: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return an SQL condition that the namespace in `column` matches one of the patterns (as
-    `is_visible` does in Python), and the values of the condition."""
+    """Return an SQL condition that is true if the namespace in `column` matches one of the
+    patterns, and the condition's values. `is_visible()` does the same in Python."""
     exact = list(patterns)
     below = [pattern[:-1] for pattern in patterns if pattern.endswith("/*")]
     parts = [f"{column} IN ({marks(exact)})"]
@@ -126,7 +126,7 @@ def within(column: str, patterns: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def number_of(db: sqlite3.Connection, tenant: str, memory_id: str) -> int | None:
-    """Return the number of the memory with this id."""
+    """Return the number of the memory with this id, or None if there is none."""
     row = db.execute(
         "SELECT n FROM memory WHERE tenant = ? AND id = ?", (tenant, memory_id)
     ).fetchone()
@@ -143,7 +143,7 @@ def by_number(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Memor
 
 
 def by_id(db: sqlite3.Connection, tenant: str, ids: Iterable[str]) -> dict[str, Memory]:
-    """Load the memories with these ids; deleted memories are left out. One statement reads the
+    """Load the memories with these ids; deleted memories are left out. A single statement reads the
     whole row, so that a concurrent deletion cannot come between two reads."""
     memories: dict[str, Memory] = {}
     for chunk in batched(ids, CHUNK):
@@ -165,13 +165,13 @@ def newest(
     offset: int = 0,
     is_common: bool = False,
 ) -> list[Memory]:
-    """Load memories of these scopes that meet `condition`, newest first. `condition` is trusted
-    SQL with placeholders for `values`. `is_common` means that most memories meet it."""
+    """Load memories of these scopes that meet `condition`, newest first. `condition` is trusted SQL
+    with placeholders for `values`. `is_common` means that most memories meet the condition."""
     spans = list(ranges(scopes))
     if not spans:
         return []
     # Without the plus sign, SQLite would sort all memories of the scopes. With it, SQLite walks the
-    # index of dates, where it soon finds enough memories if most of them qualify.
+    # index of dates, and soon finds enough memories if most of them qualify.
     number = "+n" if is_common and _hold_most(db, scopes) else "n"
     within = " OR ".join(f"{number} BETWEEN ? AND ?" for _ in spans)
     rows = db.execute(
@@ -183,14 +183,14 @@ def newest(
 
 
 def _hold_most(db: sqlite3.Connection, scopes: Sequence[int]) -> bool:
-    """True if at least one memory in four is in these scopes."""
+    """Return whether at least one memory in four is in these scopes."""
     sizes = dict(db.execute("SELECT no, memories FROM scope"))
     return bool(4 * sum(sizes.get(scope, 0) for scope in scopes) >= sum(sizes.values()))
 
 
 @contextmanager
 def snapshot(db: sqlite3.Connection) -> Iterator[None]:
-    """Read from one snapshot: concurrent writes are not visible inside this block."""
+    """Read from one snapshot. Concurrent writes are not visible inside this block."""
     if db.in_transaction:
         yield
         return

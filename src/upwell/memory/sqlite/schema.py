@@ -9,9 +9,9 @@
     trash                                  deleted memories, kept for 30 days
 
 `words`, `anchor`, `about`, `memory_trigger` and `term` are derived from `memory` and can be
-rebuilt. Two columns of `memory` are also derived: `extra` (words that the form of the text hides,
-such as the parts of an identifier) and `keys` (join keys, one per line). They are stored so that
-searches do not have to derive them for every candidate.
+rebuilt. Two columns of `memory` are also derived. `extra` contains words that are not separate
+words of the text, such as the parts of an identifier, and `keys` contains join keys, one per line.
+They are stored so that searches do not have to derive them for every candidate.
 """
 
 import sqlite3
@@ -21,7 +21,8 @@ from upwell.memory.stems import TOKENIZER
 PROJECT_BITS = 18
 """The number of bits that identify the project in a memory's number. Of the number's 63 bits, 34
 are for the sequence within the project (`memory/lookups.py: SEQUENCE_BITS`), 18 for the project and
-the rest for the tenant: 17 billion memories, 262 143 projects and 2 047 tenants."""
+the rest for the tenant. This allows 17 billion memories per project, 262 143 projects per tenant,
+and 2 047 tenants."""
 
 
 def create(db: sqlite3.Connection) -> None:
@@ -69,8 +70,9 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def add_triggers(db: sqlite3.Connection) -> None:
-    """Add the situations that an episode waits for (`triggers`, which are not SQL triggers), and
-    the number of sessions that have found each memory."""
+    """Add the columns `triggers` and `occurrences`. `triggers` are the situations in which a memory
+    surfaces, not SQL triggers. `occurrences` is the number of sessions that have found the
+    memory."""
     for column, default in ADDED_COLUMNS.items():
         db.execute(f"ALTER TABLE memory ADD COLUMN {column} NOT NULL DEFAULT {default}")
     db.execute(
@@ -81,7 +83,7 @@ def add_triggers(db: sqlite3.Connection) -> None:
 
 
 ADDED_COLUMNS = {"triggers": "'[]'", "occurrences": "1"}
-"""Columns that files of 0.1.0 lack, with their defaults as SQL."""
+"""Columns missing from files created by 0.1.0, with their defaults as SQL."""
 
 MIGRATIONS = (create, add_triggers)
 """The migrations of the tables, oldest first."""

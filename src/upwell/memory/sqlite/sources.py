@@ -1,5 +1,5 @@
-"""Store the list of sources in `memory.db`. Unlike the index, which is derived from it, the list
-cannot be rebuilt."""
+"""Store the list of sources in `memory.db`. The index is derived from this list, but the list
+itself cannot be rebuilt."""
 
 import sqlite3
 
@@ -15,11 +15,7 @@ class SqliteSources:
         self._database = database
 
     async def all(self) -> list[Source]:
-        """Return every source, in the order of import.
-
-        Raises:
-            StoreError: the list cannot be read.
-        """
+        """Return every source, in the order of import."""
         rows = await self._database.read(
             lambda db: db.execute("SELECT path, cited, project FROM source ORDER BY no").fetchall()
         )
@@ -35,11 +31,7 @@ class SqliteSources:
         return stamp(path), stamp(f"{path}-wal")
 
     async def add(self, source: Source) -> None:
-        """Add a source to the list; it replaces an earlier source with the same path.
-
-        Raises:
-            StoreError: the source was not stored.
-        """
+        """Add a source to the list. It replaces an earlier source with the same path."""
         await self._database.write(
             lambda db: db.execute(
                 "INSERT INTO source (path, cited, project) VALUES (?, ?, ?) ON CONFLICT (path) "

@@ -59,9 +59,8 @@ if TYPE_CHECKING:
 TRASH_SECONDS = 30 * 86_400.0
 INLINE_MEMORIES = 5_000
 """Stores of up to this many memories are searched on the event loop, unless vectors are compared.
-The lookup takes a few milliseconds, no longer than switching to another thread, waiting for the
-interpreter there, and switching back.
-"""
+The lookup takes a few milliseconds, which is no longer than switching to another thread, waiting
+for the interpreter there, and switching back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +74,8 @@ class Question:
 class SqliteStore:
     """`Store` of one tenant over one database.
 
-    With `questions`, searches also find memories by meaning. Only `vectors.catch_up` makes vectors;
-    adding a memory does not.
+    With `questions`, searches also find memories by meaning. Adding a memory does not create its
+    vector; only `vectors.catch_up()` does.
     """
 
     name = "builtin"
@@ -98,12 +97,12 @@ class SqliteStore:
 
     @property
     def vectors(self) -> VectorTable | None:
-        """Return the vectors of this file, or None if no embedder is configured."""
+        """The vectors of this file, or None if no embedder is configured."""
         return self._vectors
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
-        """Store all of these memories or none of them, in one transaction. A memory replaces an
-        earlier one with the same id.
+        """Store all of these memories or none, in one transaction. A memory replaces an earlier one
+        with the same id.
 
         Raises:
             UsageError: a text is empty.
@@ -126,13 +125,13 @@ class SqliteStore:
         try:
             await self.measure({memory.project for memory in added_memories})
         except StoreError as error:
-            # The memories are stored. Until the next addition, searches use the old null scores.
+            # The memories are stored. Searches use the old null scores until the next addition.
             LOG.warning("cannot measure null scores: %s", error)
         return added
 
     async def measure(self, projects: Iterable[str | None]) -> None:
-        """Measure the null scores of these projects, and of all projects together, if they have
-        grown enough since they were last measured."""
+        """Measure the null scores of each of these projects, and of all projects together, unless
+        they have grown too little since the last measurement."""
         scopes = [
             Scope(tenant=self._tenant, project=project)
             for project in dict.fromkeys([*projects, None])
@@ -141,7 +140,7 @@ class SqliteStore:
             await null_scores.measure(self._database, scope)
 
     async def update(self, memory: Memory) -> None:
-        """Replace the memory with the same id; its creation time does not change.
+        """Replace the memory with the same id. Its creation time does not change.
 
         Raises:
             UsageError: no memory has this id, or the new text is empty.
@@ -177,8 +176,8 @@ class SqliteStore:
         return await self._database.write(discard)
 
     async def restore(self, memory_id: str) -> bool:
-        """Restore a memory from the trash. Returns False if the trash does not contain it or its
-        id is in use."""
+        """Restore a memory from the trash. Returns False if it is not in the trash or its id is in
+        use."""
 
         def restore_row(db: sqlite3.Connection) -> bool:
             row = db.execute(
@@ -193,15 +192,15 @@ class SqliteStore:
         return await self._database.write(restore_row)
 
     async def purge(self, memory_id: str | None = None) -> int:
-        """Permanently delete one memory, in the trash or not. Without an id, delete everything that
-        has expired or has been in the trash for 30 days. No part of the texts remains in the file.
-        Returns the number of deleted memories."""
+        """Permanently delete one memory, whether or not it is in the trash. Without an id, delete
+        everything that has expired or has been in the trash for 30 days. No part of the texts
+        remains in the file. Returns the number of deleted memories."""
         now = self._clock.now()
 
         def delete_rows(db: sqlite3.Connection) -> int:
             if memory_id is not None:
                 return _delete_everywhere(db, self._tenant, memory_id)
-            # The plus keeps the planner from reading all memories of the tenant.
+            # The plus sign keeps the query planner from reading all memories of the tenant.
             expired = db.execute(
                 "SELECT n FROM memory WHERE expires_at <= ? AND +tenant = ?", (now, self._tenant)
             ).fetchall()
@@ -252,7 +251,7 @@ class SqliteStore:
         version, now = await self._database.data_version(), self._clock.now()
         if version != self._pinned_version:
             self._pinned_version, self._pinned = version, {}
-        pinned_here = self._pinned  # Another call may replace it during the await.
+        pinned_here = self._pinned  # Another call may replace `_pinned` during the await.
         rules = pinned_here.get((scope, limit))
         if rules is None or any(rule.expires_at and rule.expires_at <= now for rule in rules):
             look = self._newest(scope, "pinned AND trust NOT IN ('agent', 'tool')", limit, 0)
@@ -281,8 +280,8 @@ class SqliteStore:
         return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put these memories in the trash with their times of deletion, either all of them or none.
-        A stored memory with the same id is removed."""
+        """Put all of these memories or none in the trash, with their times of deletion. A stored
+        memory with the same id is removed."""
 
         def put(db: sqlite3.Connection) -> None:
             for item in items:
@@ -294,8 +293,7 @@ class SqliteStore:
         await self._database.write(put)
 
     async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """Map the superseded memories among these ids to the ids of their newest living
-        replacements."""
+        """Map each superseded id in `ids` to the id of its newest replacement that still exists."""
         now = self._clock.now()
 
         def look(db: sqlite3.Connection) -> Mapping[str, str]:
@@ -306,14 +304,15 @@ class SqliteStore:
         return await self._database.read(look)
 
     async def candidates(self, query: Query, deadline: Deadline) -> Pool:
-        """Return the memories that might match `query`, or none once the deadline has passed.
+        """Return the memories that may match `query`, or none after the deadline.
 
         Raises:
             StoreError: the database failed.
         """
         query = replace(query, scope=replace(query.scope, tenant=self._tenant))
         if query.file and not query.triggers:
-            # Most files that an agent reads have no memory, and a search takes ten times as long.
+            # Most files that an agent reads have no memory, and a search takes ten times as long as
+            # this check.
             about = partial(has_memory_about, file=query.file, scope=query.scope)
             if not await self._database.inline_read(about):
                 return NOTHING
@@ -341,7 +340,7 @@ class SqliteStore:
         return await self._database.data_version()
 
     async def stamps(self, *, limit: int) -> Mapping[str, float]:
-        """Return the ids of the newest memories, each with the time of its last change."""
+        """Map the ids of the newest memories to the times of their last changes."""
         now = self._clock.now()
 
         def look(db: sqlite3.Connection) -> Mapping[str, float]:
@@ -355,7 +354,7 @@ class SqliteStore:
         return await self._database.read(look)
 
     async def word_counts(self, words: Sequence[str]) -> WordCounts:
-        """Return how common these folded words are, over all projects of the tenant."""
+        """Count the memories of all projects that contain each of these folded words."""
         stems = dict(zip(words, stemmer().stems(words), strict=True))
 
         def count(db: sqlite3.Connection) -> WordCounts:
@@ -387,7 +386,6 @@ class SqliteStore:
     def _newest(
         self, scope: Scope, condition: str, limit: int, offset: int, *, is_common: bool = False
     ) -> Callable[[sqlite3.Connection], Sequence[Memory]]:
-        """Return a function that reads the newest memories of a scope that meet a condition."""
         scope, now = replace(scope, tenant=self._tenant), self._clock.now()
         condition = f"{condition} AND (expires_at IS NULL OR expires_at > ?)"
         names: tuple[str, ...] = ()
@@ -420,8 +418,8 @@ def pool_of(
     deadline: Deadline,
     question: Question | None = None,
 ) -> Pool:
-    """Return the candidates of `query`, or none if the query sees no memory or the deadline has
-    passed."""
+    """Return the candidates of `query`. The pool is empty if the query sees no memory, or after the
+    deadline."""
     corpus = corpus_seen_by(db, query.scope)
     if not corpus.memories:
         return NOTHING
@@ -438,7 +436,8 @@ def gather(
     deadline: Deadline,
     question: Question | None = None,
 ) -> Pool:
-    """Return the candidates of `query` in `corpus`, with the neighbours of conversational turns."""
+    """Return the candidates of `query` in `corpus`, and the neighbours of candidates that are turns
+    of a conversation."""
     lookups = [read(db, text, corpus) for text in query.texts[:MAX_TEXTS] if text.strip()]
     numbers: dict[int, None] = {}
     for lookup in worthwhile(lookups):
@@ -481,7 +480,6 @@ def _likeness(
 def _replacements(
     db: sqlite3.Connection, replaceable: Iterable[Candidate], corpus: Corpus, keep: Filter
 ) -> dict[str, Successor]:
-    """Map the id of each superseded candidate to its current replacement."""
     heads = successors(db, [candidate.id for candidate in replaceable], corpus.scopes, keep.now)
     if not heads:
         return {}
@@ -498,13 +496,11 @@ def _delete_everywhere(db: sqlite3.Connection, tenant: str, memory_id: str) -> i
 
 
 def _size(db: sqlite3.Connection, tenant: str) -> int:
-    """Count the memories of all projects of a tenant."""
     sql = "SELECT coalesce(sum(memories), 0) FROM scope WHERE tenant = ?"
     return int(db.execute(sql, (tenant,)).fetchone()[0])
 
 
 def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
-    """Salvage a damaged file: read the remaining memories, index them again, and copy the trash."""
     from upwell.ground.sqlite.salvage import copy_table, insert_row, rows_left
 
     def copy(row: Sequence[object]) -> int:
@@ -521,7 +517,7 @@ def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
 
 
 def _columns_in(db: sqlite3.Connection) -> str:
-    """Return `COLUMNS` as SQL for a file that may be older than some of them."""
+    """Return SQL for `COLUMNS`, with defaults for columns that an older file lacks."""
     present = {row[1] for row in db.execute("PRAGMA table_info(memory)")}
     return ", ".join(
         schema.ADDED_COLUMNS[column]

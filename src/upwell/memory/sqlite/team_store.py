@@ -20,15 +20,15 @@ from upwell.memory.team.base import Cursor, Outgoing, Page
 from upwell.memory.team.sharing import for_team, is_for_team
 
 UNUSED_SECONDS = 90 * 86_400.0
-"""If nobody here has worked on a project for this long, its copy is removed."""
+"""The copy of a project is removed if nobody here has worked on the project for this long."""
 WAITING_AT_ONCE = 100
 
 
 class TeamStore(SqliteStore):
-    """`Store` of a developer's own memories and of the copy of the team's memories. No method waits
+    """`Store` of a developer's own memories and of a copy of the team's memories. No method waits
     for the network.
 
-    Memories in the namespace `team` and below belong to the team; the others stay here. `wanted` is
+    Memories in the namespace `team` and below belong to the team; all others stay here. `wanted` is
     set when somebody starts to work on a project.
     """
 
@@ -45,7 +45,7 @@ class TeamStore(SqliteStore):
         self._has_removed = False
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
-        """Like `SqliteStore.add`; memories for the team are also queued to be sent. A memory of a
+        """Like `SqliteStore.add`, but also queues memories for the team to be sent. A memory from a
         folder without a remote address stays here."""
         return await super().add([_prepared(memory) for memory in memories])
 
@@ -63,7 +63,7 @@ class TeamStore(SqliteStore):
     async def purge(self, memory_id: str | None = None) -> int:
         count = await super().purge(memory_id)
         if self._has_removed and memory_id is None:
-            # Memories that the team has deleted for good must also leave this file.
+            # Memories that the team has permanently deleted must also leave this file.
             self._has_removed = False
             await self.drop_deleted_words()
         return count
@@ -75,8 +75,8 @@ class TeamStore(SqliteStore):
         await self._database.write(lambda db: copied.begin(db, source, self._clock.now()))
 
     async def cursors(self) -> list[Cursor]:
-        """Return the cursor of each project's copy. Projects that came into use are added first,
-        and the copies of unused ones are removed."""
+        """Return the cursor of each project's copy. Before that, projects that have come into use
+        are added, and copies of unused projects are removed."""
         self.wanted.clear()
         projects, now = list(self._in_use), self._clock.now()
 
@@ -88,7 +88,7 @@ class TeamStore(SqliteStore):
         return await self._database.write(look)
 
     async def take(self, page: Page) -> None:
-        """Apply a page of changes and the new cursor, in one transaction."""
+        """Apply a page of changes and store the new cursor, in one transaction."""
         removed = await self._database.write(partial(copied.take, page=page))
         self._has_removed |= removed > 0
         if page.is_last and page.changes:
@@ -102,13 +102,13 @@ class TeamStore(SqliteStore):
         )
 
     async def outgoing(self, *, again: bool = True) -> list[Outgoing]:
-        """Return the writes that wait to be sent. Those that were refused before are included only
-        if `again` is True."""
+        """Return the writes that wait to be sent. Rejected writes are included only if `again` is
+        True."""
         find = partial(copied.outgoing, limit=WAITING_AT_ONCE, again=again)
         return await self._database.read(find)
 
     async def has_outgoing(self) -> bool:
-        """Return whether there are unsent writes that the team's store has not refused."""
+        """Return whether there are unsent writes that the team's store has not rejected."""
         sql = "SELECT 1 FROM outbox WHERE error = '' LIMIT 1"
         return await self._database.inline_read(lambda db: db.execute(sql).fetchone() is not None)
 
@@ -117,7 +117,8 @@ class TeamStore(SqliteStore):
         await self._database.write(partial(copied.sent, writes=writes))
 
     async def refuse(self, write: Outgoing, error: str) -> None:
-        """Record that the team's store does not accept a write. It is resent from time to time."""
+        """Record that the team's store rejected a write. The write is sent again from time to
+        time."""
         await self._database.write(partial(copied.refuse, write=write, error=error))
 
     async def copy_state(self) -> CopyState:
@@ -133,5 +134,4 @@ class TeamStore(SqliteStore):
 
 
 def _prepared(memory: Memory) -> Memory:
-    """Return the memory as it is stored here: changed by `for_team` if it is for the team."""
     return for_team(memory) if is_for_team(memory) else memory

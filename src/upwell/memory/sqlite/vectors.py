@@ -1,10 +1,10 @@
-"""Store the vectors of memories, each with its model, in the same file as the memories, and find
-the memories that have no vector.
+"""Store the vectors of memories in the same file as the memories, and find the memories that have
+no vector.
 
     vector_model ──< vector >── memory (memory/sqlite/schema.py)
 
-Vectors can be rebuilt. A trigger deletes the vector of a deleted or changed memory. The numbers
-have half precision, which changes a cosine by less than 0.001.
+Vectors can be rebuilt. A trigger deletes the vector of a memory that is deleted or changed. The
+numbers have half precision, which changes a cosine by less than 0.001.
 """
 
 import asyncio
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 class VectorTable:
-    """A `VectorIndex` over the memories of one file. It also compares them with questions."""
+    """A `VectorIndex` over the memories of one file. It also finds the memories nearest to a
+    question."""
 
     note = ""
 
@@ -44,7 +45,8 @@ class VectorTable:
         namespaces: Sequence[str],
         others: Iterable[int],
     ) -> Likeness | None:
-        """Find the nearest memories, as `Nearness.look` does. Runs on the reading lane."""
+        """Find the nearest memories, as `Nearness.look` does. Runs on the database's reading
+        lane."""
         # Importing numpy takes 100 ms, and only searches by meaning need it.
         from upwell.memory.sqlite.nearness import Nearness
 
@@ -57,9 +59,8 @@ class VectorTable:
         return self._nearness.look(db, vector, scopes, namespaces, others)
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Embed the memories that have no vector of this model yet, a batch at a time. Does
-        nothing while another process is embedding, and stops if the model fails. Returns the number
-        of embedded memories.
+        """Embed the memories that have no vector of this model yet, in batches. Does nothing while
+        another process is embedding, and stops if the model fails. Returns how many were embedded.
 
         Raises:
             StoreError: the file cannot be written.
@@ -108,7 +109,7 @@ class VectorTable:
 
 
 def model_number(db: sqlite3.Connection, name: str, dim: int) -> int:
-    """Return the number of a model. A new model gets a number."""
+    """Return the number of a model. A new model gets a new number."""
     row = db.execute(
         "INSERT INTO vector_model (name, dim) VALUES (?, ?) ON CONFLICT (name, dim) "
         "DO UPDATE SET name = excluded.name RETURNING no",
@@ -126,8 +127,8 @@ def known_model(db: sqlite3.Connection, name: str, dim: int) -> int | None:
 
 
 def due(db: sqlite3.Connection, model: int, after: int, limit: int) -> list[Due]:
-    """Return the next memories after `after` that have no vector of this model, in the order of
-    their numbers. Standing rules are left out because no search returns them."""
+    """Return the next memories, in the order of their numbers, that come after number `after` and
+    have no vector of this model. Standing rules are left out, because no search returns them."""
     rows = db.execute(
         "SELECT m.n, m.content_hash, m.text FROM memory m "
         "LEFT JOIN vector v ON v.n = m.n AND v.model = ? "

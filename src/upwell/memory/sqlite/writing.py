@@ -36,9 +36,9 @@ def insert(
     db: sqlite3.Connection, memories: Sequence[Memory], around: Mapping[str, str] | None = None
 ) -> list[int]:
     """Store these memories, which must have ids, hashes and times, and return their numbers. A
-    memory replaces an earlier one with the same id. If a batch repeats an id, only the last
-    memory is stored, and the others get the number 0. `around` maps ids to the words around a
-    memory's text, such as the headings above it; these words can be searched for like tags."""
+    memory replaces an earlier one with the same id. If a batch repeats an id, only the last memory
+    is stored, and the others get the number 0. `around` maps ids to words from the context of a
+    memory's text, such as the headings above it. Searches find these words like tags."""
     numbers: list[int] = []
     tallies: dict[int, Tally] = defaultdict(Tally)
     joins: list[tuple[int, str]] = []
@@ -98,15 +98,16 @@ def remove(db: sqlite3.Connection, n: int) -> None:
 
 
 def _number(db: sqlite3.Connection, memory: Memory) -> int:
-    """Return the number to store a memory under: the number that it already has in the same scope,
-    or the next free one."""
+    """Return the number that the memory already has in the same scope, or the next free one. A
+    stored memory with the same id is removed."""
     scope = scope_number(db, memory.tenant, memory.project)
     old = number_of(db, memory.tenant, memory.id)
     if old is not None:
         remove(db, old)
         if scope_of(old) == scope:
             return old
-    # The counter may be damaged. If it returned a used number, no new memory could be stored.
+    # The counter may be damaged. If it returned a number that is in use, no new memory could be
+    # stored.
     first, beyond = scope << SEQUENCE_BITS, scope + 1 << SEQUENCE_BITS
     row = db.execute(
         "UPDATE scope SET last = 1 + max(CAST(last AS INTEGER), coalesce("
