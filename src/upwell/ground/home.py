@@ -1,7 +1,7 @@
 """The home: the folder that contains all of upwell's files.
 
-Every entry point uses this module to find the home, so that all of them share their data. It needs
-only the standard library on Linux, and platformdirs elsewhere.
+Every entry point finds the home with this module, so that all entry points share their data. The
+module needs only the standard library on Linux, and platformdirs elsewhere.
 """
 
 import hashlib
@@ -14,10 +14,10 @@ from pathlib import Path
 from upwell.ground.errors import StoreUnwritable
 
 LAUNCHER = "upwell-hook"
-"""The script in the home that the hooks of agents run."""
+"""The script in the home that agents' hooks run."""
 MAX_PATH_BYTES = 400
-"""The maximum length of the home's path. SQLite cannot open a file whose path has more than 512
-bytes, and the paths of a tenant's backups are longer than that of the home.
+"""The maximum length of the home's path. SQLite cannot open a file whose path is longer than 512
+bytes, and the paths of a tenant's backups are longer than the home's.
 """
 
 
@@ -32,8 +32,8 @@ def default_home() -> Path:
 
 
 def usual_home() -> Path:
-    """Return the home that is used when no environment variable is set. A program with a different
-    environment, such as an agent, finds only this home.
+    """Return the home that is used when no environment variable is set. Programs that run in
+    another environment, such as agents, find only this home.
     """
     if sys.platform.startswith("linux"):
         return Path(os.path.expanduser("~/.local/share/upwell")).absolute()
@@ -43,7 +43,7 @@ def usual_home() -> Path:
 
 
 class Inside:
-    """A file or folder in a home, by its name."""
+    """The path of a file or folder in a home."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -53,8 +53,8 @@ class Inside:
 
 
 class Shared:
-    """A file that the machines of a team share, by its name. Each machine has a copy in the folder
-    `team`. Without a team, the file is directly under `root`, unless it exists `only_in_teams`.
+    """The path of a file that the machines of a team share. Each machine has a copy in the `team`
+    folder. Without a team, the file is directly in the home, unless it exists `only_in_teams`.
     """
 
     def __init__(self, name: str, *, only_in_teams: bool = False) -> None:
@@ -68,8 +68,9 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The files of one installation under `root` (mode 0700; the files have 0600). If `is_shared`,
-    the memories are in a team's database, as the data of `tenant` ("" for the default tenant).
+    """The files of one installation under `root`, which has mode 0700 (files have 0600). If
+    `is_shared`, the memories are in a team's database, as those of `tenant` ("" for the default
+    tenant).
     """
 
     root: Path
@@ -108,29 +109,27 @@ class Home:
 
     @property
     def team(self) -> Path:
-        """The folder of shared files. Each tenant has its own, because a command for one tenant
-        must not replace the files of another tenant, which a gateway in the same home may be
-        serving."""
+        """The folder of shared files. Each tenant has its own folder, so that a command for one
+        tenant does not replace the files of another tenant that a gateway in the same home
+        serves."""
         return (self.of_tenant(self.tenant).root if self.tenant else self.root) / "team"
 
     def of_tenant(self, tenant: str) -> "Home":
-        """Return the home of another tenant. Its folder is named after a digest, because a tenant's
+        """Return the home of another tenant. The name of its folder is a digest, because a tenant's
         name may contain any characters."""
         digest = hashlib.sha256(tenant.encode()).hexdigest()[:32]
         return Home(self.root / "tenants" / digest, is_shared=self.is_shared)
 
     def _is_ours(self) -> bool:
-        """Return whether the folder is empty or contains upwell's files.
-
-        The permissions of a folder that was made for something else are not changed.
-        """
+        """Return whether the folder is empty or contains upwell's files. The permissions of any
+        other folder must not be changed."""
         names = {path.name for path in self.root.iterdir()}
         return not names or bool(
             names & {"config.toml", "memory.db", "ledger.db", "log", "secret", "stm.json"}
         )
 
     def prepare(self) -> "Home":
-        """Create the folder, private to the user.
+        """Create the folder, with access for the user only.
 
         Raises:
             StoreUnwritable: the folder cannot be created, belongs to another user or is a file, or

@@ -1,8 +1,8 @@
-"""Find the host session that a gateway belongs to.
+"""Find the agent's session that a gateway belongs to.
 
-Hooks record their session, and the gateway of the same agent looks it up. Both are children of the
-agent's process, which therefore identifies the session. If a wrapper in between hides the agent's
-process, the working directory identifies the session.
+Hooks record the session, and the gateway of the same agent looks it up. Hooks and gateway are
+children of the agent's process, which therefore identifies the session. If a wrapper hides the
+agent's process, the working directory identifies the session.
 """
 
 import os
@@ -22,13 +22,13 @@ _BELOW = "/subagent/"
 
 
 class HostSessions:
-    """The sessions recorded by hooks in the TTL store, by process and by folder."""
+    """The sessions that hooks have recorded in the TTL store, by process and by folder."""
 
     def __init__(self, ttl_store: TtlStore) -> None:
         self._ttl_store = ttl_store
 
     async def record(self, parent: int, cwd: str | None, session: str) -> None:
-        """Record that a hook, a child of `parent`, ran in this session."""
+        """Record that a hook, started by the process `parent`, ran in this session."""
         if not session:
             return
         value = session.encode(errors="replace")
@@ -37,8 +37,8 @@ class HostSessions:
         await self._ttl_store.put(KIND, dict.fromkeys(keys, value), ttl_seconds=TTL_SECONDS)
 
     async def joined(self, parent: int, cwd: str | None) -> str:
-        """Return the session that hooks recorded for the agent's process `parent`, or else the one
-        recorded for the folder `cwd`; "" if there is none."""
+        """Return the session that hooks recorded for the agent's process, else the session recorded
+        for the folder `cwd`, else "". `parent` is the process that started the gateway."""
         keys = [_process(agent_of(parent))] + ([_folder(cwd)] if cwd else [])
         items = await self._ttl_store.get(KIND, keys)
         for key in keys:
@@ -48,27 +48,27 @@ class HostSessions:
 
 
 def within(session: str, agent: str) -> str:
-    """Return the id of the session of subagent `agent` within `session`.
+    """Return the id of a subagent's session within `session`.
 
-    Parent and subagent do not see each other's context, so each has its own session.
+    An agent and its subagent do not see each other's context, so each has a session of its own.
     """
     return f"{session}{_BELOW}{agent}" if agent else session
 
 
 def is_of_subagent(session: str) -> bool:
-    """Return whether a session is that of a subagent."""
+    """Return whether this is a subagent's session."""
     return _BELOW in session
 
 
 def outermost(session: str) -> str:
-    """Return the session that started a subagent's session; any other session is returned as is."""
+    """Return the session that a subagent's session is within. Any other session is returned as
+    is."""
     return session.partition(_BELOW)[0]
 
 
 class Joined:
-    """The agent session of this process.
-
-    The session may change while the process is running, so it is looked up again every few seconds.
+    """The agent's session that this process belongs to. It may change while the process is running,
+    so it is looked up again every few seconds.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Joined:
         self._until = 0.0
 
     def known(self, own: str) -> str:
-        """Return the session of the last look-up, or `own` if no hook recorded one."""
+        """Return the session found by the last look-up, or `own` if no hook recorded a session."""
         return self._known or own
 
     async def session(self, own: str) -> str:
-        """Return the session, looking it up again if the last look-up is too old."""
+        """Return the session, after another look-up if the last one is too old."""
         if self._clock.monotonic() >= self._until:
             self._until = self._clock.monotonic() + LOOK_SECONDS
             try:
@@ -97,7 +97,7 @@ class Joined:
 
 
 def agent_of(pid: int) -> int:
-    """Return `pid`, or its nearest ancestor that is neither a shell nor a launcher.
+    """Return the nearest process, from `pid` upwards, that is neither a shell nor a launcher.
 
     Returns `pid` itself where processes cannot be inspected (macOS).
     """
@@ -119,7 +119,7 @@ def own_parent() -> int:
 
 
 def _process(pid: int) -> str:
-    """Return a key for a process: its number and its start time, because numbers are reused."""
+    """Return a key for a process. It contains the start time, because process ids are reused."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         started = stat.rpartition(")")[2].split()[19]

@@ -19,8 +19,8 @@ MAX_TOKENS = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmOptions(Endpoint):
-    """`llm.*`. Prices are per million tokens, in the user's currency; 0 means that costs are not
-    counted.
+    """The `llm.*` settings. Prices are per million tokens, in the user's currency. With a price of
+    0, costs are not counted.
     """
 
     input_price: float = 0.0
@@ -29,7 +29,7 @@ class LlmOptions(Endpoint):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """An answer and the tokens it took, estimated if the endpoint does not report them."""
+    """A model's answer. The token counts are estimates if the endpoint does not report them."""
 
     text: str
     tokens_in: int
@@ -57,9 +57,9 @@ class Chat(Protocol):
 
 
 class OpenAIChat:
-    """An endpoint with `/chat/completions`.
+    """A language model at an endpoint with `/chat/completions`.
 
-    Requests turn streaming off, but a streamed answer is understood too.
+    Requests turn streaming off, but a streamed answer is also accepted.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -102,7 +102,6 @@ def _text_of(answer: Answer) -> str:
 
 
 def _usage_in(answer: Answer) -> dict[str, Any]:
-    """The `usage` of a completion; empty if there is none."""
     try:
         usage = json.loads(answer.body).get("usage")
     except (ValueError, AttributeError):

@@ -1,6 +1,6 @@
 """Follow a call through upwell: trace ids, spans, and the log.
 
-Spans contain names, sizes and outcomes, never content. Without an OpenTelemetry SDK they cost
+Spans contain names, sizes and outcomes, never content. Without an OpenTelemetry SDK, spans cost
 almost nothing.
 """
 
@@ -31,23 +31,22 @@ _TRACE_ID = re.compile(r"(?!0{32})[0-9a-f]{32}")
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-([0-9a-f]{2})"
 )
-"""The header of W3C Trace Context, version 00: version, trace id, span id, flags."""
+"""The W3C Trace Context header, version 00: version, trace id, span id, flags."""
 
 
 def new_trace_id() -> str:
-    """Return 32 random hex digits, the form of a trace id in W3C Trace Context."""
+    """Return 32 random hex digits, as in W3C Trace Context."""
     return secrets.token_hex(16)
 
 
 def contained(action: str) -> AbstractContextManager[None, bool]:
-    """Log an exception raised in the block instead of propagating it: one line for upwell's own
-    errors, a traceback for any other. A cancellation is not caught."""
+    """Log an exception raised in the block instead of propagating it. Errors of upwell are logged
+    as one line, others with a traceback. A cancellation is not caught."""
     return _Contained(action)
 
 
 class _Contained:
-    # This is a class because every event enters several of these blocks, and a class is three times
-    # as fast as a generator.
+    # A class is three times as fast as a generator, and every event enters several of these blocks.
 
     def __init__(self, action: str) -> None:
         self._action = action
@@ -64,8 +63,8 @@ class _Contained:
 
 
 class Spans:
-    """Remembers the last span of each trace, so that work after a call joins the call's trace.
-    `close` shuts down the exporter."""
+    """The last span of each trace, so that work after a call joins the call's trace. `close` shuts
+    down the exporter."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[int, int] = OrderedDict()
@@ -83,19 +82,19 @@ class Spans:
 
 _SPANS = Spans()
 _REQUEST: ContextVar[str] = ContextVar("traceparent", default="")
-"""The W3C `traceparent` of the client's current request; "" if the client sent none."""
+"""The W3C `traceparent` of the client's current request, or ""."""
 _REQUESTED_ID: ContextVar[int] = ContextVar("trace_id", default=0)
 """The trace id of the next span without a parent."""
 
 
 def trace_id_in(traceparent: str) -> str:
-    """Return the trace id of a W3C `traceparent`; "" if it is not valid."""
+    """Return the trace id in a W3C `traceparent`, or "" if the header is not valid."""
     match = _TRACEPARENT.fullmatch(traceparent)
     return match[1] if match else ""
 
 
 def requested(traceparent: str) -> AbstractContextManager[None]:
-    """Make the spans of this block join the trace of a client's request; a span that belongs to
+    """Make the spans of this block join the trace of a client's request. A span that belongs to
     another trace gets a link to the request. An invalid `traceparent` has no effect."""
     return _requested(traceparent) if trace_id_in(traceparent) else nullcontext()
 
@@ -121,7 +120,7 @@ def present_trace_id() -> str:
 
 
 def is_tracing() -> bool:
-    """True if spans are sent somewhere."""
+    """Return whether spans are exported."""
     from opentelemetry import trace
 
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
@@ -130,10 +129,14 @@ def is_tracing() -> bool:
 def span(
     name: str, *, trace_id: str = "", **attributes: str | int | float | bool
 ) -> AbstractContextManager[Any]:
-    """Open a span called `name`. It is a child of the current span if that belongs to the trace
-    `trace_id`, or if no trace is given. Otherwise, it is a child of the client's request, or else
-    of the last span of the trace, or else it starts a trace. Attributes contain sizes and outcomes,
-    never content. After an exception, the span's outcome is the name of the exception's class.
+    """Open a span called `name`.
+
+    The parent of the span is the first of these that exists and belongs to the trace `trace_id`:
+    the current span, the client's request, the last span of the trace. Without a `trace_id`, any
+    current span or request is accepted. A span without a parent starts a trace.
+
+    Attributes must contain sizes and outcomes, never content. After an exception, the span's
+    outcome is the name of the exception's class.
     """
     from opentelemetry import trace
 
@@ -145,7 +148,7 @@ def span(
 
 
 def conclude(current: Any, outcome: str, *, failed: bool = False) -> None:
-    """Set the outcome and the status of a span."""
+    """Set a span's outcome and status."""
     from opentelemetry.trace import StatusCode
 
     current.set_attribute("outcome", outcome)
@@ -179,8 +182,8 @@ def _recording(
 
 
 def _place(trace_id: str) -> tuple[Any, int]:
-    """Return the context of a new span (None for the current one), and the trace id that a span
-    without a parent should have."""
+    """Return the context of a new span, or None for the current context, and the trace id for a
+    span without a parent."""
     from opentelemetry import context, trace
 
     present = trace.get_current_span().get_span_context()
@@ -199,7 +202,6 @@ def _place(trace_id: str) -> tuple[Any, int]:
 
 
 def _links(context: Any) -> list[Any]:
-    """Return a link to the client's request if the span belongs to another trace."""
     from opentelemetry import trace
 
     request = _remote(_REQUEST.get())
@@ -210,7 +212,6 @@ def _links(context: Any) -> list[Any]:
 
 
 def _remote(traceparent: str) -> Any:
-    """Return the client's span in a `traceparent`; None if it is not valid."""
     match = _TRACEPARENT.fullmatch(traceparent)
     if match is None:
         return None
@@ -222,10 +223,10 @@ def _remote(traceparent: str) -> Any:
 
 
 def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
-    """Send spans to the OTLP endpoint in `OTEL_EXPORTER_OTLP_ENDPOINT` (Langfuse accepts OTLP). The
-    service name is `upwell`, unless `OTEL_SERVICE_NAME` sets another.
+    """Send spans to the OTLP endpoint in `OTEL_EXPORTER_OTLP_ENDPOINT`. The service name is
+    `upwell`, unless `OTEL_SERVICE_NAME` sets another.
 
-    Requires the extra `upwell[otel]`. Returns whether spans are sent.
+    Returns whether spans are sent. They are not if the `upwell[otel]` extra is missing.
     """
     if not any(environment.get(name) for name in _ENDPOINTS):
         return False
@@ -244,7 +245,7 @@ def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
         def generate_trace_id(self) -> int:
             return _REQUESTED_ID.get() or super().generate_trace_id()
 
-    # The SDK's warnings about an unreachable endpoint belong in upwell's log, not on stderr.
+    # The SDK warns about an unreachable endpoint. This belongs in upwell's log, not on stderr.
     sdk = logging.getLogger("opentelemetry")
     sdk.parent = LOG
     resource = Resource({"service.name": "upwell", "service.version": version})
@@ -268,7 +269,7 @@ def _names_service(environment: Mapping[str, str]) -> bool:
 
 
 def send_last_spans() -> None:
-    """Send the pending spans, for half a second at most."""
+    """Send the pending spans, which may take half a second at most."""
     close, _SPANS.close = _SPANS.close, None
     if close is not None:
         sending = threading.Thread(target=close, daemon=True)
@@ -277,13 +278,13 @@ def send_last_spans() -> None:
 
 
 def _masked(record: logging.LogRecord) -> bool:
-    """Mask the secrets in a log record. Returns True, because this is a filter that drops none."""
+    """Mask the secrets in a log record. As a log filter, this returns True to keep the record."""
     record.msg, record.args = redact(record.getMessage())[0], None
     return True
 
 
 class _Quiet(logging.handlers.RotatingFileHandler):
-    """Drops a line that cannot be written (because the disk is full, for example) instead of
+    """Drops a line that cannot be written, for example because the disk is full, instead of
     printing a traceback."""
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -292,7 +293,8 @@ class _Quiet(logging.handlers.RotatingFileHandler):
 
 def log_to(folder: Path) -> None:
     """Write the log to three files of up to 2 MB in `folder`, readable only by the user. asyncio's
-    reports also go there, because they may contain secrets, which are not masked on stderr.
+    reports also go to these files, because the reports may contain secrets, which would not be
+    masked on stderr.
 
     If the folder cannot be written to, nothing is logged.
     """

@@ -1,9 +1,9 @@
 """Connections to PostgreSQL: pooled, with one tenant per transaction and several statements per
 round trip.
 
-Works behind pgbouncer in transaction mode: nothing outlives a transaction on the server, and
-statements are prepared only without a pooler. A database that does not answer is not used again
-until a background task has reached it, so calls wait for a lost database only once.
+This works behind pgbouncer in transaction mode, because no state on the server outlives a
+transaction, and statements are prepared only without a pooler. A database that does not respond is
+not used again until a background task has reached it, so calls wait for a lost database only once.
 """
 
 import asyncio
@@ -30,34 +30,34 @@ from upwell.ground.trace import LOG
 
 MAX_CONNECTIONS = 8
 PREPARE_THRESHOLD = 3
-"""A connection prepares a statement after running it this many times; until then, the statement is
-planned again for each run."""
+"""A connection prepares a statement after running it this many times. Until then, the server plans
+the statement again for each run."""
 CONNECT_SECONDS = 5.0
 PROMPT_SECONDS = 0.25
-"""How long a tool call waits for an answer from the database."""
+"""How long a tool call waits for the database."""
 BUSY_SECONDS = 2.0
-"""How long a tool call waits if the database is answering other callers, so that a burst of calls
-is not mistaken for a loss."""
+"""How long a tool call waits while the database responds to other callers, so that a burst of calls
+is not mistaken for a lost database."""
 LATE_LOOP_SECONDS = 0.05
 SUSPICIOUS_SECONDS = 0.1
-"""After this time without an answer, a second connection shows whether the server is lost."""
+"""After this time without a response, a second connection shows whether the server is lost."""
 PROBE_PAUSE_SECONDS = 1.0
 PROMPT_STATEMENT_MS = 5_000
-"""The server's time limit for the statements of tool calls, so that they are stopped even if their
-caller has given up."""
+"""The server's time limit for the statements of tool calls. It stops them even if their caller has
+given up."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
 CLOSING_SECONDS = 1.0
 _LOST_STATES = ("08", "57P", "53300")
-"""The SQLSTATEs of a lost connection, and of a server that is shutting down or starting, or that
-accepts no more connections."""
+"""The beginnings of the SQLSTATEs for a lost connection, a server that is shutting down or
+starting, and a server that accepts no more connections."""
 _DISK_FULL = "53100"
 _BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"), "off")
-"""Settings that make lookups use the indexes even if the planner has no statistics yet."""
+"""Settings that make look-ups use the indexes even before the planner has statistics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement with `%(name)s` placeholders, and their values. The `tenant` is added later."""
+    """A statement with `%(name)s` placeholders, and their values. `send()` adds the `tenant`."""
 
     sql: str
     values: Mapping[str, object]
@@ -69,8 +69,6 @@ Cursor = AsyncCursor[TupleRow]
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The statements of a caller who is waiting for their rows."""
-
     statements: Sequence[Statement]
     answer: asyncio.Future[list[Rows]]
 
@@ -93,8 +91,8 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The state of the connections: how many are open (`most` is the limit) and busy, and how many
-    requests are waiting for one."""
+    """The state of the connections. `connections`: how many are open. `most`: the maximum.
+    `waiting`: how many requests are waiting for a connection."""
 
     is_lost: bool
     connections: int
@@ -112,15 +110,15 @@ class Transaction:
         self._tenant = tenant
 
     async def run(self, *statements: Statement) -> list[Rows]:
-        """Run statements in one round trip. Returns the rows of each."""
+        """Run statements in one round trip. Returns the rows of each statement."""
         cursors = [await send(self._connection, self._tenant, each) for each in statements]
         await self._pipeline.sync()
         return await _rows_of(cursors)
 
 
 async def send(connection: AsyncConnection, tenant: int, statement: Statement) -> Cursor:
-    """Send a statement in a pipeline, with the tenant among its values. All statements of tenants
-    are sent with this function."""
+    """Send a statement in a pipeline, with the tenant as one of its values. All statements of
+    tenants are sent with this function."""
     return await connection.execute(statement.sql, {**statement.values, "tenant": tenant})
 
 
@@ -134,9 +132,9 @@ class Postgres:
     def __init__(self, url: str, *, size: int = MAX_CONNECTIONS) -> None:
         self.url = url
         self.clock_offset = 0.0
-        """How many seconds the server's clock is ahead of this machine's; 0 if they nearly
+        """How many seconds the server's clock is ahead of this machine's clock; 0 if the two nearly
         agree."""
-        # This class reports failures itself.
+        # This class logs failures itself.
         logging.getLogger("psycopg").setLevel(logging.CRITICAL)
         self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
             url,
@@ -144,7 +142,7 @@ class Postgres:
             max_size=size,
             open=False,
             timeout=CONNECT_SECONDS,
-            # The pool does not retry: `_reach_again` does.
+            # `_reach_again()` retries, not the pool.
             reconnect_timeout=0.0,
             kwargs=dict(CONNECTION),
             configure=self._configure,
@@ -162,13 +160,13 @@ class Postgres:
 
     @property
     def is_lost(self) -> bool:
-        """True from when the database fails to answer until it answers again. Meanwhile, every use
-        fails immediately."""
+        """Whether the database has failed to respond and has not been reached since. While this is
+        True, every use fails immediately."""
         return bool(self._lost)
 
     @property
     def use(self) -> Use:
-        """The current state of the connections."""
+        """The state of the connections now."""
         pool = self._pool.get_stats()
         open_, idle = pool.get("pool_size", 0), pool.get("pool_available", 0)
         return Use(
@@ -180,7 +178,7 @@ class Postgres:
         )
 
     def report_to(self, say: Callable[[str], None]) -> None:
-        """Pass one line to `say` when the database is lost, and one when it answers again."""
+        """Call `say` with one line when the database is lost, and when it responds again."""
         self._say = say
         if self._lost:
             self._say_lost()
@@ -190,7 +188,7 @@ class Postgres:
         """Write for one tenant in one transaction, which an exception rolls back.
 
         Raises:
-            StoreError: the database failed; nothing was changed, unless the connection broke while
+            StoreError: the database failed. Nothing was changed, unless the connection broke while
             the server was committing.
         """
         number = tenant_number(tenant)
@@ -206,11 +204,11 @@ class Postgres:
         self, tenant: str, *statements: Statement, seconds: float | None = None
     ) -> list[Rows]:
         """Run a tenant's statements in one round trip and one transaction. Their plans use the
-        indexes. With `seconds`, wait this long for the answer, or longer while the database is
-        answering other callers.
+        indexes. With `seconds`, wait this long for the rows, or longer while the database responds
+        to other callers.
 
         Raises:
-            StoreError: the database failed, or did not answer in time; a write may still take
+            StoreError: the database failed, or did not respond in time. A write may still take
             effect.
         """
         if seconds is None:
@@ -223,10 +221,10 @@ class Postgres:
         return await asked.answer
 
     async def _answer_batch(self, tenant: str, seconds: float) -> None:
-        """Run the statements of callers who asked at the same moment in one transaction. If it
-        fails quickly, run the statements of each caller in a transaction of their own."""
+        """Run in one transaction the statements of all callers who asked at the same moment. If the
+        transaction fails quickly, run the statements of each caller in a separate transaction."""
         batch = self._batches.pop((tenant, seconds))
-        # Sorted, so that all processes lock rows in the same order and cannot deadlock.
+        # All processes must lock rows in the same order, or they could deadlock.
         batch.sort(key=lambda asked: asked.kind)
         statements = [statement for asked in batch for statement in asked.statements]
         began = time.monotonic()
@@ -264,7 +262,7 @@ class Postgres:
             self._connected(CONNECT_SECONDS) as connection,
             connection.pipeline(),
         ):
-            # The statements of a pipeline form one transaction, which ends with this block.
+            # The statements of a pipeline form one transaction. It ends with this block.
             await connection.execute(settings_of(tenant, settings))
             cursors = [await send(connection, tenant, statement) for statement in statements]
         rows = await _rows_of(cursors)
@@ -272,8 +270,8 @@ class Postgres:
         return rows
 
     def _is_busy(self, began: float, waited_since: float, seconds: float) -> bool:
-        """True if an answer may be late only because of load: other callers have since received
-        answers, or the event loop is behind."""
+        """Return whether a response may be late only because of load. This is so if other callers
+        have received responses in the meantime, or the event loop is behind."""
         now = time.monotonic()
         if now - began > BUSY_SECONDS:
             return False
@@ -281,8 +279,8 @@ class Postgres:
 
     async def _wait_for[T](self, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
         """Await `work`, for `seconds` if given, and longer if this process or the server is busy. A
-        caller who gives up does not wait for the cancellation, which a lost server never
-        confirms."""
+        caller who gives up does not wait until `work` is cancelled, because a lost server never
+        confirms a cancellation."""
         began = time.monotonic()
         task = self._tasks.start(_outcome(work))
         try:
@@ -321,7 +319,7 @@ class Postgres:
             raise store_error(error) from error
 
     async def aclose(self) -> None:
-        """Close all connections, without waiting for a server that does not answer."""
+        """Close all connections, without waiting for a server that does not respond."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_SECONDS):
                 await self._tasks.aclose()
@@ -342,7 +340,6 @@ class Postgres:
             connection.prepare_threshold = PREPARE_THRESHOLD
 
     def _lose(self, reason: str) -> None:
-        """Make every use fail until a background task has reached the database again."""
         if not self._lost:
             LOG.warning("PostgreSQL is lost: %s", reason)
             self._lost, self._lost_at = reason, time.monotonic()
@@ -351,7 +348,7 @@ class Postgres:
             self._tasks.start(self._reach_again())
 
     def _suspect(self, since: float) -> None:
-        """Find out whether the server answers at all, because a statement is taking long."""
+        """Find out whether the server responds at all, because a statement is taking long."""
         if self._suspicion is None or self._suspicion.done():
             self._suspicion = self._tasks.start(self._probe(since))
 
@@ -362,14 +359,14 @@ class Postgres:
             await connection.close()
             await asyncio.sleep(PROBE_PAUSE_SECONDS)
         except (psycopg.Error, TimeoutError):
-            # A server that has answered anything since then is busy, not lost.
+            # A server that has responded to anyone since then is busy, not lost.
             if self._answered_at < since:
                 self._lose("no answer")
 
     async def _reach_again(self) -> None:
         delay = FIRST_RETRY_SECONDS
         while not await self._is_reached():
-            # Replicas that lost the database at the same moment must not all reconnect at once.
+            # The delay is random, so that replicas do not all reconnect at the same moment.
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
             delay = min(LAST_RETRY_SECONDS, delay * 2)
         self._lost = ""
@@ -399,7 +396,7 @@ class Postgres:
 
 
 def settings_of(tenant: int, others: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return the statement that sets the tenant, and `others`, for the rest of the transaction."""
+    """Return the statement that sets the tenant and `others` for the rest of the transaction."""
     settings = {TENANT_SETTING: str(tenant), **others}
     calls = [f"set_config('{name}', '{value}', true)" for name, value in settings.items()]
     return f"SELECT {', '.join(calls)}"
@@ -413,7 +410,7 @@ async def _outcome[T](work: Coroutine[Any, Any, T]) -> T | StoreError:
 
 
 def _is_loss(error: Exception) -> bool:
-    """True if the connection or the server is gone; False if only a statement has failed."""
+    """Return True if the connection or the server is gone, and False if only a statement failed."""
     if isinstance(error, PoolTimeout | PoolClosed):
         return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
@@ -435,7 +432,7 @@ def _first_line(error: Exception) -> str:
 
 
 def store_error(error: Exception) -> StoreError:
-    """Return the StoreError for an error of the driver."""
+    """Convert an error of the driver to a StoreError."""
     is_full = getattr(error, "sqlstate", None) == _DISK_FULL
     return StoreError(
         f"PostgreSQL failed: {_first_line(error)}",

@@ -1,8 +1,7 @@
-"""Files of a home that the machines of a team share: tokens, the pause, the inbox, the list of
-sources, short notes, the secret.
+"""Files of a home that the machines of a team share, such as tokens and short notes.
 
-The content is in the database, and each machine has a copy as a file, so that reading takes no
-round trip and works even while the database is lost. An empty file is deleted.
+The database contains the files, and each machine has copies. Reading a copy takes no round trip and
+works even while the database is lost. An empty file is deleted.
 """
 
 import asyncio
@@ -40,9 +39,9 @@ _WRITE = """
 
 
 class HomeFiles:
-    """The shared files at these paths. The first machine fills `secret` with random bytes. `lost`
-    returns whether the database has recently failed to answer. The methods block: call them in a
-    thread or in a command."""
+    """The shared files at `paths`, and the file `secret`, which the first machine fills with random
+    bytes. `lost` returns whether the database has recently failed to respond. The methods block, so
+    call them in a thread or in a command."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class HomeFiles:
         self._secret = secret
 
     def pull(self) -> None:
-        """Bring the copies up to date. If the database is new, create its tables.
+        """Update the copies. If the database has no tables yet, create them.
 
         Raises:
             StoreError: the database or the disk failed.
@@ -88,7 +87,7 @@ class HomeFiles:
             ]
             connection.commit()
         for path in outdated:
-            # The content is read again, because it may have changed before the lock was acquired.
+            # The content may have changed before the lock was acquired, so it is read again.
             with exclusively(path), self._connected() as connection:
                 _write(path, self._content(connection, path.name))
 
@@ -100,8 +99,8 @@ class HomeFiles:
 
     @contextmanager
     def exclusively(self, path: Path) -> Iterator[None]:
-        """Hold the lock of a shared file on all machines. The copy is up to date within the block,
-        and changes made in the block are shared when it ends.
+        """Hold the lock of a shared file on all machines. The copy is up to date within the block.
+        Changes to the copy are shared when the block ends.
 
         Raises:
             StoreError: the database or the disk failed; nothing was changed.
@@ -133,7 +132,6 @@ class HomeFiles:
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection]:
-        """A new connection, in a transaction of the tenant."""
         try:
             with psycopg.connect(self._url, **CONNECTION) as connection:
                 connection.autocommit = False

@@ -1,5 +1,5 @@
-"""Detects changes made by other machines, with LISTEN or by polling. Polling is for poolers in
-transaction mode, which do not pass on notifications."""
+"""Detects changes made by other machines, with LISTEN or by polling. Polling is used behind poolers
+in transaction mode, which do not pass on notifications."""
 
 import asyncio
 import random
@@ -28,8 +28,8 @@ _VERSIONS = """
 
 
 async def listen(postgres: Postgres, tenant: str, changed: Changed) -> None:
-    """Report the changes of a tenant until cancelled. After each connect, `changed` is called with
-    `EVERYTHING`, because changes may have been missed.
+    """Call `changed` with the kinds of a tenant's data that have changed, until cancelled. After
+    each connect, these are `EVERYTHING`, because changes may have been missed.
     """
     while True:
         try:
@@ -56,7 +56,7 @@ async def _follow(postgres: Postgres, tenant: str, changed: Changed) -> None:
 
 
 class Versions:
-    """Detects changes without LISTEN, by the version numbers of a tenant's shared data."""
+    """Detects changes without LISTEN, from the version numbers of a tenant's shared data."""
 
     def __init__(self, postgres: Postgres, tenant: str, changed: Changed) -> None:
         self._postgres = postgres
@@ -65,7 +65,7 @@ class Versions:
         self._known: TupleRow = (None, None, None)
 
     async def check(self) -> None:
-        """Report the parts that have changed since the last check.
+        """Call `changed` with the kinds of data that have changed since the last check, if any.
 
         Raises:
             StoreError: the database failed.

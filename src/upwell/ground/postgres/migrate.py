@@ -1,4 +1,4 @@
-"""Bring the tables of a PostgreSQL database up to date."""
+"""Migrate the tables of a PostgreSQL database."""
 
 import asyncio
 import time
@@ -42,15 +42,15 @@ async def connect(url: str) -> AsyncConnection:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A database server. `clock_offset` is the number of whole seconds by which its clock is ahead
-    of this machine's. `is_pooled` is True if a pooler is in front of it."""
+    """A database server. `clock_offset`: by how many whole seconds its clock is ahead of this
+    machine's clock. `is_pooled`: whether a pooler is in front of the server."""
 
     clock_offset: float
     is_pooled: bool
 
 
 async def migrate(url: str) -> Server:
-    """Bring the tables up to date. Processes that start at the same time wait for each other.
+    """Create or migrate the tables. Processes that start at the same time wait for each other.
 
     Raises:
         psycopg.Error: the database cannot be reached, or the user may not create the tables.
@@ -70,7 +70,8 @@ async def migrate(url: str) -> Server:
 
 
 async def is_pooled(connection: AsyncConnection) -> bool:
-    """True if a pooler is in front of the server. A pooler reports its own process ids."""
+    """Return whether a pooler is in front of the server. Poolers report process ids of their
+    own."""
     answer = await connection.execute("SELECT pg_backend_pid()")
     return bool(cast(TupleRow, await answer.fetchone())[0] != connection.info.backend_pid)
 
@@ -89,7 +90,6 @@ async def _update(connection: AsyncConnection) -> None:
 
 
 async def _version(connection: AsyncConnection) -> int:
-    """Return the number of the database's last migration, or 0."""
     exists = await connection.execute("SELECT to_regclass('upwell.migration') IS NOT NULL")
     if not cast(TupleRow, await exists.fetchone())[0]:
         return 0

@@ -20,13 +20,14 @@ Everything else that the machines of a team share:
                             memories are pruned (`memory/postgres/pruning.py`)
 
 A scope is the memories of one project. Every key begins with the tenant, so the tables can be
-partitioned or distributed by tenant. No table has a sequence: a tenant's number is the hash of its
-name, and memories are numbered within their scope. A memory's number has the number of its scope in
-its high bits (`memory/lookups.py: SEQUENCE_BITS`), so that the memories of a project are a range.
+partitioned or distributed by tenant. No table has a sequence: a tenant's number is a hash of the
+tenant's name, and memories are numbered within their scope. The high bits of a memory's number are
+the number of the scope (`memory/lookups.py: SEQUENCE_BITS`), so the memories of a project form a
+range.
 
-In addition to the conditions in the statements, row-level security separates the tenants: a
-statement sees only the rows of the tenant set in its transaction. Triggers notify a tenant's
-channel when its memories, ratings or files change.
+Statements have conditions on the tenant. In addition, row-level security shows a statement only the
+rows of the tenant that is set in the transaction. Triggers notify a tenant's channel when the
+tenant's memories, ratings or files change.
 """
 
 import hashlib
@@ -34,10 +35,10 @@ from collections.abc import Iterator, Sequence
 
 TENANT_SETTING = "upwell.tenant"
 CHANNEL = "upwell_"
-"""The prefix of the channels on which triggers announce changes, before the tenant's number."""
+"""The prefix of the channels on which triggers announce changes. The tenant's number follows."""
 LOCK = 0x75_70_77_65_6C_6C
-"""The advisory lock held while tables are changed, so that processes that start at the same time
-take turns.
+"""The key of the advisory lock that a process holds while it changes tables, so that processes that
+start at the same time take turns.
 """
 
 _OF_MEMORIES = (
@@ -58,12 +59,12 @@ TABLES_OF_A_TENANT = (*_OF_MEMORIES, *_SHARED, *_EMBEDDED, "change", "audit")
 
 
 def _walls(tables: Sequence[str]) -> Iterator[str]:
-    """Yield the statements that separate the tenants in these tables."""
+    """Yield the statements that set up row-level security for these tables."""
     for table in tables:
         yield f"ALTER TABLE upwell.{table} ENABLE ROW LEVEL SECURITY"
-        # The policy also applies to the owner of the tables.
+        # The policy must also apply to the owner of the tables.
         yield f"ALTER TABLE upwell.{table} FORCE ROW LEVEL SECURITY"
-        # In a subquery, the setting is read once per statement, not once per row.
+        # Because of the subquery, the setting is read once per statement, not once per row.
         yield (
             f"CREATE POLICY of_tenant ON upwell.{table} USING (tenant = "
             f"(SELECT nullif(current_setting('{TENANT_SETTING}', true), '')::bigint))"
@@ -123,7 +124,7 @@ _CREATE = (
 )
 
 _SHARE = (
-    # A key may contain any bytes, which `text` does not allow.
+    # The type of keys is `bytea`, because `text` does not allow all bytes.
     """CREATE TABLE upwell.entry (
         tenant bigint, kind text COLLATE "C", key bytea, value bytea NOT NULL DEFAULT '',
         number bigint NOT NULL DEFAULT 0, created_at double precision NOT NULL,
@@ -163,7 +164,7 @@ _AUDIT = (
         actor text NOT NULL, action text NOT NULL, subject text NOT NULL, outcome text NOT NULL,
         PRIMARY KEY (tenant, at, id))""",
     *_walls(["audit"]),
-    # One entry for each statement, however many memories it changes.
+    # Each statement creates one entry, however many memories it changes.
     f"""CREATE FUNCTION upwell.audit_memories() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         INSERT INTO upwell.audit (tenant, at, actor, action, subject, outcome)
         SELECT tenant, extract(epoch FROM clock_timestamp())::float8, {_ACTOR}, TG_ARGV[0],
@@ -179,14 +180,14 @@ _AUDIT = (
 _UNWALLED = ("tenant", "memory", "change")
 
 _CHANGES = (
-    # Identifies the store to its copies, even if its address changes.
+    # Copies recognise the store by its identity, even if the address changes.
     "ALTER TABLE upwell.tenant ADD COLUMN identity uuid NOT NULL DEFAULT gen_random_uuid()",
     """CREATE TABLE upwell.change (
         tenant bigint, project text COLLATE "C", id text COLLATE "C", version bigint NOT NULL,
         gone boolean NOT NULL, at double precision NOT NULL, PRIMARY KEY (tenant, project, id))""",
     "CREATE INDEX change_version ON upwell.change (tenant, project, version, id)",
     *_walls(["change"]),
-    # Writers hold the lock of the tenant's row, and increase its version after writing.
+    # Writers lock the tenant's row, and increase the version in that row after writing.
     """CREATE FUNCTION upwell.note_changes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         INSERT INTO upwell.change (tenant, project, id, version, gone, at)
         SELECT m.tenant, m.project, m.id, t.version + 1, TG_ARGV[0] = 'gone',
@@ -200,7 +201,7 @@ _CHANGES = (
         FOR EACH STATEMENT EXECUTE FUNCTION upwell.note_changes('added')""",
     """CREATE TRIGGER note_removed AFTER DELETE ON upwell.memory REFERENCING OLD TABLE AS changed
         FOR EACH STATEMENT EXECUTE FUNCTION upwell.note_changes('gone')""",
-    # For the next statement, the owner of the tables may bypass the policies.
+    # The owner of the tables must bypass the policies for the next statement.
     *(f"ALTER TABLE upwell.{table} NO FORCE ROW LEVEL SECURITY" for table in _UNWALLED),
     """INSERT INTO upwell.change (tenant, project, id, version, gone, at)
         SELECT m.tenant, m.project, m.id, t.version, false, m.updated_at
@@ -221,7 +222,7 @@ _EMBED = (
         used_at double precision NOT NULL, complete bigint NOT NULL, holder text NOT NULL,
         leased_until double precision NOT NULL, PRIMARY KEY (tenant, model))""",
     *_walls(_EMBEDDED),
-    # A trigger, because replicas of an earlier version do not delete from this table.
+    # This is a trigger, because replicas of an earlier version do not delete from this table.
     """CREATE FUNCTION upwell.forget_embeddings() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         DELETE FROM upwell.embedding e USING changed c WHERE e.tenant = c.tenant AND e.n = c.n;
         RETURN NULL; END $$""",
@@ -231,29 +232,29 @@ _EMBED = (
 )
 
 _PRUNE = (
-    # The last deletion in each project whose row in `change` has been pruned.
+    # The version and the id of the last deletion in each project that has been pruned.
     """ALTER TABLE upwell.scope ADD COLUMN pruned_version bigint NOT NULL DEFAULT 0,
         ADD COLUMN pruned_id text COLLATE "C" NOT NULL DEFAULT ''""",
     "CREATE INDEX change_gone ON upwell.change (tenant, at) WHERE gone",
-    # Replicas of the earlier version cannot tell a copy that it has missed pruned deletions. With
-    # the time reset, no deletion is old enough to be pruned while such replicas are still running.
+    # Replicas of an earlier version cannot tell a copy that it has missed pruned deletions. The
+    # reset makes every deletion too young to be pruned while such replicas still run.
     "ALTER TABLE upwell.change NO FORCE ROW LEVEL SECURITY",
     "UPDATE upwell.change SET at = extract(epoch FROM clock_timestamp())::float8 WHERE gone",
     "ALTER TABLE upwell.change FORCE ROW LEVEL SECURITY",
 )
 
 _CODE = (
-    # Nullable, since replicas of the earlier version store vectors without these columns, under
-    # other model numbers.
+    # These columns are nullable, because replicas of an earlier version store vectors without them,
+    # under other model numbers.
     """ALTER TABLE upwell.embedding ADD COLUMN code bit varying,
         ADD COLUMN namespace text COLLATE "C" """,
-    # The index is empty at first, so creating it delays no search.
+    # The index is empty at first, so its creation delays no search.
     """CREATE INDEX embedding_code ON upwell.embedding (tenant, model, n)
         INCLUDE (code, namespace) WHERE code IS NOT NULL""",
 )
 
 MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED, _PRUNE, _CODE)
-"""The migrations, oldest first; each is a sequence of statements."""
+"""The statements of each migration, oldest migration first."""
 
 
 def tenant_number(name: str) -> int:

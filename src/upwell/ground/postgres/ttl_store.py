@@ -22,11 +22,11 @@ from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.rpc import Ping
 
 MAX_KEY_BYTES = 1_000
-"""A longer key is cut, and its hash is appended: PostgreSQL limits an index entry to 2 700 bytes.
-`scan` returns the cut key."""
+"""A longer key is cut, and its hash is appended, because PostgreSQL limits an index entry to 2 700
+bytes. `scan()` returns the key as stored."""
 READ_SECONDS = 3.0
-"""How long to wait for an original, which an agent has asked for. Other entries are not worth such
-a long wait."""
+"""How long to wait for an original that an agent has asked for. Other entries are not worth such a
+long wait."""
 _AT = "tenant = %(tenant)s AND kind = %(kind)s"
 _ALIVE = f"{_AT} AND expires_at > %(now)s"
 _COLUMNS = "key, value, number, created_at, expires_at"
@@ -58,9 +58,11 @@ _SIZES = f"""
 
 class PostgresTtlStore(TtlStore):
     """The `TtlStore` of one tenant. All machines use the database's clock, so that a machine with a
-    wrong clock loses no entries. Methods raise StoreError if the database fails or takes longer
-    than `seconds`. The limit for reading originals is longer; `expire` and `ping` have none, and
-    `ping` does not raise."""
+    wrong clock loses no entries.
+
+    Methods raise StoreError if the database fails or takes longer than `seconds`. Reading originals
+    has a longer limit. `expire()` and `ping()` have no limit, and `ping()` does not raise.
+    """
 
     def __init__(
         self,
@@ -204,7 +206,6 @@ class PostgresTtlStore(TtlStore):
         )
 
     async def _enforce_cap(self, kind: str, values: Mapping[str, bytes]) -> None:
-        """If a check of the kind is due, remove its oldest entries beyond its cap."""
         cap = self._options.max_bytes.get(kind)
         if cap is None or not is_due(self._unchecked, kind, values, cap):
             return
@@ -219,8 +220,8 @@ class PostgresTtlStore(TtlStore):
 
 
 class TeamTtlStore(TtlStore):
-    """Stores entries of `LOCAL_KINDS` in `own`, on this machine, and all others in `shared`, the
-    team's store."""
+    """Stores entries of `LOCAL_KINDS` in `own`, this machine's store, and all others in `shared`,
+    the team's store."""
 
     def __init__(self, own: TtlStore, shared: TtlStore) -> None:
         self._own = own
@@ -271,7 +272,7 @@ class TeamTtlStore(TtlStore):
 
 
 def encoded(key: str) -> bytes:
-    """The bytes under which a key is stored."""
+    """Return the bytes under which a key is stored."""
     name = key.encode("utf-8", "surrogatepass")
     if len(name) <= MAX_KEY_BYTES:
         return name
@@ -280,14 +281,13 @@ def encoded(key: str) -> bytes:
 
 
 def _sorted(values: Mapping[str, bytes]) -> dict[str, object]:
-    """Return keys and values as two arrays. They have the same order in all processes, so that
-    processes cannot deadlock."""
+    """Return keys and values as two arrays. The arrays have the same order in all processes, so
+    that processes cannot deadlock."""
     pairs = sorted((encoded(key), value) for key, value in values.items())
     return {"keys": [key for key, _ in pairs], "values": [value for _, value in pairs]}
 
 
 def _having(prefix: str) -> tuple[str, dict[str, object]]:
-    """Return the condition for keys that begin with `prefix`, and its values."""
-    # No byte of UTF-8 is 0xff, so every longer key sorts below this one.
+    # No byte of UTF-8 is 0xff, so every key with the prefix sorts below the prefix with 0xff.
     name = prefix.encode("utf-8", "surrogatepass")
     return (_PREFIX, {"prefix": name, "after": name + b"\xff"}) if prefix else ("", {})

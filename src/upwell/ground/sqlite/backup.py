@@ -1,7 +1,7 @@
 """Daily backups of a database: `backups/NAME-2026-04-09.db`. The newest seven are kept.
 
-The first process of the day makes the copy with `VACUUM INTO` on its own connection, without
-blocking others.
+The first process of the day makes the backup with `VACUUM INTO` on a separate connection, which
+does not block other connections.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Backups:
         self._clock = clock
 
     def list(self) -> tuple[Path, ...]:
-        """Return the existing daily backups, newest first."""
+        """Return the daily backups, newest first."""
         dated = re.compile(re.escape(self._path.stem) + r"-\d{4}-\d{2}-\d{2}\.db")
         if not self._folder.is_dir():
             return ()
@@ -38,7 +38,7 @@ class Backups:
         """Make today's backup. Returns None if it already exists.
 
         Raises:
-            StoreError: the backup cannot be written; existing ones are kept.
+            StoreError: the backup cannot be written. Existing backups are kept.
         """
         return await asyncio.to_thread(self._make, self._today(), replace=False)
 
@@ -46,7 +46,7 @@ class Backups:
         """Make today's backup, replacing an existing one.
 
         Raises:
-            StoreError: as for `make_if_due`.
+            StoreError: as for `make_if_due()`.
         """
         path = self._today()
         await asyncio.to_thread(self._make, path, replace=True)

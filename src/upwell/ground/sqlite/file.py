@@ -1,6 +1,6 @@
-"""Open one SQLite file: create it, set its pragmas, migrate it, and convert its errors.
+"""Open one SQLite file: create it, set pragmas, run migrations, and convert errors.
 
-`ground/sqlite/database.py` adds threads; `ground/sqlite/salvage.py` replaces a damaged file.
+`ground/sqlite/database.py` adds threads, and `ground/sqlite/salvage.py` replaces damaged files.
 """
 
 import os
@@ -22,7 +22,7 @@ Synchronous = Literal["FULL", "NORMAL"]
 
 BUSY_TIMEOUT_SECONDS = 8.0
 MAX_VERSION = 1000
-"""A schema version above this indicates damage, not a later version of upwell."""
+"""A schema version above this number means damage, not a later version of upwell."""
 CORRUPT = frozenset({"SQLITE_CORRUPT", "SQLITE_NOTADB"})
 _SIGNS_OF_DAMAGE = (
     "Could not decode to UTF-8",
@@ -31,8 +31,8 @@ _SIGNS_OF_DAMAGE = (
     "no such module: ",
     "unsupported file format",
 )
-"""Messages of errors without an error code of their own. They are signs of damage, because upwell's
-statements use only tables and columns created by the migrations.
+"""Messages of errors that have no error code of their own. They mean damage, because upwell's
+statements use only tables and columns that the migrations create.
 """
 _CHECK_OWNER = "check its owner and permissions"
 _LOCKED = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
@@ -44,11 +44,11 @@ _FORBIDDEN = frozenset({"SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQ
 class Owner:
     """A component that owns tables in a file.
 
-    `name`: its name in the table of versions. `migrations`: functions that take the connection,
-    oldest first; the 1-based position of each is the version it creates. Released migrations are
-    never edited. `salvage(damaged, fresh)`: copies readable rows and returns their number; without
-    it, tables are copied row by row. `expendable`: the rows may be lost, so the file is not copied
-    before a migration.
+    `name`: the owner in the `schema_version` table. `migrations`: oldest first; the 1-based
+    position of a migration is the version that it creates. Released migrations are never edited.
+    `salvage(damaged, fresh)`: copies readable rows and returns their number; without it, tables are
+    copied row by row. `expendable`: the rows may be lost, so the file is not copied before a
+    migration.
     """
 
     name: str
@@ -59,9 +59,9 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to open a file: its `path`, the `owners` of its tables, and the `synchronous` level.
+    """How to open a file.
 
-    `is_read_only`: for a file that currently cannot be written; it is only read, and never created.
+    `is_read_only`: for a file that currently cannot be written. It is only read, never created.
     """
 
     path: Path
@@ -71,15 +71,16 @@ class Plan:
 
 
 def recreate(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
-    """Salvage nothing: for tables that are rebuilt from other data."""
+    """Salvage nothing, because the tables are rebuilt from other data."""
     return 0
 
 
 def from_failure(error: Exception, path: Path) -> StoreError:
-    """Convert any exception raised while opening a file or preparing its tables. The `sqlite3`
-    module raises more than `sqlite3.Error`: a schema or SQLite message that is not valid UTF-8
-    causes a `UnicodeDecodeError`, and an absurd length causes a `MemoryError`. Any other failure
-    here means damage.
+    """Convert any exception raised while opening a file or preparing its tables.
+
+    The `sqlite3` module raises not only `sqlite3.Error`. A schema or SQLite message that is not
+    valid UTF-8 causes a `UnicodeDecodeError`, and an absurd length causes a `MemoryError`. A failure
+    with no other known cause means damage.
     """
     if isinstance(error, StoreError):
         return error
@@ -92,7 +93,7 @@ def from_failure(error: Exception, path: Path) -> StoreError:
 
 
 def from_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
-    """Convert an SQLite error to a `StoreError`, with a hint if the cause is known."""
+    """Convert an SQLite error, with a hint if the cause is known."""
     text = str(error)
     name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
     if name in CORRUPT or text.startswith(_SIGNS_OF_DAMAGE):
@@ -112,13 +113,13 @@ def from_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
 
 
 def in_transaction[T](db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-    """Run `work(db)` between `BEGIN IMMEDIATE` and `COMMIT`; roll back on any error."""
+    """Run `work(db)` in a `BEGIN IMMEDIATE` transaction. Roll back on any error."""
     db.execute("BEGIN IMMEDIATE")
     return finish(db, work)
 
 
 def finish[T](db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-    """Run `work(db)`, then `COMMIT`; roll back on any error."""
+    """Run `work(db)`, then `COMMIT`. Roll back on any error."""
     try:
         result = work(db)
         db.execute("COMMIT")
@@ -130,10 +131,10 @@ def finish[T](db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -
 
 
 def prepare(plan: Plan) -> sqlite3.Connection:
-    """Open a connection to the file; create and migrate it if needed.
+    """Open a connection to the file. Create and migrate the file if needed.
 
     Raises:
-        StoreError: as for `open_database`, or `StoreCorrupt`.
+        StoreError: as for `open_database()`, or `StoreCorrupt`.
     """
     if plan.is_read_only:
         return prepare_read_only(plan)
@@ -159,8 +160,8 @@ def prepare(plan: Plan) -> sqlite3.Connection:
 def prepare_read_only(plan: Plan) -> sqlite3.Connection:
     """Open a read-only connection.
 
-    SQLite can read a file with a write-ahead log only if it may create the log's index next to it.
-    Without a log, the file itself is complete.
+    SQLite can read a file with a write-ahead log only if it may create the log's index in the same
+    folder. A file without a log is complete, so it is opened as immutable.
 
     Raises:
         StoreUnwritable: the file cannot be read, or its tables have another version.
@@ -187,10 +188,10 @@ def prepare_read_only(plan: Plan) -> sqlite3.Connection:
 
 
 def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
-    """Run the migrations of `owner` that this file lacks, in one transaction.
+    """Run the owner's migrations that this file lacks, in one transaction.
 
-    A file with older tables is first copied to `backups/` next to it, unless its rows are
-    expendable.
+    If the file already has tables of the owner, it is first copied to the `backups/` folder, unless
+    the owner's rows are expendable.
 
     Raises:
         StoreTooNew: a later version of upwell wrote these tables.
@@ -244,7 +245,7 @@ def vacuum_into(db: sqlite3.Connection, path: Path) -> None:
 
 
 def version(db: sqlite3.Connection, owner: str) -> int:
-    """Return the version of an owner's tables, 0 if they were never created.
+    """Return the version of an owner's tables, or 0 if they do not exist.
 
     Raises:
         ValueError: the version is damaged.
@@ -263,11 +264,10 @@ def version(db: sqlite3.Connection, owner: str) -> int:
 
 
 def _make_private(path: Path) -> None:
-    """Create the file if there is none.
+    """Create the file if it does not exist.
 
-    An existing file is never opened and closed here: that would release the locks of this process's
-    other connections, because POSIX locks belong to the process (sqlite.org/howtocorrupt.html,
-    section 2.2).
+    An existing file must not be opened and closed here. POSIX locks belong to the process, so this
+    would release the locks of its other connections (sqlite.org/howtocorrupt.html, section 2.2).
     """
     try:
         with suppress(FileExistsError):
@@ -286,15 +286,15 @@ def _make_private(path: Path) -> None:
 
 
 def delete_database(path: Path) -> None:
-    """Delete a database with its log. Processes that have it open create a new one at their next
-    use."""
+    """Delete a database and its log. Processes that have the database open create a new one when
+    they next use it."""
     with exclusively(path):
         for suffix in ("", "-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
-    """Open a connection with the pragmas used for all of upwell's files."""
+    """Open a connection with the pragmas of all upwell files."""
     db = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
     )

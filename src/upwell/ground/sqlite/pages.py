@@ -1,9 +1,10 @@
 """Read the rows of a damaged SQLite file page by page, without SQLite.
 
 SQLite reads nothing from a file whose header or schema is damaged, even if most pages are intact.
-This reader needs neither: it collects the leaf pages of every b-tree, decodes their records, and
-recognises a table by its root page in the schema or by the shape of its rows. Pages in the
-write-ahead log replace those of the file. Format: https://www.sqlite.org/fileformat2.html.
+This module needs neither the header nor the schema. It collects the leaf pages of every b-tree and
+decodes the records. A table is recognised by its root page, if the schema can be read, or by the
+shape of its rows. Pages in the write-ahead log replace pages of the file. The format is described
+at https://www.sqlite.org/fileformat2.html.
 """
 
 import sqlite3
@@ -21,7 +22,7 @@ Row = tuple[Value, ...]
 TABLE_LEAF, TABLE_INTERIOR = 0x0D, 0x05
 INDEX_LEAF, INDEX_INTERIOR = 0x0A, 0x02
 PAGE_SIZES = (4096, 1024, 2048, 8192, 16384, 32768, 512)
-"""The sizes to try if the header is damaged, SQLite's default first."""
+"""The page sizes to try if the header is damaged. The first is SQLite's default."""
 NEARLY = 0.6
 MAX_PAYLOAD = 64_000_000
 _MAGIC = b"SQLite format 3\0"
@@ -34,8 +35,8 @@ class Table:
     """A table in the schema that the file should have.
 
     `columns`: the name and declared type of each column, and whether it is NOT NULL. `min_columns`:
-    the number of columns that every row has; rows written before a migration lack the columns it
-    added. `alias`: the position of the column that is the row number, -1 if there is none.
+    the number of columns that every row has. Rows written before a migration lack the columns that
+    the migration added. `alias`: the position of the column that is an alias of the rowid, or -1.
     `has_rowid`: False for a WITHOUT ROWID table.
     """
 
@@ -70,7 +71,8 @@ def _fits(value: Value, kind: str, required: bool) -> bool:
 
 
 def tables_of(db: sqlite3.Connection) -> list[Table]:
-    """Describe the ordinary tables of a sound database, including those of its text indexes."""
+    """Describe the tables of a sound database. They include the tables of text indexes, but no
+    virtual tables."""
     tables = []
     for name, sql in db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
         if sql.upper().startswith("CREATE VIRTUAL"):
@@ -86,7 +88,7 @@ def tables_of(db: sqlite3.Connection) -> list[Table]:
 
 
 def rows_by_table(path: Path, tables: Sequence[Table]) -> Iterator[tuple[Table, Row]]:
-    """Yield the readable rows of all recognised tables, with the row numbers filled in."""
+    """Yield the readable rows of all recognised tables, with their rowids filled in."""
     with path.open("rb") as file:
         pages = _Pages(file, Path(f"{path}-wal"))
         named = pages.named_roots()
@@ -106,9 +108,9 @@ def _numbered(row: Row, number: int, alias: int) -> Row:
 def _recognised(
     pages: "_Pages", leaves: Sequence[int], tables: Sequence[Table], name: str
 ) -> Table | None:
-    """Return the table that a tree belongs to. The candidates are the tables that fit the most
-    rows: the table is the candidate that the schema names, or else the only candidate. Returns None
-    if there is neither."""
+    """Return the table that a tree belongs to, or None if that is unclear. The candidates are the
+    tables that most of the first rows fit. If the schema names one of the candidates, that is the
+    table, and so is an only candidate."""
     is_table = pages.kind(leaves[0]) == TABLE_LEAF
     votes = dict.fromkeys((table.name for table in tables if table.has_rowid == is_table), 0)
     by_name = {table.name: table for table in tables}
@@ -123,7 +125,7 @@ def _recognised(
 
 
 class _Pages:
-    """The pages of a file, each in its last committed version."""
+    """The last committed version of each page."""
 
     def __init__(self, file: BinaryIO, wal: Path) -> None:
         self._file = file
@@ -146,15 +148,15 @@ class _Pages:
         return self._likely_size(), 0
 
     def _likely_size(self) -> int:
-        """The smallest size whose pages begin like b-tree pages nearly as often as those of the
-        best size. Pages of a multiple of the true size also begin like that, and since there are
-        fewer of them, their share may be higher by chance."""
+        """Return the smallest page size for which nearly as many pages begin like b-tree pages as
+        for the best size. Multiples of the true size also have many such pages. They may have the
+        highest share by chance, because a file has fewer pages of these sizes."""
         shares = {size: self._leaf_share(size) for size in sorted(PAGE_SIZES)}
         enough = NEARLY * max(shares.values())
         return next((size for size, share in shares.items() if share >= enough), PAGE_SIZES[0])
 
     def _leaf_share(self, size: int) -> float:
-        """The share of the first pages of this size that begin like a page of a b-tree."""
+        """Return the share of b-tree pages among the first pages, if pages had this size."""
         kinds = (TABLE_LEAF, TABLE_INTERIOR, INDEX_LEAF, INDEX_INTERIOR)
         starts = range(size, min(self._bytes, size * 200), size)
         count = 0
@@ -176,7 +178,7 @@ class _Pages:
         return page[start] if len(page) > start else 0
 
     def trees(self) -> dict[int, list[int]]:
-        """Map the root of each tree, or its highest remaining page, to its leaves."""
+        """Map the root of each tree, or the highest page that is left of the tree, to its leaves."""
         parents: dict[int, int] = {}
         leaves = []
         for number in range(1, self.last + 1):
@@ -191,12 +193,11 @@ class _Pages:
         return leaves_by_root
 
     def named_roots(self) -> dict[int, str]:
-        """Map root pages to table names, as far as the schema can be read."""
         rows = (row for _, row in self.rows(self.trees().get(1, [])))
         return {row[3]: str(row[1]) for row in rows if len(row) == 5 and isinstance(row[3], int)}
 
     def rows(self, leaves: Sequence[int]) -> Iterator[tuple[int, Row]]:
-        """Yield the row number and the values of each readable row."""
+        """Yield the rowid and the values of each readable row."""
         for leaf in leaves:
             page = self.page(leaf)
             for offset in _cells(page, leaf, 8):
@@ -218,7 +219,6 @@ class _Pages:
         return number, _record(self._payload(page, at, length, is_table))
 
     def _payload(self, page: bytes, at: int, length: int, is_table: bool) -> bytes:
-        """The bytes of a record, including those on its overflow pages."""
         usable = self.size - self._reserved
         most = usable - 35 if is_table else (usable - 12) * 64 // 255 - 23
         if not 0 < length <= MAX_PAYLOAD:
@@ -243,7 +243,7 @@ class _Pages:
 
 
 def _start(number: int) -> int:
-    """The offset of a page's header. On the first page, it follows the file's header."""
+    """Return the offset of a page's header. The first page begins with the file's header."""
     return 100 if number == 1 else 0
 
 
@@ -304,8 +304,8 @@ def _value(data: bytes, at: int, kind: int) -> tuple[Value, int]:
 
 
 def _from_log(log: bytes, size: int) -> dict[int, bytes]:
-    """The committed pages of a write-ahead log: the pages up to the last commit, in frames that
-    have the same salts as the log's header."""
+    """Return the committed pages of a write-ahead log: those up to the last commit, in frames with
+    the same salts as the log's header."""
     generation = log[16:24]
     committed: dict[int, bytes] = {}
     pending: dict[int, bytes] = {}

@@ -1,9 +1,9 @@
 """Replace a damaged database with a sound one that contains the rows that can still be read.
 
-The caller holds the lock of the file (`files.exclusively`). Under that lock, the file is checked
-again, since another process may have repaired it. If SQLite can still lock the damaged file, its
-write lock is held until the new file is in place, so that no other process can commit a row that
-would be lost.
+The caller holds the lock of the file (`files.exclusively()`). The file is checked again, because
+another process may have repaired it. If SQLite can still lock the damaged file, SQLite's write lock
+is held until the new file is in place. Otherwise, another process could commit a row that would be
+lost.
 """
 
 import json
@@ -32,13 +32,13 @@ from upwell.ground.trace import LOG
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError)
 """The errors that the `sqlite3` module raises because of damage."""
 MAX_SKIPS = 20_000
-"""At most this many row numbers are tried one by one after an unreadable page."""
+"""The maximum number of rowids that are tried one by one after an unreadable page."""
 
 
 def replace_damaged(plan: Plan) -> None:
     """Replace a damaged file with a sound one that contains the rows that could be read.
 
-    The damaged file stays next to it as `NAME.corrupt-TIME`. A sound file is not changed.
+    The damaged file is kept in the same folder as `NAME.corrupt-TIME`. A sound file is not changed.
     """
     damaged = sqlite3.connect(plan.path, isolation_level=None)
     try:
@@ -58,8 +58,8 @@ def replace_damaged(plan: Plan) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """The record of a salvage: `quarantined` is the damaged file, `rows` is the number of copied
-    rows, and `at` is the time in epoch seconds."""
+    """The record of a salvage. `quarantined`: the damaged file. `rows`: the number of copied rows.
+    `at`: epoch seconds."""
 
     quarantined: Path
     rows: int
@@ -67,10 +67,8 @@ class Salvage:
 
 
 def last_salvage(path: Path) -> Salvage | None:
-    """Return the last salvage of the database at `path` if the damaged file is still next to it.
-
-    A user who has removed or moved that file knows about the damage.
-    """
+    """Return the last salvage of the database at `path`, or None if the user has removed or moved
+    the damaged file, and therefore knows about the damage."""
     try:
         record = json.loads(read_regular_file(_record_path(path)))
         quarantined = path.with_name(str(record["aside"]))
@@ -85,18 +83,17 @@ def _record_path(path: Path) -> Path:
 
 
 def _write_record(path: Path, moved_path: Path, rows: int) -> None:
-    """Record the salvage for `last_salvage`. If that fails, only the record is lost."""
     record = json.dumps({"aside": moved_path.name, "rows": rows, "at": time.time()})
     with suppress(OSError):
         write_atomically(_record_path(path), record + "\n")
 
 
 def is_sound(db: sqlite3.Connection, plan: Plan) -> bool:
-    """Return whether SQLite's checks find no damage, all text can be decoded, the values have the
-    types of their columns, and the tables are those of the plan.
+    """Return whether SQLite's checks find no damage, all text can be decoded, values have the types
+    of their columns, and the file has the tables of the plan.
 
     Raises:
-        sqlite3.Error: the file could not be checked (locked, unreadable).
+        sqlite3.Error: the file is locked or cannot be read.
     """
     try:
         rows = db.execute("PRAGMA integrity_check(1)").fetchall()
@@ -110,7 +107,7 @@ def is_sound(db: sqlite3.Connection, plan: Plan) -> bool:
 
 
 def _is_readable(db: sqlite3.Connection) -> bool:
-    """Return whether every row can be read: SQLite's checks accept text that is not valid UTF-8."""
+    """Return whether every row can be read. SQLite's checks accept text that is not valid UTF-8."""
     try:
         for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             for _ in db.execute(f'SELECT * FROM "{name}"'):
@@ -121,8 +118,8 @@ def _is_readable(db: sqlite3.Connection) -> bool:
 
 
 def _has_tables(db: sqlite3.Connection, plan: Plan) -> bool:
-    """Return whether the schema has everything that the migrations up to the file's version create,
-    and none of the tables that the remaining migrations will create.
+    """Return whether the schema has everything that migrations up to the file's version create, and
+    none of the tables that later migrations create.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as expected:
         versions = {owner.name: version(db, owner.name) for owner in plan.owners}
@@ -139,18 +136,16 @@ def _has_tables(db: sqlite3.Connection, plan: Plan) -> bool:
 
 
 _TYPES = {"INTEGER": "('integer', 'null')", "REAL": "('real', 'integer', 'null')"}
-"""Maps a declared type to the types of the values that such a column may contain. SQLite converts
-each value written by upwell to the type of its column, so a value of any other type is damage."""
+"""Maps a declared type to the types of values that such a column may contain. SQLite converts each
+value that upwell writes to the type of its column, so a value of any other type means damage."""
 
 
 def _has_types(db: sqlite3.Connection) -> bool:
-    """Return whether the columns of numbers hold numbers."""
     return not any(db.execute(f"{query} LIMIT 1").fetchone() for _, query in _mistyped(db))
 
 
 def _mistyped(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
-    """Yield each table with a query for the rows whose values do not have the type of their
-    column."""
+    """Yield each table with a query for the rows that contain a value of the wrong type."""
     derived = tuple(f"{name}_" for name in _text_indexes(db))
     for table in _tables(db) - {"sqlite_sequence", *_text_indexes(db)}:
         if table.startswith(derived):
@@ -180,10 +175,8 @@ def _text_indexes(db: sqlite3.Connection) -> list[str]:
 def rows_left(
     db: sqlite3.Connection, table: str, columns: str, key: str = "rowid"
 ) -> Iterator[tuple[object, ...]]:
-    """Yield the readable rows of `table`, each as `key` followed by `columns`.
-
-    Unreadable ranges are skipped key by key.
-    """
+    """Yield the readable rows of a table, each as the key followed by the columns. In unreadable
+    ranges, one key after another is tried."""
     last, skips = -1, 0
     while skips < MAX_SKIPS:
         try:
@@ -199,7 +192,7 @@ def rows_left(
 
 
 def copy_table(damaged: sqlite3.Connection, fresh: sqlite3.Connection, table: str) -> int:
-    """Copy the readable rows of an ordinary table. Returns their number."""
+    """Copy the readable rows of an ordinary table. Returns the number of rows."""
     columns = [row[1] for row in fresh.execute(f"PRAGMA table_info({table})")]
     target = f"{table} VALUES ({','.join('?' * len(columns))})"
     saved = 0
@@ -210,8 +203,8 @@ def copy_table(damaged: sqlite3.Connection, fresh: sqlite3.Connection, table: st
 
 
 def insert_row(fresh: sqlite3.Connection, insert: Callable[[], int]) -> int:
-    """Run `insert` and return the number of rows it inserted. A damaged row may contain anything,
-    so a failure is rolled back and counts as 0 rows.
+    """Run `insert()` and return the number of inserted rows. A damaged row may contain anything, so
+    a failure is rolled back and counts as 0 rows.
     """
     fresh.execute("SAVEPOINT row")
     try:
@@ -231,8 +224,8 @@ def _hold(damaged: sqlite3.Connection) -> None:
 
 
 def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> int:
-    """Create a sound file at `path` with the rows that SQLite can read and those found page by
-    page. If that saves no row of an unreadable file, use the newest backup with readable rows.
+    """Create a sound file at `path` with the rows that SQLite can read and the rows that are found
+    page by page. If an unreadable file has no such rows, use the newest backup with readable rows.
     """
     damaged.text_factory = _lenient
     with closing(connect(path, plan.synchronous)) as fresh, _page_by_page(plan) as pages:
@@ -257,7 +250,7 @@ def _copy_from(
     plan: Plan,
     created: Mapping[str, Sequence[str]],
 ) -> int:
-    """Copy, for every owner, the rows that are not yet in the fresh file."""
+    """Copy the rows that are not yet in the fresh file."""
     return sum(_copy_owner(source, fresh, owner, created[owner.name]) for owner in plan.owners)
 
 
@@ -293,7 +286,7 @@ def _copy_backup(
 
 @contextmanager
 def _page_by_page(plan: Plan) -> Iterator[sqlite3.Connection]:
-    """A sound temporary database with the rows on intact pages."""
+    """Yield a sound temporary database with the rows on intact pages."""
     path = plan.path.with_name(plan.path.name + ".pages")
     _remove(path)
     try:
@@ -312,7 +305,7 @@ def _page_by_page(plan: Plan) -> Iterator[sqlite3.Connection]:
 
 
 def _read_pages(db: sqlite3.Connection, path: Path) -> None:
-    """Insert the rows on the intact pages of the file at `path`, except those of text indexes."""
+    """Insert the rows on intact pages, except those of text indexes."""
     derived = tuple(f"{name}_" for name in _text_indexes(db))
     for table, row in rows_by_table(path, tables_of(db)):
         if not table.name.startswith((*derived, "sqlite_", "schema_version")):

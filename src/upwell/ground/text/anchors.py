@@ -1,14 +1,14 @@
 """Find the files and identifiers that a text mentions.
 
-In coding, a file mentioned by both a memory and an event links them more strongly than shared words
-do. Precision comes first: doubtful candidates are left to the word index.
+A file that both a memory and an event mention links them more strongly than shared words do.
+Doubtful candidates are left to the word index.
 """
 
 import re
 from collections.abc import Iterable
 
 MAX_FOUND = 40
-"""At most this many files or names in a text are returned; a text with more is a listing."""
+"""The maximum number of files or names returned for a text. A text with more is a listing."""
 
 EXTENSIONS = frozenset(
     """
@@ -24,7 +24,8 @@ DATA_EXTENSIONS = frozenset(
     """txt log out csv tsv json jsonl ndjson xml pdf lock bak tmp diff patch
     png jpg jpeg gif svg zip gz""".split()
 )
-"""Extensions of files that are not part of a program. Equal names of such files mean nothing."""
+"""Extensions of files that are not part of a program. Such files may have the same name by
+chance."""
 BARE_FILES = frozenset(
     """
     brewfile caddyfile cmakelists codeowners containerfile dockerfile gemfile jenkinsfile
@@ -48,7 +49,8 @@ COMMON_STEMS = frozenset(
     init interfaces lib main mod models package settings test tests types util utils views
     """.split()
 )
-"""Common file names, without extensions. They match only together with their folder."""
+"""Common file names, without extensions. A file with such a name matches only together with its
+folder."""
 
 PRODUCTS = frozenset(
     """
@@ -59,7 +61,7 @@ PRODUCTS = frozenset(
     ubuntu vscode wasm webassembly websocket whatsapp wordpress xcode youtube
     """.split()
 )
-"""Names of products, in lower case here. They are often written in mixed case but are not code."""
+"""Names of products, in lower case. They are often written in mixed case but are not code."""
 
 MAX_READ_CHARS = 20_000
 """Only this many characters of a text are searched for files and names."""
@@ -148,14 +150,14 @@ def _looks_like_code(name: str) -> bool:
 
 
 def path_parts(path: str) -> list[str]:
-    """Return the components of a path without root, drive and dots."""
+    """Return the components of a path, without its root, drive and dots."""
     names = path.replace("\\", "/").split("/")
     parts = [name for name in names if name not in ("", ".", "..", "~")]
     return parts[1:] if parts and _DRIVE.fullmatch(parts[0]) else parts
 
 
 def relative_to(path: str, root: str | None) -> str:
-    """Return `path` relative to `root`, with its components joined by `/`."""
+    """Return `path` relative to `root`, with `/` between the components."""
     parts = path_parts(path)
     if root and _ABSOLUTE.match(path):
         base = path_parts(root)
@@ -165,9 +167,9 @@ def relative_to(path: str, root: str | None) -> str:
 
 
 def file_stem(path: str) -> str:
-    """Return the name of a file without extension and test affixes.
+    """Return the name of a file without its extension and test affixes.
 
-    `tests/test_app.py` and `src/app.py` are both `app`.
+    The stem of both `tests/test_app.py` and `src/app.py` is `app`.
     """
     parts = path_parts(path)
     if not parts:

@@ -6,9 +6,9 @@ BAR_CHARS = 24
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """Return `1 memory`, `2 memories`, `1,000 files`.
+    """Return the number with its noun, such as `1 memory`, `2 memories` or `1,000 files`.
 
-    `many` is the plural; by default, the singular plus an s.
+    `many` is the plural; by default, the singular with an s.
     """
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
@@ -21,6 +21,6 @@ def iso(at: float | None) -> str | None:
 
 
 def bar(number: int, largest: int) -> str:
-    """Return the bar for `number` in a chart in which the bar for `largest` has `BAR_CHARS`
-    characters; "" for 0."""
+    """Return the bar for `number` in a chart whose bar for `largest` has `BAR_CHARS` characters.
+    The bar for 0 is ""."""
     return "▇" * max(1, round(BAR_CHARS * number / largest)) if number > 0 else ""

@@ -1,6 +1,7 @@
-"""Makes visible the characters that are invisible or control a terminal. Several kinds of
-characters can hide text from a person but not from a model: control and format characters,
-characters that reverse a line, private-use characters, and letters that show nothing.
+"""Makes invisible characters, and those that control a terminal, visible.
+
+Such characters can hide text from a person but not from a model: control and format characters,
+characters that reverse a line, private-use characters, and letters without a glyph.
 """
 
 import re
@@ -11,22 +12,23 @@ _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Unicode's default-ignorable characters outside those categories, and two that look blank."""
+"""Unicode's default-ignorable characters that are not in `_HIDDEN_CATEGORIES`, and two that look
+blank."""
 _PRESENTATION = "\ufe0e\ufe0f"
-"""Characters that select the form of an emoji. `visible` drops them."""
+"""Characters that select the form of an emoji. `visible()` drops them."""
 _SPACES = "\r\x0b\x0c\x85\u2028\u2029"
 _KEPT = "\n\t"
 
 
 def is_invisible(char: str) -> bool:
-    """Return whether a reader would not see the character."""
+    """Return whether a reader cannot see the character."""
     if char in _KEPT:
         return False
     return unicodedata.category(char) in _HIDDEN_CATEGORIES or bool(_IGNORABLE.match(char))
 
 
 def visible(text: str) -> str:
-    """Return `text` with invisible characters as escapes, such as `\\u200b`, or as spaces."""
+    """Return `text` with invisible characters replaced by escapes, such as `\\u200b`, or spaces."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(char) if is_invisible(char) else char for char in text)
@@ -39,7 +41,7 @@ def _shown(char: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """Return the JSON document `text` with invisible characters as JSON escapes."""
+    """Return the JSON document `text` with invisible characters replaced by JSON escapes."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escaped(char) if is_invisible(char) else char for char in text)

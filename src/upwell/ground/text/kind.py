@@ -1,4 +1,4 @@
-"""Detect the kind of a text by counting lines of known shapes in its first 24 KB."""
+"""Detect the kind of a text by counting lines of known shapes in the first 24 KB."""
 
 import re
 from collections import Counter
@@ -10,8 +10,8 @@ _SAMPLE_CHARS = 24_576
 _SAMPLE_LINES = 96
 _TABLE_LINES = 60
 _LINE_CHARS = 400
-"""How many characters of a line are matched: the beginning shows the line's shape, and the patterns
-take quadratic time.
+"""Only this many characters of a line are matched, because some patterns take quadratic time. The
+beginning is enough to show a line's shape.
 """
 _LANGUAGE_CHARS, _LITERALS_PER_LINE = 12_000, 0.05
 _SOME_CODE = 0.15
@@ -19,7 +19,7 @@ _SOME_CODE = 0.15
 
 
 def _lines(pattern: str) -> re.Pattern[str]:
-    """Match lines that begin with `pattern`. The text must have a line break before each line."""
+    """Match lines that begin with `pattern`. Each line of the text must follow a line break."""
     return re.compile(rf"\n(?:{pattern})", re.M)
 
 
@@ -129,7 +129,8 @@ _MIN_LITERALS = 3
 def detect(text: str, name: str = "") -> Kind:
     """Detect the kind of `text`. `name`, a path or URL, is a hint.
 
-    JSON is recognised by its first and last characters. If it cannot be parsed, use `detect_plain`.
+    JSON is recognised by its first and last characters. If parsing it fails, call
+    `detect_plain()`.
     """
     head = text[:_SAMPLE_CHARS].lstrip("\ufeff \t\r\n")
     if head[:1] in ("{", "[", '"'):
@@ -140,7 +141,7 @@ def detect(text: str, name: str = "") -> Kind:
 
 
 def detect_plain(text: str, name: str = "") -> Kind:
-    """Detect the kind of a `text` that is not JSON."""
+    """Detect the kind of a text that is not JSON."""
     sample = _ANSI.sub("", text[:_SAMPLE_CHARS])
     if _is_html(sample):
         return Kind.HTML
@@ -221,8 +222,8 @@ def _by_shape(sample: str, lines: list[str], end: str) -> Kind:
 
 
 def _is_search_of_one_file(lines: list[str]) -> bool:
-    """Return whether lines are matches (`216:`) and context (`215-`) of a search in one file. Their
-    numbers rise, with gaps. A file with line numbers would have no gaps."""
+    """Return whether the lines are the matches (`216:`) and context (`215-`) of a search in one
+    file. The line numbers of a search rise with gaps; those of a whole file have no gaps."""
     found = [match for match in map(_MATCH.match, lines) if match]
     if len(found) < _MIN_MATCHES or len(found) <= _MAX_MATCHES * len(lines):
         return False
@@ -245,8 +246,8 @@ def _prose_or_code(sample: str, rows: str) -> Kind:
 
 
 def _is_like_code(sample: str, per_line: float = 0.0) -> bool:
-    """Return whether `sample` has at least three literals of one language, and more than `per_line`
-    of them per line.
+    """Return whether the sample has at least three literals of one language, and more than
+    `per_line` such literals per line.
     """
     sample = sample[:_LANGUAGE_CHARS]
     enough = max(_MIN_LITERALS, int(per_line * (1 + sample.count("\n"))) + 1)
@@ -260,9 +261,8 @@ def _is_like_code(sample: str, per_line: float = 0.0) -> bool:
 
 
 def _describes_calls(sample: str) -> bool:
-    """Return whether a text has at least three HTTP requests.
-
-    Counting the verbs first saves the search for most texts.
+    """Return whether the text has at least three HTTP requests. The verbs are counted first,
+    because that is faster and is enough for most texts.
     """
     return sum(map(sample.count, _VERBS)) >= 3 and len(_HTTP.findall(sample)) >= 3
 
@@ -289,7 +289,6 @@ def _cells(line: str, delimiter: str) -> int:
 
 
 def _language_of(name: str) -> str:
-    """Return the programming language of a file name, or "" if unknown."""
     lowered = name.lower().split("?")[0]
     for language, endings in _EXTENSIONS.items():
         if lowered.endswith(endings):

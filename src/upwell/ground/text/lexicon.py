@@ -1,8 +1,6 @@
 """The lexicon: word lists from `lexicon.toml` in this folder.
 
-It contains stop words, greetings, acknowledgements, words that are not names, signals of intent,
-and parts of paths and commands. A user's file in the same format can add words and languages, and
-remove words.
+A user's file in the same format can add words and languages, and remove words.
 """
 
 import difflib
@@ -49,12 +47,12 @@ class Lexicon:
     """The words and phrases of all languages, as written in the files.
 
     `stop_words`: words that carry no information. `greetings`, `acknowledgements`: messages that
-    ask for nothing. `not_names`: capitalised words that are not names. `openings`, `requests`:
-    phrases that begin a message or ask for something. `boilerplate`, `commands`, `tool_words`:
-    parts of paths, commands and tool names that carry no information. `signals`: phrases that
-    indicate an intent.
+    ask for nothing. `not_names`: capitalised words that are not names. `openings`: phrases that
+    begin a message. `requests`: phrases that ask for something. `boilerplate`, `commands`,
+    `tool_words`: parts of paths, commands and tool names that carry no information. `signals`:
+    phrases that indicate an intent.
 
-    Lexicons are compared by identity, so that data derived from one can be cached.
+    Lexicons are compared by identity, so that data derived from a lexicon can be cached.
     """
 
     stop_words: frozenset[str] = frozenset()
@@ -71,12 +69,12 @@ class Lexicon:
 
 @lru_cache(maxsize=1)
 def shipped() -> Lexicon:
-    """Return the lexicon that comes with upwell."""
+    """Return upwell's own lexicon."""
     return _with(Lexicon(), _document(SHIPPED), SHIPPED)
 
 
 def extended(path: Path) -> Lexicon:
-    """Return the shipped lexicon with the changes in the file at `path`, if there is one.
+    """Return the shipped lexicon with the changes in the file at `path`, if the file exists.
 
     Raises:
         ConfigError: the file cannot be read, or is not a valid lexicon.
@@ -174,7 +172,6 @@ def _table(path: Path, key_path: str, value: Any, known: Sequence[str]) -> Mappi
 
 
 def _listed(path: Path, key_path: str, value: Any) -> list[str]:
-    """Return the items of an array of strings, or the words of a string."""
     if isinstance(value, str):
         return value.split()
     if isinstance(value, list) and all(isinstance(item, str) for item in value):

@@ -1,17 +1,17 @@
-"""Find places at which a text can be cut without breaking a grapheme, word or sentence."""
+"""Find places where a text can be cut without breaking a grapheme, word or sentence."""
 
 import unicodedata
 
 _ZWJ = "\u200d"
 _LOOK_BACK = 64
 _BOUNDARIES = ("\n\n", "\n", ". ", "。", "; ", ", ", " ")
-"""Where to cut, best first: after a paragraph, line, sentence, clause, word."""
+"""What to cut after, best first: a paragraph, line, sentence, clause or word."""
 
 
 def safe_cut(text: str, limit: int) -> int:
     """Return the greatest index ≤ `limit` that is between two graphemes and not inside CRLF.
 
-    Looks back at most 64 characters; a longer run of combining marks is cut at `limit`.
+    The search goes back at most 64 characters. A longer run of combining marks is cut at `limit`.
     """
     if limit <= 0:
         return 0
@@ -24,7 +24,6 @@ def safe_cut(text: str, limit: int) -> int:
 
 
 def _glued(text: str, index: int) -> bool:
-    """Return whether the characters on both sides of `index` belong together."""
     before, after = text[index - 1], text[index]
     if before == "\r" and after == "\n":
         return True
@@ -51,10 +50,10 @@ def _flags_before(text: str, index: int) -> int:
 
 
 def boundary(text: str, start: int, end: int) -> int:
-    """Return a natural end for the piece of `text` that begins at `start`: between its middle and
-    `end`.
+    """Return a natural end for the piece of `text` that begins at `start`.
 
-    Prefers the end of a paragraph, then of a line, a sentence, a clause, a word, a grapheme.
+    The result is in the second half of `start:end`. It is preferably the end of a paragraph, else
+    of a line, a sentence, a clause, a word or a grapheme.
     """
     if end >= len(text):
         return len(text)
@@ -68,7 +67,7 @@ def boundary(text: str, start: int, end: int) -> int:
 
 
 def clip(text: str, max_chars: int) -> str:
-    """Return `text`, or its beginning and `…` if it is longer than `max_chars`."""
+    """Return `text`, or its beginning with `…` if it is longer than `max_chars`."""
     if len(text) <= max_chars:
         return text
     if max_chars <= 1:

@@ -1,8 +1,8 @@
 """Split a Markdown document into blocks, each with the heading above it.
 
 A single pass over the lines finds headings (both kinds), fenced code, tables, list items and
-paragraphs, so the time is linear. It follows the CommonMark rules that matter for cutting; tests
-compare it with a complete CommonMark parser.
+paragraphs, so the time is linear. Only the CommonMark rules that matter for cutting are followed.
+Tests compare the result with that of a complete CommonMark parser.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import NamedTuple
 SENTENCE_END = re.compile(
     r"[.!?。！？](?:(?<=[。！？])|[\"')\]]*+\s++(?=[\"'(\[¿¡]?[A-ZÀ-ÖØ-Þ0-9`*_]))"
 )
-"""The end of a sentence inside a paragraph, with the following space."""
+"""The end of a sentence inside a paragraph, with the space after it."""
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
@@ -19,26 +19,26 @@ _LIST = re.compile(r" {0,6}(?:[-*+]|\d{1,9}[.)])[ \t]")
 _RULE = re.compile(r"(?<![^\n]) {0,3}(?:(?:\*[ \t]*+){3,}+|(?:-[ \t]*+){3,}+|(?:_[ \t]*+){3,}+)$")
 _QUOTE = re.compile(r" {0,3}>")
 _BAR = re.compile(r"(?<=\s)\|(?=\s)")
-"""A bar between two cells of a row that neither begins nor ends with a bar."""
+"""A bar between two cells, for rows that do not both begin and end with a bar."""
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(?:[^\n]*+\n){0,200}?---[ \t]*(?:\r?\n|\Z)")
 
 HEADING, PARAGRAPH, FENCE, ITEM, TABLE, BLANK = (
     "heading", "paragraph", "fence", "item", "table", "blank",
 )  # fmt: skip
 _SIGNS = frozenset("#`~=-*+>|_0123456789")
-"""First characters of lines that may be something other than prose."""
+"""A line that begins with another character is prose, unless it is a row of a table."""
 _ENDED_BY_PROSE = (BLANK, TABLE)
 _PLAIN = re.compile(
     r"(?<![^\n])(?:"
     r"(?:[ \t]*+[^\s#`~=\-*+>|_0-9][^\n|]*+(?:\n|\Z))++|(?P<blank>(?:[ \t\r]*+\n)++))"
 )
-"""Consecutive lines of plain prose, or consecutive blank lines. Like `_RULE`, this matches only at
-the beginning of a line, so that searching a long line also takes linear time."""
+"""Consecutive lines of plain prose, or consecutive blank lines. Like `_RULE`, the pattern matches
+only at the beginning of a line, so that searching a long line takes linear time."""
 
 
 def _is_row(line: str) -> bool:
-    """Return whether a stripped line is a row of a table. The line is searched for bars once, from
-    left to right, because lines may be long.
+    """Return whether a stripped line is a row of a table. Lines may be long, so the line is
+    searched only once.
     """
     if len(line) > 1 and line[0] == line[-1] == "|":
         return True
@@ -48,8 +48,8 @@ def _is_row(line: str) -> bool:
 class Block(NamedTuple):
     """A block of a document: `text[start:end]`.
 
-    `what`: its type. `level`: 1–6 for a heading, 0 for any other block. `heading`: the index of the
-    heading block above it, -1 if there is none.
+    `what`: the type, such as `HEADING`. `level`: 1–6 for a heading, 0 for any other block.
+    `heading`: the index of the heading above the block, or -1.
     """
 
     what: str
@@ -60,7 +60,8 @@ class Block(NamedTuple):
 
 
 class _Scan:
-    """The state of a pass over the lines."""
+    """The state of a pass over the lines. `path`: the level and the index of each heading above the
+    current line. `open`: the type and the start of the current block."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -120,7 +121,7 @@ def _line_end(text: str, offset: int) -> int:
 
 
 def _fence_end(text: str, offset: int, fence: str) -> int:
-    """Return the end of the line that closes a fence, or the end of the text."""
+    """Return the end of the line that closes the fence, or else the end of the text."""
     while (fence_start := text.find(fence, offset)) >= 0:
         start, end = text.rfind("\n", offset - 1, fence_start) + 1, _line_end(text, fence_start)
         if _closes(text[start:end], fence):
@@ -135,7 +136,6 @@ def _closes(line: str, fence: str) -> bool:
 
 
 def _plain_lines(scan: _Scan, offset: int, *, blank: bool) -> None:
-    """Continue the open block with blank or prose lines, or begin one with them."""
     kind = scan.open[0] if scan.open else ""
     if blank and kind != BLANK:
         scan.begin(BLANK, offset)
@@ -144,7 +144,7 @@ def _plain_lines(scan: _Scan, offset: int, *, blank: bool) -> None:
 
 
 def _line(scan: _Scan, line: str, offset: int, end: int) -> str:
-    """Process a line outside fences. Returns the fence it opens, or ""."""
+    """Process a line outside fences. If the line opens a fence, return that fence, else ""."""
     bare = line.strip()
     if not bare or (bare[0] not in _SIGNS and "|" not in bare):
         _plain_lines(scan, offset, blank=not bare)
@@ -171,6 +171,6 @@ def _line(scan: _Scan, line: str, offset: int, end: int) -> str:
 
 
 def title(text: str, block: Block) -> str:
-    """Return the text of a heading without its marks."""
+    """Return the text of a heading without the Markdown marks."""
     first = text[block.start : block.end].strip().splitlines()
     return first[0].strip().strip("#").strip() if first else ""

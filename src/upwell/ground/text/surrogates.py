@@ -1,6 +1,6 @@
-"""Replaces lone surrogates: halves of characters, from escapes in JSON or from file names that are
-not UTF-8. No encoder accepts them, so one of them in the name of a session or folder would make
-every entry of the same batch fail.
+"""Replaces lone surrogates, which are halves of characters. They come from escapes in JSON and from
+file names that are not UTF-8. Encoders reject them, so a lone surrogate in the name of a session or
+folder would make every entry of the same batch fail.
 """
 
 import json
@@ -10,7 +10,7 @@ import orjson
 
 
 def dumped(value: Any) -> bytes:
-    """Return `value` as JSON, with a question mark in place of each lone surrogate."""
+    """Return `value` as JSON, with lone surrogates replaced by question marks."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -18,8 +18,8 @@ def dumped(value: Any) -> bytes:
 
 
 def loaded(document: bytes) -> Any:
-    """Return the value of a JSON document written by another program, with a question mark in place
-    of each lone surrogate.
+    """Return the value of a JSON document written by another program, with lone surrogates replaced
+    by question marks.
 
     Raises:
         ValueError, RecursionError: the document is not JSON, or is nested too deeply.
@@ -27,7 +27,7 @@ def loaded(document: bytes) -> Any:
     try:
         return orjson.loads(document)
     except orjson.JSONDecodeError:
-        # Without an escape there are no surrogates, so the document has another defect.
+        # A document without escapes has no surrogates, so it is invalid for another reason.
         if b"\\u" not in document:
             raise
     text = json.dumps(json.loads(document), ensure_ascii=False)

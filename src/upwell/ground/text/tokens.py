@@ -1,13 +1,15 @@
 """Estimate the number of tokens of a text without a tokenizer.
 
-A text is split as byte-pair tokenizers split it before they merge bytes: into words with the
-character before them, groups of up to three digits, runs of signs, and blanks. The split is exact
-for cl100k_base and nearly so for o200k_base, so only the number of tokens in each piece is
-estimated. Common words take one token, some of them even with a sign before them. Other words are
-estimated from their pairs of letters, and runs of signs are estimated from the number of different
-signs. `tokens.txt` contains the words and weights, which were fitted, for each of 1 500 samples, to
-the larger of the two tokenizers' counts; the samples are of tool outputs, source code, lists,
-tables and prose in thirty languages.
+A text is split in the way in which byte-pair tokenizers split it before they merge bytes: into
+words with the character before them, groups of up to three digits, runs of punctuation, and blanks.
+The split is exact for cl100k_base and nearly exact for o200k_base. Only the number of tokens in
+each piece is an estimate. A common word takes one token, some common words even with the
+punctuation mark before them. The tokens of other words are estimated from pairs of letters, and
+those of runs of punctuation from the number of different marks.
+
+`tokens.txt` contains the words and weights. They were fitted to 1 500 samples of tool outputs,
+source code, lists, tables and prose in thirty languages, for each sample to the larger of the two
+tokenizers' counts.
 """
 
 import math
@@ -28,26 +30,26 @@ _PIECES = re.compile(
     rf"[{_SIGN} \t]?[A-Za-z]++(?![^\x00-\x7f])|[0-9]{{1,3}}| ?[{_SIGN}]++(?![^\x00-\x7f])[\r\n]*"
     r"|(?:[^\r\n\w]|_)?[^\W\d_]+|\d{1,3}| ?(?:[^\s\w]|_)+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""The first three alternatives are for ASCII, and twice as fast as the others."""
+"""The first three alternatives are for ASCII. They are twice as fast as the others."""
 _WORD = re.compile(r"([^A-Za-z]?)([A-Za-z]+)")
 _PART = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 _BLOCK = 16_384
-"""Longer texts are read in blocks of this many characters, to limit memory."""
+"""The number of characters in a block. Longer texts are read block by block, to limit memory."""
 _MIN_REPEATED, _MAX_BLOCKS = 1_024, 16
-"""Texts of at least `_MIN_REPEATED` characters are often measured several times in a row, so the
-results for the last `_MAX_BLOCKS` blocks are cached.
+"""The results for the last `_MAX_BLOCKS` blocks of at least `_MIN_REPEATED` characters are cached,
+because such texts are often measured several times in a row.
 """
 _CHARS_PER_TOKEN, _CUT_PIECE = 4.5, 64.0
-"""A text that exceeds its budget usually does so within `_CHARS_PER_TOKEN` characters for each
-token of the budget. When a piece is cut, it may count for up to `_CUT_PIECE` tokens more than in
-the whole text.
+"""A text that is too long for its budget usually exceeds it within the first `_CHARS_PER_TOKEN`
+characters per token of the budget. A piece that is cut may count for up to `_CUT_PIECE` tokens more
+than the whole piece.
 """
 _MAX_PIECES, _LONGEST_PIECE = 60_000, 48
-"""The size of the cache, and the longest piece in it."""
+"""The maximum number of pieces in a cache, and the length of the longest piece that is cached."""
 
 
 def weigh(text: str) -> float:
-    """Estimate the tokens of `text` without rounding, for sums over many small pieces."""
+    """Estimate the tokens of `text` without rounding, for sums over many small texts."""
     if len(text) > _BLOCK:
         return sum(map(_weigh_block, _blocks(text)))
     return _weigh_block(text)
@@ -59,7 +61,7 @@ def count(text: str) -> int:
 
 
 def exceeds(text: str, limit: float) -> bool:
-    """Return `count(text) > limit`, reading only as much of a long text as needed."""
+    """Return `count(text) > limit`. Only as much of a long text is read as is needed."""
     total = 0.0
     if _weigh_block(_beginning(text, limit)) > limit + _CUT_PIECE:
         return True
@@ -71,8 +73,8 @@ def exceeds(text: str, limit: float) -> bool:
 
 
 def chars_per_token(text: str, limit: float) -> float:
-    """Estimate the number of characters per token from the part of the text that `exceeds` reads
-    first for this `limit`."""
+    """Estimate the number of characters per token from the beginning of the text. The beginning is
+    the part that `exceeds()` reads first for this `limit`."""
     beginning = _beginning(text, limit)
     return len(beginning) / max(1.0, _weigh_block(beginning))
 
@@ -100,8 +102,6 @@ def _weigh_pieces(text: str) -> float:
 
 
 class _Cache(dict[str, float]):
-    """The tokens of recently seen pieces, by piece."""
-
     def __init__(self, estimate: Callable[[str], float]) -> None:
         self._estimate = estimate
 
@@ -118,12 +118,12 @@ class _Cache(dict[str, float]):
 class _Table:
     """The contents of `tokens.txt`.
 
-    `words`: maps each common word to the signs that share one token with it. `pairs`: the weights
-    of pairs of letters. `styles`: the bias of each style of a word and the weight of its length.
-    `rare`, `common`: the weights of the character before a word, which depend on the length of rare
-    words and on the style of common words. `joined`: runs of different signs that take one token.
-    `signs`, `symbols`, `letters`: the weights of signs, of symbols beyond ASCII, and of letters by
-    script.
+    `words`: maps each common word to the punctuation marks that share one token with it. `pairs`:
+    the weights of pairs of letters. `styles`: the bias of each style of a word, and the weight of
+    the word's length in this style. `rare`, `common`: the weights of the character before a word,
+    by the length of rare words and by the style of common words. `joined`: runs of different marks
+    that take one token. `signs`, `symbols`, `letters`: the weights of ASCII punctuation, of symbols
+    beyond ASCII, and of letters by script.
     """
 
     words: dict[str, str]
@@ -138,7 +138,7 @@ class _Table:
 
 
 _VISIBLE = str.maketrans("␣↵»", " \n\t")
-"""How blanks are written in the file."""
+"""How blanks are written in `tokens.txt`."""
 
 
 @lru_cache(maxsize=1)
@@ -181,8 +181,8 @@ def _blank_tokens(piece: str) -> float:
 
 
 def _word_tokens(before: str, letters: str) -> float:
-    """Estimate the tokens of an ASCII word and the character before it. The parts of a camel-case
-    name (`getItem`) do not share a token."""
+    """Estimate the tokens of an ASCII word and the character before the word. The parts of a
+    camel-case name (`getItem`) do not share a token."""
     parts = _PART.findall(letters)
     return _PARTS[before + parts[0]] + sum([_PARTS[part] for part in parts[1:]])
 
@@ -190,14 +190,14 @@ def _word_tokens(before: str, letters: str) -> float:
 _SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\t"
 _NO_SIGN, _OTHER_SIGN = len(_SIGNS) + 1, len(_SIGNS)
 _JOINING, _APART = "/._-", 2.15
-"""Signs inside paths and names, and how many tokens such a sign and a common word take together if
-they do not share one. The figure has a margin: lists of paths repeat the same words in every line,
-and without a margin, the estimates for some lists would be too low.
+"""Punctuation marks inside paths and names, and the number of tokens that such a mark and a common
+word take together if they do not share one. The number includes a margin. Without it, the estimates
+for some lists of paths, which repeat the same words in every line, would be too low.
 """
 _LOWER, _TITLE, _UPPER, _MIXED = range(4)
 _SHORT, _MEDIUM, _LONG_PART, _LONGEST_TOKEN = 2, 5, 20, 8
-"""Lengths of parts in letters. For parts longer than `_LONG_PART`, the pairs of letters are not a
-reliable guide. Up to `_LONGEST_TOKEN` repeated letters share a token.
+"""Lengths of parts in letters. For parts longer than `_LONG_PART`, the pairs of letters are not
+reliable. Up to `_LONGEST_TOKEN` repeated letters share a token.
 """
 
 
@@ -210,7 +210,6 @@ def _style(part: str) -> int:
 
 
 def _part_tokens(part: str) -> float:
-    """Estimate the tokens of a part of a word, with the character before the word."""
     table = _table()
     before = "" if part[0].isalpha() else part[0]
     letters = part[len(before) :]
@@ -243,12 +242,12 @@ _SHARED = {
     )
     for sign in signs
 }  # fmt: skip
-"""How many repetitions of a sign fit in one token. For signs not listed here, it is two."""
+"""How many repetitions of a punctuation mark fit in one token. For marks not listed, two do."""
 _LONG_RUN = 4
 
 
 def _sign_tokens(piece: str) -> float:
-    """Estimate the tokens of a run of ASCII signs."""
+    """Estimate the tokens of a run of ASCII punctuation."""
     table = _table()
     bare = piece.strip(" \r\n")
     if len(bare) < 2 or piece in table.joined:
@@ -274,12 +273,12 @@ _BLOCKS = (
     (0x2580, 4), (0x2600, 5), (0x2800, 6), (0x3000, 9), (0x3100, 7), (0xFF00, 9), (0xFFF0, 7),
     (0x10000, 9), (0x110000, 8),
 )  # fmt: skip
-"""The ends of ranges of characters, each with the class of the symbols in that range."""
+"""The end of each range of characters, and the class of the symbols in it."""
 _TREE = 10
 
 
 def _symbol_tokens(piece: str) -> float:
-    """Estimate the tokens of a run of signs that are not all ASCII."""
+    """Estimate the tokens of a run of symbols that are not all ASCII."""
     table = _table()
     if piece in table.joined:
         return 1.0
@@ -298,12 +297,11 @@ _SCRIPTS = (
     (0x1F00, 12), (0x3040, 8), (0x3100, 13), (0x3400, 8), (0xA000, 14), (0xAC00, 8), (0xD7B0, 15),
     (0x10000, 8), (0x110000, 16),
 )  # fmt: skip
-"""The ends of ranges of letters, each with the number of its script."""
+"""The end of each range of letters, and the number of the script."""
 _CYRILLIC, _SCRIPT_COUNT, _CYRILLIC_LETTERS = 4, 18, 48
 
 
 def _foreign_tokens(piece: str) -> float:
-    """Estimate the tokens of a word with letters beyond ASCII."""
     weights = _table().letters
     tokens = weights[_SCRIPT_COUNT]
     for char in piece:

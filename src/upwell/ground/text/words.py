@@ -1,4 +1,4 @@
-"""Split text into words and terms, and compare sets of them.
+"""Split text into words and terms, and compare sets of terms.
 
 Queries, gates and relevance share this tokeniser, so that they agree on what a word is.
 """
@@ -20,8 +20,8 @@ STOP_WORDS = shipped().stop_words
 
 
 class _Unaccented(dict[int, int | None]):
-    """A table for `str.translate` that drops combining characters. It caches each character that it
-    has checked, which makes it twice as fast.
+    """A table for `str.translate` that drops combining characters. It caches its decisions, which
+    makes it twice as fast.
     """
 
     def __missing__(self, code: int) -> int | None:
@@ -55,7 +55,7 @@ def terms(text: str) -> list[str]:
     """
     terms: list[str] = []
     for word in _WORD.findall(text):
-        if word.isascii():  # nearly every word is ASCII; this branch is three times as fast
+        if word.isascii():  # this branch, which handles nearly every word, is three times as fast
             word = word.removesuffix("'s")
             folded = word.lower()
             terms.append(folded)
@@ -75,8 +75,8 @@ def terms(text: str) -> list[str]:
 
 
 def cjk_terms(run: str) -> list[str]:
-    """Return the overlapping character pairs of a run of text without spaces. A run of one
-    character is returned as is."""
+    """Return the overlapping pairs of characters in a text without spaces. A single character is
+    returned as is."""
     folded = fold(run)
     if len(folded) < 2:
         return [folded]
@@ -89,7 +89,7 @@ def _folded_stop_words() -> frozenset[str]:
 
 
 def informative(terms: Iterable[str]) -> list[str]:
-    """Return the terms in order, without stop words, single letters and repeats."""
+    """Return the terms in order, without stop words, single letters and repetitions."""
     stop = _folded_stop_words()
     seen: dict[str, None] = {}
     for term in terms:
@@ -100,7 +100,7 @@ def informative(terms: Iterable[str]) -> list[str]:
 
 def split_identifier(name: str) -> list[str]:
     """Split an identifier: `parse_HTTPHeader` → `parse http header`."""
-    if name.isascii():  # nearly every name is ASCII; this branch is three times as fast
+    if name.isascii():  # this branch, which handles nearly every name, is three times as fast
         parts: list[str] = _ASCII_PART.findall(name)
         return parts if name.islower() else [part.lower() for part in parts]
     return [fold(part) for chunk in _SEPARATOR.split(name) for part in _CAMEL.split(chunk) if part]
