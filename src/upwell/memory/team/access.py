@@ -1,5 +1,5 @@
-"""A team's memories as a gateway shows them to one principal. The principal can read only the
-memories visible to it, never private ones, and can write only what its role and namespaces allow.
+"""Give one principal access to a team's memories through a gateway. The principal reads only the
+memories visible to it, never private ones, and writes only what its role and namespaces allow.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ READER = "your token may only read the team's memories"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The allowed writes: only in namespaces for which `may_change` returns True, and at most
-    `max_memories` in the whole store (0 for no limit)."""
+    """The limits of writes. They may change only namespaces for which `may_change()` returns True.
+    The whole store may have at most `max_memories`, or any number if this is 0."""
 
     may_change: Callable[[str], bool]
     max_memories: int = 0
@@ -32,8 +32,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The outcome of a batch of writes: the tokens of the writes that took effect, and the refused
-    writes. All other writes had arrived earlier."""
+    """The outcome of a batch of writes. `fresh` has the tokens of the writes that took effect.
+    Writes that are neither in `fresh` nor in `refused` had arrived earlier."""
 
     fresh: frozenset[str]
     refused: Sequence[Refused]
@@ -55,8 +55,8 @@ class AuditTrail(Protocol):
 
 
 class AccessedMemories:
-    """The store `shared`, limited to what `principal` may do. Only admins may write to the
-    namespaces in `read_only`."""
+    """Limits the store `shared` to what `principal` may do. Only admins may write to the namespaces
+    in `read_only`."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class AccessedMemories:
         return self._principal.may_write
 
     async def identity(self) -> str:
-        """The name of the store. If this principal sees only a part of it, the name of that part is
-        appended. A machine therefore starts its copy from scratch when the namespaces of its token
-        change.
+        """Return the name of the store. If the principal sees only a part of the store, the name of
+        this part is appended. A machine therefore fills its copy again when the namespaces of its
+        token change.
 
         Raises:
             StoreError: the database failed.
@@ -93,8 +93,8 @@ class AccessedMemories:
         return f"{own}{VIEW}{digest}"
 
     async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
-        """The next changes of each of these projects. A changed memory that this principal cannot
-        see is reported as gone, because it may have left a namespace that the principal can see.
+        """Return the next changes of each project. A changed memory that the principal cannot see
+        is reported as gone, because it may have left a namespace that the principal can see.
 
         Raises:
             StoreError: the database failed.
@@ -103,12 +103,13 @@ class AccessedMemories:
         return [replace(page, changes=[*map(self._seen, page.changes)]) for page in pages]
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
-        """Apply these writes, except those that arrived earlier. Returns the refused ones.
+        """Apply these writes, except those that arrived earlier. Returns the refused writes.
 
         Raises:
-            StoreError: the database failed; nothing was changed.
+            StoreError: the database failed. Nothing was changed, unless the connection broke while
+                the server was committing.
         """
-        # Masking a batch of long texts takes longer than other requests should wait.
+        # Masking a batch of long texts would block the event loop for too long.
         outcomes = await asyncio.to_thread(lambda: [self._admitted(write) for write in writes])
         admitted = [outcome for outcome in outcomes if isinstance(outcome, Outgoing)]
         refused = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
@@ -154,12 +155,12 @@ class AccessedMemories:
             return Refused(write.token, str(error))
 
     def _checked(self, id: str, sent: Memory) -> Memory:
-        """The memory as it is stored: without secrets, traces of its machine, or references to
-        sessions.
+        """Return the memory as it is stored, without secrets, folders of its machine or references
+        to sessions.
 
         Raises:
-            UsageError: the memory is invalid, or this principal may not store it.
-            Malformed: the project or the superseded id is not a name that a database can store.
+            UsageError: the memory is invalid, or the principal may not store it.
+            Malformed: the database cannot store the project's name or the superseded id.
         """
         if sent.tenant != DEFAULT_TENANT:
             raise UsageError("the memory names another tenant")
@@ -191,7 +192,8 @@ class AccessedMemories:
 
 
 def _past(seconds: float | None, now: float) -> float | None:
-    """The time, but not later than now: a memory with a future time would stay new."""
+    """Return the time, or `now` if the time is in the future. Otherwise, the memory would stay
+    new."""
     return None if seconds is None else min(seconds, now)
 
 

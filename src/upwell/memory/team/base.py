@@ -1,4 +1,4 @@
-"""A store that machines copy, and the changes that it exchanges with them."""
+"""The interface of a store that machines copy, and the changes that are exchanged with it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from upwell.ground.types.memory import Memory
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change in a shared project: a new or changed memory, or None if the memory is gone.
-    `version` is the store's version after this change."""
+    """A change in a shared project. `memory` is the new or changed memory, or None if it is gone.
+    `version` is the store's version after the change."""
 
     id: str
     memory: Memory | None
@@ -20,13 +20,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The last change of a project that a copy has applied: its `version`, and the id of the
-    changed memory in `after`. A new copy begins at version -1.
+    """The last change of a project that a copy has applied. `version` is the version of the change,
+    and `after` is the id of the changed memory. A new copy begins at version -1.
 
-    While a copy is being filled, `version` is `-2 - base`, where `base` is the version of the store
-    when filling began, and `after` is the position, `VERSION ID`. A copy only sends back the
-    cursor that it was given, so it can ignore bases. If the copy must be filled again, the store
-    sends it a cursor with a lower version, and the copy first removes its memories.
+    While a copy is being filled, `version` is `-2 - base`, where `base` is the store's version when
+    filling began, and `after` is the position, as `VERSION ID`. A copy only sends back the cursors
+    that it receives and need not interpret them. If the copy must be filled again, the store sends
+    a cursor with a lower version, and the copy then removes its memories first.
     """
 
     project: str
@@ -35,21 +35,21 @@ class Cursor:
 
     @classmethod
     def filling(cls, project: str, base: int, version: int, after: str) -> Self:
-        """The cursor of a copy that has been filled up to this change; filling began at the version
-        `base`."""
+        """Return the cursor of a copy that is being filled and has applied this change. Filling
+        began at the version `base`."""
         return cls(project, -2 - base, f"{version} {after}")
 
     @property
     def base(self) -> int:
-        """The version of the store at which filling began; -1 for a copy that has been filled."""
+        """The version of the store when filling began, or -1 if the copy is not being filled."""
         return max(-1, -2 - self.version)
 
     @property
     def position(self) -> tuple[int, str]:
-        """The version and the memory of the last applied change.
+        """The version and the memory's id of the last applied change.
 
         Raises:
-            ValueError: no store has returned this cursor.
+            ValueError: the cursor does not come from a store.
         """
         if self.base < 0:
             return self.version, self.after
@@ -57,7 +57,7 @@ class Cursor:
         return int(version), id
 
     def behind(self, version: int, id: str) -> "Cursor":
-        """The cursor after this change of the same page."""
+        """Return the cursor after a change of the page that follows this cursor."""
         if self.base < 0:
             return Cursor(self.project, version, id)
         return Cursor.filling(self.project, self.base, version, id)
@@ -65,8 +65,8 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The next changes of a project, in order, and the cursor after them. `is_last` is True if
-    no more changes follow."""
+    """The next changes of a project, in order, and the cursor after them. `is_last` is True if no
+    changes follow."""
 
     changes: Sequence[Change]
     cursor: Cursor
@@ -74,7 +74,7 @@ class Page:
 
 
 class Removal(StrEnum):
-    """What to do with a memory in a shared store: put it in the trash, or delete it for good."""
+    """What to do with a memory in a shared store: put it in the trash, or delete it permanently."""
 
     TRASH = "trash"
     PURGE = "purge"
@@ -82,7 +82,7 @@ class Removal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A write that is waiting to be sent. Its `token` is unique, so that a write that arrives twice
+    """A write that is waiting to be sent. Its `token` is unique, so a write that arrives twice
     takes effect once."""
 
     token: str
@@ -99,25 +99,25 @@ class Refused:
 
 
 VIEW = "/"
-"""The separator in an identity, between the name of the store and the name of the part that a
-machine may see."""
+"""In an identity, separates the name of the store from the name of the part that a machine may
+see."""
 
 
 class SharedMemories(Protocol):
     """A store that machines copy. Every method raises StoreError if the store fails."""
 
     async def identity(self) -> str:
-        """The name of the store, which does not change when the store moves. If this machine may
-        see only a part of it, `VIEW` and the name of that part are appended."""
+        """Return the name of the store, which does not change when the store is moved. If the
+        machine may see only a part of the store, `VIEW` and the name of this part are appended."""
         ...
 
     async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]:
-        """The next changes of each of these projects. An empty page is not always the last one: the
-        first page is empty for a new copy, and for a copy that must be filled again."""
+        """Return the next changes of each project. An empty page is not always the last one. For a
+        new copy, and for a copy that must be filled again, the first page is empty."""
         ...
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
-        """Apply these writes, except those that arrived earlier. Returns the refused ones, which
+        """Apply these writes, except those that arrived earlier. Returns the refused writes, which
         were not applied."""
         ...
 

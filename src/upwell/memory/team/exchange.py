@@ -1,5 +1,5 @@
-"""The messages that a developer's machine exchanges with a gateway to read and change a team's
-memories (`memory/team/gateway.py`, `web/team.py`): JSON over HTTP.
+"""The messages with which a developer's machine reads and changes a team's memories through a
+gateway (`memory/team/gateway.py`, `web/team.py`). They are JSON over HTTP.
 
     GET  /team          → Greeting   the store, and whether the token may write
     POST /team/pages    PagesRequest → PagesReply     the next changes of some projects
@@ -21,13 +21,14 @@ from upwell.memory.records import MAX_COUNT, MAX_ID_CHARS, MAX_TIME
 from upwell.memory.team.base import Change, Cursor, Outgoing, Page, Refused
 
 PROTOCOL = 1
-"""The version of these messages. Both sides refuse any other version."""
+"""The version of these messages. Both sides reject any other version."""
 PATH, PAGES_PATH, WRITES_PATH = "/team", "/team/pages", "/team/writes"
 MAX_CURSORS = 32
 MAX_WRITES = 100
 MAX_REQUEST_BYTES = 4_000_000
 PAGES_BYTES = 2_000_000
-"""The approximate limit of an answer with pages. An answer with one change may be larger."""
+"""The approximate maximum size of a response with pages. A response with only one change may be
+larger."""
 MAX_REPLY_BYTES = 16_000_000
 MAX_NAME_CHARS = 1_000
 _MAX_VERSION = 2**63 - 1
@@ -37,8 +38,9 @@ _TOKEN_CHARS = range(16, 65)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
-    """`source` is the identity of the store, as `SharedMemories.identity` returns it. `version` is
-    the version of upwell. `may_write` is True if the token's role allows writes."""
+    """The gateway's description of itself. `source` is the identity of the store, as returned by
+    `SharedMemories.identity()`. `version` is the version of upwell. `may_write` is True if the
+    token's role allows writes."""
 
     protocol: int
     source: str
@@ -48,7 +50,7 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagesRequest:
-    """A request for the next changes in `source`, the store that the machine copies."""
+    """A request for the next changes in the store `source`, which the machine copies."""
 
     protocol: int
     source: str
@@ -72,7 +74,7 @@ class WritesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritesReply:
-    """The answer to writes: all have arrived, and those in `refused` were refused."""
+    """The reply to writes. All writes have arrived, and those in `refused` were not applied."""
 
     protocol: int
     refused: tuple[Refused, ...] = ()
@@ -80,7 +82,7 @@ class WritesReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """The body of every error answer."""
+    """The body of every error response."""
 
     error: str
     protocol: int = 0
@@ -88,7 +90,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Any:
-    """The field that every version of every message has."""
+    """The field that messages of every version have."""
 
     protocol: int
 
@@ -98,11 +100,12 @@ class Malformed(Exception):
 
 
 class OtherProtocol(Malformed):
-    """The message comes from a version of upwell with another protocol."""
+    """The sender uses another version of the protocol."""
 
 
 def encoded(message: Any) -> bytes:
-    """The JSON of a message. Lone surrogates in texts are replaced, because JSON forbids them."""
+    """Encode a message as JSON. Lone surrogates in texts are replaced, because UTF-8 cannot encode
+    them."""
     try:
         return msgspec.json.encode(message)
     except UnicodeEncodeError:
@@ -110,11 +113,11 @@ def encoded(message: Any) -> bytes:
 
 
 def decoded[T](kind: type[T], body: bytes) -> T:
-    """Read a message of this kind.
+    """Decode a message of this kind.
 
     Raises:
-        OtherProtocol: the sender uses another version.
-        Malformed: the body is not such a message.
+        OtherProtocol: the sender uses another version of the protocol.
+        Malformed: the body is not a message of this kind.
     """
     protocol = _decoded(_Any, body).protocol
     if protocol != PROTOCOL:
@@ -123,7 +126,7 @@ def decoded[T](kind: type[T], body: bytes) -> T:
 
 
 def problem_in(body: bytes) -> Problem | None:
-    """The error in the body of an answer; None if another program wrote it."""
+    """Return the error in the body of a response, or None if another program wrote the body."""
     try:
         return _decoded(Problem, body)
     except Malformed:
@@ -131,10 +134,10 @@ def problem_in(body: bytes) -> Problem | None:
 
 
 def check_cursors(cursors: Sequence[Cursor]) -> None:
-    """Refuse positions in the log of changes that cannot have come from a gateway.
+    """Reject cursors that cannot come from a gateway.
 
     Raises:
-        Malformed: there are too many cursors, or one is impossible.
+        Malformed: there are too many cursors, or one of them is impossible.
     """
     if len(cursors) > MAX_CURSORS:
         raise Malformed(f"more than {MAX_CURSORS} projects at once")
@@ -153,11 +156,11 @@ def check_cursors(cursors: Sequence[Cursor]) -> None:
 
 
 def check_writes(writes: Sequence[Outgoing]) -> None:
-    """Refuse writes that cannot have come from an outbox.
+    """Reject writes that cannot come from an outbox.
 
     Raises:
-        Malformed: there are too many writes, two have the same memory or token, or one has no valid
-            id or token.
+        Malformed: there are too many writes, two of them have the same memory or token, or one has
+            no valid id or token.
     """
     if len(writes) > MAX_WRITES:
         raise Malformed(f"more than {MAX_WRITES} writes at once")
@@ -175,8 +178,8 @@ def check_writes(writes: Sequence[Outgoing]) -> None:
 
 
 def storable(memory: Memory) -> Memory:
-    """The memory with numbers that fit the database's columns: impossible lines and times are
-    dropped, and the number of occurrences is clamped."""
+    """Return the memory with numbers that fit the database's columns. Impossible lines and times
+    are dropped, and the number of occurrences is clamped."""
     first, last = memory.lines or (0, -1)
     return replace(
         memory,
@@ -190,8 +193,8 @@ def storable(memory: Memory) -> Memory:
 
 
 def cut(cursors: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tuple[Page, ...]:
-    """The pages after these cursors, cut to about `max_bytes` in total. The very first change is
-    always included, however long it is, so that every answer makes progress."""
+    """Cut the pages after these cursors to about `max_bytes` in total. The very first change is
+    always included, whatever its size, so that every response makes progress."""
     remaining, is_first, result = max_bytes, True, []
     for cursor, page in zip(cursors, pages, strict=True):
         changes: list[Change] = []
@@ -206,7 +209,7 @@ def cut(cursors: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tup
 
 
 def _beginning(cursor: Cursor, page: Page, changes: Sequence[Change]) -> Page:
-    """The page with only its first changes."""
+    """Return the page with only these changes, which are its first."""
     if len(changes) == len(page.changes):
         return page
     if not changes:
@@ -223,7 +226,7 @@ def _decoded[T](kind: type[T], body: bytes) -> T:
 
 
 def check_name(name: str, most: int = MAX_NAME_CHARS) -> None:
-    """Refuse the name of a memory or project if a database cannot store it.
+    """Reject the name of a memory or project if the database cannot store it.
 
     Raises:
         Malformed: the name is too long or has invalid characters.

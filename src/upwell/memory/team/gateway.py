@@ -1,8 +1,8 @@
-"""The team's store behind a gateway (`upwell serve --http`), for a machine that has a token but no
-password for the database.
+"""Access a team's store through a gateway (`upwell serve --http`), on a machine that has a token
+but no password for the database.
 
 The messages are defined in `memory/team/exchange.py`. Every failure is a `StoreError` with a
-one-line message and a hint. No message contains the token.
+one-line message and a hint. No error message contains the token.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     import httpx2
 
 POLL_SECONDS = 5.0
-"""How often to ask for changes. If requests waited for changes instead, the gateway would have to
-keep a connection open for every machine."""
+"""The average time between two requests for changes. If requests waited for changes instead, the
+gateway would have to keep a connection open for every machine."""
 EXCHANGE_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
 MAX_REST_SECONDS = 60.0
@@ -44,8 +44,8 @@ _HELP = "see `upwell team`; meanwhile, upwell works from its copy"
 
 
 class GatewayMemories:
-    """`SharedMemories` of a token's tenant and namespaces. `token` returns the token, or raises
-    StoreError. It is called before every request, so that a new token needs no restart."""
+    """`SharedMemories` of a token's tenant and namespaces. `token()` returns the token or raises
+    StoreError. It is called before every request, so a new token needs no restart."""
 
     def __init__(self, url: str, token: Callable[[], str]) -> None:
         self._url = url.rstrip("/").removesuffix("/mcp")
@@ -94,7 +94,7 @@ class GatewayMemories:
 
     async def follow(self, changed: Callable[[], None]) -> None:
         while True:
-            # Machines that lost the gateway at the same moment must not all come back at once.
+            # Machines that lost the gateway at the same moment must not all return at once.
             await asyncio.sleep(POLL_SECONDS * random.uniform(0.8, 1.2))
             changed()
 
@@ -107,10 +107,10 @@ class GatewayMemories:
         return self._source or await self.identity()
 
     async def _exchange(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """Send a request and return the body of the answer.
+        """Send a request and return the body of the response.
 
         Raises:
-            StoreError: the gateway did not answer, or answered with an error.
+            StoreError: the gateway did not respond, or responded with an error.
         """
         import httpx2
 
@@ -148,7 +148,7 @@ class GatewayMemories:
         """Return `content` if the request succeeded.
 
         Raises:
-            StoreError: the gateway answered with an error.
+            StoreError: the gateway responded with an error.
         """
         status = response.status_code
         if status == HTTPStatus.OK:
@@ -202,8 +202,8 @@ def checked_token(token: str) -> str:
     """Return `token` without the whitespace around it.
 
     Raises:
-        StoreError: the token is empty or contains invalid characters. (The HTTP client would refuse
-        such a header with an error that shows the token.)
+        StoreError: the token is empty or contains invalid characters. The HTTP client would reject
+            such a header with an error that shows the token.
     """
     bare = token.strip()
     if not bare:
@@ -220,8 +220,7 @@ def checked_token(token: str) -> str:
 
 
 def _client() -> "httpx2.AsyncClient":
-    """Make the HTTP client. This reads the system's certificates, which takes a tenth of a
-    second."""
+    """Create the HTTP client. This reads the system's certificates, which takes about 0.1 s."""
     import httpx2
 
     return httpx2.AsyncClient(
@@ -262,6 +261,6 @@ def _storable(page: Page) -> Page:
 
 
 def _line(text: str) -> str:
-    """Make a text from the gateway safe for one line of a log."""
+    """Make a text from the gateway safe for a line of a log."""
     shown = "".join(char if char.isprintable() else " " for char in text[:MAX_REASON_CHARS])
     return redacted_start(shown, MAX_REASON_CHARS)

@@ -1,8 +1,8 @@
-"""Keep a copy of a team's memories up to date, and send writes made in the copy.
+"""Keep a copy of a team's memories up to date, and send the writes made in the copy.
 
-Writes are sent first, so that no page undoes a change just made here. Either direction can be
-interrupted at any point: the copy applies a page and its cursor in one transaction, and a write is
-resent under the same token until the shared store acknowledges it.
+Writes are sent first, so that no page undoes a change that was just made here. Both directions can
+be interrupted at any point. The copy applies a page and its cursor in one transaction. A write is
+sent again with the same token until the shared store acknowledges it.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from upwell.ground.trace import LOG
 from upwell.memory.team.base import Cursor, Outgoing, Page, Refused, SharedMemories
 
 BUSY_SHARE = 0.5
-"""Filling a copy takes at most this share of the processor's time, so that it does not delay an
-agent's events."""
+"""The maximum share of time that filling a copy is busy. A higher share would delay an agent's
+events."""
 
 
 class Copy(Protocol):
@@ -41,14 +41,14 @@ class Replication:
         """Send the waiting writes, and bring the copy up to date.
 
         Raises:
-            StoreError: a store failed; the next run continues.
+            StoreError: a store failed. The next run continues where this one stopped.
         """
         await self.push(again=again)
         await self.pull()
 
     async def push(self, *, again: bool = True) -> None:
-        """Send the waiting writes, including those refused earlier if `again`. A refused write
-        keeps waiting, and the copy records the reason.
+        """Send the waiting writes. If `again`, writes that were refused earlier are sent too. A
+        refused write keeps waiting, and the copy records the reason.
 
         Raises:
             StoreError: a store failed.
@@ -77,7 +77,7 @@ class Replication:
     async def _push_each(
         self, writes: Sequence[Outgoing], failure: StoreError
     ) -> Sequence[Refused]:
-        """Send writes one by one after sending them together failed. Returns those that failed.
+        """Send writes one by one after sending them together has failed. Returns those that fail.
 
         Raises:
             StoreError: the shared store cannot be reached.

@@ -1,4 +1,4 @@
-"""Prepare memories for a store that others read."""
+"""Prepare memories for a store that other people read."""
 
 from dataclasses import replace
 
@@ -9,14 +9,14 @@ from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Tr
 from upwell.ground.types.principal import PRIVATE
 
 TEAM = "team"
-"""The namespace of shared memories, and the first part of the namespaces below it (`team/…`)."""
+"""The namespace of shared memories. More of them are below it (`team/…`)."""
 
 _OF_THIS_MACHINE = ("/", "~")
 
 
 def is_for_team(memory: Memory) -> bool:
-    """True if a new memory is shared with the team, because a person put it in one of the team's
-    namespaces. Memories that an agent or a tool puts into it stay on this machine."""
+    """Return whether a new memory is shared with the team. It is shared if a person put it in one
+    of the team's namespaces. A memory that an agent or a tool puts there stays on this machine."""
     return is_teams(memory.namespace) and memory.trust in (Trust.USER, Trust.IMPORTED)
 
 
@@ -26,7 +26,7 @@ def is_teams(namespace: str) -> bool:
 
 
 def shared_namespace(namespace: str) -> str:
-    """The team's namespace for a memory that would otherwise be in `namespace`.
+    """Return the team's namespace for a memory that would otherwise be in `namespace`.
 
     Raises:
         UsageError: the namespace is private.
@@ -41,22 +41,23 @@ def shared_namespace(namespace: str) -> str:
 
 
 def own_name(namespace: str) -> str:
-    """The name of a namespace without the prefix of the team: `decisions` for `team/decisions`."""
+    """Return the name of a namespace without `team/`: `decisions` for `team/decisions`."""
     return namespace.removeprefix(f"{TEAM}/")
 
 
 def addressed(memory: Memory) -> Memory:
-    """Return `memory` with the remote address of its repository as the project, and its files
-    relative to the repository's root, so that every clone sees it. Without a remote address, every
-    worktree sees it.
+    """Return `memory` so that every clone of its repository sees it: its project becomes the
+    repository's remote address, and its paths become relative to the root. Without a remote
+    address, only the repository's worktrees see it.
     """
     address = address_of(memory.project)
     return for_worktrees(memory) if address is None else _owned_by(address, memory)
 
 
 def for_worktrees(memory: Memory) -> Memory:
-    """Return a memory of a linked worktree as one of the main worktree, so that every worktree of
-    the repository sees it and it outlives the linked one. Other memories are returned unchanged."""
+    """Return a memory of a linked worktree as a memory of the main worktree. Every worktree of the
+    repository then sees the memory, and it outlives the linked worktree. Other memories are
+    returned unchanged."""
     main_worktree = main_worktree_of(memory.project)
     return memory if main_worktree is None else _owned_by(main_worktree, memory)
 
@@ -74,9 +75,9 @@ def _owned_by(project: str, memory: Memory) -> Memory:
 
 
 def for_team(memory: Memory) -> Memory:
-    """Return `memory` as it is sent to the team: `addressed`, and without other traces of this
-    machine, such as other folders and the session. A memory of a folder without a remote address
-    cannot be shared and is returned unchanged.
+    """Return `memory` as it is sent to the team. It is `addressed()`, and other folders of this
+    machine and the session are removed. A memory of a folder without a remote address cannot be
+    shared and is returned unchanged.
     """
     shared = addressed(memory)
     if shared.project is not None and shared.project.startswith("/"):
