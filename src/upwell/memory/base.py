@@ -38,8 +38,7 @@ class Recall(Protocol):
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """Find the memories relevant to `query`, most relevant first, at most `query.limit`.
 
-        Returns an empty `Found` if nothing matches. The place itself filters by tenant, project and
-        namespaces.
+        The place itself filters by tenant, project and namespaces.
 
         Raises:
             RecallError: the place failed. If the deadline passes, a store returns nothing, but a
@@ -52,8 +51,8 @@ class Recall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WordCounts:
-    """The number of memories in a store, and for each word the number that contain any form of
-    it."""
+    """The number of memories in a store, and the number that contain each word in any of its
+    forms."""
 
     memories: int
     holding: Mapping[str, int]
@@ -106,8 +105,8 @@ class Store(IndexSource, Protocol):
         ...
 
     async def delete(self, memory_id: str) -> bool:
-        """Move a memory to the trash and remove it from every index. Returns False for an unknown
-        id."""
+        """Move a memory to the trash and remove it from every index. Returns False if the id is
+        unknown."""
         ...
 
     async def restore(self, memory_id: str) -> bool:

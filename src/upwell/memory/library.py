@@ -26,10 +26,8 @@ SEARCH_SECONDS = 10.0
 class Library:
     """The memories of one tenant.
 
-    Additions go to `store`. Searches go to `recall`, which can cover more places. `documents`
-    contains the memories derived from files, and `passages` contains the hits from other programs
-    and servers. `places` is searched only by triggers. `reader` reads from all of these for
-    surfacing.
+    Additions go to `store`, and searches to `recall`, which can cover more places. `documents`,
+    `passages` and `places` are those of `Reader`. `reader` reads all of them for surfacing.
     """
 
     def __init__(
@@ -54,9 +52,8 @@ class Library:
         """Store all memories or none, in one transaction. Returns the results in the same order.
 
         Items are `Memory` objects or mappings {"id"?, "text", "namespace"?, "tags"?, "paths"?,
-        "symbols"?, "triggers"?, "occurrences"?, "project"?, "source"?, "created_at"? (epoch
-        seconds or ISO 8601)}. A memory replaces an earlier one with the same id. Secrets are
-        masked; `Added.redacted` lists the rules that matched.
+        "symbols"?, "triggers"?, "occurrences"?, "project"?, "source"?, "created_at"? (epoch seconds
+        or ISO 8601)}. A memory replaces an earlier one with the same id. Secrets are masked.
 
         Raises:
             UsageError: an item is malformed (the message names its position) or its text is empty,
@@ -83,7 +80,7 @@ class Library:
         """Store one memory.
 
         Raises:
-            UsageError: as in `add_many`, or the superseded memory does not exist.
+            UsageError: as in `add_many()`, or the superseded memory does not exist.
             StoreError: nothing was stored.
         """
         prepared, fired = self._prepare(memory)
@@ -107,7 +104,7 @@ class Library:
         seconds: float = SEARCH_SECONDS,
     ) -> list[Hit]:
         """Find the memories relevant to the words, files and symbols in `text`, best first. An
-        empty text returns no hits.
+        empty text has no hits.
 
         Raises:
             RecallError: every place failed.
@@ -126,11 +123,7 @@ class Library:
         namespaces: Sequence[str] = (),
         seconds: float = SEARCH_SECONDS,
     ) -> Found:
-        """Like `search`, but also reports the places that failed or were late.
-
-        Raises:
-            RecallError: every place failed.
-        """
+        """Like `search()`, but also reports the places that failed or were late."""
         if limit < 1 or not text.strip():
             return Found()
         query = Query(
@@ -170,9 +163,8 @@ class Library:
         return Added(id=memory.id, redacted=fired)
 
     async def delete(self, memory_id: str, *, for_good: bool = False) -> bool:
-        """Move a memory to the trash for 30 days, or delete it `for_good`.
-
-        Returns False for an unknown id.
+        """Move a memory to the trash for 30 days, or delete it `for_good`. Returns False if the id
+        is unknown.
 
         Raises:
             UsageError: the memory comes from a file or another server.
@@ -184,7 +176,7 @@ class Library:
         return False
 
     async def restore(self, memory_id: str) -> bool:
-        """Bring a memory back from the trash. Returns False if the trash does not have it."""
+        """Bring a memory back from the trash. Returns False if it is not there."""
         return await self.store.restore(memory_id)
 
     async def list(
@@ -205,11 +197,8 @@ class Library:
         """Do nothing: additions are already durable, and whoever opened the database closes it."""
 
     async def _refuse_derived(self, memory_id: str) -> None:
-        """Reject a change to a memory outside the store.
-
-        Raises:
-            UsageError: the message names the file or server where the memory can be changed.
-        """
+        """Raise UsageError if the memory comes from outside the store, and name the file or server
+        where it can be changed."""
         if await self.store.get(memory_id) is not None:
             return
         memory = await self.reader.derived(memory_id)

@@ -101,7 +101,7 @@ def planned(
 def _clauses(
     word_of: Mapping[str, str], holding: Mapping[str, int], memories: int
 ) -> tuple[list[Clause], bool]:
-    """The flag is True if only the newest matches become candidates."""
+    """The second value is True if only the newest matches become candidates."""
     known = sorted((stem for stem in word_of if holding[stem]), key=lambda stem: holding[stem])
     budget = ROW_BUDGET
     clauses: list[Clause] = []
@@ -122,9 +122,8 @@ def _clauses(
 
 
 def worthwhile(lookups: Sequence[Lookup]) -> Sequence[Lookup]:
-    """Leave out the lookup of a text that contains only common words, if another text contains the
-    same words and more. The lookup would add only the newest of the thousands of memories with
-    these words."""
+    """Leave out each `newest_only` lookup whose words, and more, occur in another text. It would
+    add only the newest of thousands of memories."""
     return [
         lookup
         for lookup in lookups
@@ -166,7 +165,7 @@ def ranges(scopes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def neighbours(numbers: Iterable[int]) -> set[int]:
-    """Return the numbers directly before and after these, in the same scope."""
+    """Return the numbers directly before and after each of these numbers, in the same scope."""
     near: set[int] = set()
     for n in numbers:
         near |= {other for other in (n - 1, n + 1) if scope_of(other) == scope_of(n)}
@@ -174,7 +173,8 @@ def neighbours(numbers: Iterable[int]) -> set[int]:
 
 
 def candidates_from(rows: Sequence[Row], stems: Collection[str]) -> dict[int, Candidate]:
-    """Turn rows into candidates, by number, with the counts of `stems` in each."""
+    """Turn rows into candidates with the counts of `stems`, and map each memory's number to its
+    candidate."""
     texts = [words_of(row.text[:MAX_COUNTED_CHARS]) for row in rows]
     bodies = stem_counts(texts, stems)
     extras = stem_counts([words_of(row.extra) for row in rows], stems)
@@ -195,9 +195,9 @@ def candidates_from(rows: Sequence[Row], stems: Collection[str]) -> dict[int, Ca
 
 
 def last_successor(direct: Mapping[str, str], start: str) -> str:
-    """Return the last memory in the chain of successors that begins at `start`. If the chain is a
-    cycle, return the last memory before it repeats. `direct` maps each superseded id to the id of
-    its direct successor."""
+    """Return the end of the chain of successors that begins at `start`. If the chain is a cycle,
+    return the last memory before it repeats. `direct` maps each superseded id to the id of its
+    direct successor."""
     visited = {start}
     last = direct[start]
     while last in direct and direct[last] not in visited:

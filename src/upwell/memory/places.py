@@ -33,7 +33,8 @@ _ID = "place:"
 
 
 class Places:
-    """`Recall` over the places of past sessions."""
+    """`Recall` over the places of past sessions. `keep()` and `get()` raise StoreError if the store
+    fails."""
 
     name = "places"
 
@@ -41,11 +42,7 @@ class Places:
         self._ttl_store = ttl_store
 
     async def keep(self, memories: Iterable[Memory]) -> None:
-        """Store each memory under every one of its triggers.
-
-        Raises:
-            StoreError: the store failed.
-        """
+        """Store each memory under every one of its triggers."""
         by_key: dict[str, list[Memory]] = {}
         for memory in memories:
             for trigger in memory.triggers:
@@ -76,11 +73,7 @@ class Places:
         return Found(tuple(hits[: query.limit]))
 
     async def get(self, memory_id: str) -> Memory | None:
-        """The place with an id that `search` returned; None if it has expired.
-
-        Raises:
-            StoreError: the store failed.
-        """
+        """The place with an id that `search()` returned; None if it has expired."""
         key = memory_id.removeprefix(_ID).partition(".")[0]
         if not memory_id.startswith(_ID):
             return None

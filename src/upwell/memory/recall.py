@@ -30,13 +30,13 @@ MAX_COMPARED = 100
 FIRST_SHARE = 0.7
 """The share of the deadline that `FallBack` gives to its first place."""
 RANKED_INLINE = 100
-"""Ranking this many candidates blocks the event loop for about 3 ms; larger pools are ranked in a
+"""Ranking this many candidates blocks the event loop for about 3 ms. Larger pools are ranked in a
 thread."""
 
 
 class MemoryReader(Protocol):
-    """The part of a library that surfacing reads. Except for `search()`, its methods raise
-    StoreError if the store fails."""
+    """The part of a library that surfacing reads. All methods except `search()` raise StoreError if
+    the store fails."""
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """Search every place at once.
@@ -99,11 +99,7 @@ class Reader:
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """Find the memories with a trigger of the query, followed by memories relevant to the
-        query's words, files and symbols.
-
-        Raises:
-            RecallError: every place failed.
-        """
+        query's words, files and symbols."""
         if not query.triggers:
             return await self._everywhere.search(query, deadline)
         only_triggers = replace(query, texts=(), paths=(), symbols=(), file="", limit=MAX_TRIGGERED)
@@ -147,7 +143,7 @@ class StoreRecall:
         self._store = store
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the memories relevant to `query`, most relevant first, at most `query.limit`.
+        """Rank the store's candidates for `query`, most relevant first.
 
         Raises:
             RecallUnavailable: the store failed.
@@ -236,7 +232,7 @@ class Recalls:
 
 
 class FallBack:
-    """`Recall` over `first`. If `first` fails, `second` is searched in the remaining time."""
+    """`Recall` over `first`, with `second` as the fallback."""
 
     def __init__(self, first: Recall, second: Recall) -> None:
         self.name = first.name
@@ -244,7 +240,8 @@ class FallBack:
         self._second = second
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Search `first`; if that fails, search `second` and report the failure in `Found.missing`.
+        """Search `first`, or if it fails, `second` in the remaining time. `Found.missing` then
+        reports the failure.
 
         Raises:
             RecallError: both failed.

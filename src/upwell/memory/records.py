@@ -74,11 +74,8 @@ def namespace(name: str) -> str:
 
 
 def namespace_pattern(pattern: str) -> str:
-    """The normal form of a namespace pattern: a namespace, `NAME/*` or `*`.
-
-    Raises:
-        UsageError: the namespace is invalid.
-    """
+    """The normal form of a namespace pattern: a namespace, `NAME/*` or `*`. Raises UsageError if
+    the namespace is invalid."""
     if pattern == EVERY:
         return pattern
     if pattern.endswith("/*"):
@@ -90,11 +87,8 @@ MAX_TENANT_CHARS = 200
 
 
 def check_tenant(tenant: str) -> None:
-    """Reject an invalid tenant name.
-
-    Raises:
-        UsageError: the name is empty, is too long, or has control characters or lone surrogates.
-    """
+    """Raise UsageError if a tenant name is empty, is too long, or has control characters or lone
+    surrogates."""
     if not 0 < len(tenant) <= MAX_TENANT_CHARS or not tenant.isprintable() or not is_text(tenant):
         raise UsageError(
             f"{tenant[:MAX_NAMESPACE_CHARS]!a} is not the name of a tenant",
@@ -251,21 +245,14 @@ def content_hash(text: str) -> str:
 
 
 def check_pin(memory: Memory) -> None:
-    """Reject a standing rule that was not made by a person.
-
-    Raises:
-        UsageError: the memory is pinned, but an agent or a tool wrote it.
-    """
+    """Raise UsageError if an agent or a tool wrote a pinned memory."""
     if memory.pinned and memory.trust in (Trust.AGENT, Trust.TOOL):
         raise UsageError("only a person can pin a memory", hint="upwell remember --pin TEXT")
 
 
 def check(memory: Memory) -> None:
-    """Reject a memory that cannot be stored.
-
-    Raises:
-        UsageError: the text is empty, the id is too long, or a field is not valid Unicode.
-    """
+    """Raise UsageError if the text is empty, the id is too long, or a field is not valid
+    Unicode."""
     if not memory.text.strip():
         raise UsageError("a memory needs text", hint="put the fact to remember into its text")
     if len(memory.id) > MAX_ID_CHARS:
@@ -308,7 +295,7 @@ def _outside_secrets(
 ) -> Sequence[str]:
     """Leave out names that were part of a secret. For example, a line of a private key looks like
     an identifier, and cannot be recognised as a secret on its own. `names_in()` may spell a path
-    with backslashes differently than the text does."""
+    with backslashes differently from the text, so the text may not contain the name."""
     if text == clean_text:
         return names
     lost = set(names_in(text)) - set(names_in(clean_text))
@@ -329,19 +316,14 @@ def stamped(memory: Memory, now: float) -> Memory:
 
 
 def complete(memories: Sequence[Memory], now: float) -> list[Memory]:
-    """Check the memories, and complete them with `stamped()`, as every store does before adding
-    them.
-
-    Raises:
-        UsageError: a memory cannot be stored.
-    """
+    """Pass the memories through `check()` and `stamped()`, so that a store can add them."""
     for memory in memories:
         check(memory)
     return [stamped(memory, now) for memory in memories]
 
 
 def to_json(memory: Memory) -> str:
-    """Encode a memory as ASCII JSON for the trash; `from_json()` decodes it."""
+    """Encode a memory as ASCII JSON, for the trash."""
     return json.dumps(
         {
             field.name: getattr(memory, field.name)
@@ -390,8 +372,8 @@ def from_details(
     tenant: str, memory_id: str, namespace: str, text: str, details: Sequence[Any]
 ) -> Memory:
     """Build a memory from a row; `details` are the values of `DETAILS`. SQLite accepts any type in
-    any column, so a damaged file may return a value of the wrong type. Such a value is treated as
-    missing, so that the rest of the memory is still readable."""
+    any column, so a damaged file may return values of the wrong type. They are treated as missing,
+    so that the rest of the memory is still readable."""
     project, first, last = details[3], details[5], details[6]
     return Memory(
         tenant=_word(tenant),

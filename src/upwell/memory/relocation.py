@@ -139,7 +139,7 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Relocation:
-    """Moves the memories of `source` to `target`. Its methods raise StoreError if a store fails."""
+    """Moves the memories of `source` to `target`. The methods raise StoreError if a store fails."""
 
     def __init__(self, source: Movable, target: Movable, journal: Journal) -> None:
         self._source = source

@@ -83,11 +83,7 @@ class Sources(Protocol):
     """The list of sources. Each path occurs at most once."""
 
     async def all(self) -> list[Source]:
-        """Every source, in the order of import.
-
-        Raises:
-            StoreError: the list cannot be read.
-        """
+        """Every source, in the order of import. Raises StoreError if the list cannot be read."""
         ...
 
     def stamp(self) -> Hashable:
@@ -96,11 +92,8 @@ class Sources(Protocol):
         ...
 
     async def add(self, source: Source) -> None:
-        """Add a source, or replace the source with the same path.
-
-        Raises:
-            StoreError: the source was not stored.
-        """
+        """Add a source, or replace the source with the same path. Raises StoreError if it was not
+        stored."""
         ...
 
     async def remove(self, path: str) -> bool:

@@ -24,8 +24,7 @@ from upwell.memory.ranking.terms import EVERYDAY_WORDS, sound, word_list
 
 MAX_WORDS = 5
 MIN_CHARS, MAX_CHARS = 3, 30
-"""The maximum number of words of a text that become topics, and the lengths allowed for these
-words."""
+"""Limits for the words of a text that become topics."""
 SHARED_BY = 2
 """How many memories must share a word before it is listed as a topic. Words that are not listed can
 still be looked up."""
@@ -42,7 +41,7 @@ _UNTELLING = frozenset(map(fold, STOP_WORDS)) | EVERYDAY_WORDS
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic, the number of its memories, and the namespaces of these memories."""
+    """A topic, with the number and the namespaces of its memories."""
 
     name: str
     memory_count: int
@@ -112,7 +111,7 @@ async def no_files(project: str | None) -> None:
 
 class Topics:
     """The topics of every memory in `stores`, a list that may grow. `catch_up` runs before the
-    stores are read."""
+    stores are read. The methods raise StoreError if a store fails."""
 
     def __init__(
         self,
@@ -128,8 +127,8 @@ class Topics:
         self._refreshing = asyncio.Lock()
 
     async def all(self, project: str | None = None, namespaces: Sequence[str] = ()) -> list[Topic]:
-        """The topics of every memory in `stores`, a list that may grow. `catch_up` runs before the
-        stores are read. Reading raises StoreError if a store fails."""
+        """The topics of the memories that a project sees in these namespaces, most frequent first,
+        then by name. An empty `namespaces` means every namespace."""
         await self._read_changed_files(project)
         await self.refresh()
         now = self._clock.now()
@@ -149,8 +148,7 @@ class Topics:
     async def about(
         self, topic: str, project: str | None = None, namespaces: Sequence[str] = ()
     ) -> list[str]:
-        """The topics of the memories that a project sees in these namespaces, most frequent first,
-        then by name. An empty `namespaces` means every namespace."""
+        """The ids of the memories with a topic, newest first; empty for an unknown topic."""
         await self._read_changed_files(project)
         await self.refresh()
         now, key = self._clock.now(), normal(topic)
@@ -165,7 +163,7 @@ class Topics:
         ]
 
     async def refresh(self) -> None:
-        """The ids of the memories with a topic, newest first; empty for an unknown topic."""
+        """Bring the index up to date with all writes since the last refresh."""
         async with self._refreshing:
             stores = tuple(self._stores)
             self._indexes += [_Index() for _ in stores[len(self._indexes) :]]
@@ -230,12 +228,8 @@ class Rarity:
         self._stores = stores
 
     async def rare(self, words: Sequence[str]) -> set[str]:
-        """Return the words that occur in only a few memories, counted over all projects. Everyday
-        words are left out.
-
-        Raises:
-            StoreError: a store failed.
-        """
+        """Return the words that only a few memories of all projects contain, without everyday
+        words. Raises StoreError if a store fails."""
         uncommon_words = [word for word in words if word not in EVERYDAY_WORDS]
         holding: Counter[str] = Counter()
         memories = 0

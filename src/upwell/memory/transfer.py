@@ -168,8 +168,7 @@ _LINES = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The outcome of copying a file: the number of memories, of masked secrets by rule, and of
-    standing rules among the memories."""
+    """The outcome of copying a file. The fields are those of `Imported`."""
 
     stored: int
     redacted: Mapping[str, int]
@@ -260,8 +259,7 @@ async def copy_memories(
 
 
 async def _store(library: Library, batch: list[_Item], stored_count: int) -> list[str]:
-    """Returns the rule of each masked secret. If the batch is not stored, the error reports how
-    many memories were stored before it."""
+    """Returns the rule of each masked secret."""
     try:
         memories = [await _with_earlier_times(library, item.memory) for item in batch]
         added = await library.add_many(memories)
@@ -284,8 +282,8 @@ def _moved(memory: Memory, projects: Mapping[str, str]) -> Memory:
 
 
 async def _with_earlier_times(library: Library, memory: Memory) -> Memory:
-    """If the store has a memory with the same id and text, take the times that the file lacks from
-    it."""
+    """If the store has a memory with the same id and text, take from it the times that the file
+    lacks."""
     before = await library.store.get(memory.id)
     if before is None or before.text != memory.text:
         return memory

@@ -20,11 +20,8 @@ class Embeddings:
         self._indexes = indexes
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Embed the memories that have no vector yet. Returns how many were embedded.
-
-        Raises:
-            StoreError: the vectors cannot be written.
-        """
+        """Embed the memories that have no vector yet. Returns how many were embedded. Raises
+        StoreError if the vectors cannot be written."""
         return sum([await index.catch_up(progress) for index in await self._indexes()])
 
     async def load(self, seconds: float = MODEL_SECONDS) -> None:

@@ -33,26 +33,19 @@ Progress = Callable[[int, int], None]
 
 
 class VectorIndex(Protocol):
-    """The vectors of a store's memories. `note` says which of them searches do not compare, or is
-    "" if searches compare all."""
+    """The vectors of a store's memories. `note` says which vectors searches do not compare, or is
+    "" if they compare all. The methods raise StoreError if the store fails."""
 
     note: str
     questions: "Questions"
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Embed the memories that have no vector of this model yet. Returns how many were embedded.
-
-        Raises:
-            StoreError: the vectors cannot be written.
-        """
+        """Embed the memories that have no vector of this model yet. Returns how many were
+        embedded."""
         ...
 
     async def counts(self) -> tuple[int, int]:
-        """Count the memories that have a vector, and the memories that should have one.
-
-        Raises:
-            StoreError: the store failed.
-        """
+        """Count the memories that have a vector, and the memories that should have one."""
         ...
 
 

@@ -295,7 +295,7 @@ def _filled(value: Any, text: str) -> Any:
 
 
 def _at(body: Any, path: str) -> list[Any]:
-    """Numbers in the path index lists."""
+    """A number in the path is an index into a list."""
     for name in filter(None, path.split(".")):
         if isinstance(body, dict):
             body = body.get(name)

@@ -157,8 +157,8 @@ def names_in(text: str) -> set[str]:
 
 def speaker(text: str) -> str:
     """Return the folded name of the speaker of a text like `Ana: …`, or "" for any other text. A
-    name begins with a capital letter, and is neither an everyday word nor a label such as `Fix:
-    …`."""
+    name begins with a capital letter. A label such as `Fix: …` or an everyday word is not a
+    name."""
     match = _SPEAKER.match(text)
     if not match or not match.group(1)[0].isupper():
         return ""

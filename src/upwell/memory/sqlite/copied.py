@@ -148,7 +148,7 @@ def use(db: sqlite3.Connection, projects: Iterable[str], now: float) -> None:
 
 
 def leave_unused(db: sqlite3.Connection, before: float) -> None:
-    """Remove the copies of projects that have not been used since this time."""
+    """Remove the copies of projects that were last used before the time `before`."""
     for (project,) in db.execute(
         "SELECT project FROM team_project WHERE used_at < ? AND project != ''", (before,)
     ).fetchall():

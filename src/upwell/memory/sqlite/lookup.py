@@ -148,12 +148,9 @@ def matching(clause: Clause) -> str:
 def by_words(
     db: sqlite3.Connection, lookup: Lookup, corpus: Corpus, keep: Filter, limit: int = PER_TEXT
 ) -> list[int]:
-    """Return the numbers of the best matching memories, best first.
-
-    With few clauses, many memories match equally well, so the index's BM25 decides. With more
-    clauses, the rarity of the words in each memory decides. This finds the same memories at a third
-    of the cost, because BM25 would look up the length of every memory.
-    """
+    """Return the numbers of the best matching memories, best first. With more than `FEW_CLAUSES`
+    clauses, the rarity of the words decides. This costs a third of BM25, which would look up the
+    length of every memory."""
     if not lookup.clauses:
         return []
     if len(lookup.clauses) > FEW_CLAUSES:

@@ -31,8 +31,8 @@ from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import CHUNK, marks
 
 COMPARED = 240
-"""How many memories, nearest by sign bits, are compared exactly. The best `NEAREST` of them become
-candidates."""
+"""How many of the memories nearest by sign bits are compared exactly. The best `NEAREST` of them
+become candidates."""
 _BITS = 64
 _GROWTH = 1.5
 
@@ -40,7 +40,7 @@ Codes = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
 
 
 class Nearness:
-    """The vectors of one model in one file. Used only on the file's reading lane."""
+    """The vectors of one model in one file. Used only on the database's reading thread."""
 
     def __init__(self, model: int, dim: int) -> None:
         self.model = model

@@ -101,13 +101,7 @@ class SqliteStore:
         return self._vectors
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
-        """Store all of these memories or none, in one transaction. A memory replaces an earlier one
-        with the same id.
-
-        Raises:
-            UsageError: a text is empty.
-            StoreError: nothing was stored.
-        """
+        """Store all of these memories or none, in one transaction."""
         if not memories:
             return []
         own_memories = [self._owned(for_worktrees(memory)) for memory in memories]
@@ -130,8 +124,8 @@ class SqliteStore:
         return added
 
     async def measure(self, projects: Iterable[str | None]) -> None:
-        """Measure the null scores of each of these projects, and of all projects together, unless
-        they have grown too little since the last measurement."""
+        """Measure the null scores of each of these projects, and of all projects together, if they
+        have grown enough since the last measurement."""
         scopes = [
             Scope(tenant=self._tenant, project=project)
             for project in dict.fromkeys([*projects, None])
@@ -158,8 +152,7 @@ class SqliteStore:
         await self._database.write(replace_row)
 
     async def delete(self, memory_id: str) -> bool:
-        """Move a memory to the trash and remove it from every index. Returns False if no memory has
-        this id."""
+        """Move a memory to the trash. Returns False if no memory has this id."""
         now = self._clock.now()
 
         def discard(db: sqlite3.Connection) -> bool:
@@ -192,9 +185,9 @@ class SqliteStore:
         return await self._database.write(restore_row)
 
     async def purge(self, memory_id: str | None = None) -> int:
-        """Permanently delete one memory, whether or not it is in the trash. Without an id, delete
-        everything that has expired or has been in the trash for 30 days. No part of the texts
-        remains in the file. Returns the number of deleted memories."""
+        """Permanently delete one memory, or without an id, everything that has expired or has been
+        in the trash for 30 days. No part of the texts remains in the file. Returns the number of
+        deleted memories."""
         now = self._clock.now()
 
         def delete_rows(db: sqlite3.Connection) -> int:
@@ -246,8 +239,7 @@ class SqliteStore:
         )
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """Return the standing rules of a scope, newest first, except those written by agents or
-        tools."""
+        """Return the standing rules of a scope, newest first."""
         version, now = await self._database.data_version(), self._clock.now()
         if version != self._pinned_version:
             self._pinned_version, self._pinned = version, {}
@@ -280,8 +272,7 @@ class SqliteStore:
         return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put all of these memories or none in the trash, with their times of deletion. A stored
-        memory with the same id is removed."""
+        """Put all of these memories or none in the trash."""
 
         def put(db: sqlite3.Connection) -> None:
             for item in items:
@@ -304,11 +295,7 @@ class SqliteStore:
         return await self._database.read(look)
 
     async def candidates(self, query: Query, deadline: Deadline) -> Pool:
-        """Return the memories that may match `query`, or none after the deadline.
-
-        Raises:
-            StoreError: the database failed.
-        """
+        """Return the memories that may match `query`, or none after the deadline."""
         query = replace(query, scope=replace(query.scope, tenant=self._tenant))
         if query.file and not query.triggers:
             # Most files that an agent reads have no memory, and a search takes ten times as long as
@@ -418,8 +405,8 @@ def pool_of(
     deadline: Deadline,
     question: Question | None = None,
 ) -> Pool:
-    """Return the candidates of `query`. The pool is empty if the query sees no memory, or after the
-    deadline."""
+    """Return the candidates of `query`, or none if the query sees no memory or the deadline has
+    passed."""
     corpus = corpus_seen_by(db, query.scope)
     if not corpus.memories:
         return NOTHING

@@ -46,7 +46,7 @@ class VectorTable:
         others: Iterable[int],
     ) -> Likeness | None:
         """Find the nearest memories, as `Nearness.look` does. Runs on the database's reading
-        lane."""
+        thread."""
         # Importing numpy takes 100 ms, and only searches by meaning need it.
         from upwell.memory.sqlite.nearness import Nearness
 
@@ -60,11 +60,7 @@ class VectorTable:
 
     async def catch_up(self, progress: Progress | None = None) -> int:
         """Embed the memories that have no vector of this model yet, in batches. Does nothing while
-        another process is embedding, and stops if the model fails. Returns how many were embedded.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
+        another process is embedding, and stops if the model fails."""
         if await self._database.data_version() == self._complete_at:
             return 0
         if not await self.questions.load():
