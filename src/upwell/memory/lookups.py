@@ -54,9 +54,8 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The lookup for a reading. Memories that match any of `clauses` are candidates. `newest_only`
-    is True if the only clause is a common word that matches so many memories that only the newest
-    become candidates."""
+    """Memories that match any of `clauses` are candidates. `newest_only` is True if the only clause
+    is a common word that matches so many memories that only the newest become candidates."""
 
     reading: Reading
     clauses: tuple[Clause, ...]

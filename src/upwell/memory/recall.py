@@ -1,4 +1,4 @@
-"""Recall from one store, from several places at once, or with a fallback; and read all memories for
+"""Recall from one store, from several places at once, or with a fallback. Also reads memories for
 surfacing."""
 
 import asyncio

@@ -80,8 +80,8 @@ Read = Callable[[Any], list[ServerHit]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One kind of server. `tools` are the possible names of its search tool. `requests` turns a
-    query into texts, and upwell makes one call for each. If `filtered`, arguments that the tool
-    does not declare are left out."""
+    query into texts, and upwell makes one call for each text. If `filtered`, arguments that the
+    tool does not declare are left out."""
 
     name: str
     tools: tuple[str, ...]

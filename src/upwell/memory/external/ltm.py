@@ -2,8 +2,8 @@
 
 `memory/external/dialects.py` builds the requests and parses the results. Each server scores its
 hits on a scale of its own, so `memory/sqlite/rescore.py` scores the hits again from their text. The
-server's own score becomes one of the signals. In an explicit search, it replaces the new score if
-it is higher.
+server's own score becomes one of the signals. In an explicit search, a hit gets the higher of the
+two scores.
 
 The server may hang, crash or send garbage. `memory/external/waiting.py` limits how much time this
 can cost.

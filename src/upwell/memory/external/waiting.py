@@ -37,7 +37,7 @@ class Patience:
 
 
 class LateAnswers[Answer]:
-    """Pending requests to a server, and the latest late answers. Each answer is used once.
+    """Pending requests to a server, and the most recent late answers. Each answer is used once.
 
     `is_slow` is True if the last answer took longer than `quick_seconds`. No search should then
     wait for the next answer. `on_outcome` is called with "" when a late answer arrives. If a
@@ -95,7 +95,7 @@ class LateAnswers[Answer]:
         ]
 
     def about(self, query: Query) -> Answer | None:
-        """Take the latest late answer to a query about the same files. If neither query names
+        """Take the most recent late answer to a query about the same files. If neither query names
         files, the texts must be the same. Each answer is returned once."""
         oldest = self._clock.monotonic() - LATE_ANSWER_SECONDS
         self._answers = [answer for answer in self._answers if answer[0] >= oldest]

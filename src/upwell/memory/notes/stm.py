@@ -171,8 +171,8 @@ class ShortTerm:
         """Find at most `max_results` notes that meet every given condition: words, id, and day of
         creation (UTC). Notes with the whole phrase rank first, then notes with all words, then
         those with the most occurrences, then the newest. With `namespaces`, only notes in these
-        namespaces are found. The returned notes are marked as viewed, but their `viewed_at` is
-        still the previous time.
+        namespaces are found. The returned notes are marked as viewed, but their `viewed_at` still
+        shows the previous time.
 
         Raises:
             UsageError: every condition is missing, or `date` is invalid.

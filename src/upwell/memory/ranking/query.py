@@ -79,7 +79,7 @@ def reading_of(
     text: str, word_of: Mapping[str, str], holding: Mapping[str, int], corpus: Corpus
 ) -> Reading:
     """Read `text` against `corpus`. `word_of` maps each stem of the text to the first word with
-    that stem, in order. `holding` maps each stem to the number of memories that have it."""
+    that stem, in order. `holding` is as in `Reading`."""
     names = names_in(text[:MAX_NAMED_CHARS])
     idf = {
         stem: corpus.idf(holding[stem], common=word in EVERYDAY_WORDS)

@@ -23,7 +23,7 @@ from upwell.memory.sqlite.writing import insert, remove
 from upwell.memory.team.base import VIEW, Change, Cursor, Outgoing, Page, Removal
 
 USED_SECONDS = 86_400.0
-"""How often, at most, the time of a project's last use is updated."""
+"""The time of a project's last use is updated at most once in this many seconds."""
 _IS_SHARED = """
     NEW.project NOT GLOB '/*' AND (
         (NEW.namespace = 'team' OR NEW.namespace GLOB 'team/*')
@@ -162,8 +162,9 @@ def cursors(db: sqlite3.Connection) -> list[Cursor]:
 
 
 def take(db: sqlite3.Connection, page: Page) -> int:
-    """Apply a page of changes. A memory is skipped if it has an unsent change, or if it is the
-    developer's own and happens to have the same id. Returns the number of removed memories."""
+    """Apply a page of changes. A change is skipped if its memory has an unsent change here, or if
+    its id happens to belong to one of the developer's own memories. Returns the number of removed
+    memories."""
     project = page.cursor.project
     row = db.execute("SELECT version FROM team_project WHERE project = ?", (project,)).fetchone()
     if row is None:
