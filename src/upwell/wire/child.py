@@ -1,8 +1,8 @@
 """A child process that speaks a protocol on stdin and stdout and dies with the gateway.
 
-Its environment contains the variables on an allow-list and those that the user configured for it.
-It has its own process group, a parent-death signal where the system supports one, and a watcher for
-the processes that it starts. The end of its stderr is kept for error messages.
+Its environment contains only the variables on an allow-list and those that the user configured. It
+has its own process group and, where the system supports it, a parent-death signal. A watcher kills
+the processes that the child has started. The end of the child's stderr is kept for error messages.
 """
 
 import asyncio
@@ -50,16 +50,16 @@ _TAIL_CHARS = 2000
 _READ_BYTES = 256 * 1024
 _PR_SET_PDEATHSIG = 1
 LAST_WORDS_SECONDS = 0.3
-"""If a process has ended and its output has been silent for this long, the output counts as
+"""If a process has exited and its output has been silent for this long, the output counts as
 complete.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A program and its arguments, never a shell line. A `tied` child dies with the gateway, and so
-    do the processes that it starts, but it takes longer to start. A child that starts no processes
-    and exits when its stdin closes need not be tied.
+    """A program and its arguments, never a shell command line. A `tied` child and the processes
+    that it starts die with the gateway, but such a child takes longer to start. A child that starts
+    no processes and exits when its stdin closes need not be tied.
     """
 
     program: str
@@ -74,7 +74,7 @@ class CannotStart(OSError):
 
 
 class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
-    """Sets `ended` when the process ends. asyncio's own `wait` also waits for the pipes, which
+    """Sets `ended` when the process exits. asyncio's own `wait()` also waits for the pipes, which
     another process may hold open."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -82,9 +82,7 @@ class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
         self.ended = asyncio.Event()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Like asyncio's method, but tolerates a caller that no longer waits for the pipe to
-        close.
-        """
+        """Tolerate a caller that no longer waits for the pipe to close, unlike asyncio's method."""
         with contextlib.suppress(asyncio.InvalidStateError):
             super().pipe_connection_lost(fd, exc)
 
@@ -94,8 +92,8 @@ class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
 
 
 class Child:
-    """A running child: `out` is its stdout, and `sink` is its stdin. As a `Source`, it can be read
-    until the process ends, even if another process holds its stdout open."""
+    """A running child process. `out` is its stdout, and `sink` is its stdin. As a `Source`, the
+    child can be read until it exits, even if another process holds its stdout open."""
 
     locked_out = False
 
@@ -121,7 +119,7 @@ class Child:
         return self._process.pid
 
     async def read(self, most: int) -> bytes:
-        """The next bytes of stdout; `b""` at the end, even if another process holds the pipe."""
+        """Return the next bytes of stdout, or `b""` at its end or after the process has exited."""
         self._idle_since = asyncio.get_running_loop().time()
         try:
             return await self.out.read(most)
@@ -131,7 +129,7 @@ class Child:
             self._idle_since = None
 
     async def exit_reason(self, patience_seconds: float = 0.5) -> str:
-        """How the child ended, and the end of its stderr, for an error message."""
+        """Return how the child ended, and the end of its stderr, for an error message."""
         await _finishes(patience_seconds, self._ended.wait())
         code = self._process.returncode
         if code is None:
@@ -141,16 +139,16 @@ class Child:
         return f"it ended with {how}" + self._stderr_tail()
 
     async def stop(self, grace_seconds: float = 2.0) -> None:
-        """Stop the child and its process group: close its stdin, send SIGTERM after
-        `grace_seconds`, and send SIGKILL after `grace_seconds` more."""
+        """Stop the child and its process group. Closes the child's stdin, sends SIGTERM after
+        `grace_seconds`, and sends SIGKILL after another `grace_seconds`."""
         await self.sink.aclose()
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None:
                 self._signal(number)
             if await _finishes(grace_seconds, self._ended.wait()):
                 break
-        # The group may still contain processes that the child started. There must be no await until
-        # the transport is closed, because a cancellation would leak its pipes.
+        # The group may still contain processes that the child started. Nothing may be awaited until
+        # the transport is closed, because a cancellation would leak the pipes.
         self._signal(signal.SIGKILL)
         WATCHER.release(self.pid)
         self._tasks.cancel()
@@ -158,7 +156,7 @@ class Child:
         await self._tasks.drain()
 
     async def _end_output(self) -> None:
-        """End the output once the process has ended and its pipe has stayed silent."""
+        """End the output once the process has exited and its pipe has been silent for a while."""
         await self._ended.wait()
         loop = asyncio.get_running_loop()
         ended = loop.time()
@@ -194,7 +192,7 @@ async def start(command: Command, environment: Mapping[str, str]) -> Child:
     """Run `command` with the allowed part of `environment` and its own `env`.
 
     Raises:
-        CannotStart: the program is missing or may not be run; the message says which.
+        CannotStart: the program is missing or cannot be run. The message says which.
     """
     env = {name: environment[name] for name in ALLOWED_ENVIRONMENT if name in environment}
     env.update(command.env)
@@ -224,7 +222,6 @@ async def start(command: Command, environment: Mapping[str, str]) -> Child:
 
 
 async def _finishes(seconds: float, work: Awaitable[object]) -> bool:
-    """True if `work` finishes within `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             await work
@@ -234,10 +231,11 @@ async def _finishes(seconds: float, work: Awaitable[object]) -> bool:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """On Linux, have the kernel kill the child when the gateway dies, even by `kill -9`."""
+    """Make the Linux kernel kill the child when the gateway dies, even by `kill -9`."""
     if not sys.platform.startswith("linux"):
         return None
-    # Loaded here, because only async-signal-safe calls are allowed between fork and exec.
+    # Loaded before the fork, because only async-signal-safe calls are allowed between fork and
+    # exec.
     libc = ctypes.CDLL(None)
 
     def ask_kernel() -> None:

@@ -1,7 +1,7 @@
-"""An MCP server reached over HTTP: streamable HTTP, or the older HTTP with SSE.
+"""Connect to an MCP server over streamable HTTP, or over the older HTTP with SSE.
 
-Messages stay raw bytes: bodies and events become lines, like the output of a child. Each message
-that we send is one POST. The answers, and the messages on the server's own stream, arrive in one
+Messages stay raw bytes. Bodies and events become lines, like the output of a child process. Each
+message that we send is one POST. Answers and the messages on the server's own stream arrive in one
 queue. Redirects are not followed, cookies are not kept, and a client's headers are not passed on.
 """
 
@@ -36,7 +36,7 @@ RETRY_SECONDS = 1.0
 MAX_RETRIES = 5
 MAX_WAIT_SECONDS = 30.0
 ACCEPTED = "gzip, deflate"
-"""The encodings that we request and read."""
+"""The encodings that we request."""
 PIECE_BYTES = 65_536
 _EITHER_HEADER = 32 + zlib.MAX_WBITS
 _IDENTITY = ("", "identity")
@@ -46,13 +46,13 @@ _VERSION = re.compile(rb'"protocolVersion"\s*:\s*"([0-9-]{10})"')
 
 
 async def pieces_of(response: "httpx2.Response") -> AsyncIterator[bytes]:
-    """The decoded body of a response. A compressed body comes in pieces of at most `PIECE_BYTES`,
-    and other tasks get a turn after each piece. A kilobyte may expand to a megabyte: decompressing
-    a whole body at once would hold up every other call in the process, and could fill the memory
-    before a size limit is checked.
+    """Yield the decoded body of a response. A compressed body comes in pieces of at most
+    `PIECE_BYTES`, and other tasks get to run after each piece. A kilobyte may expand to a megabyte,
+    so decompressing a whole body at once would block every other call in the process, and could
+    exhaust the memory before a size limit is checked.
 
     Raises:
-        ValueError: the body is compressed in another way or more than once, or is damaged.
+        ValueError: the body is damaged, or its encoding was not requested.
     """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding in _IDENTITY:
@@ -82,7 +82,8 @@ def _inflated(decoder: "zlib._Decompress", data: bytes) -> bytes:
 
 
 async def body_of(response: "httpx2.Response", max_bytes: int, identity: bytes) -> Line:
-    """The body of the response to a request. A body over the cap is not read to its end."""
+    """Read the body of the response to a request. Reading stops once the body exceeds
+    `max_bytes`."""
     parts: list[bytes] = []
     size = 0
     async for chunk in pieces_of(response):
@@ -94,14 +95,12 @@ async def body_of(response: "httpx2.Response", max_bytes: int, identity: bytes) 
 
 
 def too_large(identity: bytes, size: int) -> Line:
-    """The line that replaces an answer over the cap. The content of the answer is unknown, but its
-    request is known.
-    """
+    """Return the line that replaces the answer to this request if the answer is too large."""
     return Line(b'{"id":%b' % identity, oversize=size)
 
 
 def is_answer(event: Event, identity: bytes) -> bool:
-    """True if this event is the answer to that request."""
+    """Return whether an event is the answer to this request."""
     try:
         message = read_message(event.data)
     except NotJson:
@@ -110,14 +109,14 @@ def is_answer(event: Event, identity: bytes) -> bool:
 
 
 def unanswered(identity: bytes, reason: str) -> Line:
-    """The line that reports that a request will get no answer."""
+    """Return the line that reports that a request will get no answer."""
     return Line(b"", lost=identity, reason=reason)
 
 
 def says_session_is_unknown(body: bytes) -> bool:
-    """True if the body of an HTTP 400 response says that our session is unknown. Several servers
-    respond this way, although the specification requires HTTP 404. Their error has no request
-    id."""
+    """Return whether the body of an HTTP 400 response says that our session is unknown. Several
+    servers respond this way, although the specification requires HTTP 404. Their error has no
+    request id."""
     try:
         message = RawObject.parse(body)
     except NotJson:
@@ -126,9 +125,9 @@ def says_session_is_unknown(body: bytes) -> bool:
 
 
 def refused(identity: bytes, status: int, body: bytes, requirement: str = "") -> bytes:
-    """The line that answers a request to which the server responded with an HTTP error. It contains
-    the requirement that the user has to meet, or else the server's JSON-RPC error, or else the
-    status.
+    """Return the line that answers a request after an HTTP error. The line contains the requirement
+    that the user has to meet. If there is none, it contains the server's JSON-RPC error or else the
+    HTTP status.
     """
     if requirement:
         return answer_line(identity, Reply(error=error_body(INTERNAL_ERROR, requirement)))
@@ -145,7 +144,7 @@ def refused(identity: bytes, status: int, body: bytes, requirement: str = "") ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A server's URL, and the headers for authentication. `sse` selects the transport of
+    """A server's URL and the headers for authentication. `sse` selects the transport of
     2024-11-05."""
 
     url: str
@@ -160,8 +159,7 @@ class Address:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a stream has been read: the id of the last event, the wait in seconds before a retry,
-    and whether the answer has arrived."""
+    """How far a stream has been read. `wait_seconds` is the wait before a retry."""
 
     last_event: str = ""
     wait_seconds: float = RETRY_SECONDS
@@ -170,16 +168,16 @@ class _Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Post:
-    """A request in progress. A `modern` request belongs to no session."""
+    """A request in progress. A modern request belongs to no session."""
 
     task: "asyncio.Task[None]"
     modern: bool
 
 
 class HttpLink:
-    """A connection to a server: `sink` POSTs lines to it, and `lines` are its messages. `lines`
-    ends when the server is unreachable, requires a login, or has dropped our session. After that, a
-    new link is needed, with a new handshake."""
+    """A connection to a server. `sink` POSTs lines to the server, and `lines()` yields its
+    messages. `lines()` ends when the server is unreachable, requires a login or has dropped our
+    session. After that, a new link with a new handshake is needed."""
 
     def __init__(
         self, address: Address, client: "httpx2.AsyncClient", max_bytes: int = MAX_LINE_BYTES
@@ -190,12 +188,11 @@ class HttpLink:
         self._url = "" if address.sse else address.url
         self._url_known = asyncio.Event()
         self._session: dict[str, str] = {}
-        """The headers of our session."""
         self._inbox = Inbox()
         self._tasks = BackgroundTasks(address.shown)
         self._posts: dict[bytes, _Post] = {}
         self._reason = ""
-        """Why the link ended; "" while it is open."""
+        """Why the link ended, or "" while it is open."""
         self.locked_out = False
         self.mirrors = Mirrors(address.shown)
         if address.sse:
@@ -206,12 +203,12 @@ class HttpLink:
         return self
 
     def lines(self) -> AsyncIterator[Line]:
-        """The server's messages until the link ends."""
+        """Yield the server's messages until the link ends."""
         return self._inbox.lines()
 
     async def write(self, line: bytes) -> None:
-        """Send one message. A request is sent in the background; any other message has been sent
-        when this returns. A modern request is cancelled by closing its connection.
+        """Send one message. A request is sent in the background. Any other message has been sent
+        when this method returns. A modern request is cancelled by closing its connection.
 
         Raises:
             ConnectionError: the link has ended.
@@ -245,7 +242,7 @@ class HttpLink:
         await self._client.aclose()
 
     async def exit_reason(self) -> str:
-        """Why the link ended, for an error message."""
+        """Return why the link ended, for an error message."""
         return self._reason or "its stream ended"
 
     async def stop(self, grace_seconds: float = 2.0) -> None:
@@ -289,8 +286,8 @@ class HttpLink:
     async def _take(
         self, response: "httpx2.Response", message: RawObject, identity: bytes | None
     ) -> str:
-        """Pass on the response to a POST. Returns the reason to report if the response contained no
-        answer; "" if the answer comes on another stream."""
+        """Pass on the response to a POST. Returns the reason to report if no answer was passed on,
+        or "" if the answer comes on another stream."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         status = response.status_code
         opens = message.value("method") == "initialize"
@@ -322,7 +319,7 @@ class HttpLink:
     async def _events(
         self, response: "httpx2.Response", identity: bytes, *, opens_session: bool
     ) -> None:
-        """Pass on the messages of a stream. A stream that ends without the answer is resumed after
+        """Pass on the messages of a stream. A stream that ends before the answer is resumed after
         its last event."""
         progress = await self._read(response, identity, opens_session=opens_session)
         for _ in range(MAX_RETRIES):
@@ -338,7 +335,7 @@ class HttpLink:
     async def _read(
         self, response: "httpx2.Response", identity: bytes, *, opens_session: bool = False
     ) -> "_Progress":
-        """Pass on the messages of a stream until it ends."""
+        """Pass on the messages of a stream until the stream ends."""
         progress = _Progress()
         async for event in read_events(pieces_of(response), self._max_bytes):
             progress.last_event = event.id or progress.last_event
@@ -355,7 +352,7 @@ class HttpLink:
         return progress
 
     async def _listen(self) -> None:
-        """Read the server's own stream, if it offers one, and reconnect whenever it ends."""
+        """Read the server's own stream, if there is one, and reconnect whenever the stream ends."""
         import httpx2
 
         headers = {"accept": EVENTS, **self._session}
@@ -376,7 +373,7 @@ class HttpLink:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _sse(self) -> None:
-        """Read the one stream of the older transport: first the URL to POST to, then all
+        """Read the single stream of the older transport. It gives the URL to POST to, and then all
         messages."""
         import httpx2
 
@@ -396,7 +393,7 @@ class HttpLink:
             reason = _unreachable(self._address.shown, error)
             locked_out = isinstance(error, LoginNeeded)
         self._end(reason, locked_out=locked_out)
-        # Requests that wait for the URL would wait forever, so they fail now.
+        # Without this, requests would wait for the URL forever. Now they fail.
         self._url_known.set()
 
     def _end(self, reason: str, *, locked_out: bool = False) -> None:
@@ -406,8 +403,8 @@ class HttpLink:
 
 
 def _cancel_post(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
-    """Cancel the POST of a cancelled request. True if that is enough: a modern server treats the
-    closed connection as the cancellation."""
+    """Cancel the POST of a cancelled request. Returns True if this is enough, because a modern
+    server treats the closed connection as the cancellation."""
     params = RawObject.parse(message.get("params") or b"{}")
     post = posts.get(params.get("requestId") or b"")
     if post is None:
@@ -419,7 +416,7 @@ def _cancel_post(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
 def open_link(
     address: Address, max_bytes: int = MAX_LINE_BYTES, auth: "httpx2.Auth | None" = None
 ) -> HttpLink:
-    """A link to a server, authenticated by `auth`. Sends nothing yet.
+    """Return a link to a server. With `sse`, it connects at once. Otherwise, nothing is sent yet.
 
     Raises:
         ValueError: the URL is not an http or https address.
@@ -441,15 +438,14 @@ def open_link(
 
 
 def _unreachable(shown: str, error: Exception) -> str:
-    """The reason why a server cannot be reached, without credentials."""
     if isinstance(error, LoginNeeded):
         return str(error)
     return f"{shown} cannot be reached: {_description(error)}"
 
 
 def _description(error: Exception) -> str:
-    """A description of an error without credentials. The text of an HTTP status error is not used,
-    because it contains the whole URL.
+    """Describe an error without credentials. The text of an HTTP status error is not used, because
+    it contains the whole URL.
     """
     response = getattr(error, "response", None)
     if response is not None:
@@ -458,7 +454,7 @@ def _description(error: Exception) -> str:
 
 
 def _note_session(session: dict[str, str], response: "httpx2.Response", body: bytes) -> None:
-    """Store the headers of our session, which come from the answer to `initialize`."""
+    """Store the headers of our session from the answer to `initialize`."""
     if session or not (version := _VERSION.search(body[:65536])):
         return
     session["mcp-protocol-version"] = version.group(1).decode()
@@ -467,10 +463,10 @@ def _note_session(session: dict[str, str], response: "httpx2.Response", body: by
 
 
 def _same_origin(url: str, endpoint: str) -> str:
-    """The URL that the server gives for messages.
+    """Return the URL that the server gives for messages.
 
     Raises:
-        ValueError: the origin of the URL is not that of the server.
+        ValueError: the URL has another origin than the server.
     """
     target = urljoin(url, endpoint.strip())
     if urlsplit(target)[:2] != urlsplit(url)[:2]:

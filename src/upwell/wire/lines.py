@@ -1,6 +1,6 @@
-"""Newline-delimited messages over pipes: reading with a size cap, writing without blocking.
+"""Read and write newline-delimited messages over pipes.
 
-The reader works on bytes and never decodes strictly: one invalid byte must not end a session.
+The reader limits the size of a line. It works on bytes, so one invalid byte does not end a session.
 """
 
 import asyncio
@@ -25,9 +25,10 @@ CLOSE_SECONDS = 0.5
 class Line:
     """One line without its newline.
 
-    For a line over the cap, `oversize` is its size so far, and `data` is only its beginning; the
-    rest is dropped as it arrives. A line with `lost` reports a failure instead: the request with
-    this raw id will not be answered any more, for the given `reason`.
+    For a line over the size limit, `oversize` is its size so far, and `data` is only its beginning.
+    If `lost` is set, this is no line but a report: the request with this raw id will not be
+    answered,
+    for the given `reason`.
     """
 
     data: bytes
@@ -37,7 +38,7 @@ class Line:
 
 
 class Source(Protocol):
-    """A source of bytes; `b""` marks its end."""
+    """A source of bytes. `b""` marks its end."""
 
     async def read(self, most: int) -> bytes: ...
 
@@ -68,15 +69,15 @@ class Link(Protocol):
         ...
 
     async def exit_reason(self) -> str:
-        """How the connection ended, for an error message."""
+        """Return how the connection ended, for an error message."""
         ...
 
     async def stop(self, grace_seconds: float = 2.0) -> None: ...
 
 
 async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIterator[Line]:
-    """The non-blank lines of `source` until its end, in linear time. A line is reported as too long
-    as soon as it crosses the cap; the rest of it is dropped."""
+    """Yield the non-blank lines of `source` until its end, in linear time. A line over `max_bytes`
+    is reported as soon as it exceeds the limit, and the rest of it is dropped."""
     parts: list[bytes] = []
     size = 0
     while chunk := await source.read(_CHUNK_BYTES):
@@ -93,20 +94,19 @@ async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIt
                 data, parts, size = b"".join(parts), [], 0
                 if data.strip():
                     yield Line(data)
-                # It may be megabytes long, so it must not stay referenced during the next read.
+                # `data` may be megabytes long, so it must not stay referenced during the next read.
                 del data
     if (data := b"".join(parts)).strip():
         yield Line(data)
 
 
 def framed(line: bytes) -> bytes:
-    """`line` with exactly one newline, at its end. A second newline would begin a forged message,
-    and some readers take a carriage return for a newline."""
+    """Return `line` with exactly one newline, at its end. Another newline would begin a forged
+    message, and some readers treat a carriage return as a newline."""
     return line.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
 
 
 def _head(parts: Sequence[bytes]) -> bytes:
-    """The first bytes of the joined `parts`, without joining them all."""
     head = b""
     for part in parts:
         if len(head) >= _HEAD_BYTES:
@@ -125,15 +125,15 @@ class PipeSink:
         await self.send(framed(line))
 
     async def send(self, data: bytes) -> None:
-        """Send raw bytes once the reader has taken all earlier bytes.
+        """Send raw bytes. Waits while the reader is behind.
 
         Raises:
             ConnectionError: the reader has closed the connection.
         """
         if self._writer.is_closing():
             raise ConnectionResetError("the other side has closed the connection")
-        # Drained before the write as well, so that a caller that is cancelled while it waits here
-        # has sent nothing, and not half a message.
+        # Draining before the write ensures that a caller that is cancelled while it waits here has
+        # sent nothing, rather than half a message.
         await self._writer.drain()
         self._writer.write(data)
         await self._writer.drain()
@@ -153,8 +153,7 @@ class PipeSink:
 
 
 class FileSink:
-    """Uses a thread to write to a file or a terminal, because the event loop cannot wait for
-    these."""
+    """Writes to a file or a terminal in a thread, because the event loop cannot wait for these."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -174,7 +173,7 @@ class FileSink:
 
 
 class FileSource:
-    """Uses a thread to read a file or a terminal."""
+    """Reads a file or a terminal in a thread."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -189,10 +188,10 @@ def _is_pipe(descriptor: int) -> bool:
 
 
 async def open_stdio() -> tuple[Source, Sink]:
-    """Our own stdin and stdout as a source and a sink, whatever they are connected to.
+    """Return our own stdin and stdout, whatever they are connected to.
 
-    After this call, file descriptor 1 points to stderr, so that an accidental print cannot corrupt
-    the protocol.
+    Afterwards, file descriptor 1 points to stderr, so that a stray print cannot corrupt the
+    protocol.
     """
     loop = asyncio.get_running_loop()
     out = os.dup(1)
@@ -213,7 +212,7 @@ async def open_stdio() -> tuple[Source, Sink]:
 
 
 MAX_QUEUED_BYTES = 4 * 1024 * 1024
-"""A writer waits while more than this is queued; a single message may be larger."""
+"""A writer waits if its message would exceed this size. An empty queue accepts any message."""
 
 
 class Inbox:
@@ -228,7 +227,7 @@ class Inbox:
         """The size of the queued lines in bytes."""
 
     async def put(self, line: Line) -> None:
-        """Add a line as soon as there is room for it."""
+        """Add a line as soon as there is room."""
         while self._lines and self.size + len(line.data) > self._max_bytes:
             await self._change()
         self.add(line)
@@ -245,7 +244,7 @@ class Inbox:
         self._wake()
 
     async def lines(self) -> AsyncIterator[Line]:
-        """The lines until the end of the queue."""
+        """Yield the lines until the queue is closed."""
         while True:
             while not self._lines and not self._ended:
                 await self._change()
@@ -261,6 +260,6 @@ class Inbox:
         await self._changed.wait()
 
     def _wake(self) -> None:
-        # A new event each time, because tasks that wait later must not see this one set.
+        # Tasks that start to wait later must not see this event set, so they get a new one.
         self._changed.set()
         self._changed = asyncio.Event()

@@ -1,7 +1,7 @@
 """The user's logins to servers, in one file of the home with mode 0600.
 
-A login is bound to the URL that it was made for, and no longer applies if the configured URL
-changes. The `repr` of a login never contains a secret.
+A login is valid for one URL. If the configured URL changes, the login no longer applies. The `repr`
+of a login never contains a secret.
 """
 
 import dataclasses
@@ -20,21 +20,20 @@ from upwell.ground.files import Stamp, exclusively, stamp, write_atomically, wri
 
 NEEDED = "needed"
 REQUIREMENT = "upwell.requirement"
-"""A key in the `extensions` of an HTTP response. Its value tells the user how to get access."""
+"""The key in the `extensions` of an HTTP response whose value tells the user how to get access."""
 EARLY_SECONDS = 10.0
 """A token is renewed this long before it expires."""
 
 
 class LoginNeeded(Exception):
-    """The user has to log in to a server. The message says why, for example that the login has
-    expired."""
+    """The user has to log in to a server. The message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A user's login to the server at `url`. A login with an empty `access_token` has expired.
-    `expires_at` is in seconds since the epoch; it is None if the server does not report it. The
-    other fields are needed to renew the login."""
+    """A user's login to the server at `url`. With an empty `access_token`, it has expired.
+    `expires_at` is in epoch seconds, or None if the server does not report it. The other fields are
+    needed to renew the login."""
 
     url: str
     access_token: str = field(repr=False)
@@ -47,10 +46,10 @@ class Login:
     resource: str = ""
     scope: str = ""
     is_machine: bool = False
-    """True if the login was made with client credentials and without a user (RFC 6749, section
-    4.4). It is then renewed in the same way."""
+    """True if the login was created with client credentials instead of a user (RFC 6749, section
+    4.4). Such a login is also renewed with them."""
     wanted: str = ""
-    """Scopes that the server has demanded since this login; the next login requests them too."""
+    """Scopes that the server has demanded since this login. The next login requests them too."""
 
     @property
     def holds(self) -> bool:
@@ -61,11 +60,11 @@ class Login:
         return bool(self.token_endpoint and (self.refresh_token or self.is_machine))
 
     def is_fresh(self, now: float) -> bool:
-        """True if the token can be used without renewal."""
+        """Return whether the token can be used without renewal."""
         return self.holds and (self.expires_at is None or now < self.expires_at - EARLY_SECONDS)
 
     def described(self, now: float) -> str:
-        """The state of the login in a few words; `needed` once it has expired."""
+        """Describe the state of the login in a few words, with `needed` for an expired login."""
         if not self.holds:
             return NEEDED
         if self.wanted:
@@ -76,18 +75,18 @@ class Login:
         return f"until {expiry.replace('+00:00', 'Z')}" if now < self.expires_at else NEEDED
 
     def wider(self, scope: str) -> "Login":
-        """The login, with a note that the server demands `scope` as well."""
+        """Return the login with a note that the server also demands `scope`."""
         scopes = dict.fromkeys([*self.wanted.split(), *scope.split()])
         return dataclasses.replace(self, wanted=" ".join(scopes))
 
     def over(self) -> "Login":
-        """The login after the server has revoked it."""
+        """Return the login as it is after the server has revoked it."""
         return dataclasses.replace(self, access_token="", refresh_token="")
 
 
 class Logins:
     """The logins of a home by server name. The file is read again whenever it has changed, because
-    other processes renew logins as well."""
+    other processes also renew logins."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -95,7 +94,7 @@ class Logins:
         self._known: Mapping[str, Login] = {}
 
     def get(self, server: str, url: str) -> Login | None:
-        """The login to a server, if it was made for this URL.
+        """Return the login to a server, if it is valid for this URL.
 
         Raises:
             StoreCorrupt, StoreUnwritable: the file cannot be read.
@@ -105,7 +104,7 @@ class Logins:
         return login if login is not None and login.url == url else None
 
     def described(self, server: str, url: str, clock: Clock = SYSTEM_CLOCK) -> str:
-        """The state of the login to a server in a few words.
+        """Describe the state of the login to a server in a few words.
 
         Raises:
             StoreCorrupt, StoreUnwritable: the file cannot be read.
@@ -114,10 +113,11 @@ class Logins:
         return login.described(clock.now()) if login else NEEDED
 
     def put(self, server: str, login: Login | None) -> bool:
-        """Save a login; None removes it. Returns False if there was none to remove.
+        """Save a login, or remove the login if `login` is None. Returns False if there was none to
+        remove.
 
         Raises:
-            StoreCorrupt, StoreUnwritable: the file cannot be read or written; it is unchanged.
+            StoreCorrupt, StoreUnwritable: the file cannot be read or written. It is unchanged.
         """
         with exclusively(self._path):
             self._refresh()
@@ -133,7 +133,7 @@ class Logins:
         return True
 
     def renewing(self, server: str) -> FileLock:
-        """The lock that a process holds while it renews the login to a server."""
+        """Return the lock that a process must hold while it renews the login to a server."""
         path = self._path.with_name(f".login-{server}.lock")
         return FileLock(path, mode=0o600, thread_local=False)
 

@@ -1,8 +1,8 @@
 """HTTP headers that repeat parts of a message, so that proxies can route without reading bodies
 (MCP specification of 2026-07-28, streamable HTTP, SEP-2243).
 
-A tool may declare that a header repeats an argument (`x-mcp-header` in its schema). The client then
-sends `Mcp-Param-NAME`, and the server refuses a call whose header and argument differ.
+With `x-mcp-header` in its schema, a tool declares that a header repeats an argument. The client
+then sends `Mcp-Param-NAME`, and the server rejects a call whose header and argument differ.
 """
 
 import base64
@@ -18,7 +18,7 @@ from upwell.wire.rawjson import NotJson, RawObject, kind_of, loads
 DECLARATION = "x-mcp-header"
 PREFIX = "mcp-param-"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""The param that the header `Mcp-Name` repeats, by method."""
+"""The parameter that the header `Mcp-Name` repeats, by method."""
 KINDS = frozenset({"string", "integer", "boolean"})
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -35,13 +35,14 @@ _NAMED_SCHEMAS = frozenset("patternProperties dependentSchemas $defs definitions
 
 
 class BadMirror(ValueError):
-    """A tool contains a declaration that the specification forbids, so it must not be called over
+    """A tool's declaration is forbidden by the specification. The tool must not be called over
     HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """An argument that a header repeats: its path, the full name of the header, and its type."""
+    """An argument that a header repeats. `header` is the full name of the header, and `kind` is the
+    argument's type."""
 
     path: tuple[str, ...]
     header: str
@@ -49,12 +50,12 @@ class Mirror:
 
 
 def mirrors_of(schema: object) -> tuple[Mirror, ...]:
-    """The mirrors that an `inputSchema` declares.
+    """Return the mirrors that an `inputSchema` declares.
 
     Raises:
         BadMirror: the specification forbids a declaration. The argument must be reachable through
-            `properties` alone, and be a string, an integer or a boolean. The header name must be an
-            RFC 9110 token, and occur only once.
+            `properties` alone, and must be a string, an integer or a boolean. The header name must
+            be an RFC 9110 token, and must occur only once.
     """
     mirrors: dict[str, Mirror] = {}
     for path, part in _positions(schema):
@@ -75,17 +76,17 @@ def mirrors_of(schema: object) -> tuple[Mirror, ...]:
 
 
 def declared_by(tool: RawObject) -> tuple[Mirror, ...]:
-    """The mirrors that a listed tool declares.
+    """Return the mirrors that a listed tool declares.
 
     Raises:
-        BadMirror: as `mirrors_of`.
+        BadMirror: see `mirrors_of()`.
     """
     schema = tool.get("inputSchema") or b""
     return mirrors_of(loads(schema)) if DECLARATION.encode() in schema else ()
 
 
 class Mirrors:
-    """The mirrors of one server's tools, as last listed. `where` identifies the server in the
+    """The mirrors of one server's most recently listed tools. `where` identifies the server in the
     log."""
 
     def __init__(self, where: str) -> None:
@@ -93,7 +94,7 @@ class Mirrors:
         self._tools: dict[str, tuple[Mirror, ...]] = {}
 
     def listed(self, tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
-        """The tools whose declarations are valid. Calls to these tools get headers from now on."""
+        """Return the tools whose declarations are valid. From now on, their calls get headers."""
         usable: list[RawObject] = []
         self._tools = {}
         for tool in tools:
@@ -107,7 +108,7 @@ class Mirrors:
         return tuple(usable)
 
     def headers_of(self, message: RawObject) -> dict[str, str]:
-        """The headers of a modern request; none for a request of the handshake era."""
+        """Return the headers of a modern request. A request of the handshake era has none."""
         params = RawObject.parse(message.get("params") or b"{}")
         raw = params.get("_meta") or b""
         meta = RawObject.parse(raw) if kind_of(raw) == "object" else RawObject()
@@ -125,7 +126,8 @@ class Mirrors:
 
 
 def argument_headers(mirrors: tuple[Mirror, ...], arguments: bytes) -> dict[str, str]:
-    """The headers of a call with these arguments (raw JSON). Absent and null arguments get none."""
+    """Return the headers of a call with these arguments (raw JSON). Absent and null arguments get
+    no header."""
     rendered = {mirror.header: _rendered(_at(arguments, mirror.path)) for mirror in mirrors}
     return {header: encoded(value) for header, value in rendered.items() if value is not None}
 
@@ -133,7 +135,7 @@ def argument_headers(mirrors: tuple[Mirror, ...], arguments: bytes) -> dict[str,
 def differing(
     mirrors: tuple[Mirror, ...], arguments: bytes, headers: Mapping[str, str]
 ) -> str | None:
-    """The first header that differs from its argument; None if all agree."""
+    """Return the first header that differs from its argument, or None if all agree."""
     for mirror in mirrors:
         header, value = headers.get(mirror.header), _rendered(_at(arguments, mirror.path))
         if header is None and value is None:
@@ -145,14 +147,14 @@ def differing(
 
 
 def encoded(value: str) -> str:
-    """`value` as the value of a header: in base64 if HTTP cannot carry it as is."""
+    """Encode the value of a header, in base64 if HTTP cannot carry it unchanged."""
     if _PLAIN.fullmatch(value) and not value.startswith("=?base64?"):
         return value
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
 
 
 def decoded(value: str | None) -> str | None:
-    """The text that `encoded` encoded; None for malformed base64 or a missing header."""
+    """Decode a value of `encoded()`. Returns None for malformed base64 or a missing header."""
     if value is None or not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
     try:
@@ -163,9 +165,9 @@ def decoded(value: str | None) -> str | None:
 
 
 def _positions(schema: object) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
-    """Every schema inside a JSON Schema, each with the path of the argument that it describes. The
-    path is None for a schema that cannot be reached through `properties` alone. Data (`default`,
-    `enum`) is skipped, and `$ref` is not followed."""
+    """Return every schema inside a JSON Schema, with the path of the argument that it describes.
+    The path is None if the schema cannot be reached through `properties` alone. Data, such as
+    `default` and `enum`, is skipped, and `$ref` is not followed."""
     stack: list[tuple[tuple[str, ...] | None, object]] = [((), schema)]
     while stack:
         path, part = stack.pop()
@@ -185,7 +187,6 @@ def _positions(schema: object) -> Iterator[tuple[tuple[str, ...] | None, Mapping
 
 
 def _at(arguments: bytes, path: tuple[str, ...]) -> bytes:
-    """The raw value at a path; b"" if there is no value."""
     raw = arguments
     for name in path:
         try:
@@ -196,8 +197,8 @@ def _at(arguments: bytes, path: tuple[str, ...]) -> bytes:
 
 
 def _rendered(raw: bytes) -> str | None:
-    """A value as the text of a header; None for a value that no header can carry. Numbers keep
-    their notation unless it has an exponent."""
+    """Return a value as the text of a header, or None if no header can carry it. Numbers keep their
+    notation unless it has an exponent."""
     raw = raw.strip()
     try:
         if raw[:1] == b'"':

@@ -1,9 +1,8 @@
-"""Authenticates requests with a login: sends the token with each request, and renews it when it
-expires.
+"""Authenticate requests with a login, and renew the login when it expires.
 
 A renewal is one POST (RFC 6749, section 6). The OAuth client in the official Python SDK is not
-used, because it takes a second and 37 MB to load, ignores other processes that renew the same
-login, and starts an interactive login even if there is no user. This code never asks the user.
+used. It takes a second and 37 MB to load, ignores other processes that renew the same login, and
+starts an interactive login even if there is no user. This code never asks the user.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ _REFUSED = (400, 401, 403)
 
 
 class LoginAuth(httpx2.Auth):
-    """Sends the token of the login at `server` to its `url`, and nowhere else."""
+    """Sends the token of the login to `server` with requests to its `url`."""
 
     def __init__(self, logins: Logins, server: str, url: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self._logins = logins
@@ -42,11 +41,12 @@ class LoginAuth(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send the request with the token, and again with a new token if the server refuses it.
+        """Send the request with the token. If the server does not accept the token, send it again
+        with a new one.
 
         Raises:
-            LoginNeeded: there is no login that the server accepts, or it cannot be renewed without
-                the user.
+            LoginNeeded: the server accepts no login, or the login cannot be renewed without the
+                user.
             httpx2.HTTPError: the login cannot be renewed at the moment.
         """
         login = self._known()
@@ -68,7 +68,6 @@ class LoginAuth(httpx2.Auth):
                 raise LoginNeeded("it does not accept the login")
 
     def _note_scope(self, login: Login, scope: str) -> None:
-        """Save the scopes that the next login has to request."""
         wider = login.wider(scope)
         if wider != login:
             self._save(wider)
@@ -85,7 +84,7 @@ class LoginAuth(httpx2.Auth):
         return login
 
     async def _renewed(self, spent: Login) -> Login:
-        """A login other than `spent`, renewed by another process or by us."""
+        """Return a login newer than `spent`, which another process or this one has renewed."""
         async with self._renewing:
             lock = self._logins.renewing(self._server)
             try:
@@ -138,7 +137,7 @@ class LoginAuth(httpx2.Auth):
             raise httpx2.RemoteProtocolError(why) from error
 
     def _save(self, login: Login) -> None:
-        """Save the login. A failure is logged: the next process may then need a new login."""
+        """Save the login. A failure is only logged. The next process may then need a new login."""
         try:
             self._logins.put(self._server, login)
         except StoreError as error:
@@ -146,7 +145,8 @@ class LoginAuth(httpx2.Auth):
 
 
 def _missing_scope(response: httpx2.Response) -> str:
-    """The scopes that a request lacks (RFC 6750, section 3.1); "" for any other refusal."""
+    """Return the scopes that a request lacks (RFC 6750, section 3.1), or "" if it was refused for
+    another reason."""
     header = response.headers.get("www-authenticate", "")
     pairs = _PARAMETER.findall(header)
     parameters = {name.lower(): quoted or plain for name, quoted, plain in pairs}

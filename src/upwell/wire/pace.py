@@ -1,8 +1,8 @@
-"""Limits the rate at which messages from one server are taken, so that the server does not hold up
-the others. The number of our requests limits the number of answers, but not the number of other
-messages: notifications, the server's own requests, and answers that nobody asked for. These are
-taken at a limited rate. When a server exceeds it, the gateway stops reading for a while, and the
-pipe fills.
+"""Limit the rate of messages from one server, so that it does not hold up the others.
+
+The number of answers is limited by the number of our requests. The rate limit applies to all other
+messages: notifications, the server's own requests, and unrequested answers. When a server exceeds
+the rate, the gateway stops reading for a while, and the pipe fills.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from upwell.ground.trace import LOG
 UNASKED_PER_SECOND = 1_000.0
 UNASKED_AT_ONCE = 2_000.0
 BYTES_A_MESSAGE = 4_096
-"""A message longer than this counts as several."""
+"""A longer message counts as several messages."""
 TURN_SECONDS = 0.002
-"""After this much work, the rest of the gateway gets a turn."""
+"""After this time, the event loop gets to run other tasks."""
 OFFENCE_SECONDS = 60.0
-"""A server that sends too much for this long is restarted."""
+"""A server that exceeds the rate for this long is restarted."""
 
 
 class Flood(ValueError):
@@ -26,7 +26,7 @@ class Flood(ValueError):
 
 
 class Pace:
-    """The pace of one server, called `name` in the log."""
+    """The rate limit of the server `name`."""
 
     def __init__(self, name: str, *, now: Callable[[], float] = time.monotonic) -> None:
         self._name = name
@@ -37,11 +37,11 @@ class Pace:
         self._held_since: float | None = None
 
     async def taken(self, unasked_bytes: int | None) -> None:
-        """Account for a message. `unasked_bytes` is its size, or None if it answers a pending
-        request. Returns when the next message may be taken.
+        """Count a message, and wait until the next one may be taken. `unasked_bytes` is the size of
+        the message, or None if it answers a pending request.
 
         Raises:
-            Flood: the server has been over its rate for a minute.
+            Flood: the server has exceeded the rate for `OFFENCE_SECONDS`.
         """
         if unasked_bytes is not None:
             self._allowance -= 1 + unasked_bytes // BYTES_A_MESSAGE

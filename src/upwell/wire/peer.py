@@ -1,4 +1,4 @@
-"""One end of a JSON-RPC connection: sends requests, and settles each of them exactly once."""
+"""One end of a JSON-RPC connection. It sends requests and settles each of them exactly once."""
 
 import asyncio
 import re
@@ -24,20 +24,20 @@ _ANSWER_HEAD = re.compile(
     rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})[ \t]*+,[ \t]*+"result"[ \t]*+:'
 )
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""A byte order mark, which some runtimes write before their first line."""
+"""Some runtimes write this before their first line."""
 MAX_ID_BYTES = 1024
 MAX_CANCELLED = 1_000
-"""How many cancelled requests are remembered, to recognise their late answers."""
+"""How many cancelled requests are remembered in order to recognise late answers."""
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _ID = re.compile(rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})')
 
 
 class PeerGone(ConnectionError):
-    """The other side closed the connection, or never opened it."""
+    """The connection is closed or was never opened."""
 
 
 class PeerLost(PeerGone):
-    """An exchange broke off: this request will get no answer."""
+    """This request will get no answer, because its exchange broke off."""
 
 
 class ProtocolError(ValueError):
@@ -46,8 +46,8 @@ class ProtocolError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A JSON-RPC message. `id` is raw JSON, or None for a notification. `repaired` is the number of
-    invalid UTF-8 bytes that were replaced with U+FFFD."""
+    """A JSON-RPC message. `id` is raw JSON, or None for a notification. `repaired` is how many
+    replacement characters (U+FFFD) were inserted for invalid UTF-8."""
 
     body: RawObject
     id: bytes | None = None
@@ -60,12 +60,12 @@ class Message:
 
 
 def read_message(data: bytes) -> Message:
-    """Read one message and make it one line. Only the head of a large answer is read, so the
-    receiver has to check its `result`.
+    """Parse one message and make it one line. Only the head of a large answer is parsed, so the
+    receiver has to check the `result`.
 
     Raises:
         NotJson: the data is not a JSON object, a line ends inside a string, or the id is not a
-            string or number of at most 1 024 bytes.
+            string or number of at most `MAX_ID_BYTES`.
     """
     data, repaired = one_line(data.removeprefix(_BYTE_ORDER_MARK).strip()), 0
     try:
@@ -107,7 +107,7 @@ def _large_answer(data: bytes, repaired: int) -> Message | None:
 
 
 def _unbatched(data: bytes) -> Sequence[bytes]:
-    """The messages of a batch (MCP 2025-03-26), or the one message."""
+    """Return the messages of a batch (MCP 2025-03-26), or the single message."""
     if not data.lstrip().startswith(b"["):
         return (data,)
     try:
@@ -117,7 +117,7 @@ def _unbatched(data: bytes) -> Sequence[bytes]:
 
 
 def error_body(code: int, message: str, data: object = None) -> bytes:
-    """The raw JSON of a JSON-RPC error object."""
+    """Return the raw JSON of a JSON-RPC error object."""
     body: dict[str, object] = {"code": code, "message": message}
     if data is not None:
         body["data"] = data
@@ -125,19 +125,19 @@ def error_body(code: int, message: str, data: object = None) -> bytes:
 
 
 def error_code(error: bytes) -> object:
-    """The code of a raw JSON-RPC error; None without an error."""
+    """Return the code of a raw JSON-RPC error, or None if `error` is empty."""
     return RawObject.parse(error).value("code") if error else None
 
 
 def line_of(method: str, params: bytes = b"", identity: bytes = b"") -> bytes:
-    """A request as one line of JSON, or a notification if there is no id."""
+    """Return a request as one line of JSON, or a notification if there is no id."""
     head = b'"id":%b,' % identity if identity else b""
     tail = b',"params":%b' % params if params else b""
     return b'{"jsonrpc":"2.0",%b"method":%b%b}' % (head, dumps(method), tail)
 
 
 def answer_line(identity: bytes, reply: Reply) -> bytes:
-    """The line that answers a request with a result or an error."""
+    """Return the line that answers a request with a result or an error."""
     name, body = (b"error", reply.error) if reply.error else (b"result", reply.result)
     return b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (identity, name, body)
 
@@ -159,11 +159,11 @@ Incoming = Callable[[Message], Awaitable[None]]
 class Peer:
     """JSON-RPC over lines.
 
-    `run` reads until the other side closes the connection. It passes requests and notifications to
-    `on_message`, and each answer to the request that is waiting for it. When the connection ends,
-    the waiting requests fail at once. An answer over the size cap fails its request, or all waiting
-    requests if its id is unknown. With `answers_malformed`, a malformed line is answered with an
-    error. `pace` limits the rate at which messages other than awaited answers are taken.
+    `run()` reads until the other side closes the connection. It passes requests and notifications
+    to `on_message`, and answers to the waiting requests. When the connection ends, all waiting
+    requests fail immediately. An answer over the size limit fails its request, or all waiting
+    requests if the answer's id is unknown. With `answers_malformed`, a malformed line is answered
+    with an error. `pace` limits the rate of messages other than awaited answers.
     """
 
     def __init__(
@@ -216,11 +216,12 @@ class Peer:
     async def request(
         self, method: str, params: bytes, late: Callable[[], None] | None = None
     ) -> Reply:
-        """Send a request and wait for the answer. Cancelling the wait notifies the other side;
-        `late` is called if the answer arrives after all.
+        """Send a request and wait for the answer. If the wait is cancelled, the other side is
+        notified, and `late()` is called if the answer still arrives.
 
         Raises:
-            PeerGone: the connection ended first, or (PeerLost) this exchange did.
+            PeerGone: the connection ended before the answer.
+            PeerLost: the exchange broke off before the answer.
             ProtocolError: the answer has neither a result nor an error, or is too large.
         """
         if self._closed_reason is not None:
@@ -243,7 +244,7 @@ class Peer:
         await self._send(line_of(method, params))
 
     async def answer(self, identity: bytes, reply: Reply) -> None:
-        """Answer a request from the other side with a result or an error."""
+        """Answer a request from the other side."""
         await self._send(answer_line(identity, reply))
 
     async def _send(self, line: bytes) -> None:
@@ -320,8 +321,8 @@ class Peer:
         settle(future, message)
 
     def _refuse(self, line: Line) -> None:
-        """Fail the request that an oversized line answers, or all requests if the id of the line is
-        unknown."""
+        """Fail the request that an oversized line answers. If the id is unknown, fail all waiting
+        requests."""
         match = _ID.search(line.data)
         is_known = match is not None and match.group(1) in self._waiting
         failed = [match.group(1)] if match is not None and is_known else list(self._waiting)

@@ -1,11 +1,11 @@
 """JSON that is passed on byte for byte.
 
-A gateway must not change JSON by accident: number lexemes (`1.10`, thirty digits), duplicate keys,
-key order, escapes and unknown fields have to arrive as they were sent, so nothing is decoded and
-re-encoded. `RawObject` and `RawArray` hold the members of *one* level as bytes; a member is opened
+A gateway must not change JSON by accident. Number lexemes such as `1.10`, duplicate keys, key
+order, escapes and unknown fields must arrive as they were sent, so nothing is decoded and
+re-encoded. `RawObject` and `RawArray` hold the members of *one* level as bytes. A member is opened
 only when its content is needed.
 
-Splitting does not recurse, so depth is harmless, and every scan is linear.
+Splitting does not recurse, so deep nesting is harmless. All scans take linear time.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ _BRACKET = re.compile(
     rb"[\[{](?:" + _PLAIN + rb"|" + _FLAT + rb")*+[\]}]|[\[\]{}]|" + _SHORT_STRING + rb'|"',
     re.DOTALL,
 )
-"""Matches a container of at most two levels as a whole, or else a single bracket, a short string,
-or the quote that begins a long string. Deep input is matched in many steps, because no other thread
-runs during a match."""
+"""Matches a whole container of at most two levels, a single bracket, a short string, or the quote
+that begins a long string. Deep input is matched in many steps, because no other thread runs during
+a match."""
 _ESCAPES = re.compile(rb'(?:\\.[^"\\]{0,4096}+){1,4096}+', re.DOTALL)
 _VALUE = _SHORT_STRING + rb'|[^\s,\[\]{}":]++|[\[{](?:' + _PLAIN + rb"|" + _FLAT + rb")*+[\]}]"
 _REST = rb"[ \t\r\n]*+("
 _MEMBER = re.compile(_KEY.pattern + rb"(" + _VALUE + rb")" + _REST + rb"[,}])", re.DOTALL)
 _ITEM = re.compile(_REST[:-1] + rb"(" + _VALUE + rb")" + _REST + rb"[,\]])", re.DOTALL)
-"""Match a member of an object, or an item of an array, and the character that follows. The value
-must have at most two levels and no long string."""
+"""These match a member of an object or an item of an array, with the character that follows it. The
+value has at most two levels and no long string."""
 _QUOTE = ord('"')
 _NOT_QUOTES = bytes(set(range(256)) - set(b'"\r\n'))
 _OPENING = frozenset(b"[{")
@@ -54,7 +54,7 @@ def loads(raw: bytes) -> Any:
     """Decode `raw` to look at its values. Lone surrogates are kept.
 
     Raises:
-        NotJson: not JSON, not UTF-8, or nested too deeply to be decoded.
+        NotJson: `raw` is not JSON, not UTF-8, or nested too deeply to be decoded.
     """
     try:
         return json.loads(raw)
@@ -63,11 +63,11 @@ def loads(raw: bytes) -> Any:
 
 
 def check(raw: bytes) -> None:
-    """Check that this is JSON at every level. Values that are nested too deeply for the parser are
+    """Check that `raw` is JSON at every level. Values that are nested too deeply for the parser are
     accepted, and numbers may have any length.
 
     Raises:
-        NotJson: the bytes are not JSON.
+        NotJson: `raw` is not JSON.
     """
     try:
         json.loads(raw, parse_int=float)
@@ -78,9 +78,9 @@ def check(raw: bytes) -> None:
 
 
 def one_line(raw: bytes) -> bytes:
-    """`raw` with every line ending replaced by a space. JSON has line endings only between its
-    tokens, where a space is equivalent. Without line endings, a reader of lines cannot find one
-    message inside another.
+    """Replace every line ending in `raw` with a space. JSON has line endings only between tokens,
+    where a space is equivalent. Without line endings, a reader of lines cannot find one message
+    inside another.
 
     Raises:
         NotJson: a line ends inside a string.
@@ -94,7 +94,7 @@ def one_line(raw: bytes) -> bytes:
 
 
 def depth(raw: bytes) -> int:
-    """The depth to which brackets are nested in `raw`."""
+    """Return the depth to which brackets are nested in `raw`."""
     deepest = level = 0
     for mark in _MARK.finditer(raw):
         char = raw[mark.start()]
@@ -107,8 +107,8 @@ def depth(raw: bytes) -> int:
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON of our own values: UTF-8, or ASCII with escapes for text that UTF-8 cannot
-    encode."""
+    """Encode our own values as compact JSON. The result is UTF-8, or ASCII with escapes if UTF-8
+    cannot encode a text."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
@@ -117,14 +117,14 @@ def dumps(value: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class RawObject:
-    """One level of a JSON object: its members in order, keys and values as raw bytes."""
+    """One level of a JSON object. `members` has the raw keys and values in order."""
 
     members: tuple[tuple[bytes, bytes], ...] = ()
 
     @classmethod
     async def opened(cls, raw: bytes) -> "RawObject":
-        """Like `parse`, but long input is split on a thread, so that it does not block the event
-        loop.
+        """Do the same as `parse()`, but split long input in a thread, so that the event loop is not
+        blocked.
 
         Raises:
             NotJson: `raw` is not one JSON object.
@@ -141,7 +141,8 @@ class RawObject:
         return cls(tuple(_object_members(raw)))
 
     def get(self, name: str) -> bytes | None:
-        """The raw value of the last member with that name, which is the one that parsers use."""
+        """Return the raw value of the last member with this name, because parsers use the last
+        one."""
         quoted = b'"%b"' % name.encode()
         for key, value in reversed(self.members):
             if key == quoted or (b"\\" in key and loads(key) == name):
@@ -149,7 +150,7 @@ class RawObject:
         return None
 
     def value(self, name: str, default: Any = None) -> Any:
-        """The decoded value of a member; `default` if there is none.
+        """Return the decoded value of a member, or `default` if there is none.
 
         Raises:
             NotJson: the value is malformed, or nested too deeply to be decoded.
@@ -158,7 +159,7 @@ class RawObject:
         return default if raw is None else loads(raw)
 
     def replaced(self, name: str, value: bytes) -> "RawObject":
-        """A copy in which that member has this value. A new member is added at the end."""
+        """Return a copy in which a member has this value. A new member is added at the end."""
         if any(_is(key, name) for key, _ in self.members):
             return RawObject(
                 tuple((key, value if _is(key, name) else old) for key, old in self.members)
@@ -166,7 +167,7 @@ class RawObject:
         return RawObject((*self.members, (dumps(name), value)))
 
     def without(self, *names: str) -> "RawObject":
-        """A copy without those members."""
+        """Return a copy without these members."""
         return RawObject(
             tuple(
                 (key, value)
@@ -184,7 +185,7 @@ class RawObject:
 
 @dataclass(frozen=True, slots=True)
 class RawArray:
-    """One level of a JSON array: its items as bytes."""
+    """One level of a JSON array, with its items as raw bytes."""
 
     items: tuple[bytes, ...] = ()
 
@@ -202,13 +203,13 @@ class RawArray:
 
 
 def kind_of(raw: bytes) -> str:
-    """`object`, `array`, `string` or `scalar`, judging by the first byte."""
+    """Return `object`, `array`, `string` or `scalar`, judging by the first byte."""
     start = _SPACE.match(raw).end()  # type: ignore[union-attr]
     return {b"{": "object", b"[": "array", b'"': "string"}.get(raw[start : start + 1], "scalar")
 
 
 def _is(key: bytes, name: str) -> bool:
-    """True if a raw key, with or without escapes, spells `name`."""
+    """Return whether a raw key, with or without escapes, spells `name`."""
     return key[1:-1] == name.encode() or (b"\\" in key and loads(key) == name)
 
 
@@ -278,7 +279,8 @@ def _comma(raw: bytes, offset: int) -> int:
 
 
 def _skip(raw: bytes, offset: int) -> int:
-    """The position after the value at `offset`. Brackets are counted, not matched by kind."""
+    """Return the position after the value at `offset`. Brackets are counted, not matched by
+    kind."""
     first = raw[offset : offset + 1]
     if first == b'"':
         return _string_end(raw, offset)
@@ -304,8 +306,8 @@ def _skip(raw: bytes, offset: int) -> int:
 
 
 def _string_end(raw: bytes, start: int) -> int:
-    """The position after the string at `start`. A string, such as an image, may be megabytes long.
-    Its end is found with `find`, because a regex match would keep all other threads waiting.
+    """Return the position after the string at `start`. A string, such as an image, may be megabytes
+    long. Its end is found with `find()`, because all other threads would wait for a regex match.
 
     Raises:
         NotJson: the string does not end.

@@ -1,8 +1,7 @@
-"""Server-sent events, read as bytes: the data of an event keeps every byte, except that its lines
-are joined with LF.
+"""Read server-sent events (WHATWG HTML, section 9.2.6) as bytes.
 
-The format is specified in WHATWG HTML, section 9.2.6. If an event is over the size cap, only its
-size and its beginning are reported.
+The data of an event keeps every byte, except that its lines are joined with LF. Of an event over
+the size limit, only the size and the beginning are reported.
 """
 
 import re
@@ -11,13 +10,13 @@ from dataclasses import dataclass, field
 
 _HEAD_BYTES = 4096
 _ID = re.compile(rb"[\x21-\x7e]{1,1024}")
-"""Ids that can be sent back in a header; any other id is ignored."""
+"""Matches ids that can be sent back in a header. Any other id is ignored."""
 _RETRY = re.compile(rb"[0-9]{1,9}")
 
 
 @dataclass(slots=True)
 class Event:
-    """One event. `oversize` is the size of the data if it exceeds the cap, otherwise 0."""
+    """One event. `oversize` is the size of the data if it exceeds the limit, and otherwise 0."""
 
     name: str = "message"
     data: bytes = b""
@@ -56,7 +55,7 @@ class _Building:
 
 
 async def read_events(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[Event]:
-    """The events of a body, in linear time. An event that is unfinished when the body ends is
+    """Yield the events of a body, in linear time. An unfinished event at the end of the body is
     dropped, as the specification requires."""
     building = _Building()
     async for line, dropped_bytes in _lines(chunks, max_bytes):
@@ -69,8 +68,8 @@ async def read_events(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIter
 
 
 async def _lines(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[tuple[bytes, int]]:
-    """Yield each line without its line ending (LF or CRLF), together with the number of bytes
-    dropped from it. A line over the cap is not kept whole."""
+    """Yield each line without its line ending (LF or CRLF), with the number of bytes dropped from
+    it. Bytes beyond the size limit are dropped."""
     parts: list[bytes] = []
     size = retained_bytes = 0
     async for chunk in chunks:

@@ -1,9 +1,9 @@
-"""Kills the processes that our children started, even if the gateway is killed with `kill -9`.
+"""Kill the processes that our children started, even if the gateway is killed with `kill -9`.
 
 The kernel can kill a child when its parent dies (`wire/child.py`), but not the processes that the
-child started. The gateway therefore starts a shell (1.7 MB resident) and tells it, through a pipe,
-which process groups were started and which have ended. However the gateway ends, the pipe closes,
-and the shell then kills the remaining groups.
+child started. The gateway therefore starts a shell (1.7 MB resident) and tells it through a pipe
+which process groups have started and ended. However the gateway ends, the pipe closes, and the
+shell then kills the remaining groups.
 """
 
 import os
@@ -27,16 +27,16 @@ for group in $groups; do kill -9 "-$group"; done
 
 
 class Watcher:
-    """One shell for this process, started with the first group to watch."""
+    """The shell of this process, which is started with the first group."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
         self.shell = 0
-        """The process id of the shell; 0 while none is running."""
+        """The process id of the shell, or 0 if none is running."""
         self._pipe = -1
 
     def watch(self, group: int) -> None:
-        """On Linux, have this process group killed when the gateway ends."""
+        """Have this process group killed when the gateway ends. Only Linux supports this."""
         self._groups.add(group)
         if self.shell:
             self._tell("+", [group])
@@ -44,7 +44,7 @@ class Watcher:
             self._begin()
 
     def release(self, group: int) -> None:
-        """Stop watching a group that has ended, because its number may soon be reused."""
+        """Stop watching a group that has ended. Its number may soon be reused."""
         if group in self._groups:
             self._groups.discard(group)
             self._tell("-", [group])
@@ -79,7 +79,7 @@ class Watcher:
         self._tell("+", self._groups)
 
     def _tell(self, verb: str, groups: Iterable[int]) -> None:
-        """Write to the shell. If it was killed, start another, and give it all groups again."""
+        """Write to the shell. If it was killed, start another shell and give it all groups."""
         if not self.shell:
             return
         try:
@@ -90,4 +90,4 @@ class Watcher:
 
 
 WATCHER = Watcher()
-"""The watcher of this process, shared by everything that starts children."""
+"""The watcher that everything in this process shares."""
