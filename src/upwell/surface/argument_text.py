@@ -38,7 +38,7 @@ _REGEX_SIGNS = re.compile(r"\\[bBdDsSwW<>]|[\\^$*+?()\[\]{}|]")
 
 
 class Speech:
-    """Turns arguments into words. Leaves out the words that the lexicon lists as `boilerplate` or
+    """Turns arguments into words, without those that the lexicon lists as `boilerplate` or
     `commands`."""
 
     def __init__(self, lexicon: Lexicon) -> None:
@@ -47,8 +47,8 @@ class Speech:
         self._commands = lexicon.commands
 
     def path(self, path: str, root: str | None = None) -> str:
-        """The informative words of a path. The extension, boilerplate words and the names of files
-        that every project has are left out. With `root`, only the part below `root` is used."""
+        """The informative words of a path. Leaves out the extension, boilerplate words, and file
+        names that every project has. With `root`, only the part below `root` is used."""
         parts = path_parts(_below(path, root))
         if parts and file_stem(path).lstrip(".") in PROJECT_FILES | {"gitignore"}:
             parts.pop()
@@ -98,8 +98,8 @@ def speech_of(lexicon: Lexicon | None = None) -> Speech:
 
 
 def _below(path: str, root: str | None) -> str:
-    """`path` relative to `root`. Without a root, a leading home folder (`/home/NAME`) is removed.
-    So is the folder after it, unless the path is a file directly in the home folder."""
+    """`path` relative to `root`. Without a root, removes a leading home folder (`/home/NAME`) and
+    the folder below it, but keeps a file directly in the home folder."""
     parts = path_parts(relative_to(path, root))
     if root is None and path.startswith("/") and parts and parts[0].lower() in _HOMES:
         in_home = len(parts) == 3 and "." in parts[2]
@@ -108,7 +108,7 @@ def _below(path: str, root: str | None) -> str:
 
 
 def _shell_words(line: str) -> Iterator[str]:
-    """The words of a command line, unquoted. A line that cannot be parsed is split at spaces."""
+    """The unquoted words of a command line. A line that cannot be parsed is split at spaces."""
     bare = line.replace("\n", " ; ")
     try:
         lexer = shlex.shlex(bare, posix=True, punctuation_chars="|&;<>()`")

@@ -1,8 +1,8 @@
 """A sketch of what a session's context already contains, so that upwell does not repeat it.
 
 The sketch is kept in this process's memory, within bounds, until the context is compacted. It
-stores hashes of the terms in prompts, arguments and answers, and the paths of recently opened
-files. The latest texts are kept whole until their terms are needed.
+stores the paths of recently opened files, and hashes of the terms in prompts, arguments and
+results. The latest texts are kept whole until their terms are needed.
 """
 
 import re
@@ -18,18 +18,19 @@ from upwell.hosts import HOSTS
 from upwell.surface.moments import file_of
 
 COMPACTED = "compact"
-"""The reason for a session start that follows a compaction, as hosts write it in `Cue.text`."""
+"""The value of `Cue.text` at a session start that follows a compaction."""
 MAX_SESSIONS = 200
 MAX_TERMS = 20_000
 MAX_FILES = 2_000
-"""The maximum number of opened files in one sketch; the one opened longest ago is dropped first."""
+"""The maximum number of opened files in one sketch. The file opened longest ago is dropped first.
+"""
 MAX_READ_CHARS = 40_000
 """How many characters of a text are read. Hosts cut longer results anyway."""
 MAX_PENDING_CHARS = 50_000
 """How many characters of a session's texts are kept whole before they are split into terms."""
 MIN_NEW_SHARE = 0.35
-"""A memory counts as known if less than this share of its terms is new to the context, and if the
-context has every number, path and identifier in it."""
+"""A memory counts as known if less than this share of its terms is new to the context, and if every
+number, path and identifier in it is in the context."""
 MAX_NAME_CHARS = 200
 MAX_PHRASE_CHARS = 400
 _COMMAND_ENDS = re.compile(r"&&|\|\|?|;")
@@ -38,9 +39,9 @@ _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
 
 class _TextHashes:
-    """Hashes of what `extract` finds in texts. A text is split only when a hash is looked up,
-    because splitting costs more than the rest of a small call, and in most calls there is no memory
-    to compare the text with."""
+    """Hashes of what `extract` finds in texts. A text is split only when a hash is looked up.
+    Splitting costs more than the rest of a small call, and most calls have no memory to compare
+    with the text."""
 
     def __init__(self, extract: Callable[[str], Iterable[str]]) -> None:
         self._extract = extract
@@ -72,8 +73,7 @@ class _TextHashes:
 
     def new_among(self, terms: Set[str]) -> int:
         """The number of these terms that occur nowhere in the texts, not even inside a word. Does
-        not split the texts.
-        """
+        not split the texts."""
         for text, folded in self._pending.items():
             self._pending[text] = folded or fold(text.replace("’", "'"))
         texts = self._pending.values()
@@ -94,7 +94,7 @@ class ContextSketch:
         self._phrases = _TextHashes(_phrases)
 
     def add(self, cue: Cue) -> None:
-        """Add what a cue contains: its text, its arguments, its file and its tool's answer."""
+        """Add a cue's text, arguments and file, and its tool's result."""
         if cue.tool is None:
             self.prompts += 1
             self.request = cue.text[:MAX_READ_CHARS]
@@ -109,19 +109,18 @@ class ContextSketch:
         return self._terms.hashes()
 
     def new_share(self, text: str) -> float:
-        """The share of the terms of `text` that are new to the context; 0 if `text` has no
-        terms."""
+        """The share of the terms of `text` that are new to the context; 0 if there are no terms."""
         new_terms = set(map(hash, terms(text)))
         return len(new_terms - self.terms()) / len(new_terms) if new_terms else 0.0
 
     def least_new_share(self, text: str) -> float:
-        """A lower bound of `new_share`, ten times as fast to compute. A term also counts as known
-        if it occurs only inside a longer word of the context."""
+        """A lower bound of `new_share()`, ten times as fast to compute. It also counts a term as
+        known if the term occurs only inside a longer word of the context."""
         own_terms = set(terms(text))
         return self._terms.new_among(own_terms) / len(own_terms) if own_terms else 0.0
 
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
-        """True if the context already contains this memory, either nearly word for word or because
+        """True if the context already contains this memory: either nearly word for word, or because
         the file that contains it was opened or is loaded by hosts. The conclusion of an episode
         must be in the context outside the call of `cue`."""
         if memory.triggers and "`" in memory.text:
@@ -139,9 +138,8 @@ class ContextSketch:
         return all(hash(name) in self.terms() for name in names)
 
     def _has_met(self, conclusion: Sequence[str]) -> bool:
-        """True if the context contains a command of the conclusion or, if it has no command, all of
-        its names. A conclusion with neither counts as known.
-        """
+        """True if the context contains a command of the conclusion. A conclusion without commands
+        needs all of its names in the context, and one without names counts as known."""
         phrases = self._phrases.hashes()
         commands = [span for span in conclusion if " " in span]
         if commands:
@@ -189,9 +187,8 @@ class ContextSketches:
             self.of(cue.session).add(cue)
 
     def compacted(self, session: str) -> None:
-        """Drop the content of a session's context. The session goes on, so its prompt count and
-        its last request are kept.
-        """
+        """Drop the content of a session's context, but keep its prompt count and its last request,
+        because the session goes on."""
         self._forget(session, goes_on=True)
 
     def _forget(self, session: str, *, goes_on: bool) -> None:
@@ -206,8 +203,8 @@ def exact_names(text: str) -> set[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text. It is also split at angle brackets, because the host may have put it
-    between tags."""
+    """The words of a text. Angle brackets also separate words, because the host may have put the
+    text between tags."""
     return text.replace("<", " ").replace(">", " ").split()
 
 
@@ -229,8 +226,7 @@ def _conclusion(text: str, cue: Cue | None) -> list[str]:
 
 
 def _phrases(text: str) -> Iterator[str]:
-    """The phrases that identify a conclusion: lines, the commands in them, and the ends of
-    paths."""
+    """The phrases that identify a conclusion: lines, the commands in them, and ends of paths."""
     for line in dict.fromkeys(text.splitlines()):
         if len(line) <= MAX_PHRASE_CHARS:
             yield from (" ".join(part.split()) for part in _COMMAND_ENDS.split(line))

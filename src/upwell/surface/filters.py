@@ -1,7 +1,6 @@
-"""The filters around the search. They decide which cues (prompts and tool calls) may start one,
-which of the memories found may reach the agent, and in what order (seeds 000, 003 and 004 in
-docs/names.md).
-"""
+"""The filters before and after the search. They decide which cues (prompts and tool calls) may
+start a search, which of the memories found may reach the agent, and in what order (seeds 000, 003
+and 004 in docs/names.md)."""
 
 import json
 import re
@@ -37,12 +36,12 @@ class Gate:
         self._options = options
 
     def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
-        """The reason to show no memories at this cue, whatever its query is; None if there is no
-        such reason. `Rules` decides separately about standing rules."""
+        """The reason to show no memories at this cue, whatever its query is, or None. `Rules`
+        decides separately about standing rules."""
         return self._check_cue(cue, triggers) or self._check_tool(cue)
 
     def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
-        """The reason not to search for this query, or None. Call `silencing` first."""
+        """The reason not to search for this query, or None. Call `silencing()` first."""
         return self._check_query(query) or self._check_intent(cue, intent)
 
     def _check_cue(self, cue: Cue, triggers: Sequence[str]) -> Skip | None:
@@ -99,20 +98,20 @@ MAX_SAID = 2
 """The maximum number of memories shown at one moment. In real sessions, a third memory was never
 useful."""
 MIN_SHARE_ASKED = 0.2
-"""Explicit requests get only hits with at least this share of the best score (our own constant)."""
+"""The share of the best score that a hit for an explicit request must reach (our own constant)."""
 RATE_SECONDS = 60.0
 
 
 class Pace:
     """Limits how often a session gets memories: at most `surface.rate_per_minute` times a minute,
-    and not twice for similar queries within the cooldown. The surfacings of all tools count
-    together; the limits are those of the tool being called."""
+    and not twice for similar queries within the cooldown. The counts include every tool of the
+    session, and the limits are those of the tool being called."""
 
     def __init__(self, state: SessionState, options: Options) -> None:
         self._state = state
         self._options = options
         self.is_shared = state.is_shared
-        """True if other replicas share the counts, so that each check queries a database."""
+        """True if replicas share the counts, so that each check queries a database."""
 
     async def refusal(self, cue: Cue, query: Query) -> Skip | None:
         """The reason to show nothing at this cue right now, or None."""
@@ -131,7 +130,7 @@ class Pace:
         return None
 
     async def record(self, cue: Cue, query: Query, surfacing_id: str) -> None:
-        """Count a surfacing for the cue's session."""
+        """Count the memories that were just shown to the cue's session."""
         if not cue.session:
             return
         entry = json.dumps([self._state.now(), sorted(_terms_of(query))]).encode()
@@ -139,7 +138,7 @@ class Pace:
         await self._state.put(cue.session, PACE, surfacing_id, entry, ttl_seconds=ttl_seconds)
 
     async def withdraw(self, session: str, surfacing_id: str) -> None:
-        """Stop counting a surfacing that did not reach the agent."""
+        """Stop counting memories that did not reach the agent."""
         await self._state.delete(session, PACE, surfacing_id)
 
     async def _recent(self, session: str) -> list[bytes]:
@@ -177,9 +176,9 @@ class PostFilter:
     async def choose(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit] | Skip:
-        """The hits that pass, in the order in which they surface; if none passes, the `Skip` of the
-        check that removed the last of them. Without a moment, memories of every kind may surface.
-        """
+        """The hits that pass every check, in the order in which they are shown. If none passes, the
+        `Skip` of the check that removed the last of them. Without a `moment`, memories of every
+        kind may pass."""
         cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
         thresholds = {
             (case, exact): self._learning.min_score(cue, case, exact=exact)
@@ -222,8 +221,6 @@ class PostFilter:
         return welcome if moment is None else self._with_novelty(cue, welcome[:MAX_SAID])
 
     def _helpful(self, cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit] | Skip:
-        """The hits that `lack_of` accepts at this moment and that are not in the agent's context
-        yet."""
         sketch = self._sketches.of(cue.session)
         lacks = [lack_of(cue.text, moment, sketch.prompts, hit) for hit in hits]
         worthy = [hit for hit, lack in zip(hits, lacks, strict=True) if not lack]
@@ -246,7 +243,7 @@ class PostFilter:
     ) -> list[Hit]:
         """The hits that a judge may choose from, best first: those that could help at this moment
         and are new to the agent, whatever their score. Episodes are left out, because their
-        triggers decide."""
+        triggers decide when they surface."""
         related = [hit for hit in hits if not hit.memory.triggers]
         helpful = suited(cue, moment, related) if moment is not None else related
         ordered = ranked(helpful, intent, self._options.for_cue(cue), self._clock.now())
@@ -267,7 +264,6 @@ class PostFilter:
 
 
 def _comparable(hits: Sequence[Hit]) -> list[Hit]:
-    """The hits with at least `MIN_SHARE_ASKED` of the best score."""
     best = max(hit.score for hit in hits)
     return [hit for hit in hits if hit.score >= MIN_SHARE_ASKED * best]
 
@@ -287,9 +283,8 @@ def held_back_as(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
 _DAY_SECONDS = 86_400.0
 _NEAR_IDENTICAL = 0.9
 SHARE_OF_A_SOURCE = 3
-"""While other sources have hits left, one source gets at most one position in three (our own
-constant).
-"""
+"""While other sources have hits left, a source gets at most one position in this many (our own
+constant)."""
 _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
 
 
@@ -303,7 +298,7 @@ def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) ->
 
 def spread(hits: Sequence[Hit]) -> list[Hit]:
     """Reorder `hits` so that no file dominates: while other sources have hits left, a source that
-    already has a third of the positions waits. A memory outside any file is a source of its own.
+    already has a third of the positions waits. A memory outside any file counts as its own source.
     """
     remaining, placed = list(hits), list[Hit]()
     places: Counter[str] = Counter()
@@ -354,9 +349,9 @@ def _weight(hit: Hit, intent: Intent, options: Options, now: float) -> float:
 
 
 def independent(texts: Sequence[str]) -> int:
-    """The number of texts that contain a word not found in any earlier text. This counts
-    independent queries: a message's keywords add no word to the message, so a hit that matches both
-    has matched one query, not two."""
+    """The number of texts that contain a word not found in any earlier text. The keywords of a
+    message add no word to the message, so a hit that matches both has matched one independent
+    query, not two."""
     seen: set[str] = set()
     count = 0
     for text in texts:

@@ -1,9 +1,9 @@
 """Guards: standing rules that refuse a matching call once.
 
-Only a person makes a rule a guard (`upwell rules add --guard`). A guard applies to a command or to
-a server's tool. The first matching call of a session is refused, with the text of the guard as the
-reason; after that, the guard lets the calls of that session pass. If guards cannot be read in time,
-no call is refused.
+Only a person can make a rule a guard (`upwell rules add --guard`). A guard applies to a command or
+to a server's tool. It refuses the first matching call of a session, and its text is the reason that
+the agent reads. After that, it lets the calls of that session pass. If guards cannot be read in
+time, no call is refused.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ _REASON = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A refused call: the guard, the `reason` that the agent reads, and the `key` under which the
-    refusal is recorded."""
+    """A call refused by the guard `rule`: the `reason` that the agent reads, and the `key` under
+    which the refusal is recorded."""
 
     rule: Memory
     reason: str
@@ -68,9 +68,8 @@ class Guards:
         self._known: dict[str | None, tuple[float, list[Memory]]] = {}
 
     async def refusal(self, cue: Cue) -> Refusal | None:
-        """The refusal of a call that is about to be made; None if the call may pass or the guards
-        cannot be read in time.
-        """
+        """The refusal of a call that is about to be made. None if the call may pass, or if the
+        guards cannot be read in time."""
         with contained("reading the guards"):
             if self._cached(project_of(cue.cwd)) == []:
                 return None
@@ -82,8 +81,8 @@ class Guards:
         return None
 
     async def withdraw(self, refusal: Refusal) -> None:
-        """Take back a refusal that did not reach the agent: the guard will refuse the next matching
-        call."""
+        """Take back a refusal that did not reach the agent, so that the guard refuses the next
+        matching call."""
         with contained("taking a refusal back"):
             await self._ttl_store.delete(Kind.RULES, [refusal.key])
 
@@ -100,9 +99,8 @@ class Guards:
         return None
 
     async def _claim(self, key: str) -> bool:
-        """Record the refusal. Returns False if this guard has already refused a call of the
-        session.
-        """
+        """Record the refusal. Returns False if this guard has already refused a call in this
+        session."""
         return await self._ttl_store.compare_and_set(
             Kind.RULES, key, None, b"refused", ttl_seconds=TTL_SECONDS
         )
@@ -113,7 +111,6 @@ class Guards:
         return guards if self._clock.monotonic() - read_at < FRESH_SECONDS else None
 
     async def _guards(self, project: str | None) -> list[Memory]:
-        """The guards of a project, cached for a second."""
         now = self._clock.monotonic()
         guards = self._cached(project)
         if guards is not None:
@@ -151,8 +148,7 @@ def check_guard(scope: RuleScope) -> None:
 
 def refusal_key(session: str, rule: Memory) -> str:
     """The key under which a refusal is recorded. It lacks the prefix of the session's other rule
-    records, because a compaction removes the records with that prefix.
-    """
+    records, because a compaction removes the records with that prefix."""
     return f"guard:{session}#{rule.id}"
 
 

@@ -14,13 +14,12 @@ from upwell.memory.recall import MemoryReader
 
 LATE = "late"
 LATE_SECONDS = 60.0
-"""For how long late hits may be offered."""
+"""How long late hits remain on offer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """Hits that were found too late for their call, with their query. `changes` is a token that any
-    later change to the memory makes invalid."""
+    """`changes` is a token that any later change to the memory makes invalid."""
 
     tool: str | None
     query: Query
@@ -30,10 +29,9 @@ class _Offer:
 
 
 class LateHits:
-    """For each session, the latest hits that were found too late for their call. They are offered
-    once, to a later cue about one of the same files, or with the same words for the same tool,
-    unless the memory has changed.
-    """
+    """Keeps each session's latest hits that were found too late for their call. A later cue gets
+    them once, if it is about one of the same files or has the same words for the same tool, unless
+    the memory has changed."""
 
     def __init__(self, state: SessionState, reader: MemoryReader) -> None:
         self._state = state
@@ -42,9 +40,8 @@ class LateHits:
     async def keep(
         self, cue: Cue, query: Query, hits: Sequence[Hit], *, judged: bool = False
     ) -> None:
-        """Keep the hits that came too late for this cue. Standing rules are left out, because
-        `Rules` delivers them. With `judged`, the session's next call gets the hits, whatever
-        the call is about."""
+        """Keep the hits that came too late for this cue, except standing rules, which `Rules`
+        delivers. With `judged`, the session's next call gets the hits, whatever it is about."""
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
         # `changes` is read before `known`, so that deleting a memory in between changes the token.
@@ -55,9 +52,8 @@ class LateHits:
 
     async def take(self, cue: Cue, query: Query) -> list[Hit]:
         """The session's late hits, if this cue is about the same thing and the memory has not
-        changed since. Any automatic cue ends the offer, because the cue's own search finds the
-        current memories.
-        """
+        changed. Any automatic cue ends the offer, because its own search finds the current
+        memories."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return []
         value = await self._state.get(cue.session, LATE)
@@ -67,8 +63,8 @@ class LateHits:
         return await self._current(offer) if _is_about_the_same(offer, cue, query) else []
 
     async def take_judged(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
-        """The query and the hits of a late verdict, if this is a call and the memory has not
-        changed since. At a prompt, which may change the subject, `take` decides."""
+        """The query and the hits of a late verdict, if this cue is a call and the memory has not
+        changed. At a prompt, which may change the subject, `take()` decides."""
         if cue.door != Door.TOOL or not cue.session:
             return None
         value = await self._state.get(cue.session, LATE)

@@ -1,5 +1,5 @@
-"""Finds texts that are already in an agent's context, because its host loads instruction files
-(`CLAUDE.md`, `AGENTS.md` …) into every session."""
+"""Finds texts that an agent already has, because its host loads instruction files (`CLAUDE.md`,
+`AGENTS.md` …) into every session."""
 
 import os
 from collections import deque
@@ -13,15 +13,14 @@ from upwell.hosts.base import AutoLoaded
 
 MAX_FILES = 40
 MAX_LOOKED_FOR = 200
-"""The maximum number of distinct paths tried, including those of files that do not exist."""
+"""The maximum number of distinct paths tried, whether or not a file exists there."""
 MAX_BYTES = 200_000
-"""The maximum number of bytes read from one file. Hosts warn about files long before that size."""
+"""The maximum number of bytes read from one file. Hosts warn about much smaller files."""
 
 
 def loaded_by(host: str, cwd: str | None, texts: Iterable[str]) -> set[str]:
-    """The `texts` that occur word for word in the files that `host` loads for a session in `cwd`;
-    none for an unknown host. Reads files, so call it in a thread.
-    """
+    """The `texts` that occur word for word in the files that `host` loads for a session in `cwd`.
+    An unknown host loads none. Reads files, so call it in a thread."""
     if host not in HOSTS:
         return set()
     remaining = {text: _words(text) for text in texts}
@@ -92,5 +91,5 @@ def _content(path: Path) -> str:
 
 
 def _words(text: str) -> str:
-    """The text on one line, in lower case, without list markers at its ends."""
+    """The text on one line, in lower case, without list markers at either end."""
     return " ".join(text.split()).strip("-*• .").casefold()

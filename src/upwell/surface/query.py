@@ -1,5 +1,5 @@
-"""Turns an event (a `Cue`) into a search (a `Query`). The text for a tool call comes from the first
-of five sources that yields a usable one; a message yields up to three texts.
+"""Turns an event (a `Cue`) into a search (a `Query`). For a tool call, the text comes from the
+first of five sources that yields usable text. A message yields up to three texts.
 
 The query also carries the files and identifiers mentioned in the call, because in coding work they
 identify the subject better than words do.
@@ -30,8 +30,8 @@ MAX_KEYWORDS = 5
 MAX_READ_CHARS = 4000
 MIN_WORDS = 3
 CJK_CHARS_A_WORD = 2
-"""How many characters count as one word in scripts without spaces, where most words have one or
-two."""
+"""In scripts without spaces, this many characters count as one word, because most words have one or
+two characters."""
 MAX_ACRONYM = 10
 MAX_POLITE_WORDS = 16
 
@@ -40,7 +40,7 @@ _ROOT_FOLDERS = frozenset("tmp etc usr var home opt dev proc mnt srv sys root".s
 _COMMANDS = frozenset(
     "help status usage whoami new compact clear mcp doctor who context memory".split()
 )
-"""Slash commands of the hosts, and of the program behind seed 003."""
+"""Slash commands of the hosts and of the program behind seed 003."""
 _QUESTION_MARKS = "?？؟՞⸮\u037e"
 """Question marks, including those of Arabic, Armenian and Greek."""
 _SENTENCE_ENDS = (".", "!", "?", ":", "…", "。", "？", "！")
@@ -68,7 +68,7 @@ class Messages:
         self._not_names = {fold(word) for word in lexicon.not_names}
 
     def not_applicable(self, message: str) -> str:
-        """The reason why a message needs no search of memory; "" if it may need one."""
+        """The reason why no search is needed for a message; "" if one may be needed."""
         text = message[:MAX_READ_CHARS].strip()
         if not text:
             return "empty message"
@@ -100,9 +100,8 @@ class Messages:
 
     def names(self, message: str) -> list[str]:
         """Words that look like names: capitalised words, and short words all in capitals. The first
-        word of a sentence, a line or a list item is capitalised anyway, so it counts only in the
-        possessive (`Maria's laptop`) or with another capital (`PostgreSQL`).
-        """
+        word of a sentence, line or list item is capitalised anyway, so it counts only in the
+        possessive (`Maria's laptop`) or with another capital (`PostgreSQL`)."""
         names: dict[str, None] = {}
         for token, opens in _tokens(message):
             bare = _EDGES.sub("", token)
@@ -120,9 +119,8 @@ class Messages:
         return list(names)
 
     def _is_command(self, text: str) -> bool:
-        """True if the text begins with a slash command. A root folder (`/etc`) is not a command,
-        and neither is a word in front of a request (`/newspaper please find it`).
-        """
+        """True if the text begins with a slash command. A root folder (`/etc`) is not a command.
+        Nor is a word followed by a request (`/newspaper please find it`)."""
         slash = _SLASH.match(text)
         if slash is None or slash.group(1).lower() in _ROOT_FOLDERS:
             return False
@@ -161,8 +159,7 @@ def messages_of(lexicon: Lexicon) -> Messages:
 
 
 def word_count(text: str) -> int:
-    """The number of words in any script. In scripts without spaces, two characters count as one
-    word."""
+    """The number of words, in any script. Without spaces, two characters count as one word."""
     spaceless = sum(len(run) for run in _SPACELESS.findall(text))
     others = words(_SPACELESS.sub(" ", text))
     hangul = sum(1 for word in others if _is_hangul(word))
@@ -170,7 +167,8 @@ def word_count(text: str) -> int:
 
 
 def _tokens(message: str) -> Iterator[tuple[str, bool]]:
-    """The space-separated words, each with True if it opens a sentence, a line or a list item."""
+    """The space-separated words, each with True if it is the first of a sentence, line or list
+    item."""
     for line in message.splitlines():
         opens = True
         for token in line.split():
@@ -251,15 +249,14 @@ TEMPLATES: Mapping[str, str] = {
     "*resolve-library-id": "{libraryName} {query}",
     "*get-library-docs": "{topic} {context7CompatibleLibraryID}",
 }
-"""For each tool pattern, a query with placeholders for arguments; a placeholder may be dotted
-(`{filter.title}`). A template is the first of the five sources of a query. The user's
-`surface.templates` take precedence."""
+"""For each tool pattern, a query with placeholders for arguments. A placeholder may be dotted
+(`{filter.title}`). The user's `surface.templates` take precedence."""
 FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", "*find*")
 """Tools whose `path` is the folder to search, not the subject."""
 GENERIC_KEYS = frozenset({"description", "output_mode", "repo", "owner", "type", "branch"})
 _MAX_ANCHORS = 12
-"""The maximum number of files and of identifiers that a query takes from a call, and of items read
-from a list. This bounds the cost of a call."""
+"""The maximum number of files, and of identifiers, that a query takes from a call, and of items
+read from a list. This bounds the cost of a call."""
 _MAX_ARGUMENTS = 50
 _MAX_CLEANED = 200
 _MAX_DEPTH = 4
@@ -268,14 +265,13 @@ _PLACEHOLDER = re.compile(r"\{([\w.-]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class CueReader:
-    """Turns cues into queries. `templates` are the user's and take precedence."""
+    """Turns cues into queries. `templates` are the user's and take precedence over `TEMPLATES`."""
 
     templates: Mapping[str, str] = field(default_factory=dict)
     lexicon: Lexicon = field(default_factory=shipped)
 
     def query(self, cue: Cue, limit: int) -> Query | None:
-        """The query of a cue, for at most `limit` hits; None if the cue contains nothing to search
-        for."""
+        """The query of a cue, for at most `limit` hits; None if there is nothing to search for."""
         text, args = without_secrets(cue.text, MAX_READ_CHARS), _without_secrets(cue.args)
         if (text, args) != (cue.text, cue.args):
             cue = replace(cue, text=text, args=args)
@@ -307,8 +303,8 @@ class CueReader:
     def five_levels(
         self, tool: str, args: Mapping[str, Any], root: str | None = None
     ) -> tuple[str, QuerySource]:
-        """The text of a call's query, from the first of the five sources that yields a usable
-        one."""
+        """The text of a call's query and its source: the first of the five that yields usable
+        text."""
         speech = speech_of(self.lexicon)
         levels: tuple[tuple[QuerySource, Callable[[], str]], ...] = (
             (QuerySource.TEMPLATE, lambda: self._from_template(tool, args, speech, root)),
@@ -358,7 +354,7 @@ def usable(text: str) -> bool:
 
 
 def _without_secrets(args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments without secrets in their strings, down to the depth that queries read."""
+    """The arguments without secrets, down to the depth that queries read."""
     return {name: _cleaned(value, _MAX_DEPTH) for name, value in islice(args.items(), _MAX_CLEANED)}
 
 
@@ -387,7 +383,7 @@ def _project(cue: Cue) -> str | None:
 
 
 def _filled(template: str, args: Mapping[str, Any], speech: Speech, root: str | None) -> str:
-    """The template with its placeholders filled; "" if all of its placeholders are empty."""
+    """The template with its placeholders filled; "" if they would all be empty."""
     names = _PLACEHOLDER.findall(template)
     texts = {name: _in_words(name, _argument(args, name), speech, root) for name in names}
     if names and not any(texts.values()):
@@ -460,7 +456,6 @@ def anchors_of(tool: str, args: Mapping[str, Any]) -> tuple[tuple[str, ...], tup
 
 
 def _command(args: Mapping[str, Any]) -> str:
-    """The command of a call, unchanged."""
     keys = sorted(COMMAND_KEYS & args.keys())
     return " ".join(filter(None, (_string(args[key]) for key in keys)))
 

@@ -1,4 +1,4 @@
-"""Ratings of surfacings, by the owner and by other principals."""
+"""Accepts ratings of shown memories, from the owner and from other principals."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _QUOTA_SECONDS = 3600.0
 
 
 class SurfacingRatings:
-    """Accepts ratings of surfacings, and passes them on to learning."""
+    """Checks ratings of shown memories and passes them on to learning."""
 
     def __init__(self, record: DecisionRecord, seen_log: SeenLog, clock: Clock) -> None:
         self._record = record
@@ -28,8 +28,7 @@ class SurfacingRatings:
         self._spent: dict[str, deque[float]] = {}
 
     async def rate(self, feedback: Feedback, principal: Principal = OWNER) -> list[Rated]:
-        """Learn from a rating by a principal. Returns one record for each memory that the rating
-        concerns.
+        """Learn from a rating by a principal. Returns one record for each memory that was rated.
 
         Raises:
             UsageError: no such surfacing, no such memory in it, or too many ratings.
@@ -40,8 +39,8 @@ class SurfacingRatings:
     async def rate_all(
         self, surfacing_id: str, feedback: Sequence[Feedback], principal: Principal = OWNER
     ) -> list[Rated]:
-        """Learn from the ratings of single memories in one surfacing: from all of them or, if one
-        is refused, from none.
+        """Learn from ratings of single memories in one surfacing. If any rating is rejected, learn
+        from none.
 
         Raises:
             UsageError: as in `rate`.
@@ -88,9 +87,9 @@ class SurfacingRatings:
 def _ratings_of(
     feedback: Feedback, decision: Mapping[str, Any] | None, now: float, principal: str
 ) -> list[Rated]:
-    """One rating for each memory that `feedback` concerns: its `memory_id`, or all memories of the
+    """One rating for each memory that `feedback` is about: its `memory_id`, or all memories of the
     surfacing. Standing rules are left out, because no search chose them. The owner may rate every
-    surfacing, another principal only its own.
+    surfacing, other principals only their own.
 
     Raises:
         UsageError: the surfacing does not exist, or does not contain the memory.

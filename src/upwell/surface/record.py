@@ -1,5 +1,5 @@
-"""The record of decisions: an entry in the journal for each, and what learning counts and observes.
-During a call, decisions are only queued; they are written half a second later."""
+"""Records decisions: writes a journal entry for each, and passes each on to learning. During a
+call, decisions are only queued. They are written half a second later."""
 
 import asyncio
 import secrets
@@ -21,8 +21,8 @@ Job = Callable[[], Awaitable[object]]
 
 
 class DecisionRecord:
-    """Records decisions, and corrects the record of surfacings that did not arrive. A cue that must
-    not be recorded (`Options.records`) leaves no trace."""
+    """Records decisions, and corrects the record if memories did not reach the agent. A cue that
+    must not be recorded (`Options.records`) leaves no trace."""
 
     def __init__(self, journal: Journal, learning: Learning, options: Options) -> None:
         self.journal = journal
@@ -45,8 +45,8 @@ class DecisionRecord:
             self.write_soon()
 
     def undo(self, surfacing: Surfacing, cue: Cue, *, late: bool) -> None:
-        """Record that a surfacing did not reach the agent; with `late`, because it came too late
-        for its call."""
+        """Record that a surfacing did not reach the agent. If `late`, it was ready too late for its
+        call."""
         if not self.covers(cue):
             return
         self.learning.undo(surfacing, cue, late=late)
@@ -55,7 +55,7 @@ class DecisionRecord:
         self.write_soon()
 
     def shorten(self, shorter: Surfacing, omitted: Sequence[Hit], cue: Cue) -> None:
-        """Record that a surfacing lost its last hits."""
+        """Record that a surfacing had to omit its last hits."""
         if not self.covers(cue):
             return
         self.learning.undo_part(replace(shorter, hits=tuple(omitted)), cue)
@@ -63,7 +63,7 @@ class DecisionRecord:
         self.write_soon()
 
     async def write(self, *jobs: Job) -> None:
-        """Write what is queued, and run these jobs at the same time."""
+        """Write what is queued, and run these jobs alongside."""
         await together(*jobs, self.journal.flush, self.learning.counts.flush)
 
     def write_soon(self) -> None:
@@ -77,7 +77,7 @@ class DecisionRecord:
 
 class BackgroundWork:
     """Runs all of its jobs half a second after a request, so that one run serves every request made
-    in the meantime. Owns the task that runs them, and ends it in `aclose`."""
+    in the meantime. Owns the task that runs the jobs, and ends it in `aclose()`."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs

@@ -1,8 +1,8 @@
-"""Writes the text that an agent gets: one line per memory, with its citation and an excerpt around
-the match, inside a frame of two tags.
+"""Writes the text that an agent gets: one line per memory, inside a frame of two tags. Each line
+has the memory's citation and an excerpt around the match.
 
 The text of a memory is data, and the frame says so in one neutral sentence. Text that could imitate
-the frame, move the cursor or reverse the line is escaped.
+the frame, move the cursor or reverse the reading direction is escaped.
 """
 
 import re
@@ -26,7 +26,7 @@ from upwell.surface.options import InjectionMode, Options
 SURE = 0.8
 """An intent with at least this confidence counts as sure (seed 004, ADR-006)."""
 PASSAGE_CHARS = 700
-"""A passage of a document is shown whole up to this length, headings included."""
+"""The `Profile.passage_chars` of prompts and tool calls."""
 TAG = "upwell-memories"
 ENTRY_MARK = "- ["
 """The beginning of each line that shows a memory."""
@@ -37,9 +37,8 @@ _OWN_TAG = re.compile(
     r"(?:system|user|assistant|human|instructions?|important|invoke|parameter|result|fnr)\b))",
     re.IGNORECASE,
 )
-"""The beginning of a tag that could imitate the end of our frame or the start of another (a name of
-two parts such as `upwell-memories`), or that marks a turn or an instruction.
-"""
+"""The beginning of a tag that must be escaped: its name has two parts, like `upwell-memories`, so
+that it could imitate our frame, or it marks a turn or an instruction."""
 _IMAGE = re.compile(r"!(?=\[[^\]\n]{0,200}\]\()")
 """A Markdown image, which a client would load from its URL."""
 _TURN = re.compile(r"\[(?=/?INST\])")
@@ -48,9 +47,8 @@ _WIDE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "＜＞﹤﹥"})
 
 
 def harmless(text: str) -> str:
-    """`text` made safe to show: invisible characters become spaces or visible escapes; images, turn
-    markers and tags like those of our frame are escaped.
-    """
+    """`text` made safe to show. Invisible characters become spaces or visible escapes. Images, turn
+    markers and tags like those of our frame are escaped."""
     shown = _OWN_TAG.sub("\\\\u003c", visible(text).translate(_WIDE))
     return _TURN.sub(r"[\\", _IMAGE.sub(r"!\\", shown))
 
@@ -83,8 +81,7 @@ class Profile:
     items: int
     preview_chars: int
     passage_chars: int = 0
-    """A passage of documentation is shown whole up to this length, including the headings in front
-    of it.
+    """A passage of documentation is shown whole up to this length, including the headings above it.
     """
 
     def without(self, text: str) -> "Profile":
@@ -192,12 +189,12 @@ def _first_term(word: str) -> str:
 
 
 def digest(lines: Sequence[str]) -> str:
-    """The digest: a heading, and `- [citation] text` for each memory."""
+    """A heading, and one line for each memory."""
     return "\n".join([DIGEST_HEADING, *lines]) if lines else EMPTY_DIGEST
 
 
 def without_heading(hit: Hit) -> Hit:
-    """The hit without the headings that upwell put in front of its passage, because a digest shows
+    """The hit without the headings that upwell put above its passage, because a digest shows
     exactly the lines that it cites. Headings that reverse the meaning (`Do not:`) are kept."""
     heading, newline, text = hit.memory.text.partition("\n")
     if PASSAGE not in hit.signals or not newline or not heading.endswith(":"):
@@ -208,19 +205,19 @@ def without_heading(hit: Hit) -> Hit:
 
 
 def by_command(text: str, command: str) -> str:
-    """The block `text` for an agent that may lack our tools, with a shell command that prints the
-    full text of a memory."""
+    """The block `text` for an agent that may lack our tools: its reminder names a shell command
+    that prints the full text of a memory."""
     return text.replace(REMINDER, reminder_of(command), 1)
 
 
 def reminder_of(command: str) -> str:
-    """The reminder with the shell command for the full text of a memory."""
+    """The reminder that names this shell command."""
     return f"{NOTICE}; `{command}` gives the full text of one."
 
 
 def beneath(lines: Sequence[str], surfacing_id: str, text: str = "") -> str:
-    """The fenced block `text` with more lines at its end; without `text`, a new block with the
-    surfacing's id for feedback."""
+    """The block `text` with `lines` added at its end. Without `text`, a new block with the id by
+    which the agent can rate it."""
     end = f"</{TAG}>"
     opened = text.removesuffix(end) or f'<{TAG} id="{surfacing_id}">\n{REMINDER}\n'
     return "\n".join([opened.rstrip("\n"), *lines, end])
@@ -250,9 +247,7 @@ def fitting(
     hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile, frame: str
 ) -> list[str]:
     """The lines of the best `hits` that fit the profile together with `frame`. The last line may be
-    cut to the remaining room. If too little of a memory would be shown, it and all later ones are
-    omitted.
-    """
+    cut to fit. If too little of a memory would be shown, it and all later memories are omitted."""
     lines, room = list[str](), profile.without(frame)
     full_chars = max(profile.preview_chars, profile.passage_chars)
     for hit in hits[: profile.items]:
@@ -295,19 +290,19 @@ def place[Block](blocks: Sequence[Block], memories: Block, mode: InjectionMode) 
 
 
 def worded(text: str, mode: InjectionMode) -> str:
-    """The text of the block of memories, with a heading in `section` mode."""
+    """The block of memories, with a heading in `section` mode."""
     return SECTION_HEADING + text if mode is InjectionMode.SECTION else text
 
 
 def marked(text: str, mark: str) -> str:
     """The block `text` with a secret mark of this process. MCP servers do not know the mark, so
-    they cannot forge such a block."""
+    they cannot forge a block."""
     return text.replace(f"<{TAG} ", f'<{TAG} mark="{mark}" ', 1)
 
 
 def frame_of(door: Door | str, command: str = "") -> str:
-    """The longest text that can surround the memories at a door. `command`, if given, is the shell
-    command for reading a memory in full."""
+    """The longest text that can surround the memories at a door. `command`, if given, is a shell
+    command that prints the full text of a memory."""
     if door == Door.ASK:
         return f"{DIGEST_HEADING}\n"
     empty = beneath([], "s_0123456789ab")

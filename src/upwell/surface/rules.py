@@ -1,11 +1,11 @@
 """Standing rules: pinned memories that the agent gets when a session begins or, if the beginning
 was missed, with the first prompt. A rule with a scope comes with the first prompt or call that
-matches it.
+matches the scope.
 
 Paused and replaced rules are left out, and so are rules in files that the agent's host loads by
-itself. The user's own rules come first; team rules and imported ones are labelled. Rules do not
-compete with the memories that a search finds. They have a size limit of their own, and their block
-says how many rules were left out.
+itself. The user's own rules come first. Team rules and imported rules are labelled. Rules do not
+compete with the memories that a search finds: they have their own size limit, and their block says
+how many rules were left out.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ HEADING = "Standing rules that the user pinned:"
 TEAM_LABEL = "(shared with the team) "
 IMPORTED_LABEL = "(imported) "
 MAX_READ = 200
-"""How many rules are read, newest first. The limit is high, so that newer team rules do not hide
-the user's own."""
+"""How many rules are read, newest first. The limit is high, so that newer team rules do not crowd
+out the user's own."""
 MAX_RULES = 10
 RULE_CHARS = 300
 EVERYWHERE = RuleScope()
 MAX_BYTES = 2_000
-"""The maximum size in bytes of the rules added to a prompt or a call. This limit, `MAX_RULES` and
-`RULE_CHARS` are our own constants."""
+"""The maximum size in bytes of the rules added to a prompt or a call (our own constant, like
+`MAX_RULES` and `RULE_CHARS`)."""
 SILENT = frozenset(
     {
         SkipReason.DISABLED,
@@ -60,8 +60,8 @@ class Rules:
         self._ttl_seconds = ttl_seconds
 
     async def of(self, cue: Cue) -> Sequence[Memory]:
-        """The rules for the start of the cue's session: first the user's own rules, then the
-        others, each newest first; empty if they cannot be read."""
+        """The rules for the start of the cue's session: the user's own rules, then the others, each
+        newest first. Empty if they cannot be read."""
         with contained("reading the standing rules"):
             rules = [rule for rule in await self._pinned(cue) if not _is_scoped(rule)]
             return await _not_loaded(rules, cue)
@@ -83,15 +83,15 @@ class Rules:
             await self._ttl_store.drop(Kind.RULES, _key(session, ""))
 
     async def take_back(self, session: str, memories: Sequence[Memory]) -> None:
-        """Record that the rules among these memories did not reach the session, so that it gets
-        them again."""
+        """Record that the rules among these memories did not reach the session, so that the session
+        gets them again."""
         rules = [memory for memory in memories if memory.pinned]
         keys = {_key(session, rule.id) if _is_scoped(rule) else session for rule in rules}
         if keys:
             await self._ttl_store.delete(Kind.RULES, sorted(keys))
 
     async def add_if_due(self, cue: Cue, outcome: Surfacing | Skip) -> Surfacing | Skip:
-        """`outcome` with the rules for this cue that the session lacks; unchanged if the rules
+        """`outcome` with the rules for this cue that the session lacks. Unchanged if the rules
         cannot be read."""
         with contained("adding the standing rules"):
             if not _takes_rules(cue, outcome):
@@ -158,7 +158,6 @@ def _key(session: str, rule_id: str) -> str:
 
 
 async def _not_loaded(rules: list[Memory], cue: Cue) -> list[Memory]:
-    """The rules that the cue's host does not load by itself."""
     if not rules or not cue.host:
         return rules
     texts = [rule.text for rule in rules]
@@ -167,7 +166,7 @@ async def _not_loaded(rules: list[Memory], cue: Cue) -> list[Memory]:
 
 
 def with_rules(outcome: Surfacing | Skip, rules: Sequence[Memory]) -> Surfacing | Skip:
-    """The outcome as a surfacing that ends with these rules; unchanged if none of them fits."""
+    """The outcome as a surfacing that ends with these rules. Unchanged if no rule fits."""
     shown, lines = rule_lines(rules, MAX_BYTES)
     if not shown:
         return outcome
@@ -213,7 +212,6 @@ def rule_lines(rules: Sequence[Memory], budget_bytes: int) -> tuple[list[Memory]
 
 
 def _label(rule: Memory) -> str:
-    """The label of a team rule or an imported rule; "" for the user's own."""
     if is_teams(rule.namespace):
         return TEAM_LABEL
     return IMPORTED_LABEL if rule.trust is Trust.IMPORTED else ""

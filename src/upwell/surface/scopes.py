@@ -1,7 +1,6 @@
-"""The scope of a standing rule: the files and commands for which the agent gets the rule. A scope
-is stored in the rule's triggers: `path:GLOB` for files, `tool:NAME` or `tool:NAME(GLOB)` for tools
-and their commands. A rule without a scope is given at the start of every session.
-"""
+"""The scope of a standing rule: the files and commands for which the agent gets the rule. The
+rule's triggers store the scope: `path:GLOB` for files, `tool:NAME` or `tool:NAME(GLOB)` for tools
+and their commands. A rule without a scope is given at the start of every session."""
 
 import re
 import shlex
@@ -41,8 +40,8 @@ MAX_OPTIONS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleScope:
-    """Globs of files, relative to the project, and patterns of tools. If both are given, a cue must
-    match one of the globs and one of the patterns."""
+    """Globs of files, relative to the project, and patterns of tools. If a scope has both, a cue
+    must match a glob and a pattern."""
 
     paths: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
@@ -57,7 +56,7 @@ class RuleScope:
         return " ".join((*self.paths, *self.tools)) or "every session"
 
     def matches(self, cue: Cue) -> bool:
-        """True if the cue matches; an empty scope matches no cue."""
+        """True if the cue matches. An empty scope matches no cue."""
         if not self.paths and not self.tools:
             return False
         about_file = not self.paths or any(map(self._holds, files_of(cue)))
@@ -76,7 +75,7 @@ def scope_of(rule: Memory) -> RuleScope:
 
 
 def is_own(rule: Memory) -> bool:
-    """True if the user wrote this rule: it is neither imported nor shared with the team."""
+    """True if the user wrote this rule, so that it is neither imported nor shared with the team."""
     return rule.trust is Trust.USER and not is_teams(rule.namespace)
 
 
@@ -125,15 +124,14 @@ def checked_scope(paths: Sequence[str], tools: Sequence[str]) -> RuleScope:
 
 
 def standing(memory: Memory, scope: RuleScope | None = None) -> Memory:
-    """The memory as a standing rule with this scope. If `scope` is missing or empty, the globs
-    among the memory's paths become the scope.
-    """
+    """The memory as a standing rule with this scope. Without a scope, the globs among the memory's
+    paths become the scope."""
     given = scope.triggers() if scope else ()
     return replace(memory, pinned=True, triggers=given or globs_of(memory.paths).triggers())
 
 
 def globs_of(paths: Sequence[str]) -> RuleScope:
-    """The scope of a rule about these paths: the globs among them."""
+    """The globs among these paths, as the scope of a rule."""
     return RuleScope(paths=tuple(path for path in paths if "*" in path))
 
 
@@ -158,10 +156,9 @@ def _runs(pattern: str, cue: Cue) -> bool:
 
 
 def _steps(cue: Cue) -> list[str]:
-    """The commands of a call, one by one, as written and without wrappers: `cd web && sudo rm x`
-    yields `cd web`, `sudo rm x` and `rm x`. Commands inside `sh -c '…'`, `eval` and `$(…)` are
-    included.
-    """
+    """The commands of a call, one by one, both as written and without wrappers:
+    `cd web && sudo rm x` yields `cd web`, `sudo rm x` and `rm x`. Includes the commands inside
+    `sh -c '…'`, `eval` and `$(…)`."""
     line = "\n".join(_lines(cue))[:MAX_COMMAND_CHARS]
     steps = (step.strip().strip("(){}") for step in _COMMAND_ENDS.split(line))
     found = [" ".join(step.split()) for step in steps if step]
@@ -187,8 +184,8 @@ def _lines(cue: Cue) -> Iterator[str]:
 
 def _from_program(step: Step) -> list[str]:
     """The forms of a command that a pattern may match: as written, and without the folder of its
-    program. For a runner such as `sudo`, the command from each later word on is included, because
-    the runner may have options of its own."""
+    program. A runner such as `sudo` may have options of its own, so the commands that begin at each
+    of its later words are included."""
     program = step.words[0].rpartition("/")[2]
     found = [" ".join(step.words), " ".join((program, *step.words[1:]))]
     written = step.text.split()
@@ -210,7 +207,7 @@ def _scripts_in(words: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _glob(pattern: str, crosses_folders: bool = False) -> Any:
-    """A glob as a regular expression that matches in linear time. `*` stays within a folder, unless
+    """A glob as a regular expression that matches in linear time. `*` stays within a folder unless
     `crosses_folders` is set. A pattern without a slash matches in any folder."""
     import re2
 

@@ -2,8 +2,8 @@
 
 There is no question yet, so there is nothing to search for. A note ranks higher if it belongs to
 this project, is recent or recently read, states a decision or a pitfall, or is about files that
-changed lately. File timestamps show which files changed; git is not run, because a cloned
-repository could make it start other processes. The whole opening stays within
+changed lately. File timestamps show which files changed. Git is not run, because a cloned
+repository could make git start other processes. The whole opening stays within
 `surface.session_max_bytes`.
 """
 
@@ -43,7 +43,7 @@ from upwell.surface.seen_log import SeenLog
 
 COMPACTION_SECONDS = 86_400.0
 MAX_CARRIED = 12
-"""How many of the latest memories of a session may return after a compaction of its context."""
+"""How many of a session's latest memories may return after its context was compacted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,8 @@ class Compaction:
         return bool(session) and session in await self.ttl_store.get(Kind.COMPACTION, [session])
 
     async def after(self, cue: Cue) -> Sequence[Memory]:
-        """The memories that the session of the cue may need again: the used ones, then the latest
-        of those that were neither used nor ignored.
-        """
+        """The memories that the cue's session may need again: first those that it used, then those
+        that it neither used nor ignored."""
         session = cue.session
         await self.before(session)
         item = (await self.ttl_store.get(Kind.COMPACTION, [session])).get(session)
@@ -104,14 +103,14 @@ HEADING = "Recently in this project:"
 COMMANDS_HEADING = "Commands that worked in this session:"
 HEADING_AFTER_COMPACTION = "From this session and this project:"
 FORGETFUL = frozenset({COMPACTED, "clear"})
-"""Reasons for a session start, as hosts write them in `Cue.text`, that imply a lost context."""
+"""Values of `Cue.text` with which a host says that the starting session has lost its context."""
 RESUMED = "resume"
-"""The reason for the start of a resumed session, whose host restores its context."""
+"""The value of `Cue.text` for a resumed session, whose host restores its context."""
 MISSED = "missed"
-"""Our own reason: no process answered at the start of the session. The session gets the rules,
+"""Our own value: no process answered at the start of the session. The session gets the rules,
 unless it already has them."""
 SUBAGENT = "subagent"
-"""Our own reason: a subagent started. It already has its task, so it gets only the rules."""
+"""Our own value: a subagent started. It already has its task, so it gets only the rules."""
 LOOKED_AT = 200
 """How many of the newest memories (of this project, or of no project) compete for a place."""
 MAX_NOTES = 6
@@ -126,9 +125,8 @@ KINDS = {"decisions": 1.0, "blockers": 1.0, "patterns": 0.9, "learnings": 0.9}
 OTHER_KINDS = 0.7
 TRUSTS = {Trust.USER: 1.0, Trust.IMPORTED: 0.8, Trust.AGENT: 0.7}
 ELSEWHERE = 0.5
-"""A note's score is multiplied by the `KINDS` factor of its namespace, by the `TRUSTS` factor of
-its author and, if it belongs to no project, by `ELSEWHERE` (our own constants).
-"""
+"""The factor for a note that belongs to no project. A note's score is also multiplied by the
+`KINDS` factor of its namespace and the `TRUSTS` factor of its author (our own constants)."""
 _DAY_SECONDS = 86_400.0
 _PROFILE = Profile(chars=0, tokens=0, items=MAX_NOTES, preview_chars=PREVIEW_CHARS)
 
@@ -136,9 +134,8 @@ _PROFILE = Profile(chars=0, tokens=0, items=MAX_NOTES, preview_chars=PREVIEW_CHA
 @dataclass(frozen=True, slots=True)
 class SessionStart:
     """Gives sessions their opening. Notes that the opening shows in full are logged, so that the
-    session does not receive them again. `owed` contains the sessions that still wait for their
-    opening: it maps the id of each to the cue that started it.
-    """
+    session does not receive them again. `owed` maps each session that still waits for its opening
+    to the cue that started it."""
 
     reader: MemoryReader
     learning: Learning
@@ -153,10 +150,12 @@ class SessionStart:
         self, cue: Cue, now: float, shown_ids: Collection[str] = ()
     ) -> Surfacing | Skip:
         """The rules and notes for the start of this cue's session, without the memories in
-        `shown_ids`; or the reason why there are none. If a session was resumed, or its start was
-        missed, it gets the standing rules only if it lacks them. A session that lost its context
-        gets its memories again. If `surface.moments` is `all`, a session also gets other notes
-        once; otherwise, these notes surface only with a request that they match.
+        `shown_ids`; or the reason why there are none.
+
+        A session that was resumed, or whose start was missed, gets the standing rules only if it
+        lacks them. A session that lost its context gets its memories again. If `surface.moments` is
+        `all`, a session also gets other notes once. Otherwise, other notes surface only with a
+        request that they match.
         """
         if not self.options.surface.session_max_bytes:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
@@ -199,8 +198,8 @@ class SessionStart:
             self.owed.popitem(last=False)
 
     def missed(self, cue: Cue) -> None:
-        """Give the session of this cue its rules at its next event, because no process answered
-        when it began."""
+        """Give the cue's session its rules at its next event, because no process answered when it
+        began."""
         if cue.session:
             start = Cue(
                 door=Door.SESSION,
@@ -213,7 +212,8 @@ class SessionStart:
             self.owe(start)
 
     async def take_back(self, cue: Cue, surfacing: Surfacing) -> None:
-        """Give the opening at the session's next event, because it did not reach the agent."""
+        """Give the opening again at the session's next event, because it did not reach the
+        agent."""
         if not cue.session:
             return
         self.owe(cue)
@@ -222,8 +222,8 @@ class SessionStart:
         await self.seen_log.withdraw(surfacing.memories, cue.session)
 
     async def _has_rules(self, cue: Cue) -> bool:
-        # When Codex resumes a session and compacts it at once, it sends two events. The second one
-        # brings the rules.
+        # When Codex resumes a session and immediately compacts it, it sends two events. The second
+        # event brings the rules.
         if cue.text == RESUMED and await self.compaction.is_pending(cue.session):
             return True
         return await self.rules.has(cue.session)
@@ -266,7 +266,6 @@ class SessionStart:
         return [f"`{harmless_line(command)}`" for command in commands]
 
     async def _carried(self, cue: Cue) -> list[Hit]:
-        """The memories from before a compaction, the used ones first."""
         memories = await self.compaction.after(cue)
         if cue.text != COMPACTED:
             return []
@@ -278,7 +277,6 @@ class SessionStart:
         ]
 
     async def _recent_notes(self, cue: Cue, now: float) -> list[Hit]:
-        """The notes of the cue's project that are most likely to be useful, best first."""
         project = project_of(cue.cwd)
         notes = [
             memory
@@ -298,7 +296,6 @@ class SessionStart:
 
 
 def _joined(outcome: Surfacing | Skip, opening: Surfacing) -> Surfacing:
-    """One surfacing: what the cue found, then the opening."""
     if isinstance(outcome, Skip):
         return replace(opening, intent=outcome.intent, queries=outcome.queries)
     text = beneath(lines_of(opening.text), outcome.id, outcome.text)
@@ -307,7 +304,7 @@ def _joined(outcome: Surfacing | Skip, opening: Surfacing) -> Surfacing:
 
 def standing(memory: Memory, project: str | None, touched: float, now: float) -> Hit:
     """A memory as a hit that no search found. Its score is the probability that it is useful
-    without a question; `touched` (0 to 1) is how recently one of its files was changed.
+    without a question. `touched` (0 to 1) says how recently one of the memory's files was changed.
     """
     created = memory.created_at if memory.created_at is not None else now
     used = memory.viewed_at is not None and memory.viewed_at > created + 1.0
@@ -345,8 +342,8 @@ def _age_days(path: str, now: float) -> float:
 
 
 class _Block:
-    """A block of memories that grows line by line. The final block, including the shell command
-    `command`, has at most `max_bytes`."""
+    """A block of memories that grows line by line. The final block has at most `max_bytes`,
+    including the shell command `command`."""
 
     def __init__(self, max_bytes: int, surfacing_id: str, command: str) -> None:
         self.text = ""
@@ -354,14 +351,13 @@ class _Block:
         self._id = surfacing_id
 
     def add_rules(self, rules: Sequence[Memory]) -> list[Memory]:
-        """Add the first rules that fit. Returns those that were added."""
+        """Add the first rules that fit, and return them."""
         added, lines = rule_lines(rules, self._max_bytes - len(beneath([], self._id)) - 1)
         return added if added and self._add(lines) else []
 
     def add_notes(self, notes: Sequence[Hit], heading: str) -> list[Hit]:
-        """Add the best notes that fit, in order; a note that is too long is skipped. Returns those
-        that were added.
-        """
+        """Add the best notes that fit, in order, and return them. A note that is too long is
+        skipped."""
         added: list[Hit] = []
         for hit in notes:
             if len(added) == MAX_NOTES:

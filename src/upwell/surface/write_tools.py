@@ -4,8 +4,8 @@
 A name says what the tool does, and to which object: `create_issue`, `container_run`,
 `browser_type`. If a read is mistaken for a write, its memories do not surface, and a hook does not
 shorten its result. If a write is mistaken for a read, a memory surfaces too late to change the
-write. So a verb that is also a common noun, or that can also mean a way of reading, counts only
-next to words that settle its meaning.
+write. So an ambiguous verb, which is also a common noun or can also mean a way of reading, counts
+only next to words that settle its meaning.
 """
 
 import re
@@ -59,7 +59,7 @@ _WRITE_VERBS = _words(
 """Verbs that mean a change in many APIs. They count as the first, second or last word of a tool's
 name; the patterns above count anywhere in the name."""
 _WRITE_OPENINGS = _words("book build buy complete import link new order play star start tag turn")
-"""Verbs that are also common nouns or adjectives: they count only as the first word of a tool's
+"""Verbs that are also common nouns or adjectives. They count only as the first word of a tool's
 name."""
 _COMMANDS_OF_STRUCTURES = re.compile(
     r"[hjlmsxz]?(?:set|add|del|rem|pop|push|trim|incr|decr)(?:nx|ex|xx|by|range)?", re.ASCII
@@ -80,9 +80,8 @@ _SURFACES = _words(
 )
 _INPUT_OBJECTS = _words("dialog key keys option options text")
 """A verb in `_INPUTS`, such as `type` or `select`, may be an action at a keyboard or a screen. It
-counts only if the name also contains a word in `_SURFACES` or `_INPUT_OBJECTS`; without one, it
-describes what is read.
-"""
+counts only if the name also contains a word in `_SURFACES` or `_INPUT_OBJECTS`. Otherwise, it
+describes what is read."""
 
 _RUNS = _words("call exec execute invoke run")
 _RUN_TO_READ = _words(
@@ -93,7 +92,7 @@ _RUN_TO_READ = _words(
     snippet sql task tasks terminal test tests typecheck
     """
 )
-"""A tool that runs one of these counts as a reader: like a shell, it may change something, but a
+"""A tool that runs one of these counts as a reader. Like a shell, it may change something, but a
 memory often helps with its result. A tool that runs anything else (`run_workflow`) counts as a
 writer."""
 
@@ -120,7 +119,8 @@ _NOUNS = _words(
     book build claim import leave link order play post release rollout set star start store tag vote
     """
 )
-"""First words that are nouns if the name ends with a word for something to read: `post_count`."""
+"""First words that count as nouns if the name ends with a word for something to read: `post_count`.
+"""
 _WHAT_IS_READ = _READ_VERBS | _words(
     """
     artifacts attempts details errors graph history log logs metrics notes output result results
@@ -134,8 +134,8 @@ _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 def writes(cue: Cue) -> str:
     """The evidence that the cue's tool has side effects; "" if there is none.
 
-    The annotations `readOnlyHint: false` and `destructiveHint: true` are decisive, and
-    `readOnlyHint: true` outweighs the name. Without annotations the name decides.
+    The annotation `readOnlyHint` decides, then `destructiveHint: true`. Without either, the name
+    decides.
     """
     hints = cue.annotations
     if hints.get("readOnlyHint") is True:
@@ -169,7 +169,7 @@ def _named_as_write(name: str, words: Sequence[str], server: Sequence[str]) -> s
 
 
 def _verb_in_company(words: Sequence[str], server: Sequence[str]) -> str:
-    """A verb among the first two words and the last one that means a change, given the other words
+    """A verb among the first two words and the last word that means a change, given the other words
     of the name; "" if there is none."""
     company = {*words, *server}
     for verb in dict.fromkeys((*words[:2], words[-1])):
