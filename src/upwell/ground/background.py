@@ -1,4 +1,4 @@
-"""An owner for tasks that outlive the call that starts them."""
+"""An owner for tasks that outlive the calls that start them."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,11 +8,11 @@ from upwell.ground.trace import LOG
 
 
 class BackgroundTasks:
-    """Starts tasks, keeps a reference to each while it runs, and cancels them all in `aclose`.
+    """Starts tasks, keeps a reference to each while it runs, and cancels them all in `aclose()`.
 
-    asyncio keeps only a weak reference to a task, and it reports the exception of a task that
-    nobody awaits only when the task is garbage-collected. This class solves both problems: a task
-    stays referenced until it ends, and its exception is logged under the owner's name.
+    asyncio keeps only a weak reference to a task, and reports the exception of a task that nobody
+    awaits only when the task is garbage-collected. This class keeps a reference until the task has
+    ended, and then logs the exception with the owner's name.
     """
 
     def __init__(self, owner: str) -> None:
@@ -23,7 +23,7 @@ class BackgroundTasks:
         return len(self._tasks)
 
     def start[T](self, work: Coroutine[Any, Any, T], *, name: str = "") -> "asyncio.Task[T]":
-        """Run `work` concurrently. The task may be awaited and cancelled like any other."""
+        """Run `work` concurrently. The task may be awaited and cancelled."""
         task = asyncio.create_task(work, name=name or self._owner)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -35,7 +35,7 @@ class BackgroundTasks:
             task.cancel()
 
     async def drain(self) -> None:
-        """Wait until every task has ended, including those that start in the meantime."""
+        """Wait until all tasks have ended, even those that start in the meantime."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -1,8 +1,8 @@
 """The context windows of models, and the size of responses for each window.
 
-`WINDOWS` is the only table of windows. It maps prefixes of model names to tokens, as published by
-the providers up to November 2026; the longest matching prefix applies. Dots in names are written
-as dashes. Unknown models get the default size.
+`WINDOWS` is the only table of windows. It maps prefixes of model names, with dashes in place of
+dots, to tokens, as the providers published them up to November 2026. The longest matching prefix
+applies. Unknown models get the default size.
 """
 
 import re
@@ -15,8 +15,8 @@ from msgspec import Meta
 SMALL_WINDOW = 32_768
 LARGE_WINDOW = 200_000
 RESULT_TOKENS = {"small": 1500, "default": 4000, "large": 8000}
-"""The budget of a response in tokens, for windows up to 32 K, up to 200 K, and larger (seed 000,
-docs/names.md)."""
+"""The budget of a response in tokens: `small` for windows up to 32 K, `default` up to 200 K, and
+`large` above (seed 000, docs/names.md)."""
 READ_SHARE = 0.25
 """The share of a known window that a file may take, unless `compress.read_tokens` is set."""
 
@@ -212,7 +212,7 @@ WINDOWS: Mapping[str, int] = {
     "phi-4-multimodal": 131_072,
 }
 _LONG = re.compile(r"\[1m\]$")
-"""How Claude Code requests a window of a million tokens: `sonnet[1m]`."""
+"""The suffix with which Claude Code requests a window of a million tokens, as in `sonnet[1m]`."""
 _VENDOR = re.compile(
     r"^(?:(?:us|eu|apac|au|jp|global)\.)?"
     r"(?:ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|moonshotai"
@@ -227,10 +227,10 @@ _SHORT = {"sonnet": "claude-sonnet-5", "opus": "claude-opus-5", "haiku": "claude
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """`agent.*`: the agent behind the gateway.
+    """The `agent.*` settings, about the agent that uses the gateway.
 
-    `context_window`: its window in tokens. `model`: its model, to look up the window and the price.
-    `input_price`: US dollars per million input tokens; 0 takes the price from a table.
+    `context_window`: in tokens. `model`: used to look up the window and the price. `input_price`:
+    US dollars per million input tokens; 0 takes the price from a table.
     """
 
     context_window: int | None = None
@@ -239,12 +239,12 @@ class AgentOptions:
 
 
 def window_in(options: AgentOptions) -> int | None:
-    """Return the configured window, or that of the configured model; None if unknown."""
+    """Return the configured window, or else the window of the configured model, if known."""
     return options.context_window or window_of(options.model)
 
 
 def unknown_model(options: AgentOptions) -> str:
-    """Return a warning if the window of the configured model is unknown, or ""."""
+    """Return a warning if the window of the configured model is unknown, else ""."""
     if not options.model or window_in(options) is not None:
         return ""
     return (
@@ -261,10 +261,10 @@ def size_of(window: int | None) -> str:
 
 
 def window_of(model: str) -> int | None:
-    """Return the window of a model by the longest known prefix of its name; None if unknown.
+    """Return the window of a model by the longest known prefix of its name, or None.
 
-    The name may begin with a provider (`anthropic/…`, `us.anthropic.…`), and its version may
-    contain dots or dashes.
+    The name may begin with a provider (`anthropic/…`, `us.anthropic.…`). The version in it may be
+    written with dots or dashes.
     """
     name = model.strip().lower().rpartition("/")[2]
     if _LONG.search(name):

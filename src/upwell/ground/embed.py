@@ -1,4 +1,4 @@
-"""Embedders: turn texts into vectors.
+"""Embedders, which turn texts into vectors.
 
 Model libraries are imported when an embedder is first used. The error for a missing library names
 the extra to install.
@@ -22,7 +22,7 @@ _HTTP_SECONDS = 10.0
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors of `dim` numbers. `embed` blocks; any thread may call it.
+    """Turns texts into unit vectors of `dim` numbers. `embed()` blocks, and any thread may call it.
 
     `name` identifies the model. Vectors of different models must not be compared.
     """
@@ -43,7 +43,7 @@ class Embedder(Protocol):
 
 
 class Model2Vec:
-    """Static embeddings (model2vec): a table look-up, fast enough for every call."""
+    """Static embeddings (model2vec). A table look-up is fast enough for every call."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         try:
@@ -66,7 +66,7 @@ class FastEmbed:
         try:
             from fastembed import TextEmbedding
         except ImportError as error:
-            # Few users need fastembed, so the extra does not include it.
+            # The extra does not include fastembed, because few users need it.
             hint = f"{extra_hint('embed')} --with fastembed"
             raise UsageError("fastembed is not installed", hint=hint) from error
         model = endpoint.model or "BAAI/bge-small-en-v1.5"
@@ -79,7 +79,7 @@ class FastEmbed:
 
 
 class HttpEmbedder:
-    """An endpoint with `/embeddings`. Secrets are masked before a text is sent."""
+    """An endpoint with `/embeddings`. Secrets in a text are masked before it is sent."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -108,16 +108,15 @@ EMBEDDERS: dict[str, type[Model2Vec] | type[FastEmbed] | type[HttpEmbedder]] = {
     "fastembed": FastEmbed,
     "http": HttpEmbedder,
 }
-"""The classes of embedders by name. Each takes an `Endpoint`; the local ones read only its model.
-"""
+"""The classes of embedders by name. The local ones read only the model of the `Endpoint`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedOptions:
-    """`embed.*`: the embedder to use.
+    """The `embed.*` settings.
 
-    `kind`: a name of `EMBEDDERS`, "" for none. `model`: the model, "" for the default of the kind.
-    `base_url`, `api_key`: the endpoint of kind `http`.
+    `kind`: a name in `EMBEDDERS`, "" for none. `model`: "" for the default model of the kind.
+    `base_url`, `api_key`: only for the kind `http`.
     """
 
     kind: str = field(default="", metadata={CHOICES: ("", *EMBEDDERS)})
@@ -165,7 +164,7 @@ def embedder_of(options: EmbedOptions) -> LateEmbedder | None:
     """Return the configured embedder, or None.
 
     Raises:
-        ConfigError: no embedder has this name.
+        ConfigError: the kind of embedder is not known.
     """
     if not options.kind:
         return None

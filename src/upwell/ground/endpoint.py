@@ -28,8 +28,8 @@ _HTTP_OK = 200
 class Endpoint:
     """The address of a model.
 
-    `base_url` includes the API version (`http://localhost:11434/v1`) and is "" when no endpoint
-    is configured. `model` is sent with every request, `api_key` as a bearer token.
+    `base_url` includes the API version (`http://localhost:11434/v1`). It is "" if no endpoint is
+    configured. `api_key` is sent as a bearer token.
     """
 
     base_url: str = ""
@@ -38,13 +38,13 @@ class Endpoint:
 
     @property
     def shown(self) -> str:
-        """The address without credentials, fit for logs and errors."""
+        """The address without credentials, for logs and errors."""
         return masked_address(self.base_url)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The `body` of a reply with status 200, and its `content_type`."""
+    """A response with status 200."""
 
     body: bytes
     content_type: str
@@ -60,7 +60,7 @@ def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> Ans
         LlmError: the connection failed, the deadline passed, the status was not 200, or the body
             was too large.
     """
-    # Imported here, because the import takes a tenth of a second and most users have no endpoint.
+    # This import takes a tenth of a second, and most users have no endpoint.
     import httpx2
 
     body = json.dumps(message).encode("utf-8", "replace")
@@ -112,17 +112,17 @@ def _read(reply: "httpx2.Response", endpoint: Endpoint, deadline: Deadline) -> b
         raw += chunk
         if len(raw) > _MAX_REPLY_BYTES:
             raise LlmError(f"the reply of {endpoint.shown} exceeds {_MAX_REPLY_BYTES:,} bytes")
-    # After the watchdog has shut down the socket, a body without a length looks complete.
+    # If the watchdog has shut down the socket, a body without a length only looks complete.
     if deadline.passed():
         raise TimeoutError
     return bytes(raw)
 
 
 class _Watchdog:
-    """Shuts the connection down at the deadline.
+    """Shuts down the connection at the deadline.
 
-    The timeouts of httpx2 limit each read, so a server that sends one byte at a time could hold the
-    thread forever.
+    The timeouts of httpx2 apply to each read, so a server that sends one byte at a time could block
+    the thread forever.
     """
 
     def __init__(self, deadline: Deadline) -> None:
@@ -140,7 +140,7 @@ class _Watchdog:
             self._timer.cancel()
 
     def observe(self, event: str, details: Mapping[str, Any]) -> None:
-        """Remember the socket. Called by the `trace` extension of a request."""
+        """Remember the socket. The `trace` extension of a request calls this method."""
         # TLS replaces the TCP socket, so both events matter.
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._socket = details["return_value"].get_extra_info("socket")
@@ -150,6 +150,6 @@ class _Watchdog:
     def _shut_down(self) -> None:
         self._has_fired = True
         if self._socket is not None:
-            # `self._socket.shutdown` is not thread-safe for an SSL socket.
+            # The `shutdown` of an SSL socket is not thread-safe.
             with suppress(OSError):
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Lock upwell's own files while they change, and write them completely or not at all."""
+"""Lock upwell's files while they change, and write them completely or not at all."""
 
 import errno
 import os
@@ -12,27 +12,25 @@ from upwell.ground.errors import StoreUnwritable
 LOCK_SECONDS = 8.0
 """How long to wait for a lock. upwell holds its locks for milliseconds."""
 SOON_SECONDS, SOON_POLL_SECONDS, POLL_SECONDS = 0.25, 0.005, 0.1
-"""A waiting process checks often at first and then less often: fifty processes that keep checking
-would starve the one that holds the lock.
+"""A waiting process checks often at first, then less often, because fifty processes that keep
+checking would starve the process that holds the lock.
 """
 
 Locking = Callable[[Path], AbstractContextManager[None]]
-"""A context manager that holds the lock of a file while its block changes the file, like
-`exclusively`."""
+"""A function like `exclusively()`, whose context manager holds the lock of a file."""
 Stamp = tuple[int, int, int]
-"""The modification time of a file (ns), its size and its inode."""
+"""A file's modification time (ns), size and inode."""
 
 
 def file_exists(path: Path) -> bool:
-    """Return whether a file exists at `path`.
-
-    Faster than `Path.exists`, which raises and catches an error in the common case of no file.
+    """Return whether a file exists at `path`. This is faster than `Path.exists()`, which raises and
+    catches an error in the common case that no file exists.
     """
     return os.access(path, os.F_OK)
 
 
 def stamp(path: str | Path) -> Stamp | None:
-    """Return a value that changes when the file is written, or None if there is no file."""
+    """Return a value that changes when the file is written, or None if the file does not exist."""
     try:
         info = os.stat(path)
     except OSError:
@@ -42,8 +40,8 @@ def stamp(path: str | Path) -> Stamp | None:
 
 @contextmanager
 def exclusively(path: Path, seconds: float | None = None) -> Iterator[None]:
-    """Hold the lock for changing or replacing a file. Waits at most `seconds` (by default 8) for
-    the lock.
+    """Hold the lock for changing or replacing a file. Waits for the lock for `seconds` at most
+    (default: `LOCK_SECONDS`).
 
     Raises:
         StoreUnwritable: another process held the lock for too long, or the lock cannot be created.
@@ -78,7 +76,7 @@ def writing(path: Path) -> Iterator[None]:
     """Convert an `OSError` raised in the block.
 
     Raises:
-        StoreUnwritable: `path` cannot be written.
+        StoreUnwritable: the block raised an `OSError`.
     """
     try:
         yield
@@ -92,8 +90,8 @@ def writing(path: Path) -> Iterator[None]:
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace the content of `path` atomically (mode 0600).
 
-    Writes and syncs a temporary file next to it, renames that file and syncs the folder, so the
-    content is on disk when this returns. Lone surrogates are written as escapes.
+    Writes and syncs a temporary file in the same folder, renames that file, and syncs the folder.
+    The content is then on disk. Lone surrogates are written as escapes.
 
     Raises:
         OSError: the file could not be replaced, or the folder could not be synced.
@@ -120,8 +118,8 @@ def read_regular_file(path: Path) -> bytes:
     """Return the content of a regular file.
 
     Raises:
-        OSError: the file is missing or cannot be read, or it is a pipe or a device, and reading it
-            might never end.
+        OSError: the file is missing or cannot be read, or it is a pipe or a device, which might
+            never end.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -129,7 +127,7 @@ def read_regular_file(path: Path) -> bytes:
 
 
 def create_once(path: Path, content: bytes) -> None:
-    """Create `path` (mode 0600) with `content`, unless it exists.
+    """Create the file at `path` (mode 0600) with `content`, unless the file exists.
 
     The file is complete as soon as it exists, even if several processes create it at once.
 
@@ -149,9 +147,9 @@ def create_once(path: Path, content: bytes) -> None:
 
 
 def remove_partial_files(path: Path) -> None:
-    """Remove temporary files that dead writers of `path` left behind.
+    """Remove temporary files that dead writers of `path` have left behind.
 
-    Call this only under the lock of `path`: the temporary file of a live writer is still needed.
+    The caller must hold the lock of `path`, because a live writer still needs its temporary file.
     """
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:

@@ -11,7 +11,7 @@ MAX_FILE_BYTES = 64_000_000
 
 
 def read_text(path: Path, max_bytes: int = MAX_FILE_BYTES) -> str:
-    """The text of a file, without a byte order mark.
+    """Return the text of a file, without a byte order mark.
 
     Raises:
         UsageError: the file is missing, not a regular file, too large, or not UTF-8.
@@ -32,16 +32,16 @@ def read_text(path: Path, max_bytes: int = MAX_FILE_BYTES) -> str:
 
 
 def read_json(path: Path, max_bytes: int = MAX_FILE_BYTES) -> Any:
-    """The JSON in a file.
+    """Return the value of a JSON file.
 
     Raises:
-        UsageError: as for `read_text`, or the content is not JSON.
+        UsageError: as for `read_text()`, or the content is not JSON.
     """
     return parsed_json(read_text(path, max_bytes), path)
 
 
 def parsed_json(text: str, path: Path) -> Any:
-    """The JSON in `text`, which was read from `path`.
+    """Return the value of the JSON `text`, which was read from `path`.
 
     Raises:
         UsageError: the text is not JSON.
@@ -57,7 +57,7 @@ def parsed_json(text: str, path: Path) -> Any:
 
 
 def too_large(path: Path, max_bytes: int) -> UsageError:
-    """The error for a file of more than `max_bytes`."""
+    """Return the error for a file that is larger than `max_bytes`."""
     return UsageError(
         f"cannot read {path}: it is larger than {max_bytes:,} bytes", hint="split the file"
     )

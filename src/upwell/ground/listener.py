@@ -1,9 +1,9 @@
-"""Accepts connections on a listening socket, but never more than the process has room for.
+"""Accepts connections on a listening socket, up to a limit.
 
 asyncio's own server accepts every waiting connection, up to its backlog, before it handles the
-first one. A burst then takes all file descriptors of the process, and every failing accept is
-logged with a traceback. A `Listener` leaves further connections in the system's queue, logs one
-line, and continues as soon as a connection ends.
+first. A burst of connections then uses up the process's file descriptors, and every failing
+`accept` is logged with a traceback. A `Listener` leaves further connections in the system's queue,
+logs one line, and continues as soon as a connection ends.
 """
 
 import asyncio
@@ -18,24 +18,24 @@ from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG
 
 Protocol = Callable[[Callable[[], None]], asyncio.BaseProtocol]
-"""Creates the protocol of a new connection. The protocol calls the given function once, when the
-connection is lost.
+"""A function that creates the protocol of a new connection. The protocol calls the given function
+once, when the connection is lost.
 """
 Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 AT_ONCE = 32
 """How many connections are accepted in one turn of the loop, before other tasks run."""
 RETRY_SECONDS = 0.5
-"""How long to wait after a failed `accept`, usually because no file descriptor is left."""
+"""How long to wait after `accept` has failed, usually because no file descriptor is left."""
 WARNING_SECONDS = 60.0
 DESCRIPTOR_SHARE = 2
-"""A listener's limit is the number of file descriptors that are free when it is created, divided by
-this number. The rest are for databases, servers and files.
+"""A listener uses at most the number of free file descriptors divided by this number. The other
+descriptors are for databases, servers and files.
 """
 
 
 class Listener:
-    """Serves `listening` with `protocol`: at most `max_open` connections at a time, or fewer if the
-    process may open fewer files. `name` identifies it in the log.
+    """Serves at most `max_open` connections at a time on the socket `listening`, or fewer if the
+    process has few file descriptors. `name` identifies the listener in the log.
     """
 
     def __init__(
@@ -67,10 +67,11 @@ class Listener:
         self._listening.close()
 
     def finish(self) -> None:
-        """Accept the connections that are still waiting, then stop listening. Closing the socket
-        first would reset them.
+        """Accept the connections that are still waiting, then stop listening. Otherwise, closing
+        the socket would reset these connections.
         """
-        # No await between the last `accept` and `close`: a connection arriving then would be reset.
+        # There must be no await between the last `accept` and `close`, because a connection that
+        # arrives in between would be reset.
         with contextlib.suppress(OSError):
             while len(self._places) < self.max_open:
                 self._take(self._listening.accept()[0])
@@ -156,7 +157,7 @@ class _Streams(asyncio.StreamReaderProtocol):
 
 
 def free_descriptors() -> int:
-    """How many more files this process may open."""
+    """Return how many more files this process may open."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return 1 << 20

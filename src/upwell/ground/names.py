@@ -1,4 +1,4 @@
-"""Names chosen by users: servers and tokens, and patterns of tool names."""
+"""Names that users choose for servers and tokens, and patterns for tool names."""
 
 import fnmatch
 from functools import lru_cache
@@ -12,15 +12,14 @@ _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 
 @lru_cache(maxsize=4_096)
 def first_match(name: str, patterns: tuple[str, ...]) -> str:
-    """Return the first of `patterns` (`fs__*`) that matches `name`, case-sensitively, or "".
-
-    Cached, because the same few tool names recur.
+    """Return the first of the patterns (such as `fs__*`) that matches `name`, or "". The match is
+    case-sensitive. Results are cached, because the same few tool names recur.
     """
     return next((pattern for pattern in patterns if fnmatch.fnmatchcase(name, pattern)), "")
 
 
 def check_server_name(name: str) -> None:
-    """Check a server name, which becomes the prefix of tool names.
+    """Check the name of a server. It becomes the prefix of tool names.
 
     Raises:
         UsageError: the name is empty, too long or reserved, contains __ or characters other than
@@ -30,7 +29,8 @@ def check_server_name(name: str) -> None:
 
 
 def check_name(name: str, kind: str) -> None:
-    """Check a name by the rules of `check_server_name`. `kind` is what the error calls it."""
+    """Check a name by the rules of `check_server_name()`. `kind` is the word for it in the
+    error."""
     if not name or len(name) > MAX_SERVER_NAME_CHARS:
         fault = f"must have 1 to {MAX_SERVER_NAME_CHARS} characters"
     elif not set(name) <= _ALLOWED or "__" in name or name.strip("_-") != name:

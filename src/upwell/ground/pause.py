@@ -1,4 +1,4 @@
-"""The pause file written by `upwell off`. It is read before every call."""
+"""The pause file, which `upwell off` writes. It is read before every call."""
 
 from pathlib import Path
 
@@ -12,15 +12,15 @@ EVERYBODY = "*"
 
 
 class Pause:
-    """The paused sessions, one per line in the file at `path`; `*` pauses all. `locking` locks the
-    file while it changes."""
+    """The paused sessions, one per line in the file at `path`. A line with `*` pauses all sessions.
+    `locking` locks the file while it changes."""
 
     def __init__(self, path: Path, locking: Locking = exclusively) -> None:
         self._path = path
         self._locking = locking
 
     def holds(self, session: str) -> bool:
-        """Return whether this session, or the session of its parent agent, is paused now."""
+        """Return whether this session, or the outermost session that it is within, is paused."""
         paused = self._read()
         named = {session, outermost(session)} - {""}
         return EVERYBODY in paused or not paused.isdisjoint(named)
@@ -30,7 +30,7 @@ class Pause:
         return bool(self._read())
 
     def described(self) -> str:
-        """Return which sessions are paused, as a sentence without a full stop; "" if none is."""
+        """Return a sentence without a full stop about what is paused, or "" if nothing is."""
         paused = self._read()
         if not paused or EVERYBODY in paused:
             return "everything is paused" if paused else ""
@@ -71,7 +71,7 @@ class Pause:
     def _write(self, paused: set[str]) -> None:
         with writing(self._path):
             if paused:
-                # Atomically, because every call reads the file without the lock.
+                # The write is atomic, because every call reads the file without the lock.
                 write_atomically(self._path, "\n".join(sorted(paused)) + "\n")
             else:
                 self._path.unlink(missing_ok=True)

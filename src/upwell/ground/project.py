@@ -12,12 +12,12 @@ MAX_PATH_BYTES = 4_096
 MAX_PATHS_BYTES = 200_000_000
 MAX_SHARED = 8
 MAX_POINTER_CHARS = 65_536
-"""Limits on git's files. An ordinary repository stays far below them."""
+"""Limits on git's files. Ordinary repositories stay far below these limits."""
 _COMPRESSED = 4
 _HEADER, _FIXED = 12, 62
 _EXTENDED = 0x4000
-"""The layout of git's index: the first version with compressed paths, the size of the header, the
-size of an entry before its path, and the flag for two more bytes."""
+"""The layout of git's index: the first version with compressed paths, the sizes of the header and
+of an entry before its path, and the flag of an entry that has two more bytes before its path."""
 
 
 def project_of(folder: str | None) -> str | None:
@@ -31,22 +31,22 @@ def project_of(folder: str | None) -> str | None:
 
 
 def is_seen(owner: str | None, project: str | None) -> bool:
-    """Return whether work in `project` may see something that belongs to `owner`.
+    """Return whether work in `project` may see data of `owner`.
 
-    A project sees what is global, what is its own, and what is stored under the remote address that
-    all clones of its repository share. A linked worktree also sees what belongs to the main
-    worktree. If `project` is None, everything is visible.
+    A project sees global data, its own data, and data stored under the remote address that all
+    clones of the repository share. A linked worktree also sees the data of the main worktree. If
+    `project` is None, all data is visible.
     """
     return project is None or is_here(owner, project)
 
 
 def is_here(owner: str | None, project: str | None) -> bool:
-    """Return whether something is global or belongs to `project`."""
+    """Return whether data of `owner` is global or belongs to `project`."""
     return owner is None or is_own(owner, project)
 
 
 def is_own(owner: str | None, project: str | None) -> bool:
-    """Return whether `owner` is `project`, the remote address of its repository, or its main
+    """Return whether `owner` is the project, the remote address of its repository, or its main
     worktree."""
     if owner is None or owner == project:
         return owner is not None
@@ -54,8 +54,8 @@ def is_own(owner: str | None, project: str | None) -> bool:
 
 
 def owners_of(project: str) -> tuple[str, str, str]:
-    """Return the names under which the data of `project` is stored: its path, the remote address of
-    its repository, and its main worktree. If it has no remote address, or is not a linked worktree,
+    """Return the names under which data of a project is stored: the path, the remote address of the
+    repository, and the main worktree. Where the project has no remote address or no main worktree,
     the tuple contains the path instead."""
     return project, address_of(project) or project, main_worktree_of(project) or project
 
@@ -70,7 +70,7 @@ def repository_of(folder: str) -> str | None:
 def _root(folder: str) -> str:
     path = os.path.abspath(folder)
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
-        # No such folder can exist, and the search takes time quadratic in the length.
+        # Such a folder cannot exist, and the time for the search is quadratic in the length.
         return path
     candidate = path
     while not os.path.exists(os.path.join(candidate, ".git")):
@@ -83,8 +83,8 @@ def _root(folder: str) -> str:
 def tracks(root: str, path: str) -> bool:
     """Return whether the repository at `root` tracks the file at `path` (relative, with `/`).
 
-    A tracked file came with the clone. Reads git's index (gitformat-index(5)) without running git.
-    Returns True if the index is too large or damaged.
+    A tracked file came with the clone. This reads git's index (gitformat-index(5)) without running
+    git. The result is True if the index is too large or damaged.
     """
     git = Path(root) / ".git"
     name = path.encode() + b"\0"
@@ -104,7 +104,7 @@ def tracks(root: str, path: str) -> bool:
 
 
 def _index(path: Path) -> bytes:
-    """The content of an index.
+    """Return the content of an index.
 
     Raises:
         ValueError: the file is not a valid index, or exceeds the limits.
@@ -120,8 +120,8 @@ def _index(path: Path) -> bytes:
 def _lists(index: bytes, name: bytes) -> bool:
     """Return whether the index contains `name`.
 
-    Up to version 3, paths are stored in full; from version 4 on, each path shares a prefix with the
-    previous one.
+    Up to version 3, paths are stored in full. From version 4, a path is stored without the prefix
+    that it shares with the previous path.
 
     Raises:
         ValueError: a path is too long, or the index ends inside an entry.
@@ -147,7 +147,7 @@ def _lists(index: bytes, name: bytes) -> bool:
 
 
 def _varint(index: bytes, offset: int) -> tuple[int, int]:
-    """Return a number in the variable-length encoding of packs, and the offset after it."""
+    """Return a number in the variable-length encoding of packs, and the offset after the number."""
     value = index[offset] & 0x7F if offset < len(index) else 0
     while offset < len(index) and index[offset] & 0x80:
         offset += 1

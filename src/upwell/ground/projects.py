@@ -13,20 +13,21 @@ from upwell.ground.remote_address import main_worktree_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectOptions:
-    """`projects.*`. `exclude` contains patterns for folders. A pattern with a slash is compared
-    with the whole path, and `~` in it is the user's home folder; any other pattern is compared with
-    the folder's name. Everything below a matching folder is excluded too, and so are all worktrees
-    of a repository there.
+    """The `projects.*` settings.
+
+    `exclude` contains patterns for folders. A pattern with a slash is compared with the whole path;
+    a `~` in it means the user's home folder. Any other pattern is compared with the folder's name.
+    Everything in a matching folder is excluded, and so are all worktrees of repositories in it.
     """
 
     exclude: tuple[str, ...] = ()
 
     def excludes(self, folder: str | None) -> bool:
-        """True if a pattern excludes the folder. False for an unknown folder."""
+        """Return whether a pattern excludes the folder. False if the folder is not known."""
         return bool(self.pattern_of(folder))
 
     def pattern_of(self, folder: str | None) -> str:
-        """The first pattern that excludes the folder, or ""."""
+        """Return the first pattern that excludes the folder, or ""."""
         if not self.exclude or not folder:
             return ""
         main_worktree = main_worktree_of(project_of(folder))
@@ -34,7 +35,7 @@ class ProjectOptions:
         return _match(folder, self.exclude) or by_repository
 
     def check(self, folder: Path) -> None:
-        """Refuse an excluded folder.
+        """Check that the folder is not excluded.
 
         Raises:
             UsageError: the folder is excluded.
@@ -48,7 +49,6 @@ class ProjectOptions:
 
 @lru_cache(maxsize=1_024)
 def _match(folder: str, patterns: tuple[str, ...]) -> str:
-    """The first pattern that matches, or ""."""
     own = (Path(os.path.normpath(folder)), Path(os.path.realpath(folder)))
     places = {place for path in own for place in (path, *path.parents)}
     return next((p for p in patterns if any(_matches(place, p) for place in places)), "")

@@ -1,14 +1,14 @@
-"""Receipts report whether an answer reached its client."""
+"""Receipts report whether a response reached its client."""
 
 from collections.abc import Callable
 
 Settled = Callable[[bool], None]
-"""Receives whether the answer arrived."""
+"""A callback. Its argument is whether the response arrived."""
 
 
 class Receipt:
-    """Reports whether an answer reached its client. The code that writes the answer creates the
-    receipt and settles it. Code that adds something to the answer registers a callback.
+    """Reports whether a response reached its client. The code that writes the response creates the
+    receipt and settles it. Code that adds something to the response registers a callback.
     """
 
     def __init__(self) -> None:
@@ -17,18 +17,18 @@ class Receipt:
 
     @property
     def is_awaited(self) -> bool:
-        """True if a callback is waiting for the outcome."""
+        """Whether a callback is waiting for the outcome."""
         return bool(self._callbacks)
 
     def when_settled(self, callback: Settled) -> None:
-        """Call `callback` as soon as it is known whether the answer arrived."""
+        """Call `callback` as soon as it is known whether the response arrived."""
         if self._delivered is None:
             self._callbacks.append(callback)
         else:
             callback(self._delivered)
 
     def settle(self, delivered: bool) -> None:
-        """Record whether the answer arrived. Only the first call counts."""
+        """Record whether the response arrived. Only the first call counts."""
         if self._delivered is None:
             self._delivered = delivered
             callbacks, self._callbacks = self._callbacks, []
@@ -37,7 +37,7 @@ class Receipt:
 
 
 def settled() -> Receipt:
-    """Return the receipt of an answer that counts as delivered as soon as it exists."""
+    """Return the receipt of a response that counts as delivered as soon as it exists."""
     receipt = Receipt()
     receipt.settle(True)
     return receipt

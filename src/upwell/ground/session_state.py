@@ -1,7 +1,10 @@
-"""Short-lived state of sessions: the rate of surfacings, late answers, calls waiting for their
-client. All of it is stored through `SessionState`, so that replicas of a gateway can share it:
-values are bytes, no value outlives its time to live, and `compare_and_set` decides between
-concurrent writers. Losing a value costs its session a repeat or a retry, but breaks no promise.
+"""Short-lived state of sessions: how often memories surfaced, late answers, calls waiting for their
+client.
+
+All of this state is stored through `SessionState`, so that replicas of a gateway can share it.
+Values are bytes and have a time to live, and `compare_and_set()` decides between concurrent
+writers. If a value is lost, memories may surface again or a call may have to be retried, but no
+promise is broken.
 """
 
 from collections import OrderedDict
@@ -14,33 +17,34 @@ from upwell.ground.errors import StoreError
 from upwell.ground.ttl_store import TtlStore
 
 MAX_SESSIONS = 5_000
-"""How many sessions of one kind a process remembers; the least recently written one is dropped
-first.
+"""How many sessions a process remembers for each kind of value. The least recently written session
+is dropped first.
 """
 
 
 class SessionState(Protocol):
-    """Small values by session, kind and key. Callers choose the kinds, which must not collide;
-    `key` may be empty if a session has only one value of a kind. `is_shared` is True if other
-    processes see the values, so that each access takes a round trip. `is_cut_off` is True while the
-    shared storage fails: other processes do not see the values then, and a value that is missing
-    here may exist there.
+    """Small values by session, kind and key.
+
+    Callers choose the kinds, which must not collide. `key` may be empty if a session has only one
+    value of a kind. `is_shared`: whether other processes see the values, so that each access takes
+    a round trip. `is_cut_off`: whether the shared storage fails at the moment. Other processes then
+    do not see the values, and a value that is missing here may exist there.
     """
 
     is_shared: bool
     is_cut_off: bool
 
     def now(self) -> float:
-        """The time in epoch seconds by the storage's clock. All processes that share the values
-        agree on this time, even if the clock of one machine is wrong."""
+        """Return the epoch seconds by the storage's clock. All processes that share the values
+        agree on this time, even if one machine's clock is wrong."""
         ...
 
     async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
-        """The value, or None if there is none or it has expired."""
+        """Return the value, or None if it does not exist or has expired."""
         ...
 
     async def scan(self, session: str, kind: str) -> Mapping[str, bytes]:
-        """All live values of this kind in the session, by key, oldest first."""
+        """Return all live values of this kind in the session, by key, oldest first."""
         ...
 
     async def put(
@@ -50,8 +54,8 @@ class SessionState(Protocol):
         ...
 
     async def delete(self, session: str, kind: str, key: str = "") -> bool:
-        """Remove exactly this value. Returns False if there was none. If several callers delete the
-        same value, only one of them gets True.
+        """Remove this value. Returns False if it did not exist. If several callers delete the same
+        value, only one of them gets True.
         """
         ...
 
@@ -65,8 +69,8 @@ class SessionState(Protocol):
         expected: bytes | None,
         ttl_seconds: float,
     ) -> bool:
-        """Set the value if the current one equals `expected` (None: there is none), in one step.
-        If it differs, change nothing and return False.
+        """Atomically set the value if the current value equals `expected`; None means that there
+        must be no value. If it differs, change nothing and return False.
         """
         ...
 
@@ -133,8 +137,8 @@ class LocalSessionState:
         self._evict(sessions, now)
 
     def _evict(self, sessions: OrderedDict[str, dict[str, _Value]], now: float) -> None:
-        """Drop the least recently written sessions while their values have all expired or there are
-        too many sessions."""
+        """Drop sessions, least recently written first, while there are too many or all values of
+        the next session have expired."""
         while sessions:
             name, values = next(iter(sessions.items()))
             is_dead = all(value.expires_at <= now for value in values.values())
@@ -151,8 +155,8 @@ class LocalSessionState:
 
 class StoredSessionState:
     """The sessions of several processes, in a TTL store that they share. While the store fails, the
-    process uses values of its own, which the others do not see. `ahead` returns the number of
-    seconds by which the store's clock is ahead of `clock`.
+    process uses values of its own, which other processes do not see. `ahead` returns by how many
+    seconds the store's clock is ahead of `clock`.
     """
 
     is_shared = True
@@ -238,6 +242,6 @@ def _kind(kind: str) -> str:
 
 
 def _name(session: str, key: str) -> str:
-    """The key in the TTL store. It begins with the length of the session's name, so that the keys
-    of two sessions cannot be equal."""
+    """Return the key in the TTL store. It begins with the length of the session's name, so that the
+    keys of two sessions cannot be equal."""
     return f"{len(session)}:{session}{key}"

@@ -1,6 +1,6 @@
-"""Check settings when the configuration is read: types, ranges, choices and addresses.
+"""Check the types, ranges, choices and addresses of settings when the configuration is read.
 
-This way a mistake is reported at once, not by the first call that needs the setting.
+A mistake is thus reported immediately, not by the first call that needs the setting.
 """
 
 import dataclasses
@@ -17,10 +17,10 @@ from upwell.ground.type_hints import CHOICES, choices_of, listed_choices_of, sho
 
 SHARES = frozenset({"min_score", "cooldown_similarity", "min_confidence", "min_result_retention"})
 MAX_NUMBER = 10**12
-"""The largest number that a setting accepts, so that infinity is not a valid size or wait."""
+"""The largest number that a setting accepts, so that infinity is not accepted."""
 ADDRESSES = frozenset({"url", "base_url"})
 DATABASE = "store.url"
-"""The only setting whose address may be that of a database."""
+"""The only setting that accepts the address of a database."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _DATABASES = ("postgresql", "postgres")
 _DATABASE_FORM = (
@@ -33,7 +33,7 @@ _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False
 def checked(kind: type, key: str, name: str, value: Any, origin: str, known: Sequence[str]) -> Any:
     """Return `value` converted for the option `name` of the dataclass `kind`.
 
-    `key` and `origin` identify the setting in errors; `known` are the names of all options.
+    `key` and `origin` identify the setting in errors. `known` are the names of all options.
 
     Raises:
         ConfigError: the option does not exist, or does not accept this value.
@@ -73,7 +73,7 @@ def checked(kind: type, key: str, name: str, value: Any, origin: str, known: Seq
 
 
 def unknown(key: str, name: str, known: Sequence[str], origin: str) -> ConfigError:
-    """Return the error for an unknown key. Its hint suggests the most similar key."""
+    """Return the error for an unknown key. The hint suggests the most similar key."""
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}?" if nearest else f"known here: {', '.join(known)}"
     return ConfigError(f"unknown key {key!r} in {origin}", key=key, origin=origin, hint=hint)
@@ -82,8 +82,8 @@ def unknown(key: str, name: str, known: Sequence[str], origin: str) -> ConfigErr
 def masked(key: str, value: Any) -> Any:
     """Return `value` with secrets replaced by `***`.
 
-    Secrets are values whose name denotes a secret, everything in `env` and `headers`, and
-    credentials in addresses and arguments.
+    These are values whose name denotes a secret, everything in `env` and `headers`, and credentials
+    in addresses and arguments.
     """
     parts = key.lower().replace("-", "_").split(".")
     secret = bool(value) and names_secret(parts[-1])
@@ -100,7 +100,6 @@ def masked(key: str, value: Any) -> Any:
 
 
 def _masked_command(value: Any) -> Any:
-    """Mask a command, given as words or as one word."""
     if isinstance(value, str):
         return masked_words([value])[0]
     if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
@@ -138,14 +137,14 @@ def _check_address(key: str, address: str, origin: str) -> None:
 
 
 def _check_store(key: str, address: str, origin: str) -> None:
-    """Refuse an address that is neither that of a database nor that of a gateway, or that would
-    expose a secret."""
+    """Reject an address that is not the address of a database or a gateway, or that would expose a
+    secret."""
     fault, hint = "", "write https://HOST"
     if not _is_address(address, (*_DATABASES, "https", "http")):
         fault = "not the address of a PostgreSQL database or a gateway"
         hint = f"write {_DATABASE_FORM}, or https://HOST for a gateway"
     elif urlsplit(address).scheme in _DATABASES:
-        # libpq ends the password at the first `@`, and would show the rest as part of the host.
+        # libpq ends the password at the first `@`. It would show the rest as part of the host.
         if urlsplit(address).netloc.count("@") > 1:
             fault = "not the address of a PostgreSQL database"
             hint = f"write {_DATABASE_FORM}"
@@ -164,7 +163,6 @@ def _check_store(key: str, address: str, origin: str) -> None:
 
 
 def _check_names(key: str, value: Any, hint: Any, origin: str) -> None:
-    """Check the names in a table whose type allows only certain names."""
     names = choices_of(get_args(hint)[0]) if get_origin(hint) is Mapping else ()
     if names and isinstance(value, Mapping):
         for name in value:
@@ -173,7 +171,7 @@ def _check_names(key: str, value: Any, hint: Any, origin: str) -> None:
 
 
 def _as_json(hint: Any, origin: str, value: Any) -> str:
-    """Return a hint that shows how to write a list or table in an environment variable."""
+    """Return a hint about how to write a list or table in an environment variable, or ""."""
     if not isinstance(value, str) or not origin.isupper():
         return ""
     if get_origin(hint) is tuple:
@@ -186,7 +184,6 @@ def _as_json(hint: Any, origin: str, value: Any) -> str:
 
 
 def _choices(kind: type, name: str, hint: Any) -> Sequence[str]:
-    """Return the values that a setting allows, or () if it allows any."""
     if allowed := choices_of(hint):
         return allowed
     declared = {entry.name: entry.metadata for entry in dataclasses.fields(kind)}
@@ -194,7 +191,7 @@ def _choices(kind: type, name: str, hint: Any) -> Sequence[str]:
 
 
 def _words_of(key: str, text: str, known: Sequence[str], origin: str) -> Sequence[str]:
-    """Read a comma-separated list of known words.
+    """Split a comma-separated string of known words.
 
     Raises:
         ConfigError: a word is not known.

@@ -1,9 +1,9 @@
 """The TTL store contains entries that expire: originals of shortened results, the seen log (which
 memories each session was given), cached responses, usage counters, rates.
 
-Losing an entry must never do harm; durable data belongs in `memory.db`. Every entry has a tenant, a
-kind and a time to live. A kind may have a cap in bytes; beyond it, the oldest entries are evicted.
-The durable implementations are `sqlite/ttl_store.py` and `postgres/ttl_store.py`.
+The loss of an entry must do no harm. Durable data belongs in `memory.db`. Every entry has a tenant,
+a kind and a time to live. A kind may have a cap in bytes, beyond which the oldest entries are
+evicted. The durable implementations are `sqlite/ttl_store.py` and `postgres/ttl_store.py`.
 """
 
 import math
@@ -19,7 +19,8 @@ from upwell.ground.types.rpc import Ping
 
 
 class Kind(StrEnum):
-    """The kinds of entries, each with one owner. The values are keys on disk: never change one."""
+    """The kinds of entries, each with one owner. Never change a value, because it is a key on
+    disk."""
 
     CHORE = "chore"
     COMPACTION = "compacted"
@@ -54,10 +55,8 @@ LOCAL_KINDS = frozenset({Kind.HOST_SESSION})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One entry of a TTL store.
-
-    `value` is set by `put`, `number` by `incr`; `created_at` and `expires_at` are epoch seconds.
-    """
+    """One entry of a TTL store. `put()` sets `value`, and `incr()` adds to `number`. Times are in
+    epoch seconds."""
 
     key: str
     value: bytes = b""
@@ -77,22 +76,21 @@ class Entries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`max_bytes` maps a kind to its cap. Kinds that are not in it have no cap."""
+    """`max_bytes` maps a kind to its cap. Other kinds have no cap."""
 
     max_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 class TtlStore(Protocol):
-    """A store of expiring entries, shared by every process that opens it.
+    """A store of expiring entries, shared by all processes that open it.
 
-    Kinds and keys are strings of the caller's choice. An expired entry is absent for every method,
-    whether or not `expire` has removed it yet.
-
-    The methods of the durable implementations raise `StoreError` when the database fails.
+    Callers choose kinds and keys. To every method, an expired entry is absent, even if `expire()`
+    has not removed it yet. The methods of the durable implementations raise `StoreError` if the
+    database fails.
     """
 
     async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
-        """Return the entries present among `keys`, by key."""
+        """Return the entries that exist for `keys`, by key."""
         ...
 
     async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
@@ -100,17 +98,17 @@ class TtlStore(Protocol):
         await self.put_all(Entries(kind, values, ttl_seconds))
 
     async def put_all(self, *entries: Entries) -> None:
-        """Like several `put`s, in one step."""
+        """Like several calls of `put()`, in one step."""
         ...
 
     async def compare_and_set(
         self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
     ) -> bool:
-        """Set `key` to `value` if its value is now `expected`; None means that the key must be
+        """Set `key` to `value` if the current value is `expected`. None means that the key must be
         absent.
 
-        Returns whether the value was set. Of several processes that race with the same `expected`,
-        exactly one succeeds, provided that no `value` equals `expected`.
+        Returns whether the value was set. If several processes race with the same `expected`,
+        exactly one of them succeeds, provided that no `value` equals `expected`.
         """
         ...
 
@@ -129,22 +127,23 @@ class TtlStore(Protocol):
     async def newest(
         self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
     ) -> list[Item]:
-        """Return the latest entries written before `before` (epoch seconds) whose values contain
-        each of `holding`, newest first. All entries of the kind must have the same time to live."""
+        """Return the newest entries, newest first, that were written before the time `before`
+        (epoch seconds) and whose values contain all of `holding`. All entries of the kind must have
+        the same time to live."""
         ...
 
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
-        """Remove exactly these keys. Returns the number of keys that were present."""
+        """Remove these keys. Returns the number of keys that were present."""
         ...
 
     async def drop(self, kind: str, prefix: str = "") -> int:
-        """Remove every entry whose key begins with `prefix`, including expired ones. Returns their
-        number.
+        """Remove all entries whose key begins with `prefix`, even expired ones. Returns the number
+        of removed entries.
         """
         ...
 
     async def expire(self) -> int:
-        """Remove all expired entries. Returns their number."""
+        """Remove all expired entries. Returns the number of removed entries."""
         ...
 
     async def ping(self) -> Ping:
@@ -153,8 +152,8 @@ class TtlStore(Protocol):
 
 
 _CHECKS_PER_CAP = 50
-"""How many times the size of a kind is measured while as many bytes as its cap are written to it.
-One process therefore exceeds the cap by about a fiftieth at most.
+"""How often the size of a kind is measured while as many bytes as the kind's cap are written. One
+process therefore exceeds the cap by about a fiftieth at most.
 """
 
 
@@ -164,10 +163,10 @@ _ROW_BYTES = 90
 
 
 def file_bytes(size: int) -> int:
-    """Estimate the file space of an entry whose key and value take `size` bytes.
+    """Estimate the space in the file for an entry whose key and value take `size` bytes.
 
-    Keys are random, so B-tree pages are about two thirds full; a payload too large for its page
-    takes whole overflow pages (sqlite.org/fileformat2.html, section 1.6).
+    Keys are random, so B-tree pages are about two thirds full. A payload that is too large for its
+    page takes whole overflow pages (sqlite.org/fileformat2.html, section 1.6).
     """
     if size <= _LOCAL_BYTES:
         return (size + _ROW_BYTES) * 3 // 2
@@ -175,8 +174,9 @@ def file_bytes(size: int) -> int:
 
 
 def is_due(unchecked: dict[str, int], kind: str, values: Mapping[str, bytes], cap: int) -> bool:
-    """Return whether to measure a kind after writing `values`. Measuring reads the sizes of all its
-    entries. `unchecked` counts the bytes written to each kind since it was last measured.
+    """Return whether to measure a kind after writing `values`. A measurement reads the sizes of all
+    entries of the kind. `unchecked` counts the bytes written to each kind since the last
+    measurement.
     """
     bytes_written = unchecked.get(kind, 0) + sum(map(len, values.values()))
     due = kind not in unchecked or bytes_written * _CHECKS_PER_CAP >= cap
@@ -203,7 +203,7 @@ class MemoryTtlStore(TtlStore):
     async def compare_and_set(
         self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
     ) -> bool:
-        # No await between the check and the write, so the exchange is atomic on the event loop.
+        # There is no await between the check and the write, so the exchange is atomic.
         item = self._alive(kind).get(key)
         if (item.value if item else None) != expected:
             return False

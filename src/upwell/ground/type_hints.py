@@ -1,7 +1,6 @@
-"""Describe settings to the person who writes them.
+"""Describe settings to the person who writes them, and find the line of a file that sets a key.
 
-A description such as "a whole number of milliseconds, like 300" never mentions a Python type. This
-module also finds the line of a file that sets a key.
+A description such as "a whole number of milliseconds, like 300" never mentions a Python type.
 """
 
 import json
@@ -12,7 +11,8 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 CHOICES = "choices"
-"""The key in an option's metadata for the names it accepts, if its type does not list them."""
+"""The key, in an option's metadata, of the names that the option accepts. It is used if the type of
+the option does not list them."""
 UNITS: Mapping[str, str] = {
     "seconds": "seconds",
     "minutes": "minutes",
@@ -22,11 +22,11 @@ UNITS: Mapping[str, str] = {
     "chars": "characters",
     "tokens": "tokens",
 }
-"""The unit of a setting, by the last word of its name."""
+"""Units by the last word of a setting's name."""
 
 
 def type_hint(kind: Any, name: str, default: Any) -> str:
-    """Describe the values of the option `name` of type `kind`. `default` serves as an example."""
+    """Describe the values that an option accepts. `default` serves as an example."""
     listed = listed_choices_of(kind)
     kind = _without_none(kind)
     choices = choices_of(kind)
@@ -57,7 +57,7 @@ def choices_of(kind: Any) -> Sequence[str]:
 
 
 def listed_choices_of(kind: Any) -> Sequence[str]:
-    """Return the names that the lists of a type may contain, or () if it has no lists of names."""
+    """Return the names that lists of this type may contain, or () if the type has no such lists."""
     for option in get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,):
         if get_origin(option) is tuple and (names := choices_of(get_args(option)[0])):
             return names
@@ -65,7 +65,7 @@ def listed_choices_of(kind: Any) -> Sequence[str]:
 
 
 def shown(value: Any) -> str:
-    """Format a value in one line, roughly as it appears in the file."""
+    """Format a value on one line, roughly as it appears in the file."""
     if isinstance(value, str):
         return repr(value)
     try:
@@ -77,7 +77,7 @@ def shown(value: Any) -> str:
 def line_of(text: str, key: str) -> int | None:
     """Return the 1-based line on which a TOML document sets the dotted `key`, or None if unknown.
 
-    This is the line after the longest prefix of the document that does not set the key.
+    This is the line after the longest beginning of the document that does not set the key.
     """
     lines = text.splitlines(keepends=True)
     last = key.rpartition(".")[2]
@@ -88,7 +88,7 @@ def line_of(text: str, key: str) -> int | None:
 
 
 def _sets_soon(lines: Sequence[str], number: int, key: str) -> bool:
-    """Return whether the lines up to `number`, and the lines after it that complete its value, set
+    """Return whether the lines up to `number`, with further lines that complete the last value, set
     the key."""
     for end in range(number, len(lines) + 1):
         sets = _sets(lines[:end], key)
@@ -98,7 +98,7 @@ def _sets_soon(lines: Sequence[str], number: int, key: str) -> bool:
 
 
 def _sets(lines: Sequence[str], key: str) -> bool | None:
-    """Return whether these lines set `key`; None if they end within a value."""
+    """Return whether these lines set `key`, or None if they end inside a value."""
     try:
         return _holds(tomllib.loads("".join(lines)), key)
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -106,8 +106,8 @@ def _sets(lines: Sequence[str], key: str) -> bool | None:
 
 
 def _holds(table: Any, key: str) -> bool:
-    """Return whether a table contains `key`. A name in the key may itself contain dots, as tool
-    patterns do."""
+    """Return whether a table contains the dotted `key`. The names in it, such as tool patterns, may
+    contain dots themselves."""
     if not isinstance(table, Mapping):
         return False
     return key in table or any(

@@ -6,14 +6,14 @@ from urllib.parse import quote, unquote
 _NAME_CHARS = 80
 MEMORY_URI = "upwell://memory/"
 LTM_ID = "ltm:"
-"""The prefix of the ids of memories in an external memory server."""
+"""The prefix of ids of memories in an external memory server."""
 QMD_SCHEME = "qmd://"
-"""The beginning of the addresses of documents indexed by the program qmd."""
+"""The prefix of addresses of documents that the program qmd has indexed."""
 STM_ID = "stm:"
 """The prefix of citations of short notes."""
 TOPICS_URI = "upwell://topics"
 SESSION_LOCATOR = "session:"
-"""The prefix of the locator of a turn in a past session: `session:NAME#TURN`."""
+"""The prefix of locators of turns in past sessions: `session:NAME#TURN`."""
 
 
 def memory_uri(memory_id: str) -> str:
@@ -22,14 +22,14 @@ def memory_uri(memory_id: str) -> str:
 
 
 def named_uri(memory_id: str, source: str) -> str:
-    """Return the URI of a memory on another server, with the name of its file as the fragment."""
+    """Return the URI of a memory on another server. The fragment is the name of its source file."""
     name = PurePosixPath(source).name[:_NAME_CHARS]
     fragment = quote(name.encode("utf-8", "replace"), safe=":@.~-_")
     return f"{memory_uri(memory_id)}#{fragment}" if fragment else memory_uri(memory_id)
 
 
 def memory_id(name: str) -> str:
-    """Return the memory id in a URI or in a citation `stm:id`. A plain id is returned as is."""
+    """Return the memory id in a URI or a citation (`stm:ID`). A plain id is returned as is."""
     if name.startswith(MEMORY_URI):
         name = unquote(name.removeprefix(MEMORY_URI).partition("#")[0])
     return name.removeprefix(STM_ID)

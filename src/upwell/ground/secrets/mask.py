@@ -1,6 +1,6 @@
-"""Mask secrets in addresses and commands before they are shown to a model or user, or logged.
+"""Mask secrets in addresses and commands before these are logged or shown to a model or user.
 
-A server's address often contains a key (`?key=…`, `user:password@`, a long random part of the
+A server's address often contains a secret (`?key=…`, `user:password@`, a long random part of the
 path), and so do the arguments of its command (`--token …`). `ground/secrets/redact.py` finds
 secrets by their format.
 """
@@ -17,14 +17,15 @@ SECRET_WORDS = frozenset(
     """.split()
 )
 SECRET_ENDS = ("password", "passwd", "passphrase", "secret", "token", "apikey", "sshpass")
-"""Endings that denote a secret in names without word boundaries, such as `PGPASSWORD`."""
+"""Endings of names that denote a secret, even without a word boundary, as in `PGPASSWORD`."""
 SHORT_NAMES = frozenset({"pass", "pwd", "pw"})
-"""Last words that denote a secret in names such as `--pass`, `DB_PASS` and `MYSQL_PWD`."""
+"""Last words of names that denote a secret: `--pass`, `DB_PASS`, `MYSQL_PWD`."""
 FOLDERS = frozenset({"PWD", "OLDPWD", "INIT_CWD"})
 SHORT_FLAG = "-p"
-"""A flag that is followed by a password, a port, a path or, after one of `RUNNERS`, a package."""
+"""A flag before a password, a port, a path or, after one of `RUNNERS`, a package."""
 RANDOM_CHARS = 20
-"""A part of a path that contains letters and digits and is at least this long counts as a key."""
+"""A part of a path counts as a secret if it contains letters and digits and is at least this
+long."""
 RUNNERS = frozenset({"npx", "npm", "pnpm", "bunx", "uvx", "-y", "--yes"})
 """Words after which `-p` names a package."""
 _PASSWORD = re.compile(r"(?!\d+$)[^\s/.:@-][^\s/:]*")
@@ -32,7 +33,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def names_secret(name: str) -> bool:
-    """Return whether a name denotes a secret: `api-key`, `apiKey`, `API_KEY`, `PGPASSWORD`."""
+    """Return whether a name denotes a secret, as `apiKey`, `API_KEY` and `PGPASSWORD` do."""
     words = [word.lower() for word in _WORDS.findall(name)]
     if not words or name in FOLDERS:
         return False
@@ -44,10 +45,8 @@ def names_secret(name: str) -> bool:
 
 
 def masked_address(url: str) -> str:
-    """Mask the credentials in `url`.
-
-    These are the user and password, the values in the query, the fragment, and random-looking parts
-    of the path.
+    """Mask the user and password, the values in the query, the fragment, and random-looking parts
+    of the path of `url`.
     """
     try:
         parts = urlsplit(url)
@@ -95,7 +94,7 @@ def _masked(words: Sequence[str]) -> Iterator[str]:
 
 
 def _split_flag(word: str) -> tuple[str, str, str]:
-    """Split `--token=x` or `Authorization: Bearer x` into name, sign and value."""
+    """Split `--token=x` or `Authorization: Bearer x` into name, separator and value."""
     for sign in ("=", ": "):
         name, present, value = word.partition(sign)
         if present and "://" not in name and " " not in name:

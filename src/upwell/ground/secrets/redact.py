@@ -1,12 +1,14 @@
 """Find secrets with the gitleaks rules, and mask them before a text is stored (docs/decisions.md,
 15).
 
-The rules are data: `rules/gitleaks.toml` (MIT, see `rules/LICENSE-gitleaks`) and
-`rules/upwell.toml`. They run on RE2, whose time is linear in the text; Python's `re` needs 20 s for
-200 KB of base64 with the same rules. A rule is matched only near its keywords, and compiled when it
-is first needed. A text is searched in several forms: as is, without its escapes and colours, with
-wrapped lines joined, and decoded from Base64. Mask a text before you cut it, because no rule
-recognises half a key.
+The rules are in `rules/gitleaks.toml` (MIT, see `rules/LICENSE-gitleaks`) and `rules/upwell.toml`.
+They run on RE2, whose time is linear in the length of the text. Python's `re` needs 20 s for 200 KB
+of Base64 with the same rules. A rule is compiled when first needed, and matched only near its
+keywords.
+
+A text is searched in several forms: as is, without escapes and colour codes, with wrapped lines
+joined, and decoded from Base64. Mask a text before you cut it, because no rule recognises half a
+key.
 """
 
 import math
@@ -36,12 +38,13 @@ FAILED = "[REDACTED:unreadable]"
 """Replaces a text that could not be searched."""
 _MASK = re.compile(r"\[REDACTED:[\w-]*\]")
 _MAX_REJECTED = 32
-"""The search continues inside a rejected match, so overlapping matches could take quadratic time.
-Once the rejected matches in a window add up to this many times its length, every further match
-counts as a secret.
+"""When the rejected matches in a window add up to this many times the length of the window, every
+further match counts as a secret. Without this limit, overlapping matches could take quadratic time,
+because the search continues inside a rejected match.
 """
 SLACK_CHARS = 20_000
-"""How far beyond its limit `redacted_start` reads, for a secret that begins before the limit."""
+"""How far beyond its limit `redacted_start()` reads, to find a secret that begins before the limit.
+"""
 _PEM_LINE = rb"(?i)-----(BEGIN|END)[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----"
 _PEM_GAP = rb"(?:[\s>|\"',]|\\+[nrt]?)"
 _PEM_HEADER = rb"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset)[:=][^\n\\]{0,200}"
@@ -53,14 +56,14 @@ _PEM_ENDING = (
     rb"(?:[A-Za-z0-9+/=]{16,}" + _PEM_GAP + rb"+)+(?:[A-Za-z0-9+/=]{1,15}" + _PEM_GAP + rb"+)?$"
 )
 _MIN_BODY = 64
-"""The least number of bytes between the first and the last line of a private key. If there are
-fewer, the text only mentions a key."""
+"""The minimum number of bytes between the first and last line of a private key. A text with fewer
+bytes there only mentions a key."""
 _MAX_TAIL = 16_384
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """A secret of kind `rule` at `start:end` of the UTF-8 bytes."""
+    """A secret at `start:end` of the UTF-8 bytes. `rule`: its kind."""
 
     start: int
     end: int
@@ -68,10 +71,11 @@ class Finding:
 
 
 def redact(text: str, *, keep_lines: bool = False) -> tuple[str, tuple[str, ...]]:
-    """Replace every secret in `text` with `[REDACTED:rule]`. Returns the text and the sorted rules.
+    """Replace every secret in `text` with `[REDACTED:RULE]`. Returns the text and the rules that
+    matched.
 
-    `keep_lines` preserves the line numbers after a secret of several lines (a key file). If the
-    search fails, the whole text counts as a secret.
+    `keep_lines` preserves the line numbers after a secret of several lines, such as a private key.
+    If the search fails, the whole text counts as a secret.
     """
     if not text:
         return text, ()
@@ -95,15 +99,15 @@ def redact(text: str, *, keep_lines: bool = False) -> tuple[str, tuple[str, ...]
 
 
 def redacted_start(text: str | bytes, max_chars: int) -> str:
-    """Return at most the first `max_chars` of `text`, masked before it is cut."""
+    """Return at most the first `max_chars` of `text`, which is masked before it is cut."""
     if isinstance(text, bytes):
         text = text[: (max_chars + SLACK_CHARS) * 4].decode(errors="replace")
     return redact(text[: max_chars + SLACK_CHARS])[0][:max_chars]
 
 
 def without_secrets(text: str, max_chars: int) -> str:
-    """Return at most the first `max_chars` of `text` without its secrets. For texts that are later
-    split into words: no rule recognises a key that has been split."""
+    """Return at most the first `max_chars` of `text` without its secrets. This is for texts that
+    will be split into words, because no rule recognises a key that has been split."""
     masked, rules = redact(text[: max_chars + SLACK_CHARS])
     return (_MASK.sub("…", masked) if rules else masked)[:max_chars]
 
@@ -161,8 +165,8 @@ def _found_in(data: bytes) -> Iterator[Finding]:
 
 
 def _triggered(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
-    """Map the rules with a keyword in `data` to the ranges around their keywords, and the rules
-    that have no keywords to the whole of `data`."""
+    """Map each rule that has a keyword in `data` to the ranges around the keyword, and each rule
+    without keywords to all of `data`."""
     triggered = {
         rule_id: [(0, len(data))]
         for rule_id, least_bytes in rules.everywhere.items()
@@ -178,7 +182,7 @@ def _triggered(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
 
 
 def _around(lowered: bytes, keyword: bytes, after: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges that begin before a keyword and end after the last one within reach."""
+    """Yield ranges that begin before a keyword and end after the last keyword within reach."""
     at = lowered.find(keyword)
     while at >= 0:
         last = at
@@ -190,7 +194,6 @@ def _around(lowered: bytes, keyword: bytes, after: int) -> Iterator[tuple[int, i
 
 
 def _merged(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Sort ranges and merge those that touch."""
     start, end = -1, -1
     for left, right in sorted(spans):
         if left <= end:
@@ -214,10 +217,10 @@ def _match(
         rejected += right - left
         is_bounded = rejected <= _MAX_REJECTED * len(window)
         if not secret or (is_bounded and not _is_secret(rule, secret)):
-            # What looks like a value may be the name of the next value.
+            # The rejected value may be the name of the next value.
             at = max(left, at + 1)
             continue
-        # The character after a secret may also be the one before the next secret.
+        # The character after a secret may also be the character before the next secret.
         at = max(right, at + 1)
         line = _line(window, left, right)
         if any(allow.passes(secret, match.group(), line) for allow in (everywhere, *rule.allow)):
@@ -229,7 +232,7 @@ def _match(
 
 
 def _token_end(data: bytes, at: int) -> int:
-    """Return the end of a token that continues beyond the window in which it was found."""
+    """Return the end of a token that continues beyond the search window."""
     return int(_token().match(data[at:]).end()) + at
 
 
@@ -247,10 +250,8 @@ def _span(pair: Sequence[int]) -> tuple[int, int]:
 
 
 def _is_secret(rule: Rule, secret: bytes) -> bool:
-    """Return whether a match is random enough.
-
-    A generic match must also contain a digit, which words in a sentence do not.
-    """
+    """Return whether a match is random enough. A generic match must also contain a digit, because
+    the words of a sentence do not."""
     if not secret or secret.startswith(b"[REDACTED:"):
         return False
     if rule.id == GENERIC and not any(48 <= byte <= 57 for byte in secret):
@@ -259,7 +260,6 @@ def _is_secret(rule: Rule, secret: bytes) -> bool:
 
 
 def _entropy(secret: bytes) -> float:
-    """Return the Shannon entropy in bits per byte."""
     size = len(secret)
     return -sum(n / size * math.log2(n / size) for n in Counter(secret).values())
 
@@ -271,7 +271,7 @@ def _line(window: bytes, start: int, end: int) -> bytes:
 
 
 def _without_overlaps(matches: Iterator[Finding]) -> list[Finding]:
-    """Sort findings and merge overlapping ones. Specific rules override the generic one."""
+    """Sort findings and merge overlapping ones. A specific rule overrides the generic rule."""
     findings: list[Finding] = []
     for finding in sorted(matches, key=lambda f: (f.start, f.rule == GENERIC, -f.end)):
         if findings and finding.start < findings[-1].end:
@@ -291,8 +291,7 @@ def _token() -> Any:
 
 
 def _private_keys(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end of each private key in PEM format, including those that were
-    cut off."""
+    """Yield the start and end of each private key in PEM format, even if a part was cut off."""
     if b"private key" not in data.lower():
         return
     opened: tuple[int, int] | None = None
@@ -313,14 +312,12 @@ def _private_keys(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _cut_end(data: bytes, start: int, body: int) -> Iterator[tuple[int, int]]:
-    """Yield a key whose end was cut off."""
     match = _pem(rb"\A" + _PEM_BEGINNING).search(data[body:])
     if match:
         yield start, body + match.end()
 
 
 def _cut_beginning(data: bytes, mark: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield a key whose beginning was cut off."""
     start = max(0, mark - _MAX_TAIL)
     match = _pem(_PEM_ENDING).search(data[start:mark])
     if match and mark - start - match.start() >= _MIN_BODY:

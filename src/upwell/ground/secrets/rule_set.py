@@ -1,8 +1,8 @@
 """The rules for finding secrets: the files in `rules/`, compiled when first needed.
 
-The rules of gitleaks expect certain characters after a secret (a quote, a space, `;`). Real text
-has others: a comma, a bracket, a tag, a colour. Here, a secret ends at any character that cannot be
-part of it.
+The gitleaks rules expect certain characters after a secret (a quote, a space, `;`). Real text also
+has others: a comma, a bracket, a tag, a colour code. Here, a secret ends at any character that
+cannot be part of the secret.
 """
 
 import re
@@ -17,34 +17,32 @@ BEFORE_BYTES = 400
 AFTER_BYTES = 700
 LONG_AFTER_BYTES = 16_384
 LONG_RULES = frozenset({"jwt", "jwt-base64", "curl-auth-header", "curl-auth-user"})
-"""Rules whose match may extend far beyond the keyword: a token of any length, a command of many
-lines."""
+"""Rules whose matches may extend far beyond the keyword, such as tokens of any length and commands
+of many lines."""
 GENERIC = "generic-api-key"
 REPLACED = frozenset({"private-key"})
-"""Rules in the files that are replaced by code in `redact.py`, which masks a key up to its end, or
-to the point where it was cut.
+"""Rules that code in `redact.py` replaces. The code masks a key up to its end, or up to the point
+where the key was cut.
 """
 MAX_STOPWORD_RATIO = 6
-"""A value that contains a stopword is not a secret if it is at most this many times as long as the
-word. Longer random values often contain one of the 600 four-letter stopwords by chance."""
+"""A value with a stopword is not a secret if the value is at most this many times as long as the
+stopword. Longer random values often contain one of the 600 four-letter stopwords by chance."""
 _RULE_FILES = ("gitleaks.toml", "upwell.toml")
 _NARROW_END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 _WIDE_END = r"(?:[^0-9A-Za-z]|$)"
 _VALUE_END = r"""(?:[\x60'"\s;,)\]}<>&|*\\\x1b\x00]|[.:#/!?](?:\s|$)|[^\x00-\x7f]|$)"""
-"""The characters that may follow a value that counts as a secret only because of its name.
-Characters that continue an expression are not among them.
+"""What may follow a value that counts as a secret only because of its name. These are not
+characters that continue an expression.
 """
 _NOT_BASE64 = r"(?:[^a-zA-Z0-9+/]|\z)"
 _WIDE_START = r"(?:^|[^A-Za-z])"
-"""A secret may follow a digit, because the previous line often ends with one."""
+"""A digit may precede a secret, because the previous line often ends with a digit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowlist:
-    """Exceptions to a rule.
-
-    A finding is an exception if one of the `regexes` matches the `target` (the secret, the match or
-    the line), or if the secret contains one of the `stopwords`.
+    """Exceptions to a rule. A finding is an exception if one of the `regexes` matches the `target`
+    (the secret, the match or the line), or if the secret contains one of the `stopwords`.
     """
 
     target: str
@@ -65,10 +63,9 @@ class Allowlist:
 class Rule:
     """One kind of secret.
 
-    `id`: its name. `regex`: the pattern over bytes. `entropy`: the least Shannon entropy in bits
-    per byte, 0 for any. `group`: the group that contains the secret; 0 means the first group that
-    matched, or the whole match. `allow`: exceptions. `after`: how many bytes to search after a
-    keyword.
+    `entropy`: a secret has more Shannon entropy than this, in bits per byte; 0 for any. `group`:
+    the group that contains the secret; 0 means the first group that matched, or else the whole
+    match. `allow`: exceptions. `after`: how many bytes to search after a keyword.
     """
 
     id: str
@@ -84,9 +81,9 @@ class Rules:
     """All rules.
 
     `triggered`: keywords, each with the ids of the rules to run. `everywhere`: the ids of the rules
-    without a keyword, which must be fast, each with the length of its shortest match in bytes.
-    `keywords`: finds the keywords of a text in one pass, as positions in `triggered`. `raw`: the
-    rules as written in the files. `allow`: the exceptions to every rule.
+    without a keyword, which must be fast, each with the length of the shortest match in bytes.
+    `keywords`: an RE2 set that finds all keywords in one pass, as positions in `triggered`. `raw`:
+    the rules as written in the files. `allow`: the exceptions to every rule.
     """
 
     triggered: Sequence[tuple[bytes, tuple[str, ...]]]
@@ -137,8 +134,8 @@ def compiled(rule_id: str) -> Rule:
 
 
 def with_any_edge(rule_id: str, pattern: str) -> str:
-    """Return `pattern` with wider edges: any character that cannot be part of the secret may
-    precede or follow it."""
+    """Return `pattern` with wider edges, so that any character that cannot be part of the secret
+    may precede or follow the secret."""
     if pattern.endswith(_NARROW_END):
         end = _VALUE_END if rule_id == GENERIC else _WIDE_END
         pattern = pattern.removesuffix(_NARROW_END) + end
@@ -155,12 +152,11 @@ def with_any_edge(rule_id: str, pattern: str) -> str:
 
 
 def _grouped(pattern: str) -> str:
-    """Return `pattern` with a group around the secret."""
     return pattern if regex(pattern).groups else f"({pattern})"
 
 
 def _applies_to_text(allow: Mapping[str, Any]) -> bool:
-    """Return whether an exception applies to a text without a path."""
+    """Return whether an exception can apply to a text that has no path."""
     needs_path = bool(allow.get("paths")) and allow.get("condition", "OR") == "AND"
     return not needs_path and bool(allow.get("regexes") or allow.get("stopwords"))
 
@@ -187,7 +183,7 @@ def _set_of(literals: Iterable[bytes]) -> Any:
 
 
 def regex(pattern: str) -> Any:
-    """Compile a pattern over bytes, so that positions are byte offsets."""
+    """Compile a pattern over bytes. Positions of matches are byte offsets."""
     import re2
 
     return re2.compile(pattern.encode("utf-8"))

@@ -1,7 +1,8 @@
-"""Views of a text without escapes, with a mapping back to positions in the original. A secret in a
-JSON string, a URL, a web page or a coloured log may have escapes around and inside it, and the
-rules find it only after the escapes have been removed. This module also decodes runs of Base64,
-which may contain secrets.
+"""Views of a text without escapes, and a mapping from positions in a view to the original.
+
+A secret in a JSON string, a URL, a web page or a coloured log may have escapes around and inside
+it. The rules find such a secret only after the escapes have been removed. This module also decodes
+runs of Base64, which may contain secrets.
 """
 
 import base64
@@ -30,7 +31,7 @@ _SIGNS = (*_ASCII_SIGNS, b"\xe2", b"\xef\xbb\xbf", b"\xc2\xad", b"\xcd\x8f")
 _WRAPPED = rb"(?m)^[ \t>+-]{0,8}[A-Za-z0-9+/=_.:-]{16,200}(\r?\n[ \t>+-]{0,8})[A-Za-z0-9+/=_-]"
 MAX_PASSES = 5
 MIN_WIDTH, MAX_WIDTH = 16, 400
-"""The narrowest and the widest terminal that is recognised, in bytes."""
+"""The widths, in bytes, of the narrowest and the widest terminal that is recognised."""
 MIN_BASE64 = 24
 _BASE64 = rb"[A-Za-z0-9+/_-]{%d,}={0,2}" % MIN_BASE64
 MAX_BASE64 = 262_144
@@ -38,8 +39,8 @@ MAX_BASE64 = 262_144
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`data`, and the origin of its pieces: the piece that begins at `at[i]` in the view begins at
-    `origin[i]` in the original.
+    """A changed copy of a text. The piece that begins at `at[i]` in `data` begins at `origin[i]` in
+    the original text.
     """
 
     data: bytes
@@ -47,18 +48,18 @@ class View:
     origin: tuple[int, ...]
 
     def start(self, position: int) -> int:
-        """The position in the original of the byte at `position`."""
+        """Return the position in the original of the byte at `position`."""
         index = bisect_right(self.at, position) - 1
         return self.origin[index] + position - self.at[index]
 
     def end(self, position: int) -> int:
-        """The position in the original just after the byte before `position`."""
+        """Return the position in the original after the byte that ends at `position`."""
         return self.start(position - 1) + 1
 
 
 def plain(data: bytes) -> View | None:
-    """Return `data` without escapes, or None if it has none. Nested escapes are also removed: a
-    colour in a log inside JSON inside the JSON of a result takes three passes."""
+    """Return `data` without escapes, or None if it has none. Nested escapes are also removed. For
+    example, a colour code in a log takes three passes if the log is in JSON within other JSON."""
     view: View | None = None
     for _ in range(MAX_PASSES):
         inner = _unescaped(view.data if view else data)
@@ -82,9 +83,9 @@ def unwrapped(data: bytes) -> View | None:
 
 
 def unfolded(data: bytes) -> View | None:
-    """Join the lines of `data` that a terminal seems to have wrapped. A line seems wrapped if it is
-    as long as a neighbour, or is one of the longest lines of the text. It is joined with the next
-    line. Other lines are left out. Returns None if no line seems wrapped.
+    """Join the lines of `data` that a terminal seems to have wrapped, or return None if there are
+    none. A line seems wrapped if it is as long as a neighbour, or is one of the longest lines. It
+    is joined with the next line. All other lines are left out.
     """
     if b"\n" not in data:
         return None
@@ -105,7 +106,7 @@ def unfolded(data: bytes) -> View | None:
 
 
 def _full_lines(sizes: list[int]) -> set[int]:
-    """The numbers of the lines that seem to end at the width of a terminal."""
+    """Return the numbers of the lines that seem to be as long as a terminal is wide."""
     longest = max(sizes)
     found: set[int] = set()
     for number, is_equal in enumerate(map(eq, sizes, sizes[1:])):
@@ -123,7 +124,7 @@ def _full_lines(sizes: list[int]) -> set[int]:
 
 
 def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the start, the end and the text of each run of Base64 that decodes to text."""
+    """Yield the start, the end and the decoded text of each run of Base64 that contains text."""
     if len(data) < MIN_BASE64:
         return
     for match in _regex(_BASE64).finditer(data):
@@ -173,15 +174,15 @@ def _unescaped(data: bytes) -> View | None:
 
 
 def _replacement(escape: bytes) -> bytes:
-    """Return the text that an escape represents; empty for colours, other terminal codes and
-    invisible characters.
+    """Return the text that an escape represents. Terminal codes and invisible characters represent
+    no text.
     """
     kind, rest = escape[:1], escape[1:]
     if kind == b"%":
         return _byte(rest.removeprefix(b"25") if len(rest) == 4 else rest)
     if kind == b"&":
         return _entity((rest.removeprefix(b"amp;") or rest).rstrip(b";"))
-    # `\033`, `\33` and `\e` are ways to write ESC, and `[` begins the colour after it.
+    # `\033`, `\33` and `\e` mean ESC, and `[` begins the colour code after ESC.
     if kind != b"\\" or rest[:1] in (b"0", b"3", b"e") or b"[" in rest:
         return b""
     if rest[:1] == b"u":
@@ -202,8 +203,8 @@ def _byte(digits: bytes) -> bytes:
 
 
 def _substituted(data: bytes, substitutions: list[tuple[int, int, bytes]]) -> View:
-    """Return a view of `data` after `substitutions`, which are (start, end, replacement), in order
-    and without overlaps.
+    """Return a view of `data` with substitutions. Each is (start, end, replacement), and they are
+    in order and do not overlap.
     """
     pieces, origins = [], []
     position = 0

@@ -1,12 +1,12 @@
-"""A SQLite database with threads: one for reading, one for writing.
+"""A SQLite database with two threads, one for reading and one for writing.
 
-Slow writes therefore never delay searches. Reads of a few rows, which take less time than switching
-to another thread, run on the event loop, on a third connection that never waits for a lock. Several
-owners may share a file; the tables of each owner have their own version.
+Slow writes therefore never delay searches. Reading a few rows takes less time than switching to
+another thread, so such reads run on the event loop, on a third connection that never waits for a
+lock. Several owners may share a file. The tables of each owner have a version of their own.
 
-Processes also share files. Before each use, a connection checks that its file is still the one at
-the path. A process that finds damage moves the file aside (`ground/sqlite/salvage.py`), and all
-others switch to the new file before they write another row.
+Several processes may also share a file. A process that finds damage moves the file aside
+(`ground/sqlite/salvage.py`). Before each use, a connection checks whether the path still leads to
+its file, so all processes switch to the new file before they write another row.
 """
 
 import asyncio
@@ -43,12 +43,12 @@ __all__ = ["Database", "Owner", "Plan", "open_database", "repair"]
 
 
 MISREAD = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
-"""Errors in code that reads a row whose values have unexpected types."""
+"""Errors of code that reads values of unexpected types."""
 
 CHECK_SECONDS = 1.0
-"""How long a check of the whole file may take; the rest of a larger file is not checked."""
+"""How long a check of the whole file may take. The rest of a larger file is not checked."""
 _STEPS_PER_LOOK = 10_000
-"""The number of SQLite instructions between two looks at the clock."""
+"""The number of SQLite instructions between two checks of the time."""
 
 
 class Follower:
@@ -61,25 +61,25 @@ class Follower:
         self.generation = 0
 
     def connection(self) -> sqlite3.Connection:
-        """Return an open connection to the file that is at the path now."""
+        """Return an open connection to the file that the path leads to now."""
         if not self.is_current():
             self.connect()
         assert self._connection is not None
         return self._connection
 
     def connect(self) -> None:
-        """Open the file that is at the path now, and close the previous connection."""
+        """Open the file that the path leads to now, and close the previous connection."""
         self.drop()
         self.use(prepare(self.plan), _inode(self.plan.path))
 
     def use(self, connection: sqlite3.Connection, inode: int) -> None:
-        """Use this connection to the file `inode` from now on, and close the previous one."""
+        """Use this connection, to the file with this inode, and close the previous one."""
         self.drop()
         self._connection, self._inode = connection, inode
         self.generation += 1
 
     def is_current(self) -> bool:
-        """Return whether there is a connection to the file that is at the path now."""
+        """Return whether there is a connection to the file that the path leads to now."""
         return self._connection is not None and _inode(self.plan.path) == self._inode
 
     def owns(self, connection: sqlite3.Connection) -> bool:
@@ -87,7 +87,7 @@ class Follower:
         return connection is self._connection
 
     def reopen(self, plan: Plan) -> None:
-        """Use another plan from the next use on."""
+        """Reopen the connection with another plan at the next use."""
         self.plan = plan
         self._inode = 0
 
@@ -122,8 +122,8 @@ class Lane(Follower):
     def __init__(self, plan: Plan, name: str) -> None:
         super().__init__(plan)
         self._checked = 0
-        """The generation of the connection for which the file was last checked. Programming errors
-        raise the same exceptions as damage, and must not cause a check on every call."""
+        """The generation of the connection for which the file was last checked. A programming error
+        raises the same exceptions as damage, but must not cause a check on every call."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{plan.path.stem}-{name}")
 
     async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -152,19 +152,20 @@ class Lane(Follower):
 
 
 class InlineRead(Follower):
-    """A connection for reading a few rows on the event loop. It never waits for a lock. A thread
-    opens it, but only the event loop replaces it, because a thread could close it during a read.
+    """A connection for reading a few rows on the event loop. The connection never waits for a lock.
+    A thread opens it, but only the event loop replaces it, because a thread could close the old
+    connection during a read.
     """
 
     def connection(self) -> sqlite3.Connection:
-        """Return the connection without another check: `Database.inline_read` has just checked
+        """Return the connection without a check, because `Database.inline_read()` has just checked
         it.
         """
         assert self._connection is not None
         return self._connection
 
     def opened(self) -> tuple[sqlite3.Connection, int]:
-        """Return a new connection to the file that is at the path now, and the file's inode."""
+        """Return a new connection to the file that the path leads to now, and the file's inode."""
         db = prepare(self.plan)
         db.execute("PRAGMA busy_timeout = 0")
         return db, _inode(self.plan.path)
@@ -172,13 +173,11 @@ class InlineRead(Follower):
 
 @dataclass(frozen=True, slots=True)
 class _Pending[T]:
-    """A write that is waiting for its group, and the future of its caller."""
-
     work: Callable[[sqlite3.Connection], T]
     result: asyncio.Future[T]
 
     def settle(self, value: T) -> None:
-        if not self.result.done():  # its caller may have been cancelled
+        if not self.result.done():  # the caller may have been cancelled
             self.result.set_result(value)
 
     def fail(self, error: BaseException) -> None:
@@ -187,7 +186,7 @@ class _Pending[T]:
 
 
 class Database:
-    """One SQLite file, opened by `open_database` and closed by `aclose`."""
+    """One SQLite file, opened by `open_database()` and closed by `aclose()`."""
 
     def __init__(self, plan: Plan, obstacle: StoreUnwritable | None = None) -> None:
         self.path = plan.path
@@ -199,7 +198,7 @@ class Database:
         self._committing: asyncio.Task[None] | None = None
 
     async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` on the reading thread. If the file has to be salvaged, `work` runs again.
+        """Run `work` on the reading thread. If the file has to be salvaged, run `work` again.
 
         Raises:
             StoreError: SQLite failed.
@@ -207,13 +206,13 @@ class Database:
         return await self._reading.run(work)
 
     async def inline_read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work`, a read that takes less time than switching to the reading thread, on the
-        event loop.
+        """Run `work` on the event loop. It must be a read that takes less time than switching to
+        the reading thread.
 
-        Uses the reading thread if the file must be opened first or is locked, or the read fails.
+        If the file is locked or the read fails, `work` runs on the reading thread.
 
         Raises:
-            StoreError: as for `read`.
+            StoreError: as for `read()`.
         """
         if not self._inline_read.is_current():
             self._inline_read.use(*await self._reading.run(lambda _: self._inline_read.opened()))
@@ -223,21 +222,21 @@ class Database:
             return await self.read(work)
 
     async def look_for_damage(self) -> None:
-        """Check the structure of the whole file, for `CHECK_SECONDS` at most. Damage not yet found
-        by a read is repaired like any other.
+        """Check the structure of the whole file, for `CHECK_SECONDS` at most, and repair damage.
 
         Raises:
-            StoreError: SQLite failed, or the repair did.
+            StoreError: SQLite or the repair failed.
         """
-        # First on another thread, so that no search waits while a sound file is checked.
+        # The first check runs on another thread, so that no search waits while a sound file is
+        # checked.
         if await asyncio.to_thread(_flaw_of_file, self.path):
             await self._reading.run(self._report_flaw)
 
     async def write[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in one `BEGIN IMMEDIATE` transaction on the writing thread.
 
-        When this returns, the change is as durable as the file's `synchronous` level promises. A
-        file that was opened read-only is opened for writing as soon as possible.
+        The change is then as durable as the file's `synchronous` level promises. A file that was
+        opened read-only is opened for writing as soon as possible.
 
         Raises:
             StoreError: SQLite failed; nothing was changed.
@@ -247,12 +246,12 @@ class Database:
         return await self._writing.run(lambda db: self._transacted(db, work))
 
     async def write_grouped[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Like `write`, but in one transaction with all other writes that arrive while an earlier
-        one is under way, because switching to the writing thread costs more than a small write.
-        `work` may run twice.
+        """Like `write()`, but all writes that arrive while an earlier write is running share one
+        transaction, because switching to the writing thread costs more than a small write. `work`
+        may run twice.
 
         Raises:
-            StoreError: as for `write`.
+            StoreError: as for `write()`.
         """
         pending = _Pending(work, asyncio.get_running_loop().create_future())
         self._pending.append(pending)
@@ -267,15 +266,15 @@ class Database:
                 group, self._pending = self._pending, []
                 await self._commit(group)
         finally:
-            # There is no await between the last check of `_pending` and this line, because a write
-            # that arrived in between would wait forever.
+            # There must be no await between the last check of `_pending` and this line, because a
+            # write that arrives in between would wait forever.
             self._committing = None
 
     async def _commit(self, group: Sequence[_Pending[Any]]) -> None:
         try:
             values = await self.write(lambda db: [pending.work(db) for pending in group])
         except Exception:
-            # One write may be the cause, so each now gets its own transaction.
+            # A single write may be the cause, so each write now gets a transaction of its own.
             await self._commit_each(group)
             return
         for pending, value in zip(group, values, strict=True):
@@ -299,7 +298,7 @@ class Database:
         """Return a value that changes when another connection or process changes the file."""
 
         def look(db: sqlite3.Connection) -> tuple[int, int]:
-            # Versions of different connections cannot be compared: the sign keeps them apart.
+            # Versions of two connections cannot be compared, so the generations differ in sign.
             generation = self._inline_read.generation
             if not self._inline_read.owns(db):
                 generation = -self._reading.generation
@@ -308,7 +307,7 @@ class Database:
         return await self.inline_read(look)
 
     async def checkpoint(self) -> None:
-        """Move the WAL into the file and truncate it, as far as readers allow."""
+        """Copy the WAL into the file and truncate the WAL, as far as readers allow."""
         await self._writing.run(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
 
     async def aclose(self) -> None:
@@ -324,10 +323,9 @@ class Database:
             raise StoreCorrupt(f"{self.path} is damaged: {flaw}", hint="run `upwell doctor`")
 
     def _transacted[T](self, db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in a transaction on the current file."""
         while True:
             db.execute("BEGIN IMMEDIATE")
-            # From here on, nobody can replace the file, so this check is final.
+            # No process can replace the file during a transaction, so this check is final.
             if self._writing.is_current():
                 return finish(db, work)
             db.execute("ROLLBACK")
@@ -335,7 +333,6 @@ class Database:
 
 
 def _flaw_of_file(path: Path) -> str:
-    """Like `_flaw`, on its own connection."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             return _flaw(db)
@@ -344,7 +341,7 @@ def _flaw_of_file(path: Path) -> str:
 
 
 def _flaw(db: sqlite3.Connection) -> str:
-    """Return the first flaw in the structure of a file, or "" if none was found in time."""
+    """Return the first flaw in the structure of a file, or "" if no flaw was found in time."""
     deadline = time.monotonic() + CHECK_SECONDS
     db.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_PER_LOOK)
     try:
@@ -361,12 +358,12 @@ def _flaw(db: sqlite3.Connection) -> str:
 def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchronous) -> Database:
     """Open or create the file (mode 0600, WAL) and migrate the tables of every owner.
 
-    With `synchronous` FULL, a write that has returned survives a power loss; with NORMAL, it
-    survives only a `kill -9`. A damaged file is moved aside and its readable rows are copied. A
-    file that cannot be written is opened read-only; writes fail until it becomes writable.
+    With `synchronous` FULL, a completed write survives a power loss. With NORMAL, it survives only
+    a `kill -9`. A damaged file is moved aside, and its readable rows are copied to a new file. A
+    file that cannot be written is opened read-only, and writes fail until it becomes writable.
 
     Raises:
-        StoreTooNew: a later version of upwell wrote the file, which is left unchanged.
+        StoreTooNew: a later version of upwell wrote the file. The file is not changed.
         StoreUnwritable: the file can be neither written nor read.
     """
     plan = Plan(path, tuple(owners), synchronous)
@@ -381,11 +378,6 @@ def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchrono
 
 
 def _open_read_only(plan: Plan, obstacle: StoreUnwritable) -> Database:
-    """Return a database that can be read but not written: the disk is full or read-only.
-
-    Raises:
-        StoreUnwritable: the file cannot be read either.
-    """
     reading = replace(plan, is_read_only=True)
     try:
         if not plan.path.is_file() or plan.path.stat().st_uid != os.getuid():
@@ -398,7 +390,7 @@ def _open_read_only(plan: Plan, obstacle: StoreUnwritable) -> Database:
 
 
 def repair(plan: Plan) -> None:
-    """Replace the file if it is damaged, keeping the rows that can be read.
+    """Replace the file if it is damaged. The rows that can be read are kept.
 
     Raises:
         StoreError: the new file cannot be written, or the file cannot be locked.

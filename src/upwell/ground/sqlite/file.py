@@ -79,8 +79,8 @@ def from_failure(error: Exception, path: Path) -> StoreError:
     """Convert any exception raised while opening a file or preparing its tables.
 
     The `sqlite3` module raises not only `sqlite3.Error`. A schema or SQLite message that is not
-    valid UTF-8 causes a `UnicodeDecodeError`, and an absurd length causes a `MemoryError`. A failure
-    with no other known cause means damage.
+    valid UTF-8 causes a `UnicodeDecodeError`, and an absurd length causes a `MemoryError`. Any
+    failure without another known cause means damage.
     """
     if isinstance(error, StoreError):
         return error

@@ -13,13 +13,13 @@ from upwell.ground.errors import UsageError
 BUSY_TIMEOUT_SECONDS = 8.0
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 QUERY_SECONDS = 60.0
-"""The time limit for reading the first row, and for each further row."""
+"""The time limit for reading the first row, and then for each further row."""
 STEPS = 100_000
 MAX_VALUE_BYTES = 64_000_000
 _MIN_ROW_BYTES = 4
 MAX_COPIES = 4
-"""Several rows of a query may contain the same stored text, so all rows together may be up to this
-many times as large as the file. They are larger only in a forged file, whose rows share pages."""
+"""The rows of a query may be up to this many times as large as the file, because several rows may
+contain the same stored text. Larger results come only from forged files, whose rows share pages."""
 SLACK_BYTES = 1_000_000
 _COMPUTED = """
 SELECT name FROM sqlite_schema WHERE type = 'view'
@@ -28,12 +28,12 @@ FROM (SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE '%AS%(%')
      pragma_table_xinfo(tables.name) AS columns
 WHERE columns.hidden IN (2, 3)
 """
-"""Finds views, and tables with a computed column."""
+"""A query for the views, and for the tables with a computed column."""
 _HEADER = b"SQLite format 3\0"
 
 
 def refuse_computed(connection: sqlite3.Connection) -> None:
-    """Refuse to read views and computed columns, and values over `MAX_VALUE_BYTES`."""
+    """Make reads of views, tables with computed columns, and values over `MAX_VALUE_BYTES` fail."""
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     connection.execute("PRAGMA trusted_schema = OFF")
     computed = {name.lower() for (name,) in connection.execute(_COMPUTED)}
@@ -46,9 +46,12 @@ def refuse_computed(connection: sqlite3.Connection) -> None:
 
 
 class ForeignDatabase:
-    """The tables of another program's database. Text that is not UTF-8 is read with replacement
-    characters. Views and computed columns are refused, because their content could be endless.
-    `file_bytes` limits the number of rows of each query, and the total size of all rows."""
+    """The tables of another program's database.
+
+    Text that is not UTF-8 is read with replacement characters. Views and tables with computed
+    columns cannot be read, because their content could be endless. `file_bytes`, the size of the
+    file, limits the number of rows of each query and the total size of all rows.
+    """
 
     def __init__(self, connection: sqlite3.Connection, file_bytes: int) -> None:
         self._connection = connection
@@ -59,7 +62,7 @@ class ForeignDatabase:
         connection.set_progress_handler(lambda: time.monotonic() > self._ends, STEPS)
 
     def columns(self, table: str) -> set[str]:
-        """The columns of a table; empty if there is no such table."""
+        """Return the columns of a table. Empty if the table does not exist."""
         rows = self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
         return {name for (name,) in rows}
 
@@ -78,7 +81,7 @@ class ForeignDatabase:
 
 
 def is_database(path: Path) -> bool:
-    """True if the file begins like a SQLite database."""
+    """Return whether the file begins like a SQLite database."""
     try:
         if not path.is_file():
             return False
@@ -89,9 +92,9 @@ def is_database(path: Path) -> bool:
 
 
 def _mode(path: Path) -> str:
-    """Return the mode in which to open the file. Reading a database in WAL mode creates two files
-    next to it, unless SQLite is told that nobody writes. If there is no log next to the database,
-    nobody does.
+    """Return the mode in which to open the file. Reading a database in WAL mode creates two more
+    files, unless SQLite is told that the database is immutable. A database without a log has no
+    writer, so it counts as immutable.
     """
     has_log = any(Path(f"{path}{ending}").exists() for ending in ("-wal", "-journal"))
     return "mode=ro" if has_log else "mode=ro&immutable=1"
@@ -99,7 +102,7 @@ def _mode(path: Path) -> str:
 
 @contextmanager
 def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
-    """Open another program's database. Errors while reading it are also converted.
+    """Open another program's database. SQLite's errors in the block are also converted.
 
     Raises:
         UsageError: the file is missing, locked, damaged, or lacks an expected column.
@@ -111,7 +114,7 @@ def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
         connection = sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_SECONDS)
         with closing(connection):
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-            # One transaction, because the program may be writing.
+            # All reads are in one transaction, because the program may be writing.
             connection.execute("BEGIN")
             yield ForeignDatabase(connection, path.stat().st_size)
     except sqlite3.Error as error:

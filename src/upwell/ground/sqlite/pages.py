@@ -178,7 +178,7 @@ class _Pages:
         return page[start] if len(page) > start else 0
 
     def trees(self) -> dict[int, list[int]]:
-        """Map the root of each tree, or the highest page that is left of the tree, to its leaves."""
+        """Map the root of each tree, or the highest page left of it, to the leaves of the tree."""
         parents: dict[int, int] = {}
         leaves = []
         for number in range(1, self.last + 1):

@@ -1,4 +1,4 @@
-"""The TTL store of one home: rows of `ledger.db`, shared by every process of the home."""
+"""The TTL store of one home: rows of `ledger.db`, which all processes of the home share."""
 
 import math
 import sqlite3
@@ -27,7 +27,7 @@ from upwell.ground.types.rpc import Ping
 
 
 def _create(db: sqlite3.Connection) -> None:
-    # The table keeps its name from version 0.1.0, which could not use it under another name.
+    # Version 0.1.0 can use the table only under this name.
     db.execute(
         """CREATE TABLE shelf (
             tenant TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
@@ -43,14 +43,14 @@ def _add_sum(db: sqlite3.Connection) -> None:
 
 
 _SORTED_ENTRIES = 1_000
-"""A kind with fewer entries is sorted completely to find its newest ones."""
+"""A kind with fewer entries is sorted completely to find the newest entries."""
 OWNER = Owner("shelf", [_create, _add_sum], expendable=True)
 
 
 def _sum(kind: str, key: str, value: bytes) -> int:
-    """The checksum of an entry, because SQLite does not detect damage inside a value. An entry with
-    a wrong checksum counts as absent, so that no reader gets half a document. Entries from version
-    0.1.0 have no checksum."""
+    """Return the checksum of an entry, because SQLite does not detect damage inside a value. An
+    entry with a wrong checksum counts as absent, so that no reader gets half a document. Entries
+    created by version 0.1.0 have no checksum."""
     return crc32(value, crc32(f"{kind}\0{key}".encode(errors="surrogatepass")))
 
 
@@ -102,7 +102,7 @@ class SqliteTtlStore(TtlStore):
         now = self._clock.now()
 
         def exchange(db: sqlite3.Connection) -> bool:
-            # This runs after BEGIN IMMEDIATE, so no other process writes between the statements.
+            # After BEGIN IMMEDIATE, no other process writes between the statements.
             row = db.execute(
                 "SELECT value FROM shelf WHERE tenant = ? AND kind = ? AND key = ? "
                 "AND expires_at > ?",
@@ -167,7 +167,7 @@ class SqliteTtlStore(TtlStore):
             )
             return list(_items(rows))
 
-        # A prefix stands for one session or memory, which has only a few entries.
+        # Keys with the same prefix belong to one session or memory, so there are only a few.
         return await (self._database.inline_read if prefix else self._database.read)(look)
 
     async def newest(
@@ -179,7 +179,8 @@ class SqliteTtlStore(TtlStore):
         def look(db: sqlite3.Connection) -> list[Item]:
             # All entries of a kind have the same time to live, so they expire in the order in which
             # they were written. The `+` makes SQLite use the index on expiry instead of sorting the
-            # whole kind. A rare kind is sorted, because most of that index is about other kinds.
+            # whole kind. A kind with few entries is sorted, because most of the index is about
+            # other kinds.
             (number,) = db.execute(
                 "SELECT count(*) FROM (SELECT 1 FROM shelf WHERE tenant = ? AND kind = ? LIMIT ?)",
                 (DEFAULT_TENANT, kind, _SORTED_ENTRIES),
@@ -254,13 +255,11 @@ class SqliteTtlStore(TtlStore):
         )
 
     def _enforce_cap(self, db: sqlite3.Connection, kind: str, values: Mapping[str, bytes]) -> None:
-        """Evict entries after `values` were written, if the kind has a cap and a check is due."""
         cap = self._options.max_bytes.get(kind)
         if cap is not None and is_due(self._unchecked, kind, values, cap):
             self._evict(db, kind, cap)
 
     def _evict(self, db: sqlite3.Connection, kind: str, cap: int) -> None:
-        """Remove the oldest entries of `kind` until the rest fits in `cap` bytes."""
         rows = db.execute(
             "SELECT key, length(key) + length(value) FROM shelf WHERE tenant = ? AND kind = ? "
             "ORDER BY created_at DESC, key",
@@ -277,9 +276,10 @@ class SqliteTtlStore(TtlStore):
 
 
 def _having(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
-    """Return the condition for keys that begin with `prefix`, and its values. SQLite looks up this
-    range in the primary key; for `substr(key, …) = …` it would read every key of the kind."""
-    # No byte of UTF-8 is 0xff, so every longer key sorts below this one.
+    """Return the condition for keys that begin with `prefix`, and the condition's values. SQLite
+    looks up a range in the primary key. For `substr(key, …) = …`, it would read every key of the
+    kind."""
+    # No byte of UTF-8 is 0xff, so every key with the prefix sorts below the prefix with 0xff.
     after = prefix.encode(errors="surrogatepass") + b"\xff"
     return ("AND key >= ? AND key < CAST(? AS TEXT)", (prefix, after)) if prefix else ("", ())
 
@@ -289,7 +289,6 @@ _MAX_TIME = 200_000_000_000.0
 
 
 def _items(rows: Iterable[Sequence[Any]]) -> Iterator[Item]:
-    """Yield the entries in rows of `_COLUMNS`, except damaged ones."""
     for kind, key, value, number, created_at, expires_at, known_sum in rows:
         if (
             isinstance(key, str)
@@ -310,8 +309,8 @@ def _items(rows: Iterable[Sequence[Any]]) -> Iterator[Item]:
 
 
 def copy_in_memory(path: Path, options: Options, clock: Clock) -> MemoryTtlStore:
-    """Return a store in memory with the entries of the file at `path`, which cannot be written. New
-    entries last as long as this process. Originals are left out because of their size.
+    """Return a store in memory with the entries of a file that cannot be written. New entries last
+    as long as this process. Originals are left out because of their size.
     """
     plan = Plan(path, (OWNER,), "NORMAL", is_read_only=True)
     with closing(prepare_read_only(plan)) as db:
