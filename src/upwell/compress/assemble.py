@@ -1,7 +1,8 @@
 """Select the units of a text that matter most within a budget, and write them in their original
 order.
 
-Ranking does not depend on the budget, so a larger budget selects everything a smaller one does.
+The ranking does not depend on the budget, so a larger budget selects everything that a smaller one
+does.
 """
 
 import math
@@ -23,27 +24,27 @@ from upwell.ground.text.tokens import chars_per_token, weigh
 from upwell.ground.types.compression import Kind, Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
-"""The estimated size of an omission mark: its characters if it is between lines, its characters if
-it is inside a line, and its tokens."""
+"""The estimated size of an omission mark: in characters if it is between lines, in characters if it
+is inside a line, and in tokens."""
 _MOST_SHARE, _SHARE_PER_COVERAGE = 0.9, 1.3
-"""The share of the budget for units that answer the question is `_SHARE_PER_COVERAGE` times the
-part of the question that the best unit covers, but at most `_MOST_SHARE`. A question that the text
-does not answer therefore displaces nothing."""
+"""Units that answer the question get a share of the budget: `_SHARE_PER_COVERAGE` times the part of
+the question that the best unit covers, but at most `_MOST_SHARE`. A question that the text does not
+answer therefore displaces nothing."""
 _MARGIN = 1.5
-"""Units are put in order until they cost this multiple of the budget, because units that need the
-same other units cost less together than alone.
+"""Units are put in order until they cost this multiple of the budget. The margin is needed because
+units that need the same other units cost less together than alone.
 """
 _CHARS_PER_TOKEN, _USUAL_SPREAD = 8.0, 1.6
-"""Upper bounds for the average number of characters per token: `_CHARS_PER_TOKEN` holds for any
-text; `_USUAL_SPREAD` is a multiple of the average at the beginning of the same text.
+"""Two upper bounds for the average number of characters per token. `_CHARS_PER_TOKEN` holds for any
+text. The other bound is `_USUAL_SPREAD` times the average at the beginning of the text.
 """
 _ROUNDS = 3
-"""The maximum number of rounds of selection. The first round overestimates the cost of gaps, and
-later rounds spend what is left."""
+"""The maximum number of rounds of selection. The first round overestimates the cost of gaps; the
+later rounds spend what it left over."""
 _NEIGHBOUR = 0.45
 _UNDER = 0.35
-"""`_NEIGHBOUR`: the share of a match's score that its neighbours get. `_UNDER`: the share of a
-matching heading's score that the units under it get.
+"""The neighbours of a match get `_NEIGHBOUR` times its score. The units under a matching heading
+get `_UNDER` times the heading's score.
 """
 
 
@@ -56,8 +57,8 @@ def assemble(
 ) -> Fitted:
     """Select the units that matter most within `remaining`.
 
-    Every gap is marked, and the last line counts the omissions and gives the key for reading the
-    original, unless the budget is too small for any mark.
+    Every gap is marked. The last line counts the omissions and gives the key of the original. A
+    budget that is too small for any mark gets neither.
     """
     text = passage.text
     relevances, coverage = relevance(units, text, question) if question else ({}, 0.0)
@@ -96,7 +97,7 @@ def assemble(
 
 
 class _Weights:
-    """Estimates the tokens of a unit at most once, and only if the unit may be selected."""
+    """Estimates the tokens of units. Each estimate is made when it is first needed, and cached."""
 
     def __init__(self, units: Units, text: str) -> None:
         self.text = text
@@ -111,7 +112,6 @@ class _Weights:
         return tokens
 
     def sum(self, batches: list[list[int]], marks: str) -> float:
-        """Estimate the tokens of a result: those of its units and `marks`."""
         text, starts, tokens = self.text, self._starts, self._tokens
         # An empty line shares a token with the end of the line before it.
         return weigh(marks) + sum(
@@ -120,7 +120,7 @@ class _Weights:
 
 
 def _max_chars(text: str, remaining: RemainingBudget) -> float:
-    """Return a number of characters that a selection within `remaining` is unlikely to exceed."""
+    """Return how many characters a selection within `remaining` is likely to have at most."""
     if remaining.tokens == math.inf:
         return remaining.chars
     chars = _USUAL_SPREAD * chars_per_token(text, remaining.tokens)
@@ -129,7 +129,7 @@ def _max_chars(text: str, remaining: RemainingBudget) -> float:
 
 def _notable(units: Units, passage: Passage, costs: Sequence[float], limit: float) -> list[int]:
     """Order the units by how much they matter when there is no question: by salience, or by the
-    names they contribute (`coverage.py`).
+    names in them (`coverage.py`).
 
     In an order by names, a part of the budget is reserved for raised units (headings, errors).
     """
@@ -146,11 +146,10 @@ def _all(batches: list[list[int]]) -> set[int]:
 
 
 def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, float], float]:
-    """Score the units that answer `question`, and those next to or under them.
+    """Score the units that answer `question`, and the units next to or under them.
 
     Returns the scores, and the share of the question that the best unit covers, 0..1. A score is
-    BM25 without length normalisation, times coverage. The neighbours of a match get a part of its
-    score, and so do the units under a matching heading.
+    BM25 without length normalisation, multiplied by a factor that grows with coverage.
     """
     hits = _hits(units, text, question)
     weights = {
@@ -177,7 +176,7 @@ def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, fl
 
 
 def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
-    """Map the number of each term in `text` to the units that contain the term."""
+    """Map the number of each term that occurs in `text` to the units that contain it."""
     lowercase = lowered(text)
     starts = units.starts
     units_by_term: dict[int, list[int]] = {}
@@ -191,8 +190,7 @@ def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
 
 
 def _lend(units: Units, scores: dict[int, float], own: dict[int, float]) -> None:
-    """Give a part of each match's score to its neighbours, and a part of a matching heading's score
-    to the units under it."""
+    """Give neighbours and units under headings their part of the `own` scores of the matches."""
     size = len(units)
     for unit, score in own.items():
         worth = score
@@ -225,8 +223,9 @@ def _buy(
 ) -> list[list[int]]:
     """Add units, each with the units it needs, until one does not fit.
 
-    `before` are the batches selected so far, which cost `chars` and `tokens`. Because this stops at
-    the first unit that does not fit, a smaller budget selects a subset of what a larger one does.
+    `before` contains the batches selected so far, which cost `chars` and `tokens`. The selection
+    stops at the first unit that does not fit. A smaller budget therefore selects a subset of what a
+    larger one does.
     """
     batches = list(before)
     selected = _all(batches)
@@ -244,8 +243,8 @@ def _buy(
             if counts_tokens:
                 tokens += weights.of(member) + gap_change * _GAP_TOKENS
             if chars > remaining.chars or tokens > remaining.tokens:
-                # Keep the members that fit: a larger budget also selects them. Leave out those
-                # that in turn need `unit`, such as the other half of a changed line.
+                # Keep the members that fit, because a larger budget also selects them. Leave out
+                # members that in turn need `unit`, such as the other half of a changed line.
                 batch = [member for member in batch[:index] if unit not in units.needs[member]]
                 return [*batches, batch] if batch else batches
             selected.add(member)
@@ -255,8 +254,8 @@ def _buy(
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """The `mark` that is written for a gap, and the numbers of missing whole `lines` and of other
-    missing characters (`chars`).
+    """The `mark` that is written for a gap. The gap consists of whole `lines`, or of `chars` within
+    a line.
     """
 
     mark: str
@@ -265,7 +264,7 @@ class _Gap:
 
 
 class _Written(NamedTuple):
-    """A shortened text. `marks` contains all its marks and its last line, joined."""
+    """A shortened text. `marks` contains all its omission marks and its last line, joined."""
 
     fitted: Fitted
     marks: str
@@ -298,7 +297,7 @@ def _write(passage: Passage, units: Units, selected: set[int]) -> _Written:
 
 
 class _Gaps:
-    """Marks the gaps in a text, in order, and counts what is missing."""
+    """Writes the omission marks of a text, in order, and counts what is missing."""
 
     def __init__(self, passage: Passage) -> None:
         self._passage = passage
@@ -309,12 +308,12 @@ class _Gaps:
         self._lines = self._chars = 0
 
     def omissions(self) -> tuple[Omission, ...]:
-        """Return the totals of all marks: whole lines, and characters within lines."""
+        """Return the totals of all marks."""
         return _omissions(self._passage, self._lines, self._chars)
 
     def mark(self, start: int, end: int) -> str:
-        """Return what replaces `text[start:end]` in the result: a mark, a single line break if the
-        text is blank, or the text itself if it is too short to be replaced.
+        """Return what replaces `text[start:end]` in the result. This is usually a mark. Blank text
+        becomes a line break, and text that is no longer than its mark stays.
         """
         missing = self._text[start:end]
         if not missing.strip():
@@ -328,8 +327,8 @@ class _Gaps:
         return marks_text
 
     def _marks(self, start: int, end: int) -> Iterator[_Gap]:
-        """Split a gap into the rest of the line in which it begins, the whole lines after that, and
-        the beginning of the line in which it ends."""
+        """Split a gap into the rest of its first line, whole lines, and the beginning of its last
+        line."""
         text = self._text
         if start and text[start - 1] != "\n":
             line_end = text.find("\n", start, end) + 1 or end
@@ -362,14 +361,14 @@ class _Gaps:
 
 
 def _lines_of(passage: Passage) -> Callable[[str], int]:
-    """Return a function that counts how many lines of the original a part of a text represents."""
+    """Return a function that counts the lines of the original that a part of a text represents."""
     if passage.folded:
         return listings.count_lines if passage.kind == Kind.GREP else logs.count_lines
     return lambda part: part.count("\n") + (not part.endswith("\n"))
 
 
 def _parts(passage: Passage, missing: str) -> str:
-    """Count the commits, files, hunks or folders that begin in a gap, such as `2 files`. The count
+    """Count the commits, files, hunks or folders that begin in a gap, as in `2 files`. The count
     shows that the lines before the gap and the lines after it do not belong together."""
     if passage.folded and passage.kind == Kind.GREP:
         return listings.parts(missing)
@@ -390,7 +389,7 @@ def _omissions(passage: Passage, lines: int, chars: int) -> tuple[Omission, ...]
 def _without_marks(
     units: Units, text: str, ordered: list[int], remaining: RemainingBudget
 ) -> Fitted:
-    """Write the beginning of the most important unit, for a budget too small for any mark."""
+    """Return the beginning of the most important unit, for a budget too small for any mark."""
     body = ""
     if ordered:
         original = text[units.starts[ordered[0]] : units.ends[ordered[0]]].strip("\r\n")
@@ -400,7 +399,6 @@ def _without_marks(
 
 
 def _piece(text: str, remaining: RemainingBudget) -> str:
-    """Return as much of the beginning of a text as fits."""
     size = int(min(len(text), remaining.chars))
     while size > 0:
         piece = text if size == len(text) else text[: safe_cut(text, size - 1)].rstrip() + "…"

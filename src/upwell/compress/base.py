@@ -11,8 +11,8 @@ from upwell.ground.text.tokens import count, exceeds
 from upwell.ground.types.compression import Budget, Compressed, Omission, Passage
 
 MOST_LINES = 40_000
-"""A text with more lines than this is neither folded nor split into lines, which bounds the time
-and memory it takes.
+"""A text with more lines than this is neither folded nor split into lines. This bounds the time and
+memory that it takes.
 """
 
 
@@ -33,9 +33,9 @@ class Strategy(Protocol):
 class Tools:
     """Collaborators of a strategy. All are optional; `compress()` provides none.
 
-    `embedder` finds answers that are phrased differently; `chat` writes summaries within
-    `llm_timeout_seconds`. `may_send` returns whether a text may leave the machine because it
-    contains no secret.
+    `embedder` finds answers whose words differ from the question's. `chat` writes summaries within
+    `llm_timeout_seconds`. `may_send` returns whether a text may be sent to a model: it must not
+    contain a secret.
     """
 
     embedder: Embedder | None = None
@@ -49,7 +49,7 @@ NO_TOOLS = Tools()
 
 @dataclass(frozen=True, slots=True)
 class RemainingBudget:
-    """The `chars` and `tokens` that a text may still take; infinity means no limit."""
+    """The number of `chars` and `tokens` that a text may still use. Infinity means no limit."""
 
     chars: float = math.inf
     tokens: float = math.inf
@@ -62,7 +62,7 @@ class RemainingBudget:
         return cls(min(chars, default=math.inf), min(tokens, default=math.inf))
 
     def holds(self, text: str) -> bool:
-        """Return whether `text` fits."""
+        """Return whether `text` fits into this budget."""
         if len(text) > self.chars:
             return False
         if self.tokens == math.inf or 4 * len(text) + 1 <= self.tokens:
@@ -76,14 +76,15 @@ class RemainingBudget:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A fitted `text`, and the counts of what was `omitted` from it."""
+    """A fitted `text`, and what was `omitted` from it."""
 
     text: str
     omitted: tuple[Omission, ...] = ()
 
 
 def note(omitted: Sequence[Omission], key: str) -> str:
-    """Return the last line of a shortened text: what was left out, and the key of the original."""
+    """Return the last line of a shortened text. It counts the omissions and gives the key of the
+    original."""
     key_note = f'; all of it: key="{key}"' if key else ""
     counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in omitted]
     return f"[{' and '.join(counts)} left out{key_note}]"
@@ -106,7 +107,7 @@ def whole(passage: Passage) -> Compressed:
 def outcome(
     passage: Passage, fitted: Fitted, strategy: str, *, lossless: bool = False
 ) -> Compressed:
-    """Describe the result of `strategy` for `passage`."""
+    """Return the result of `strategy` for `passage`, with its sizes."""
     return Compressed(
         text=fitted.text,
         strategy=strategy,

@@ -1,8 +1,8 @@
 """Remove noise that is meant for a terminal or a browser: redrawn lines, overstruck letters,
 invisible characters, trailing blanks, embedded images.
 
-The steps depend on the kind of the text. Code, fences in Markdown, JSON, tables, diffs, git logs
-and search results are left unchanged.
+The steps depend on the kind of the text. Code, fenced blocks in Markdown, JSON, tables, diffs, git
+logs and search results are left unchanged.
 """
 
 import re
@@ -21,7 +21,7 @@ _MAY_BE_INVISIBLE = re.compile("[\ufeff\u2060\u200b\x00\x07\x0e\x0f\x7f\x1b]")
 
 
 def without_invisible(text: str) -> str:
-    """Remove invisible characters outside fences."""
+    """Remove invisible characters outside fenced blocks."""
     if not _MAY_BE_INVISIBLE.search(text):
         return text
     return change_outside_fences(text, lambda part: _INVISIBLE.sub("", part))
@@ -33,7 +33,7 @@ _DATA = re.compile(
 
 
 def without_embedded_data(text: str) -> tuple[str, tuple[Omission, ...]]:
-    """Replace long base64 data outside fences with its size: `data:…;base64,[…9,120 chars]`."""
+    """Replace long base64 data outside fenced blocks with its size, as in `[…9,120 chars]`."""
     if ";base64," not in text:
         return text, ()
     sizes: list[int] = []
@@ -52,7 +52,7 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.M)
 
 
 def change_outside_fences(text: str, change: Callable[[str], str]) -> str:
-    """Apply `change` to the text outside fences. An unclosed fence extends to the end."""
+    """Apply `change` to the text outside fenced blocks. An unclosed block extends to the end."""
     parts: list[str] = []
     offset = 0
     while (opening := _FENCE.search(text, offset)) is not None:
@@ -64,8 +64,8 @@ def change_outside_fences(text: str, change: Callable[[str], str]) -> str:
 
 
 def _end(text: str, opening: re.Match[str]) -> int:
-    """Return the end of the fence, which is closed by the same character repeated at least as often
-    as in its first line."""
+    """Return the end of a fenced block. It is closed by at least as many of the same character as
+    opened it."""
     mark = opening[1]
     for closing in _FENCE.finditer(text, opening.end()):
         if closing[1][0] == mark[0] and len(closing[1]) >= len(mark):
@@ -80,7 +80,7 @@ _PROGRESS = re.compile(
     r"\d ?%|\d/\d|--:--|[\u2588-\u258f\u2591-\u2593\u2501\u2578\u257a]{2}|[=#>]{4}"
     r"|[\u2800-\u28ff]|\x1b\[\d*[KG]"
 )
-"""A progress line contains a percentage, a count, a bar, a spinner or an erasure."""
+"""What a progress line contains: a percentage, a count, a bar, a spinner or an erasure."""
 _CHANGING = re.compile(
     r"\x1b\[[0-9;?]*[A-Za-z]|\b(?:\d[\d.,:]*|[kKMGT]?i?B(?:/s)?|it/s|s/it|eta|ETA)\b"
     r"|\d[\d.,:]*(?:[kKMGT]i?B?|ms|[smh])?|[^\w\s]|_|\s"
@@ -91,7 +91,8 @@ _GAP = re.compile(r"(?:\r?\n){4,}")
 
 
 def without_overstrikes(text: str) -> str:
-    """Remove backspaces, which manual pages use for bold and underlined letters, and spinners."""
+    """Remove spinners, and the backspaces with which manual pages make bold and underlined
+    letters."""
     if "\x08" not in text:
         return text
     return _BOLD.sub(r"\1", _UNDERLINED.sub("", _SPINNING.sub("", text)))
@@ -100,8 +101,9 @@ def without_overstrikes(text: str) -> str:
 def without_redraws(text: str) -> tuple[str, tuple[Omission, ...]]:
     """Reduce each line that was redrawn after a carriage return to its last state.
 
-    The number of earlier states is shown. A line counts as redrawn if its words stay the same and
-    only figures or a bar change. A text that uses carriage returns as line endings is left alone.
+    The line then shows how many earlier states it had. A line counts as redrawn if only figures or
+    a bar change and its words stay the same. A text that uses carriage returns as line endings is
+    left unchanged.
     """
     if "\n" not in text or not re.search(r"\r[^\n]", text):
         return text, ()
@@ -129,7 +131,7 @@ def without_extra_blanks(text: str) -> str:
 
 
 def _last_frames(frames: list[str]) -> tuple[str, int]:
-    """Return the frames that the next frame does not replace, and the number of replaced frames."""
+    """Return the frames that no later frame replaces, and the number of replaced frames."""
     retained: list[str] = []
     dropped = run = 0
     for frame, next_frame in zip(frames, [*frames[1:], None], strict=True):
@@ -142,7 +144,6 @@ def _last_frames(frames: list[str]) -> tuple[str, int]:
 
 
 def _same_line(frame: str, next_frame: str) -> bool:
-    """Return whether `next_frame` is a later state of the same line."""
     if frame == next_frame:
         return True
     if not (_PROGRESS.search(frame) and _PROGRESS.search(next_frame)):
@@ -151,8 +152,7 @@ def _same_line(frame: str, next_frame: str) -> bool:
 
 
 Step = Callable[[str], tuple[str, tuple[Omission, ...]]]
-"""Removes one sort of noise. Returns the text, and the omissions that a reader should know
-about."""
+"""Removes one sort of noise. Returns the text, and the omissions to report."""
 
 
 def _silently(step: Callable[[str], str]) -> Step:
@@ -181,14 +181,14 @@ STEPS: dict[Kind, tuple[Step, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """A `passage` without noise, and the omissions (`omitted`) that a reader should know about."""
+    """A `passage` without noise, and the omissions to report."""
 
     passage: Passage
     omitted: tuple[Omission, ...] = ()
 
 
 def clean(passage: Passage) -> Cleaned:
-    """Remove the noise that texts of this kind have. The passage stays the same if it has none."""
+    """Remove the noise that is usual in texts of this kind."""
     text, omitted = passage.text, ()  # type: tuple[str, tuple[Omission, ...]]
     for step in STEPS.get(passage.kind, ()):
         text, left_out = step(text)

@@ -1,8 +1,8 @@
 """The entry point of compression.
 
-A `Compressor` detects the kind of a passage, removes noise, tries lossless forms, then the
-strategy, then the fallback ladder. Its result is within budget, except for `none`, tables of
-contents (`selective`), and JSON where no shorter document is valid, such as `{}`.
+A `Compressor` detects the kind of a passage and removes noise. It then tries lossless forms, the
+strategy, and the fallback ladder, in this order. The result is within the budget, with three
+exceptions: `none`, tables of contents (`selective`), and JSON for which even `{}` is too long.
 """
 
 import math
@@ -20,21 +20,21 @@ from upwell.ground.text.tokens import count
 from upwell.ground.types.compression import Attempt, Budget, Compressed, Kind, Omission, Passage
 
 LADDER = ("progressive", "hybrid", "truncate")
-"""The strategies to try, in this order, when a strategy fails or its result is over budget or below
-the retention floor (the share of a text that must be delivered if its original is not stored). The
-order comes from seed 002 (docs/names.md)."""
+"""The strategies to try, in this order, when the chosen strategy fails, or when its result is over
+budget or below the retention floor. (The floor is the share of a text that must be delivered if its
+original is not stored.) The order comes from seed 002 (docs/names.md)."""
 _FALLBACK_KINDS = {"hybrid": frozenset((Kind.MARKDOWN, Kind.API_DOCS, Kind.CODE))}
-"""The kinds of text for which a rung is a fallback. A rung that is not listed is a fallback for
-every kind."""
+"""The kinds of text for which a strategy is a fallback. A strategy that is not listed is a fallback
+for every kind."""
 _READ_ON = frozenset({"selective", "progressive"})
-"""Strategies whose results are useful only with the key of the original."""
+"""Strategies whose results are useless without the key of the original."""
 _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
 """Strategies that work on the text as received, without cleaning or lossless rewriting."""
 _NUMBERED = frozenset(
     (Kind.CODE, Kind.MARKDOWN, Kind.API_DOCS, Kind.CSV, Kind.LOG, Kind.TEST_OUTPUT, Kind.TEXT)
 )
 """Kinds of text whose omission marks give line numbers. Search results, diffs and stack traces
-have their own line numbers.
+contain line numbers of their own.
 """
 _ROOM_ABOVE_FLOOR = 1.05
 """The soft budget is raised to at least this multiple of the retention floor, because whole units
@@ -43,8 +43,8 @@ leave up to 3 % of a budget unused, and the result must not fall below the floor
 _PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
 _MAY_EXCEED = frozenset({"selective", "progressive"})
 """Strategies whose results are not checked against the budget. A table of contents (`selective`)
-must list all sections, since the agent could not fetch a section that is not listed; `progressive`
-respects the budget itself.
+must list all sections, because the agent cannot fetch a section that is not listed. `progressive`
+never exceeds the budget.
 """
 
 
@@ -95,8 +95,8 @@ class Compressor:
     def _try_ladder(self, passage: Passage, budget: Budget, name: str) -> Compressed:
         """Return the best result of the ladder.
 
-        A result within a token budget may still have too few characters for the retention
-        floor. The ladder is then tried again with larger soft limits.
+        The retention floor is a share of the characters, so a result that fills a token budget may
+        still be below it. The ladder is then tried again with larger soft limits.
         """
         result = self._climb(passage, budget, name)
         floor, share = _floor(passage, budget), result.after / max(1, result.before)
@@ -108,12 +108,12 @@ class Compressor:
         return self._climb(passage, larger, name)
 
     def _climb(self, passage: Passage, budget: Budget, name: str) -> Compressed:
-        """Try the strategy, then each rung of the ladder until a result is within the budget
+        """Try the strategy, then each rung of the ladder, until a result is within the budget
         and not below the floor."""
         remaining = RemainingBudget.of(budget)
         tried: list[Attempt] = []
         best: Compressed | None = None
-        # A failed summary falls back to `truncate`, which keeps more of the whole text (as in seed
+        # A failed summary falls back to `truncate`, which covers more of the text (as in seed
         # 002, docs/names.md).
         ladder = ("truncate",) if name == "llm_summary" else LADDER
         for rung in dict.fromkeys((name, *ladder)):
@@ -142,7 +142,7 @@ class Compressor:
 
 def _with_kind(passage: Passage) -> Passage:
     """Detect the kind of a passage. A file with line numbers and no recognised kind is treated as
-    code, and so is an HTML page read from a file, since the agent may edit its lines.
+    code. So is an HTML page read from a file, because the agent may edit its lines.
     """
     if passage.kind != Kind.TEXT:
         return passage
@@ -155,9 +155,9 @@ def _with_kind(passage: Passage) -> Passage:
 
 
 def _with_line_numbers(passage: Passage, original: str) -> Passage:
-    """Let marks give the numbers of missing lines, so that the agent can ask for those lines.
+    """Make omission marks give the numbers of missing lines, so that the agent can ask for them.
 
-    This applies to texts of the kinds in `_NUMBERED`, if they have as many lines as the original.
+    This applies to the kinds in `_NUMBERED`, if cleaning did not change the number of lines.
     """
     is_same = passage.text.count("\n") == original.count("\n")
     if passage.first_line is None and is_same and passage.kind in _NUMBERED:
@@ -166,7 +166,6 @@ def _with_line_numbers(passage: Passage, original: str) -> Passage:
 
 
 def _with_omissions(result: Compressed, omitted: tuple[Omission, ...]) -> Compressed:
-    """Add the omissions of cleaning, or of another form of the text, to the result."""
     if not omitted:
         return result
     return replace(result, omitted=(*result.omitted, *omitted), lossless=False)
@@ -177,7 +176,6 @@ def _floor(passage: Passage, budget: Budget) -> float:
 
 
 def _with_floor(passage: Passage, budget: Budget) -> Budget:
-    """Raise the soft limits above the retention floor. Hard limits are not changed."""
     floor = min(1.0, _floor(passage, budget) * _ROOM_ABOVE_FLOOR)
     if floor <= 0.0:
         return budget
@@ -190,7 +188,6 @@ def _with_floor(passage: Passage, budget: Budget) -> Budget:
 
 
 def _raised(budget: Budget, factor: float) -> Budget:
-    """Multiply the soft limits by `factor`."""
     chars, tokens = budget.max_chars, budget.max_tokens
     return replace(
         budget,
@@ -202,8 +199,8 @@ def _raised(budget: Budget, factor: float) -> Budget:
 def _skip_reason(passage: Passage, rung: str, *, asked: bool) -> str:
     """Return the reason to skip a rung of the ladder, or "".
 
-    A strategy that the caller `asked` for is tried on every kind of text. It is still skipped if
-    the agent would need a key to read the rest and there is none.
+    A strategy that the caller `asked` for is tried on every kind of text. It is skipped only if the
+    agent would need a key to read the rest and there is none.
     """
     if rung in _READ_ON and not passage.key:
         return "no key to read the rest"
@@ -213,8 +210,8 @@ def _skip_reason(passage: Passage, rung: str, *, asked: bool) -> str:
 
 
 def _against_input(passage: Passage, result: Compressed) -> Compressed:
-    """Measure `result` against the passage as received. Returns the passage unchanged if the result
-    has neither fewer characters nor fewer tokens."""
+    """Compare `result` with the passage as received. Return the passage unchanged if the result has
+    neither fewer characters nor fewer tokens."""
     before = len(passage.text)
     if result.after >= before and result.tokens >= count(passage.text):
         return replace(whole(passage), tried=result.tried)
@@ -222,9 +219,6 @@ def _against_input(passage: Passage, result: Compressed) -> Compressed:
 
 
 def _choice_for(name: str) -> Choice:
-    """For `auto`, return the function that chooses a strategy; for another name, a function that
-    always returns that name.
-    """
     if name != "auto":
         return lambda passage, root: name
     from upwell.compress.strategies import choose

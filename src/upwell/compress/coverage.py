@@ -1,12 +1,12 @@
-"""Order the units of a text by the names that they contribute.
+"""Order the units of a text by the names in them.
 
-Code, search results, diffs and the output of commands are used for the identifiers, paths and
-numbers in them. Units are selected by their worth per character. Only names that no selected unit
-shows yet count towards the worth of a unit, and its characters include those of the units that it
-needs. A unit next to a selected one needs no mark, so the selection grows in runs of lines. The
-order does not depend on the budget.
+Agents use code, search results, diffs and command output for the identifiers, paths and numbers
+that they contain. Units are selected by their worth per character. Only names that no selected unit
+shows yet count towards the worth of a unit, and its length includes the units that it needs. A unit
+next to a selected one needs no omission mark, so the selection grows in runs of lines. The order
+does not depend on the budget.
 
-The constants were fitted to tool outputs of recorded agent sessions, and to the names that the
+The constants were fitted to the tool outputs of recorded agent sessions, and to the names that the
 agents used in their next actions. Half of the repositories were used for fitting, the other half
 for checking.
 """
@@ -31,44 +31,42 @@ _REQUESTED = 3.0
 """The factor for the worth of a name that contains a word of the user's request."""
 _REQUEST_CHARS, _LONG_WORD = 2_000, 6
 _MARK_CHARS = 8
-"""The length of an omission mark, which is part of the cost of a unit."""
+"""The estimated length of an omission mark, which is added to the length of each unit."""
 _LINE = 0.16
-"""The worth of a unit in addition to that of its names, so that runs of lines are completed."""
+"""The worth of a unit without its names. It makes the selection complete runs of lines."""
 _EARLY_PART = 0.3
-"""The share of a text, from its beginning, in which `_LINE` is multiplied by up to
-`1 + Units.early`."""
+"""`_LINE` is multiplied by up to `1 + Units.early` in this share of the units, from the beginning
+of the text."""
 _RUN = 0.2
-"""The share by which each selected neighbour raises the worth of a unit."""
+"""Each selected neighbour raises the worth of a unit by this share."""
 _RAISED, _SIGNATURE = 2.0, 4.0
 """`_RAISED`: the factor for names in definitions, errors and changed lines. `_SIGNATURE`: the
 factor for names in the signatures of functions and types."""
 _MOST = 1_000
 _COMMON = [math.sqrt(math.log(1 + count)) for count in range(_MOST + 1)]
-"""The worth of a name by the number of units that contain it: names that recur matter more."""
+"""`_COMMON[n]` is the worth of a name that `n` units contain. Names that recur matter more."""
 _SAME = 1e-9
 _NEARLY = 0.8
 """A unit is selected if its density (worth per character) is at least this share of the highest
-density that any other unit may have. The densities of the others are upper bounds, so the first
-unit is usually the best anyway. Not recomputing the others saves a third of the steps.
+density in the heap. The densities in the heap are upper bounds, so the unit is usually the best
+anyway. Not recomputing the others saves a third of the steps.
 """
 _LEAST_LINE = 12
-"""A unit shorter than this (a bracket, a blank) is worth nothing unless it contains a new name."""
+"""A unit shorter than this, such as a bracket, is worth nothing unless it contains a new name."""
 
 
 def by_names(units: Units, text: str, limit: float, request: str = "") -> list[int]:
     """List units, best first, until they fill `limit` characters.
 
     Each unit comes after the units that it needs. Names are worth more if they contain a word of
-    the user's `request`, or if their unit has a salience above zero: definitions, errors, changed
-    lines.
+    the user's `request`. They are also worth more in a unit with a salience above zero, such as a
+    definition, an error or a changed line.
     """
     return _Coverage(units, text, request).order(limit)
 
 
 def _worths(names: list[set[str]], words: list[str]) -> dict[str, float]:
-    """Return the worth of each name, which depends on the number of units that have it. Names that
-    contain one of the `words` are worth more.
-    """
+    """Map each name to its worth. `names` has a set of names for each unit."""
     counts = Counter(chain.from_iterable(names))
     is_identifier = _IDENTIFIER.search
     worths = {
@@ -98,7 +96,6 @@ _ASCII = bytes(range(128))
 
 
 def _has_foreign_letters(text: str) -> bool:
-    """Return whether a text contains letters or digits that are not ASCII."""
     if text.isascii():
         return False
     rest = text.encode("utf-8", "replace").translate(None, _ASCII)
@@ -106,7 +103,7 @@ def _has_foreign_letters(text: str) -> bool:
 
 
 class _Coverage:
-    """The greedy selection of units, with the state that it changes."""
+    """Selects units greedily."""
 
     def __init__(self, units: Units, text: str, request: str) -> None:
         self._units = units
@@ -161,8 +158,8 @@ class _Coverage:
         return ordered
 
     def _candidates(self) -> list[tuple[float, int]]:
-        """Link each unit that is not blank with its neighbours, and return a heap of these units,
-        ordered by their density without the units they need."""
+        """Link each unit that is not blank to its neighbours. Return a heap of these units, ordered
+        by their density without the units they need."""
         worth_of = self._worths.__getitem__
         rows = zip(
             self._units.salience, self._names, self._factors, self._plain, self._sizes, strict=True

@@ -8,22 +8,22 @@ from upwell.ground.type_hints import CHOICES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`compress.*`: how responses are fitted. Each key can also be set per server and tool pattern.
+    """The `compress.*` settings. Each key can also be set per server and tool pattern.
 
-    `strategy`: a name of `STRATEGIES`.
-    `profile`: how much is delivered of a result that has no limit of its own. `balanced` gives
-    commands, searches and pages less than other tools; `lean` gives half of that, and `light` gives
-    twice the agent's usual budget to every kind. Files that the agent reads are not affected.
+    `strategy`: a name in `STRATEGIES`.
+    `profile`: how much of a result is delivered if no limit is set. `balanced` gives commands,
+    searches and pages less than other tools. `lean` gives half of what `balanced` gives, and
+    `light` gives every kind of tool twice the agent's usual budget. Files that the agent reads are
+    not affected.
     `read_tokens`: files that the agent reads are delivered whole up to this size.
-    `max_result_tokens`: soft limit; None means no limit in tokens if `max_result_chars` is set, and
-    otherwise a limit that depends on the kind of the tool, `profile`, and the agent's context
-    window.
+    `max_result_tokens`: soft limit. None means no limit in tokens if `max_result_chars` is set.
+    Otherwise the limit depends on the kind of the tool, `profile`, and the agent's context window.
     `max_result_chars`: soft limit; None means no limit in characters.
-    `min_result_retention`: share of a response that must survive when its original is not
+    `min_result_retention`: share of a response that must be delivered if its original is not
     stored, 0..1.
     `llm_timeout_seconds`: how long `llm_summary` waits for the model.
     `original_ttl_seconds`: how long the original of a shortened response can be read.
-    `original_max_bytes`: disk space for originals; the oldest are evicted first.
+    `original_max_bytes`: disk space for originals; the oldest originals are evicted first.
     """
 
     strategy: str = field(default="auto", metadata={CHOICES: tuple(STRATEGIES)})

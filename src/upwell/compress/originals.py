@@ -1,10 +1,9 @@
-"""Store the original of every shortened response, its full text, under a key until it expires.
+"""Store the original (the full text) of every shortened response under a key until it expires.
 
-A key is an HMAC of the content with a secret of this home, bound to the tenant and the principal.
-The same response therefore gets the same key, which prompt caches depend on, and keys cannot be
-guessed. A text is stored in parts, so that reading a chunk of a long text reads only the parts
-needed. A text that contains a secret stays in memory and is never written to disk. Parts in memory
-are compressed, because memory has less room.
+A key is an HMAC of the tenant, the principal and the content, with a secret of this home. Keys
+cannot be guessed, and the same response always gets the same key, which prompt caches depend on. A
+text is stored in parts, so that a chunk of a long text can be read without the rest. A text that
+contains a secret stays in memory and is never written to disk. Parts in memory are compressed.
 """
 
 import asyncio
@@ -27,13 +26,12 @@ from upwell.ground.types.memory import DEFAULT_TENANT
 KIND = Kind.ORIGINAL
 PART_CHARS = 262_144
 PATIENCE_SECONDS = 0.2
-"""A call waits at most this long for the disk, which another process may have locked. Then it
+"""A call waits at most this long for the disk, which another process may have locked. After that it
 stores the original in memory."""
 SECRET, BUSY = "It contains a secret", "The disk is busy"
 LARGE = "It exceeds compress.original_max_bytes"
 _PACK_LEVEL = 1
-"""The fastest level (100 MB/s). The output of programs shrinks to a fifth or less, at best to a
-hundredth."""
+"""The fastest level of zlib (100 MB/s). It shrinks the output of programs to a fifth or less."""
 _KEY_HEX = 16
 _KEY = re.compile(rf"[0-9a-f]{{{_KEY_HEX}}}")
 
@@ -43,8 +41,8 @@ class StoredOriginal:
     """The description of an original: its `key`, its length in `chars` and in `parts`, and its
     `name` (a path, URL or tool).
 
-    `private` is the reason why the original is only in the memory of this process; it is "" when
-    the original is on disk, where it takes `disk_bytes`. An original whose `key` is "" cannot be
+    If the original is only in the memory of this process, `private` gives the reason. If it is on
+    disk, `private` is "" and it takes `disk_bytes` there. An original whose `key` is "" cannot be
     read.
     """
 
@@ -59,8 +57,8 @@ class StoredOriginal:
 class Originals:
     """Stores originals in `durable`, which survives a restart, or in `private` (in memory).
 
-    `secret` is the secret of this home, at least 16 bytes. `has_secret` returns whether a
-    text contains a secret and must not be written to disk.
+    `secret` returns the secret of this home, at least 16 bytes. `has_secret` returns whether a text
+    contains a secret and must not be written to disk.
     """
 
     def __init__(
@@ -93,7 +91,7 @@ class Originals:
         return digest.hexdigest()[:_KEY_HEX]
 
     def is_secret(self, text: str) -> bool:
-        """Return whether `text` contains a secret and must not be written to disk."""
+        """Return whether `text` contains a secret."""
         return self._has_secret(text)
 
     async def keep(
@@ -101,8 +99,8 @@ class Originals:
     ) -> StoredOriginal:
         """Store `text` with its `name` (a path, URL or tool).
 
-        `beside` contains the other originals of the same result. If the disk space for
-        originals cannot hold them and this one, this one stays in memory.
+        `beside` contains the other originals of the same result. If the disk space for originals is
+        too small for all of them, this original stays in memory.
         """
         key = self.key_of(text, name)
         private = SECRET if await asyncio.to_thread(self._has_secret, text) else ""
@@ -123,8 +121,8 @@ class Originals:
         return original
 
     async def readable(self, originals: Sequence[StoredOriginal]) -> list[StoredOriginal]:
-        """Return the originals of one result. An original that could not be read later, because
-        memory had no room for it or because it expires at once, is returned without its key."""
+        """Return the originals of one result. An original without its key could not be read later,
+        because memory had no room for it or because it expires immediately."""
         return [
             original if await self._is_readable(original) else replace(original, key="", private="")
             for original in originals
@@ -148,7 +146,7 @@ class Originals:
             TimeoutError: writing a part took too long.
         """
         description = _description(original).encode()
-        # The description comes last: a key that can be found can be read completely.
+        # The description is written last, so that every original that can be found is complete.
         for number, part in chain(enumerate(parts), [(None, "")]):
             value = description if number is None else await self._encoded(ttl_store, part)
             values = {self._entry_key(original.key, number): value}
@@ -166,8 +164,8 @@ class Originals:
         return raw.decode("utf-8", "surrogatepass")
 
     async def find(self, key: str) -> StoredOriginal:
-        """Describe the original under `key` without reading it, and restart its time to live. In
-        the description, `private` and `disk_bytes` have their default values.
+        """Describe the original under `key` without reading it, and restart its time to live.
+        `private` and `disk_bytes` have their default values.
 
         Raises:
             KeyUnknown: the original expired, was evicted, or never existed.
@@ -183,7 +181,7 @@ class Originals:
         return await self.slice(key, 0, None)
 
     async def slice(self, key: str, start: int, end: int | None) -> str:
-        """Return the characters `start` … `end` of the original, reading only the parts needed.
+        """Return `text[start:end]` of the original. Only the parts that are needed are read.
 
         Raises:
             KeyUnknown: the original or a part of it is gone.
@@ -204,7 +202,7 @@ class Originals:
         return text[start - first * PART_CHARS : stop - first * PART_CHARS]
 
     def of(self, principal: str) -> "Originals":
-        """Return the originals of another principal, who cannot use the keys of this one."""
+        """Return the originals of another principal. Each principal has different keys."""
         if principal == self._principal:
             return self
         other = copy(self)
@@ -212,13 +210,12 @@ class Originals:
         return other
 
     def _entry_key(self, key: str, number: int | None = None) -> str:
-        """Return the key of an original, or of one of its parts, in the TTL store."""
+        """Return the key in the TTL store of an original, or of its part `number`."""
         owner = f"{self._principal}@" if self._principal else ""
         return f"{owner}{key}" if number is None else f"{owner}{key}/{number}"
 
     async def _touch(self, ttl_store: TtlStore, entry_keys: Sequence[str]) -> None:
-        """Restart the time to live of these entries. A failure must not prevent reading the
-        original."""
+        """Restart the time to live of these entries. If this fails, the original is still read."""
         with suppress(TimeoutError, StoreError):
             async with asyncio.timeout(PATIENCE_SECONDS):
                 for entry_key in entry_keys:
@@ -243,6 +240,6 @@ def _description(original: StoredOriginal) -> str:
 
 
 def _disk_bytes(key: str, value: str) -> int:
-    """Return the disk space of an entry. The name of an entry is the key, extended by the principal
-    and the number of the part. The extension is assumed to be no longer than the key."""
+    """Return the disk space of an entry. The name of the entry is `key` plus the principal and the
+    number of the part, which are assumed to be no longer than `key`."""
     return file_bytes(2 * len(key) + len(value.encode("utf-8", "surrogatepass")))

@@ -12,10 +12,10 @@ def order(
 ) -> list[int]:
     """Return the numbers of units in the order in which to select them.
 
-    `relevances` maps units to how well they answer the question; `notable` lists units that
-    matter without a question, best first; `costs` (in characters) has an entry for every unit.
-    The relevant units get `share` (0..1) of the budget, the notable ones the rest. Units whose turn
-    comes after `limit` characters are left out.
+    `relevances` contains the units that answer the question, with their scores. `notable` lists the
+    units that matter without a question, best first. `costs` gives the cost of each unit in
+    characters. The relevant units get `share` (0..1) of the budget, and the notable units get the
+    rest. Units whose turn comes after `limit` characters are left out.
     """
     answers = sorted(relevances, key=lambda unit: (-relevances[unit], unit))
     return in_parallel(answers, notable, costs, share, limit)
@@ -29,7 +29,8 @@ def in_parallel(
     limit: float,
 ) -> list[int]:
     """Merge two lists as if a budget were spent on both at the same time. `first` gets `share` of
-    it and `second` the rest, until one list is exhausted; then the other gets everything."""
+    the budget, and `second` gets the rest. When one list is exhausted, the other gets everything.
+    """
     if not first or share <= 0.0:
         first, share = (), 0.0
     first_cost, second_cost = (sum([costs[unit] for unit in units]) for units in (first, second))
@@ -47,7 +48,7 @@ def _schedule(
     other_cost: float,
     limit: float,
 ) -> None:
-    """Record in `turns` how much has been spent on both lists when each of these units is reached.
+    """For each unit of one list, record in `turns` how much has then been spent on both lists.
 
     This list gets `share` of the budget until the other list, which costs `other_cost`, is
     exhausted.

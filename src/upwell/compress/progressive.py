@@ -1,10 +1,10 @@
 """`progressive`: deliver a text in chunks, without losing a character.
 
-Every chunk ends with the canonical footer `\\n---\\n[progressive: chars=<n>]`, where
-`n` is the number of characters of the original that the chunk delivers. Offsets count characters
-of the original from 0: the next chunk begins at this chunk's offset + `n`, and the text is complete
-when that sum is the length of the original. To join chunks, take the text before the *last*
-`PROGRESSIVE_FOOTER_TOKEN` of each: the content may contain the token itself.
+Every chunk ends with the footer `\\n---\\n[progressive: chars=<n>]`, where `n` is the number of
+characters of the original that the chunk delivers. Offsets count characters of the original from 0.
+The next chunk begins at this chunk's offset plus `n`, and the text is complete when that sum is the
+length of the original. To join chunks, take the text before the *last* `PROGRESSIVE_FOOTER_TOKEN`
+of each chunk, because the content may contain the token too.
 """
 
 import re
@@ -26,8 +26,8 @@ _FOOTER_ROOM = len(PROGRESSIVE_FOOTER_TOKEN) + 12
 def chunk(text: str, offset: int = 0, limit: int = DEFAULT_CHUNK_CHARS) -> str:
     """Return at most `limit` characters of `text` from `offset`, and the footer.
 
-    The chunk ends after a paragraph, line or word if one ends in its second half, and never inside
-    a grapheme. At the end of `text` the chunk is only the footer.
+    If a paragraph, line or word ends in the second half of the chunk, the chunk ends there. It
+    never ends inside a grapheme. At the end of `text`, the chunk consists of the footer only.
 
     Raises:
         UsageError: `offset` is outside the text, or `limit` is not positive.
@@ -60,8 +60,7 @@ def rejoin(chunks: Iterable[str]) -> str:
 
 
 def within(text: str, offset: int, remaining: RemainingBudget) -> str:
-    """Return a chunk from `offset` that fits `remaining`. It is shortened by a quarter at a time
-    until it fits.
+    """Return a chunk from `offset` that fits `remaining`.
 
     Raises:
         CompressionError: there is no room for the footer and at least one character.

@@ -18,8 +18,7 @@ STRATEGIES = {
     "skeleton": "upwell.compress.strategies:skeleton",
     "llm_summary": "upwell.compress.strategies:llm_summary",
 }
-"""Name → function, written `module:function`. A new strategy needs a function and a line here.
-"""
+"""Maps the name of each strategy to its function, as `module:function`."""
 
 
 def load(name: str) -> "Strategy":

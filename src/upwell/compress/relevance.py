@@ -1,9 +1,9 @@
 """Turn a question into search terms, and find the places in a text that match them.
 
-Terms are found with `str.find`, so the work grows with the number of matches and not with the
-number of words. A term matches at the beginning of a word: `creat` finds `created_at` and
-`CreationDate`, but `port` does not find `report`. If an embedder is configured, `Meaning` finds
-units that answer the question in other words.
+Terms are found with `str.find`, so the time depends on the number of matches, not on the number of
+words. A term matches at the beginning of a word: `creat` finds `created_at` and `CreationDate`, but
+`port` does not find `report`. If an embedder is configured, `Meaning` also finds units that answer
+the question in other words.
 """
 
 import math
@@ -26,12 +26,12 @@ _EXACT_WEIGHT = 1.6
 _MAX_TERMS = 24
 _PREFIX = 4
 _MAX_HITS = 20_000
-"""A term with more matches than this is ignored: it distinguishes nothing."""
+"""A term with more matches than this is ignored, because it distinguishes nothing."""
 
 _ASKING_WORDS = ("when", "where", "who", "many", "much", "long")
 _ASKING = re.compile(rf"\b(?:{'|'.join(_ASKING_WORDS)})\b", re.I)
-"""Question words whose synonyms are searched for (`when` → `created`), even if the word itself is
-too common to be a term."""
+"""Question words whose synonyms are searched for, such as `created` for `when`, even if the word
+itself is too common to be a term."""
 _EXPECTS = (
     (re.compile(r"\bwhen\b|\bwhat (?:date|time|day)\b|\bhow recent", re.I), "time"),
     (
@@ -44,7 +44,7 @@ _EXPECTS = (
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A search term: folded `text`, its `weight`, and whether it must match exactly.
+    """A search term: its folded `text` and its `weight`.
 
     `exact` terms (ids, versions, addresses) match only as they are written.
     """
@@ -56,7 +56,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query as `terms`, and the type of answer that it `expects`: time, number, place or ""."""
+    """The `terms` of a query. `expects` is the type of its answer: time, number, place or ""."""
 
     terms: tuple[Term, ...]
     expects: str = ""
@@ -89,7 +89,7 @@ def ask(query: str) -> Question:
 
 
 def _exact_chunks(query: str) -> Iterable[str]:
-    """Yield quoted phrases, and tokens that look like names or numbers."""
+    """Yield quoted phrases, and tokens that look like names or numbers, folded."""
     for match in _QUOTED.finditer(query):
         yield fold(match.group(1))
     for match in _CHUNK.finditer(query):
@@ -99,7 +99,7 @@ def _exact_chunks(query: str) -> Iterable[str]:
 
 
 def lowered(text: str) -> str:
-    """Return `text` in lower case, with every character at its original offset."""
+    """Return `text` in lower case. Every character keeps its offset."""
     lowercase = text.lower()
     if len(lowercase) == len(text):
         return lowercase
@@ -124,8 +124,8 @@ def places(term: Term, lowercase: str, text: str) -> list[int]:
             return []
         left -= 1
         end = offset + width
-        # This decides most matches without a call. At offset 0 it tests the last character of the
-        # text instead of the preceding one. That is safe: the beginning of a text begins a word.
+        # This test decides most matches without a call. At offset 0, index -1 is the last character
+        # of the text. The result is still right, because the beginning of a text begins a word.
         is_plain = not lowercase[offset - 1].isalnum() and (
             allows_suffix or not lowercase[end : end + 1].isalnum()
         )
@@ -136,8 +136,8 @@ def places(term: Term, lowercase: str, text: str) -> list[int]:
 
 
 def _stands_alone(term: Term, lowercase: str, text: str, start: int, end: int) -> bool:
-    """Return whether the match begins a word and is not part of a longer number or, if it is
-    short, of a longer word."""
+    """Return whether the match begins a word. It must not be part of a longer number, and a short
+    match must not be part of a longer word."""
     first = lowercase[start]
     if start and lowercase[start - 1].isalnum() and first.isalnum():
         camel = text[start].isupper() and text[start - 1].islower()
@@ -154,7 +154,7 @@ def _stands_alone(term: Term, lowercase: str, text: str, start: int, end: int) -
 def rarity(units: int, holding: int) -> float:
     """Return the inverse document frequency of BM25 (Robertson and Spärck Jones), at least 0.
 
-    `units` is the number of units, and `holding` is how many of them contain the term.
+    `holding` of the `units` contain the term.
     """
     return math.log(1.0 + (units - holding + 0.5) / (holding + 0.5))
 
@@ -168,8 +168,8 @@ def name_stems(name: str) -> tuple[str, ...]:
 class Finder:
     """Finds the terms of a question in names (keys, identifiers).
 
-    A term matches a part of a name when they are equal, or when one begins with the other and both
-    have at least four letters. The result for each part is cached.
+    A term matches a part of a name if they are equal, or if one begins with the other and both have
+    at least four letters.
     """
 
     def __init__(self, question: Question) -> None:
@@ -185,8 +185,8 @@ class Finder:
         self._memo: dict[str, tuple[int, ...]] = {}
 
     def match(self, stems: tuple[str, ...], name: str) -> tuple[dict[int, float], float]:
-        """Return the terms that the name contains, each with credit 1, and the share of its parts
-        that matched. A part that matches only a synonym counts half."""
+        """Return the numbers of the terms in a name, each with credit 1, and the share of the parts
+        of the name that match. A part that matches only a synonym counts half."""
         credits: dict[int, float] = {}
         coverage = 0.0
         for part in stems:
@@ -213,13 +213,13 @@ class Finder:
 
 
 MAX_UNITS = 1_500
-"""At most this many of the most salient units, and at most this many of those whose words match the
-question best, are compared with the question."""
+"""At most this many of the most salient units, and at most this many of the best matches by words,
+are compared with the question."""
 _UNIT_CHARS = 400
 _STANDS_OUT = 1.0
 _WEIGHT = 0.5
-"""`_STANDS_OUT`: a unit counts when its similarity is this many standard deviations above the mean.
-`_WEIGHT`: the best match by meaning relative to the best by words."""
+"""A unit counts if its similarity is more than `_STANDS_OUT` standard deviations above the mean.
+The best match by meaning gets `_WEIGHT` times the score of the best match by words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ class Meaning:
     ) -> None:
         """Raise the `relevances` of units whose meaning is close to the question's.
 
-        `text_of` returns the text of a unit. A failure of the embedder changes nothing.
+        If the embedder fails, nothing changes.
         """
         units = sorted(range(len(saliences)), key=saliences.__getitem__, reverse=True)[:MAX_UNITS]
         units = sorted(
@@ -262,7 +262,7 @@ class Meaning:
 
 
 def meaning_of(query: str, embedder: Embedder | None) -> Meaning | None:
-    """Embed `query`. Returns None without a query or a working embedder."""
+    """Embed `query`. Returns None if there is no query or the embedder fails."""
     if embedder is None or not query.strip():
         return None
     try:

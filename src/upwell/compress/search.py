@@ -1,5 +1,5 @@
-"""Search an original for the passages that answer a query, and show the offsets at which the agent
-can continue reading.
+"""Search an original for the passages that answer a query. Each match has an offset from which the
+agent can read on.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from upwell.ground.types.compression import Kind, Passage
 _SHOWN_CHARS = 600
 _MAX_MATCHES = 10
 _MAX_UNITS_PER_MATCH = 8
-"""At most this many adjacent units are shown as one match."""
+"""At most this many adjacent units form one match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The characters `start` … `end` of the original, their `score`, and a `text` to show."""
+    """A span of the original (`start`, `end`), its `score`, and the `text` to show for it."""
 
     start: int
     end: int
@@ -34,7 +34,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search: `text` to show, best match first; `shown` of `total` matches."""
+    """The result of a search. `text` shows `shown` of `total` matches, best first."""
 
     text: str
     shown: int
@@ -42,7 +42,7 @@ class Found:
 
 
 def search_original(text: str, query: str, remaining: RemainingBudget, name: str = "") -> Found:
-    """Find the places where `text` answers `query`, best first, as many as fit `remaining`.
+    """Find the places where `text` answers `query`. Show as many as fit `remaining`, best first.
 
     Each match is shown with its offset for `read_more`. `name` helps to detect the kind of text.
     """

@@ -1,9 +1,9 @@
 """`selective`: deliver a table of contents, so that the agent can fetch the sections it needs.
 
-The table is JSON. On a small budget the previews shrink and then disappear. If there are at most
-200 sections, all are listed, even over budget, since the agent could not fetch a section that is
-not listed. More than 200 sections are grouped, and a smaller budget gets fewer, larger groups.
-Fetching a group returns another table, so that every section can be reached.
+The table is JSON. On a small budget its previews are shorter or missing. Up to 200 sections are all
+listed, even over budget, because the agent cannot fetch a section that is not listed. More sections
+are grouped; a smaller budget gets fewer, larger groups. When the agent fetches a group, it gets the
+table of that group, so that it can reach every section.
 """
 
 import json
@@ -29,7 +29,7 @@ _KEY_CHARS = 80
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """`text[start:end]` under `key`. `what` is its type; a group contains `count` sections."""
+    """A section `text[start:end]`, or a group of `count` sections. `what` is its type."""
 
     key: str
     what: str
@@ -41,7 +41,7 @@ class Section:
 def sections_of(passage: Passage) -> list[Section]:
     """Return the sections of a passage in order: JSON entries, Markdown headings, or line ranges.
 
-    Keys are unique: a repeated name gets the suffix `#2`, `#3` ….
+    Keys are unique. A name that occurs again gets the suffix `#2`, `#3` ….
     """
     kind = passage.kind
     if kind == Kind.TEXT:
@@ -125,15 +125,15 @@ def _unique(sections: list[Section]) -> list[Section]:
 MAX_ENTRIES = 200
 _PREVIEWS = (80, 40, 20, 0)
 _FEWER = (150, 120, 100, 80, 60, 45, 30, 20, 12, 6)
-"""The numbers of groups to try when a table of `MAX_ENTRIES` groups exceeds the budget."""
+"""How many groups to try, in this order, if a table of `MAX_ENTRIES` groups exceeds the budget."""
 _GROUP = "…"
-"""Separates the numbers of the first and last section in a group's key."""
+"""In the key of a group, separates the numbers of its first and last section."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The `text` of selected sections, the offset of the rest (`next_offset`, None at the end), and
-    the requested keys that are `unknown`."""
+    """The `text` of the selected sections, and the requested keys that are `unknown`. The rest of
+    the text begins at `next_offset`, which is None if there is no rest."""
 
     text: str
     next_offset: int | None
@@ -143,9 +143,9 @@ class Selection:
 def table(
     passage: Passage, remaining: RemainingBudget, first: int = 0, last: int | None = None
 ) -> str:
-    """Return the table of contents of sections `first` … `last - 1` as JSON.
+    """Return a table of contents of the sections `first` … `last - 1` as JSON.
 
-    With a query the entries are ordered by relevance.
+    If the passage has a query, the entries are ordered by relevance.
     """
     sections = sections_of(passage)[first:last]
     kind = detect(passage.text, passage.name) if passage.kind == Kind.TEXT else passage.kind
@@ -173,8 +173,8 @@ def table(
 def select(
     passage: Passage, keys: Sequence[str], remaining: RemainingBudget, offset: int = 0
 ) -> Selection:
-    """Return the sections with these `keys`, in that order, from character `offset` of their joined
-    text. For the key of a group, the group's table takes the place of a section."""
+    """Join the sections with these `keys`, in this order, and return the text from `offset`. A
+    group is represented by its table of contents."""
     sections = sections_of(passage)
     section_by_key = {section.key: section for section in sections}
     parts: list[str] = []
@@ -205,7 +205,8 @@ def _end_within(text: str, offset: int, remaining: RemainingBudget) -> int:
 def _layouts(
     passage: Passage, sections: list[Section], first: int
 ) -> Iterator[tuple[list[Section], int]]:
-    """Yield the entries of a table and the size of their previews, the fullest table first."""
+    """Yield the entries of each possible table and the size of their previews, the fullest table
+    first."""
     is_long = len(sections) > MAX_ENTRIES
     entries = _grouped(sections, first, MAX_ENTRIES) if is_long else sections
     order = _ranked(passage, entries)
@@ -215,7 +216,6 @@ def _layouts(
 
 
 def _grouped(sections: list[Section], first: int, most: int) -> list[Section]:
-    """Group the sections into at most `most` entries."""
     width = -(-len(sections) // most)
     groups = []
     for offset in range(0, len(sections), width):
@@ -263,7 +263,7 @@ def _entry(text: str, section: Section, preview: int) -> dict[str, object]:
 
 
 def selective(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
-    """Deliver the table of contents; `select_sections(key, sections)` delivers sections."""
+    """Deliver the table of contents. `select_sections(key, sections)` delivers the sections."""
     text = table(passage, RemainingBudget.of(budget))
     count = len(sections_of(passage))
     omitted = (Omission(what="sections", count=count, total=count),)

@@ -1,8 +1,8 @@
-"""The strategies that deliver all of their result at once: `none`, `truncate`, `hybrid`,
-`skeleton`, `extract_fields`, `schema_pruning`, `llm_summary`, and `auto`, which chooses by content.
+"""The strategies that deliver the whole result at once: `none`, `truncate`, `hybrid`, `skeleton`,
+`extract_fields`, `schema_pruning`, `llm_summary`, and `auto`, which chooses by content.
 
-Those that shorten without a model share two functions: `fit_json` selects values of a JSON
-document, and `fit_text` selects units of any other text. The strategies differ in what they rank
+The strategies that shorten without a model use two functions: `fit_json()` selects values of a JSON
+document, and `fit_text()` selects units of any other text. The strategies differ in what they rank
 first.
 """
 
@@ -31,7 +31,7 @@ def fit_json(
     emphasis: Emphasis,
     tools: Tools = NO_TOOLS,
 ) -> Fitted:
-    """Fit a JSON passage into `remaining`; the result is valid JSON. Changes nodes of `root`."""
+    """Fit a JSON passage into `remaining` as valid JSON. Changes the nodes of `root`."""
     lines = passage.kind == Kind.JSON_LINES
     note = f"; all of it: key={passage.key}" if passage.key else ""
     colon = ": " if '": ' in passage.text[:4096] else ":"
@@ -43,7 +43,7 @@ def fit_json(
 def compress_json(
     passage: Passage, budget: Budget, emphasis: Emphasis, tools: Tools, strategy: str
 ) -> Compressed:
-    """Compress a passage with a strategy that reads only JSON.
+    """Compress a passage with a strategy that accepts only JSON.
 
     Raises:
         CompressionError: the passage is not a JSON document.
@@ -63,7 +63,7 @@ def fit_text(
     tools: Tools = NO_TOOLS,
     units: Units | None = None,
 ) -> Fitted:
-    """Fit a passage that is not JSON into `remaining`. `units` default to those of its kind."""
+    """Fit a passage that is not JSON into `remaining`. By default it is split by its kind."""
     split_units = split(passage.text, passage.kind, passage.name) if units is None else units
     meaning = meaning_of(passage.query, tools.embedder)
     return assemble(passage, split_units, ask(passage.query), remaining, meaning)
@@ -92,7 +92,7 @@ _FIRST_LINE = FIRST
 def lift_structure(units: Units, *, first_lines: bool = False) -> None:
     """Raise the salience of units that other units need (headings, signatures).
 
-    With `first_lines`, the first unit below each of them is raised too. Raised units are selected
+    With `first_lines`, the first unit below each heading is raised too. Raised units are selected
     first, unless a question ranks others higher.
     """
     heads = {need for needs in units.needs for need in needs}
@@ -109,8 +109,8 @@ def lift_structure(units: Units, *, first_lines: bool = False) -> None:
 
 
 def hybrid(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
-    """In Markdown, keep headings first, then the parts that matter; in code, keep the lines with
-    the most telling names."""
+    """In code, keep the lines with the most telling names. In other texts, keep the headings first,
+    then the parts that matter."""
     remaining = RemainingBudget.of(budget)
     if remaining.holds(passage.text):
         return whole(passage)
@@ -123,7 +123,7 @@ def hybrid(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
 
 
 def skeleton(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
-    """Keep each heading with its first line; in OpenAPI, keep the values that stand out."""
+    """Keep each heading with its first line. In JSON, keep the values that stand out."""
     remaining = RemainingBudget.of(budget)
     if remaining.holds(passage.text):
         return whole(passage)
@@ -156,7 +156,7 @@ _CHARS_PER_TOKEN = 4
 
 
 def llm_summary(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
-    """Let the language model that the user configured write a summary."""
+    """Ask the configured language model for a summary."""
     remaining = RemainingBudget.of(budget)
     if remaining.holds(passage.text):
         return whole(passage)
@@ -191,7 +191,7 @@ def _no_summary(reason: str) -> CompressionError:
 
 
 LARGE_ARRAY = 20
-"""An array with this many items counts as large. This threshold and the next one come from
+"""An array with this many items counts as large. This threshold and `LARGE_MARKDOWN` come from
 memtomem-stm (seed 002, docs/names.md)."""
 LARGE_MARKDOWN = 5_000
 """Markdown with this many characters is worth an outline."""
@@ -206,10 +206,6 @@ _EMPHASIS: dict[str, Emphasis] = {
 
 def choose(passage: Passage, root: Node | None) -> str:
     """Choose the strategy for a passage over budget by its kind and structure.
-
-    large JSON array, or object with large arrays → schema_pruning · nested JSON object →
-    extract_fields · API documents → skeleton · large structured Markdown, code → hybrid · anything
-    else → truncate
 
     `root` is the tree of a JSON passage, None for other texts. `selective`, `progressive` and
     `llm_summary` are never chosen: the first two need further calls by the agent, and the last
@@ -242,7 +238,7 @@ def _choose_json(kind: Kind, root: Node) -> str:
 
 
 def _within_wrappers(root: Node) -> Node:
-    """Return the value inside any objects around a single container, such as `{"data": …}`."""
+    """Remove the objects around a single container, as in `{"data": […]}`."""
     while root.kind == OBJECT:
         containers = [item for item in root.items if item.kind in (OBJECT, ARRAY)]
         if len(containers) != 1:

@@ -1,8 +1,8 @@
 """Synonyms between the words of questions and the keys of tool responses.
 
-Each line of `_GROUPS` is a group of words; a question with one of them also finds the others, at a
-lower weight. The groups cover the subjects of tool responses (time, size, place, people, state,
-machines, code). Only an embedder finds other synonyms.
+Each line of `_GROUPS` is a group of words. A question that contains one of them also finds the
+others, at a lower weight. The groups cover the subjects of tool responses (time, size, place,
+people, state, machines, code). Only an embedder finds other synonyms.
 """
 
 from functools import lru_cache
