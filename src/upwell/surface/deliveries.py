@@ -1,5 +1,6 @@
-"""The life of a surfacing after the decision. Its memories are reserved while the answer is on its
-way; then they are either delivered, or taken back so that they may surface again."""
+"""What happens to memories after the decision to show them. They are reserved while they are on
+their way to the agent. Then they are either delivered, or taken back so that they may surface
+again."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from upwell.surface.session_start import SessionStart
 
 _OPENING = frozenset({"pinned", "kind", "told"})
 """A hit with one of these signals is a standing rule or a note for the start of a session. `Rules`
-and `SessionStart` record the deliveries of such hits."""
+and `SessionStart` record such deliveries."""
 
 
 class Deliveries:
@@ -48,7 +49,7 @@ class Deliveries:
         self._pending = PendingWrites()
 
     async def settled(self, session: str) -> None:
-        """Wait for the reservations of the session's earlier surfacings."""
+        """Wait until the session's earlier reservations are written."""
         await self._pending.settled(session)
 
     async def reserve(self, surfacing: Surfacing, cue: Cue, query: Query) -> None:
@@ -79,14 +80,13 @@ class Deliveries:
 
         if cue.door == Door.ASK:
             await self._record.learning.viewed(memories)
-        # Written at once, because a process that is killed loses its pending decisions.
+        # Written at once, because a killed process loses its pending decisions.
         await self._record.write(log)
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
         """Undo a surfacing that did not reach the agent, so that its memories may surface again.
-        With `late`, the surfacing came too late for its call, and its memories may be offered at a
-        later call (`LateHits`).
-        """
+        With `late`, it was ready too late for its call, and a later call may get its memories
+        (`LateHits`)."""
         await self.settled(cue.session)
         self._record.undo(surfacing, cue, late=late)
         with contained("taking back a surfacing"):
@@ -99,8 +99,8 @@ class Deliveries:
                 await self._offer_later(surfacing, cue)
 
     async def cut(self, surfacing: Surfacing, cue: Cue, omitted: int) -> Surfacing:
-        """Undo the delivery of the last `omitted` memories of a surfacing, because the host had no
-        room for them. Returns the surfacing without them."""
+        """Undo the delivery of the last `omitted` memories, for which the host had no room. Returns
+        the surfacing without them."""
         await self.settled(cue.session)
         delivered_hits, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
         shorter = replace(surfacing, hits=delivered_hits, held_back=(*rest, *surfacing.held_back))
@@ -119,7 +119,7 @@ class Deliveries:
         await self._rules.take_back(cue.session, memories)
 
     async def _offer_later(self, surfacing: Surfacing, cue: Cue) -> None:
-        # Rules are left out, because `Rules` delivers them again at the next opportunity.
+        # Rules are left out, because `Rules` delivers them again.
         hits = _without_opening(surfacing.hits)
         query = self._query_of(cue) if hits else None
         if query is not None:
@@ -132,8 +132,8 @@ def _without_opening(hits: Sequence[Hit]) -> list[Hit]:
 
 
 class PendingWrites:
-    """Runs writes that belong to sessions, and owns their tasks. An answer does not wait for the
-    writes; the session's next decision does."""
+    """Runs writes that belong to sessions, and owns their tasks. The session's next decision waits
+    for the writes, but the current one does not."""
 
     def __init__(self) -> None:
         self._tasks = BackgroundTasks("surfacing")

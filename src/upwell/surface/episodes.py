@@ -1,6 +1,6 @@
 """Checks whether an episode (the conclusion of an earlier session) still holds for a cue.
 
-An episode is a memory with triggers, the exact situations in which it helps, such as a missing file
+An episode is a memory with triggers: the exact situations in which it helps, such as a missing file
 or a failing command. Unless the user asks for it, an episode is shown only if one of its triggers
 is met in its own project, and if its files exist and still contain its identifiers.
 """
@@ -20,14 +20,12 @@ from upwell.memory.places import PLACE
 from upwell.surface.moments import event_of
 
 CHECK_SECONDS = 0.1
-"""The time limit for checking files. An episode that is not checked in time is left out, so
-that a slow disk does not hold up the call."""
+"""The time limit for checking files, so that a slow disk does not hold up the call."""
 MAX_CHECKED_PATHS = 8
 MAX_CHECKED_BYTES = 1_000_000
 MAX_LISTED_ENTRIES = 30_000
 """The maximum number of entries searched in a project for another file of the same name. In a
-larger project, the name counts as ambiguous, and the episode is left out.
-"""
+larger project, the name counts as ambiguous, and the episode is left out."""
 MAX_SHOWN_CHARS = 160
 SITUATIONS: Mapping[str, str] = {
     "file": "the missing file",
@@ -40,7 +38,7 @@ _INSTALLED = frozenset({"node_modules", "vendor", "venv", "site-packages", "targ
 
 
 def situation_of(cue: Cue, trigger: str) -> str:
-    """The situation behind this trigger of a cue, in words."""
+    """The situation of this cue that the trigger describes, in words."""
     kind, _, value = trigger.partition(":")
     failure = failure_of(event_of(cue)) if kind == "fails" else None
     if failure is not None:
@@ -52,13 +50,14 @@ def situation_of(cue: Cue, trigger: str) -> str:
 async def applicable(
     hits: Sequence[Hit], triggers: Sequence[str], project: str | None
 ) -> tuple[list[Hit], str]:
-    """Reduce the episodes among `hits` to at most one, and place it first. Returns the hits and a
-    reason: "", or the reason against one of the episodes if all of them were left out.
+    """Reduce the episodes among `hits` to at most one, and place it first. Returns the hits, and ""
+    or, if every episode was left out, the reason against one of them.
 
-    The first of `triggers` with an episode that holds in `project` decides. Its episode is the
-    newest conclusion for the trigger, because older ones are outdated. If that conclusion does not
-    hold, its episode is the location that sessions found for the trigger, provided that exactly one
-    location holds. Episodes that cannot be checked in time are left out."""
+    The first of `triggers` with an episode that holds in `project` decides. Its newest conclusion
+    is chosen, because older conclusions are outdated. If that does not hold, the location that
+    sessions found for the trigger is chosen, provided that exactly one location holds. Episodes
+    that cannot be checked in time are left out.
+    """
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:
         return list(hits), ""
@@ -98,9 +97,8 @@ def _lacks(hits: Iterable[Hit], project: str | None) -> dict[str, str]:
 
 
 def _ambiguity_of(memory: Memory, trigger: str, project: str | None) -> str:
-    """The reason not to give a location for a bare file name: the project has several files of that
-    name. "" if the name is unique.
-    """
+    """The reason not to give a location for a bare file name: several files in the project have
+    that name. "" if the name is unique."""
     if not trigger.startswith("file:") or memory.project is None or not memory.paths:
         return ""
     name = os.path.basename(memory.paths[0])
@@ -109,8 +107,8 @@ def _ambiguity_of(memory: Memory, trigger: str, project: str | None) -> str:
 
 
 def _has_several(root: str, name: str) -> bool:
-    """True if several files below `root` have this name, not counting those in hidden folders and
-    in folders of installed packages. Also True for a project with too many files to search."""
+    """True if several files below `root` have this name, outside hidden folders and folders of
+    installed packages. Also True if the project has too many files to search."""
     namesakes = entries = 0
     for _, folders, files in os.walk(root):
         folders[:] = [each for each in folders if each[0] != "." and each not in _INSTALLED]

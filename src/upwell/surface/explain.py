@@ -1,5 +1,5 @@
-"""Decisions in plain words, for people: why upwell spoke or stayed silent, on what evidence, and
-which memories came close."""
+"""Explains decisions to people in plain words: why upwell spoke or stayed silent, on what evidence,
+and which memories came close."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -79,8 +79,8 @@ def account_of(
 def account_of_past(
     decision: Mapping[str, Any], texts: Mapping[str, str], *, is_empty: bool = False
 ) -> list[str]:
-    """A decision of the journal as lines for a person. `texts` maps the ids of memories that still
-    exist to their texts."""
+    """A decision from the journal as lines for a person. `texts` maps the ids of memories that
+    still exist to their texts."""
     lines = [f"{decision['tool'] or decision['door']}: {_past_headline(decision, is_empty)}"]
     for memory_id, score in decision["memories"]:
         text = texts.get(memory_id)
@@ -94,7 +94,7 @@ def account_of_past(
 
 
 def reason_of(decision: Mapping[str, Any], *, is_empty: bool = False) -> str:
-    """Why upwell stayed silent in this decision of the journal, in words."""
+    """Why upwell stayed silent in this decision of the journal."""
     if decision["late"]:
         return "not delivered: too late for this event; offered at the session's next one"
     if decision["outcome"] == SkipReason.REFUSED:
@@ -103,8 +103,8 @@ def reason_of(decision: Mapping[str, Any], *, is_empty: bool = False) -> str:
 
 
 def why_shown(decision: Mapping[str, Any], memory_id: str) -> str:
-    """Why this memory surfaced in this decision of the journal, in words; "" for a standing rule,
-    or if the journal contains no signals of the memory."""
+    """Why this memory surfaced in this decision of the journal. "" for a standing rule, or if the
+    journal has no signals of the memory."""
     signals = decision["evidence"].get(memory_id, {})
     if signals.get("pinned"):
         return ""
@@ -150,7 +150,6 @@ def _headline(surfacing: Surfacing, min_score: float, hook_score: float | None) 
 
 
 def _compared(hits: Sequence[Hit], hook_score: float) -> str:
-    """How the answer to an explicit question compares with what a hook would show unasked."""
     likely = sum(1 for hit in hits if hit.trigger or hit.score >= hook_score)
     if likely:
         return (
@@ -221,7 +220,7 @@ def _reasons(hit: Hit) -> str:
 
 
 def in_words(signals: Mapping[str, float]) -> str:
-    """The raw signals of a hit, in plain words."""
+    """The signals of a hit, in plain words."""
     return ", ".join(_phrases(signals)) or "no specific match"
 
 

@@ -33,23 +33,22 @@ from upwell.surface.options import Options
 RETENTION_DAYS = 90
 DIGEST = "sha256:"
 _OWN_TRACE_ID = re.compile(r"[0-9a-f]{32}")
-"""The format of our own trace ids and of those in W3C Trace Context. Such an id cannot contain a
-secret."""
+"""The format of our own trace ids and those of W3C Trace Context, which cannot contain a secret."""
 _DAY_SECONDS = 86_400.0
 _MAX_HELD_BACK = 5
 STEP_CHARS = 200
-"""How much of a prompt or a command is stored."""
+"""How many characters of a prompt or a command are stored."""
 _FILE_ARGUMENTS = ("file_path", "path", "notebook_path", "filename", "file", "uri")
 _STEP_ARGUMENTS = ("command", "cmd", "query", "pattern", "url", "question", "prompt")
 _FILE = "\tfile"
 _MAX_KEYS = 800
 _MAX_INLINE = 3
-"""Encoding up to this many decisions takes less time than handing them to a thread."""
+"""Up to this many decisions are encoded faster than they can be handed to a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """A decision that has not been written yet. `late` is True if it came too late for its call."""
+    """A decision to be written. `late` is True if it came too late for its call."""
 
     cue: Cue
     outcome: Surfacing | Skip
@@ -76,16 +75,15 @@ class Journal:
         *,
         late: bool = False,
     ) -> None:
-        """Queue a decision for the next flush. It replaces an earlier decision with this key."""
+        """Queue a decision. It replaces an earlier decision with this key."""
         if cue.at is None:
             earlier = self._pending.get(key)
             cue = earlier.cue if earlier else replace(cue, at=self._clock.now())
         self._pending[key] = _Decision(cue, outcome, took_ms, late)
 
     async def flush(self) -> None:
-        """Write pending decisions, after any write in progress. If the store fails, only those
-        decisions are lost.
-        """
+        """Write pending decisions, after any write in progress. If the store fails, only they are
+        lost."""
         async with self._writing:
             pending, self._pending = self._pending, {}
             if pending:
@@ -102,7 +100,7 @@ class Journal:
         return _decoded(item) if item else None
 
     async def recent(self) -> list[dict[str, Any]]:
-        """All stored decisions, with their queries if those are still stored; oldest first.
+        """All stored decisions, oldest first, with their queries if those are still stored.
 
         Raises:
             StoreError: the store cannot be read.
@@ -135,7 +133,7 @@ class Journal:
     async def latest_without_texts(
         self, limit: int, *, before: float = math.inf, matching: Mapping[str, str] | None = None
     ) -> list[dict[str, Any]]:
-        """The decisions of `latest` without their steps and files. Three times as fast as `latest`.
+        """Like `latest()`, but without steps and files. Three times as fast.
 
         Raises:
             StoreError: the store cannot be read.
@@ -149,7 +147,7 @@ class Journal:
 
     async def texts(self, keys: Sequence[str]) -> dict[str, str]:
         """The steps and files under these keys that are still stored. The key of a step is the id
-        of its decision; the key of a file is `file_key` of that id.
+        of its decision. The key of a file is `file_key()` of that id.
 
         Raises:
             StoreError: the store cannot be read.
@@ -161,8 +159,8 @@ class Journal:
         return texts
 
     async def clear_queries(self) -> int:
-        """Remove query texts and steps that are older than the configured retention, or that the
-        configuration no longer allows to be stored. Returns the number of removed texts.
+        """Remove query texts and steps that are older than the configured retention or that may no
+        longer be stored. Returns the number of removed texts.
 
         Raises:
             StoreError: the store failed.
@@ -214,8 +212,7 @@ class Journal:
     def _encoded(
         self, pending: Mapping[str, _Decision]
     ) -> tuple[dict[str, bytes], dict[str, bytes], dict[str, bytes]]:
-        """The entries to write, by id: the decisions, their query texts, and the steps and
-        files."""
+        """The entries to write, by id: decisions, query texts, and steps with files."""
         entries = {
             key: dumped(_without_defaults(_described(key, decision)) | self._situation(decision))
             for key, decision in pending.items()
@@ -240,7 +237,7 @@ class Journal:
 
     def _situation(self, decision: _Decision) -> dict[str, str]:
         """The situation of an episode. It may contain words of the cue, so it is stored only if
-        texts may be."""
+        texts may be stored."""
         outcome = decision.outcome
         if (
             isinstance(outcome, Skip)
@@ -257,12 +254,12 @@ class Journal:
         return [_digest(text) for text in texts]
 
     def may_persist(self, tool: str | None) -> bool:
-        """True if readable texts of this tool, or of messages if `tool` is None, may be stored."""
+        """True if readable texts of this tool may be stored. For None, the texts are messages."""
         return self._options.for_cue(Cue(door="", tool=tool)).surface.persist_query_text
 
 
 def undelivered(surfacing: Surfacing, *, late: bool) -> Skip:
-    """A surfacing that did not reach the agent, as recorded in the journal."""
+    """The journal's record of a surfacing that did not reach the agent."""
     return Skip(
         reason=SkipReason.NOT_DELIVERED,
         detail="too late" if late else "",
@@ -326,7 +323,8 @@ def file_key(key: str) -> str:
 
 
 def file_of(args: Mapping[str, Any], cwd: str | None) -> str:
-    """The file that a call with these arguments is about, relative to its project; "" if none."""
+    """The file that a call with these arguments is about, relative to its project; "" if there is
+    none."""
     for name in _FILE_ARGUMENTS:
         value = args.get(name)
         if isinstance(value, str) and value:
@@ -339,8 +337,7 @@ def file_of(args: Mapping[str, Any], cwd: str | None) -> str:
 
 
 def _step_of(cue: Cue) -> str:
-    """What the agent or its user did: the beginning of the text, on one line, with secrets
-    masked."""
+    """The prompt or the subject of the call: its beginning, on one line, with secrets masked."""
     text = subject_of(cue.args) if cue.tool else cue.text
     return redacted_start(" ".join(text[: 4 * STEP_CHARS].split()), STEP_CHARS)
 

@@ -1,8 +1,9 @@
-"""A language model that chooses which of the memories found, if any, is worth mentioning now.
+"""The judge: a language model that chooses which of the memories found, if any, is worth mentioning
+now.
 
 Requests to the model run in separate threads. A prompt waits for the verdict until the time limit
-of the search. A call does not wait; its verdict is offered at the session's next call. Without a
-usable verdict, the filters' choice applies, as it does without a judge.
+of the search. A call does not wait, and its verdict is offered at the session's next call. Without
+a usable verdict, the filters' choice applies, as it does without a judge.
 """
 
 import asyncio
@@ -59,7 +60,7 @@ class JudgeModel:
         self._options = options
         self._counts = counts
         self._clock = clock
-        # A real clock even in a replay, because the model's answer takes real time.
+        # A real clock even in a replay, because the model takes real time to answer.
         self._breaker = Breaker(_FAILURES, _RESET_SECONDS, SYSTEM_CLOCK)
         self._secret = secrets.token_bytes(16)
         self.totals = Counter[str]()
@@ -69,11 +70,11 @@ class JudgeModel:
         self._threads: ThreadPoolExecutor | None = None
 
     def question(self, cue: Cue, moment: Moment | None, hits: Sequence[Hit]) -> Question | None:
-        """The question of which `hits` to mention at this cue."""
+        """The question that asks which of `hits` to mention at this cue."""
         return question_of(cue, moment, hits, self.steps, self._secret, self._clock.now())
 
     def remembered(self, cue: Cue, question: Question) -> Verdict | None:
-        """The earlier verdict on the same question, if there is one."""
+        """The earlier verdict on the same question, if any."""
         if question.digest not in self._cache:
             return None
         self._cache.move_to_end(question.digest)
@@ -85,19 +86,19 @@ class JudgeModel:
         )
 
     def late(self, cue: Cue) -> None:
-        """Count a chosen hit that is offered after its event."""
+        """Count a verdict's hit that is offered after its event."""
         self._count("late", cue)
 
     def may_ask(self, cue: Cue) -> bool:
         """True if the session is within its limit of questions and the model has not failed several
-        times in a row. A session that has reached its limit is counted."""
+        times in a row. A refusal by the limit is counted."""
         if cue.session and self._calls.get(cue.session, 0) >= self._options.calls:
             self._count("capped", cue)
             return False
         return self._breaker.allow()
 
     async def verdict(self, cue: Cue, question: Question) -> Verdict | None:
-        """The model's verdict; None after a failure, which is counted and logged."""
+        """The model's verdict. None after a failure, which is counted and logged."""
         self._calls[cue.session] = self._calls.get(cue.session, 0) + 1
         self._calls.move_to_end(cue.session)
         if len(self._calls) > MAX_SESSIONS:
@@ -127,7 +128,7 @@ class JudgeModel:
         )
 
     def close(self) -> None:
-        """Abandon the threads; each ends at its own deadline."""
+        """Abandon the threads. Each ends at its own deadline."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -199,7 +200,7 @@ Choice = list[Hit] | Skip
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A search whose outcome the judge may change: its cue, its hits, and the filters' choice."""
+    """A search whose outcome the judge may change. `chosen` is the filters' choice."""
 
     cue: Cue
     query: Query
@@ -210,8 +211,8 @@ class Case:
 
 
 class Judge:
-    """Chooses among the hits of a search, in place of the filters. If the filters chose an episode
-    whose exact trigger was met, the judge is not asked."""
+    """Chooses among the hits of a search, in place of the filters. The judge is not asked if the
+    filters chose an episode whose exact trigger was met."""
 
     def __init__(self, model: JudgeModel, post_filter: PostFilter, late_hits: LateHits) -> None:
         self._model = model
@@ -238,9 +239,8 @@ class Judge:
 
     async def choose(self, case: Case, seconds: float) -> Choice:
         """The model's choice, or the filters' choice if the model is not asked or gives no verdict.
-        A prompt waits for the verdict for at most `seconds`; after a call, a late verdict is
-        offered at the next call.
-        """
+        A prompt waits up to `seconds` for the verdict. The late verdict for a call is offered at
+        the next call."""
         cue, chosen = case.cue, case.chosen
         # The owner pays for the model, so other principals' clients must not use it.
         if cue.door not in (Door.PROMPT, Door.TOOL) or cue.principal.name or _is_exact(chosen):
@@ -265,8 +265,8 @@ class Judge:
         return held_back_as(SkipReason.JUDGING, "", candidates[:MAX_CANDIDATES])
 
     async def take_late(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
-        """The query and the hits of a late verdict, if some of the hits are still new to the agent
-        at this call."""
+        """The query and the hits of a late verdict, if any of the hits is still new to the
+        agent."""
         late = await self._late_hits.take_judged(cue)
         if late is None:
             return None
@@ -285,7 +285,7 @@ class Judge:
         return seconds if cue.door == Door.PROMPT or not cue.session else 0.0
 
     async def _offer_later(self, case: Case, verdict_task: "asyncio.Task[Verdict | None]") -> None:
-        """Wait for a late verdict, and keep its choice for the session's next event; without a
+        """Wait for a late verdict, and keep its choice for the session's next event. Without a
         verdict, keep the filters' choice."""
         try:
             with contained("waiting for a verdict"):

@@ -36,7 +36,7 @@ async def nothing_is_rare(_: Sequence[str]) -> set[str]:
 
 
 async def mark_nothing(_: Sequence[str]) -> None:
-    """Do nothing, for a store that does not keep track of use."""
+    """Do nothing, for a store that does not track use."""
 
 
 def place_of(cue: Cue) -> Place:
@@ -55,8 +55,8 @@ def _case_of(surfacing: Surfacing, hit: Hit) -> str:
 
 
 def _tokens_of(surfacing: Surfacing) -> int:
-    """The number of tokens of a surfacing. If it contains only the hits that were cut, but still
-    the whole text, only the last lines count, one for each of these hits."""
+    """The number of tokens of a surfacing. A surfacing reduced to the hits that were cut still has
+    the whole text. Then only its last lines count, one for each of these hits."""
     lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
     if len(lines) <= len(surfacing.hits):
         return count(surfacing.text)
@@ -64,10 +64,10 @@ def _tokens_of(surfacing: Surfacing) -> int:
 
 
 class Learning:
-    """What one `Surfacer` learns. During a call it only reads values in memory and queues events;
-    `jobs` do the rest afterwards.
+    """What one `Surfacer` learns. During a call it only reads values in memory and queues events.
+    The work of `jobs()` follows afterwards.
 
-    `rare` returns those of the given words that few memories contain; `mark_used` receives the ids
+    `rare` returns those of the given words that few memories contain. `mark_used` receives the ids
     of the memories that were used.
     """
 
@@ -105,18 +105,18 @@ class Learning:
         return (*watching, self.counts.flush, self.breakdown.flush, self.learned.load_learned)
 
     def min_score(self, cue: Cue, case: str = "", *, exact: bool = False) -> float:
-        """The score that memories of this case need at the cue's tool, or at its door if there is
+        """The minimum score for memories of this case at the cue's tool, or at its door if there is
         no tool. `exact` is True if the cue is exactly the situation of the memory's trigger."""
         tool = cue.tool or str(cue.door)
         return self.learned.min_score(tool, cue.principal.name, case, exact=exact)
 
     def is_demoted(self, memory_id: str, cue: Cue) -> bool:
-        """True if the cue's principal has rated the memory down so often that it is no longer
-        offered unasked."""
+        """True if the cue's principal has rated the memory down so often that it is shown only on
+        request."""
         return self.learned.is_demoted(memory_id, cue.principal.name)
 
     async def sightings(self) -> Sequence[Sighting]:
-        """The observations of whether agents used or ignored memories, oldest first."""
+        """Whether agents used or ignored memories, oldest observation first."""
         return await self._uses.all()
 
     async def was_ignored_twice(self, memory_id: str) -> bool:
@@ -153,7 +153,7 @@ class Learning:
             self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=memories)
 
     def undo(self, surfacing: Surfacing, cue: Cue, *, late: bool) -> None:
-        """Uncount a surfacing that did not reach the agent."""
+        """Take a surfacing that did not reach the agent out of the counts."""
         door, tool = str(cue.door), cue.tool or ""
         self.counts.add(Event.DECISION, "surfaced", door=door, tool=tool, by=-1)
         self.counts.add(Event.DECISION, SkipReason.NOT_DELIVERED, door=door, tool=tool)
@@ -162,7 +162,7 @@ class Learning:
         self.undo_part(surfacing, cue)
 
     def undo_part(self, surfacing: Surfacing, cue: Cue) -> None:
-        """Uncount the memories and tokens of a surfacing, but not the decision itself."""
+        """Take the memories and tokens of a surfacing out of the counts, but not the decision."""
         door, tool = str(cue.door), cue.tool or ""
         self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
         tokens = _tokens_of(surfacing)
@@ -172,11 +172,11 @@ class Learning:
             self._watching.undo(surfacing)
 
     def offered_late(self, cue: Cue) -> None:
-        """Count an offer, at this cue, of hits that were too late for an earlier call."""
+        """Count that this cue was offered hits that came too late for an earlier call."""
         self.counts.add(Event.LATE, "offered", door=str(cue.door), tool=cue.tool or "")
 
     def shortened(self, place: Place, tokens_before: int, tokens_after: int) -> None:
-        """Count a tool's shortened result."""
+        """Count a tool's result that was shortened."""
         tool = place.tool
         self.breakdown.add(place, results=1, before=tokens_before, after=tokens_after)
         for kind, number in (
@@ -187,7 +187,7 @@ class Learning:
             self.counts.add(Event.COMPRESSED, kind, tool=tool, by=number)
 
     async def store_figures(self) -> None:
-        """Store what was counted, so that other processes can show it."""
+        """Store the counts, so that other processes can show them."""
         await self.counts.flush()
         await self.breakdown.flush()
 
@@ -197,16 +197,15 @@ class Learning:
             self._watching.opened(session, memory_id)
 
     async def viewed(self, memories: Sequence[Memory]) -> None:
-        """Note that these memories were read on request. Short notes among them are then kept for
-        another `stm.retention_days` (seed 001, docs/names.md)."""
+        """Note that these memories were read on request. The short notes among them are then kept
+        for another `stm.retention_days` (seed 001, docs/names.md)."""
         notes = [memory.id for memory in memories if memory.source.startswith(STM_ID)]
         if notes:
             await self._mark_used(notes)
 
     async def wrote(self, session: str, written: Written, *, ended: bool = False) -> None:
-        """Note that the agent finished a turn with this text, or that the session ended, and decide
-        which of the session's memories were used.
-        """
+        """Note that the agent finished a turn with this text, or that the session ended. Then
+        decide which of the session's memories were used."""
         if self._watching:
             self._watching.wrote(session, written)
             if ended:
@@ -229,7 +228,6 @@ class Learning:
         )
 
     async def _conclude_uses(self) -> None:
-        """Decide from the events of sessions which memories were used, and count those uses."""
         if self._watching:
             await self._watching.flush()
             await self.counts.flush()

@@ -1,14 +1,14 @@
 """Moments: whether a memory could help the agent now, and which kinds could. In real sessions, a
 useful memory exists for one event in twenty. It answers the user's words, or it supplies an exact
-fact at a step that went wrong. So a moment classifies the situation of a cue, and each moment
+fact at a step that went wrong. So the moment of a cue classifies its situation, and each moment
 admits only the kinds of memory that help in it.
 
 Documentation and commits were not written for the agent, and matching words alone rarely make them
 useful: of 105 such memories that surfaced in replayed sessions, two were useful. A document can
 help with the first prompt of a session, if that prompt is complete and does not refer to anything
-else. A later prompt usually continues the conversation and shares words with a document by
-coincidence, so a document passes only with a clear question and a high score. `lack_of` returns the
-reason against a document or a commit.
+else. A later prompt usually continues the conversation, and the words that it shares with a
+document are a coincidence. So a document then needs a clear question and a high score. `lack_of()`
+returns the reason against a document or a commit.
 """
 
 import re
@@ -32,7 +32,7 @@ from upwell.surface.query import (
 )
 
 MAX_QUESTION_CHARS = 1_500
-"""A prompt longer than this is a paste or a plan, which brings its own context."""
+"""A longer prompt is a paste or a plan, which brings its own context."""
 MIN_WORDS_ASKED = 3
 
 
@@ -121,14 +121,14 @@ _QUESTION_KEYS = frozenset({"question", "query", "q", "search", "prompt", "topic
 
 
 def triggers_in(cue: Cue) -> tuple[str, ...]:
-    """The triggers of an automatic cue. A call without an answer has none, because a missing answer
+    """The triggers of an automatic cue. A call without a result has none, because a missing result
     looks like an empty search result."""
     is_unanswered = cue.tool is not None and cue.answer is None
     return () if cue.door not in AUTOMATIC_DOORS or is_unanswered else triggers_of(event_of(cue))
 
 
 def event_of(cue: Cue) -> Event:
-    """The event that a cue reports, in the form in which past sessions are read."""
+    """The cue as an event, in the form in which past sessions are read."""
     answer, args = cue.answer, cue.args
     tool = _USUAL.get((cue.tool or "").rpartition("__")[2], cue.tool or "")
     if tool == "Read" and "file_path" not in args and "path" in args:
@@ -148,8 +148,8 @@ def event_of(cue: Cue) -> Event:
 
 
 def moment_of(cue: Cue, prompts_before: int, triggers: Sequence[str] = ()) -> Moment:
-    """The moment of an automatic cue with these triggers, in a session that had `prompts_before`
-    prompts."""
+    """The moment of an automatic cue with these triggers, after `prompts_before` prompts in its
+    session."""
     moment = _of_situation(cue, prompts_before)
     return Moment.TRIGGER if triggers and moment is Moment.ROUTINE else moment
 
@@ -218,7 +218,7 @@ def kind_of(memory: Memory) -> Kind:
 
 def case_of(moment: Moment | str, memory: Memory) -> str:
     """The name of the case (the moment and the kind of the memory) for which upwell learns a
-    threshold; "" without a moment."""
+    threshold. "" without a moment."""
     return f"{moment}{CASE_SIGN}{kind_of(memory)}" if moment else ""
 
 
@@ -239,8 +239,8 @@ def names_in(cue: Cue) -> Sequence[str]:
 
 
 def _is_exact(cue: Cue, moment: Moment, memory: Memory) -> bool:
-    """At the moments `FILE` and `NAME`, True if the memory is about exactly the file or name of the
-    cue; at all other moments, True."""
+    """At the `FILE` and `NAME` moments, True if the memory is about exactly the file or name of the
+    cue. At all other moments, True."""
     if moment is Moment.FILE:
         return _is_about(memory, file_of(cue))
     if moment is Moment.NAME:
@@ -249,7 +249,6 @@ def _is_exact(cue: Cue, moment: Moment, memory: Memory) -> bool:
 
 
 def _is_about(memory: Memory, file: str) -> bool:
-    """True if the memory was written about exactly that file."""
     path = relative_to(file, memory.project)
     return any(path == other or path.endswith(f"/{other}") for other in memory.paths)
 
@@ -275,7 +274,7 @@ def _command(args: Mapping[str, object]) -> str:
 
 
 def found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
-    """True if an answer reports that a search had no results or that a file does not exist."""
+    """True if a result reports that a search found nothing or that a file does not exist."""
     if _searches(args) and len(answer.text) < _HEAD_CHARS and _NOTHING.fullmatch(answer.text):
         return True
     return bool(_ABSENT.search(answer.text[:_HEAD_CHARS])) and not _command(args)
@@ -288,12 +287,12 @@ def _searches(args: Mapping[str, object]) -> bool:
 MIN_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
 """The minimum scores at which documents and commits may surface at a prompt."""
 SURE = 0.8
-"""The minimum score of a document at a question that is not the first prompt of its session."""
+"""The minimum score of a document at a question after the first prompt of its session."""
 MIN_SENTENCE_WORDS = 8
 MIN_REASON_WORDS = 10
 """A commit message whose body has fewer words counts as giving no reason."""
 MAX_WORDS = 60
-"""A prompt with more words than this brings its own context."""
+"""A longer prompt brings its own context."""
 
 LOW = "score {score:.2f} < {least:.2f}"
 PAPER = "a record of work, not documentation"
@@ -315,7 +314,7 @@ _PAPER_NAMES = frozenset(
 _PAPER_ENDINGS = frozenset(
     "changelog plan postmortem proposal report retrospective roadmap stories summary todo".split()
 )
-"""A file whose name ends with one of these words is a record of work, too."""
+"""A file whose name ends with one of these words is also a record of work."""
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NAME_WORD = re.compile(r"[a-z]+")
 _POINTER = re.compile(
@@ -355,8 +354,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
-    """The reason why `hit` is not worth surfacing at the prompt `text`; "" if there is no reason.
-    The prompt is number `prompts` of its session. Only documents and commits are judged."""
+    """The reason why `hit` is not worth showing at the prompt `text`, which is number `prompts` of
+    its session; "" if there is none. Only documents and commits are judged."""
     kind = kind_of(hit.memory)
     least = MIN_SCORES.get(kind)
     if least is None or moment not in (Moment.QUESTION, Moment.FIRST_REQUEST):
@@ -368,7 +367,6 @@ def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
 
 
 def _own_lack(memory: Memory, kind: Kind) -> str:
-    """The reason against the memory's text, whatever the prompt is."""
     if kind is Kind.COMMIT:
         return "" if gives_reason(memory.text) else NO_REASON
     if is_paper(memory.source):
@@ -377,7 +375,6 @@ def _own_lack(memory: Memory, kind: Kind) -> str:
 
 
 def _prompt_lack(text: str) -> str:
-    """The reason why documentation cannot answer the prompt; "" if it can."""
     if len(text.split()) > MAX_WORDS:
         return LONG
     if _POINTER.search(text):
@@ -406,8 +403,7 @@ def gives_reason(message: str) -> bool:
 
 def is_paper(source: str) -> bool:
     """True if this document records work (a plan, a task, a report, a changelog, a transcript)
-    instead of describing the project.
-    """
+    instead of describing the project."""
     *folders, file = source.lower().split("/")
     stem = file.partition(".")[0]
     words = _NAME_WORD.findall(stem)

@@ -1,4 +1,4 @@
-"""The options of surfacing. Names and defaults are those of the seeds (000, 003, 004)."""
+"""The options of surfacing, with the names and defaults of the seeds (000, 003, 004)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from upwell.surface.moments import Moment
 
 Weight = Annotated[float, Meta(gt=0, le=MAX_NUMBER)]
 Weights = Mapping[IntentKind, Mapping[str, Weight]]
-"""Factors by which scores are multiplied for ranking, by intent and namespace."""
+"""Factors that multiply scores for ranking, by intent and namespace."""
 
 NAMESPACE_WEIGHTS: Weights = {
     IntentKind.HOWTO: {"patterns": 1.5, "learnings": 1.3},
@@ -25,12 +25,12 @@ NAMESPACE_WEIGHTS: Weights = {
     IntentKind.EXPLANATION: {"decisions": 1.5, "context": 1.3},
     IntentKind.COMPARISON: {"decisions": 1.5, "patterns": 1.3},
 }
-"""The default weights: those of ADR-002, extended to comparisons. Every other namespace has the
+"""The default weights: those of ADR-002, and others for comparisons. Every other namespace has the
 factor 1."""
 
 
 TELLING_MOMENTS = tuple(moment for moment in Moment if moment is not Moment.ROUTINE)
-"""The default of `surface.moments`: the moments at which upwell may speak unprompted."""
+"""The default of `surface.moments`: the moments at which upwell may speak unasked."""
 
 
 class InjectionMode(StrEnum):
@@ -41,12 +41,11 @@ class InjectionMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurfaceOptions:
-    """`surface.*`. `templates` map a tool pattern to a query with `{argument}` placeholders. An
-    intent missing from `namespace_weights` keeps its defaults from `NAMESPACE_WEIGHTS`. `moments`
-    are those at which upwell may speak by itself; with "all", every cue starts a search, whatever
-    its moment, and every kind of memory may surface. With `judge`, the model in `llm.*` chooses the
-    memories, at most `judge_calls` times per session.
-    """
+    """The `surface.*` settings. `templates` maps a tool pattern to a query with `{argument}`
+    placeholders. An intent missing from `namespace_weights` has its weights in `NAMESPACE_WEIGHTS`.
+    `moments` lists the moments at which upwell may speak unasked. If it is "all", every cue starts
+    a search, and every kind of memory may surface. With `judge`, the model in `llm.*` chooses the
+    memories, at most `judge_calls` times per session."""
 
     enabled: bool = True
     moments: Literal["all"] | tuple[Moment, ...] = TELLING_MOMENTS
@@ -101,8 +100,7 @@ NOT_PER_TOOL = frozenset(
     }
 )
 """Keys of `surface.*` that cannot differ by tool, because they apply to a session, a memory or a
-whole home.
-"""
+whole home."""
 
 _SCALES: Mapping[str, Mapping[str, int]] = {
     "small": {"max_injection_chars": 1500, "max_tokens": 1500, "max_count": 5, "tool_count": 2},
@@ -128,7 +126,7 @@ class JudgeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentOptions:
-    """`intent.*`. With `use_llm`, the model of `llm.*` classifies prompts as well."""
+    """The `intent.*` settings. With `use_llm`, the model of `llm.*` also classifies prompts."""
 
     min_confidence: float = 0.5
     required: bool = False
@@ -138,7 +136,7 @@ class IntentOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextOptions:
-    """`memory_context.*`."""
+    """The `memory_context.*` settings."""
 
     enabled: bool = True
     max_results: int = 4
@@ -147,7 +145,7 @@ class ContextOptions:
 
 
 READ_COMMAND = "upwell read"
-"""The command that prints a memory or a result in full; its argument is the id or the key."""
+"""The command that prints a memory or a result in full. Its argument is the id or the key."""
 
 
 def never_excluded(folder: str | None) -> bool:
@@ -163,7 +161,7 @@ def never_paused(session: str) -> bool:
 
 
 def no_commands(transcript: str) -> Sequence[str]:
-    """Return no commands, for a surfacing that does not read transcripts."""
+    """Return no commands, for a pipeline that does not read transcripts."""
     del transcript
     return ()
 
@@ -171,12 +169,11 @@ def no_commands(transcript: str) -> Sequence[str]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Everything that configures the pipeline. `surface` applies to messages and to whole sessions.
-    `of_cue` takes a tool (None: a message) and the size of the context window in tokens (None:
+    `of_cue` takes a tool (None for a message) and the size of the context window in tokens (None if
     unknown), and returns the options for both. `is_paused` returns whether the user has paused a
-    session; `is_excluded` returns whether upwell does nothing in a folder. `judge` contains the
-    limits of the judge that `surface.judge` switches on. `commands_in` returns those commands in a
-    transcript that its session needs again after a compaction.
-    """
+    session. `is_excluded` returns whether upwell does nothing in a folder. `judge` contains the
+    limits of the judge. `commands_in` returns the commands in a transcript that its session needs
+    again after a compaction."""
 
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
     intent: IntentOptions = field(default_factory=IntentOptions)
@@ -189,13 +186,13 @@ class Options:
     commands_in: Callable[[str], Sequence[str]] = no_commands
 
     def records(self, cue: Cue) -> bool:
-        """True if this cue may be recorded. The trials of `upwell setup` and cues in a project that
-        the user excluded must not be."""
+        """True if this cue may be recorded. The trials of `upwell setup` and cues in an excluded
+        project must not be recorded."""
         return not (cue.session.startswith(PROBE_SESSIONS) or self.is_excluded(cue.cwd))
 
     def for_cue(self, cue: Cue) -> "Options":
-        """The options for this cue: those of its tool (`server__tool`, or the host's own name for
-        the tool), with sizes that suit the context window."""
+        """The options for this cue's tool (`server__tool`, or the host's own name for the tool),
+        with sizes that suit the context window."""
         if self.of_cue is None or (cue.tool is None and cue.window is None):
             return self
         surface = self.of_cue(cue.tool, cue.window)

@@ -1,4 +1,5 @@
-"""Matches phrases in the small language of `lexicon.toml`, in one pass over the words of a text.
+"""Matches phrases, written in the small language of `lexicon.toml`, in one pass over the words of a
+text.
 
 A phrase is tried only at its first word, and a gap never crosses a sentence, so the work is linear
 in the length of the text. A word that is not in the lexicon but is one typo away from a word of a
@@ -38,8 +39,8 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A parsed phrase. In `elements`, None is a gap; an `initial` phrase matches only at the start
-    of a sentence."""
+    """A parsed phrase. In `elements`, None stands for a gap. An `initial` phrase matches only at
+    the start of a sentence."""
 
     elements: tuple[Element | None, ...]
     initial: bool
@@ -63,7 +64,7 @@ def _element(word: str) -> Element:
 
 class Phrases:
     """Matches many phrases at once. `openings` are polite words that may precede the start of a
-    sentence. `known` words are never corrected to another word."""
+    sentence. Words in `known` are never treated as typos."""
 
     def __init__(
         self, phrases: Sequence[str], openings: Iterable[str], known: Iterable[str]
@@ -104,7 +105,7 @@ class Phrases:
         return [*self._by_word.get(token, ()), *affixed]
 
     def _beginnings(self, tokens: Sequence[str]) -> set[int]:
-        """The indexes at which a sentence may start: at its first word, and after polite
+        """The indexes of the first word of each sentence, and of the words after polite
         openings."""
         starts: set[int] = set()
         for position, token in enumerate(tokens):
@@ -138,9 +139,8 @@ class Phrases:
 def _follows(
     tokens: Sequence[str], position: int, elements: Sequence[Element | None], index: int
 ) -> bool:
-    """True if the tokens from `position` on match the phrase from element `index` on. Gaps end with
-    the sentence.
-    """
+    """True if the tokens from `position` on match the phrase from element `index` on. A gap ends
+    with its sentence."""
     while index < len(elements):
         element = elements[index]
         if element is None:
@@ -164,8 +164,8 @@ def _tokens(text: str) -> list[str]:
 
 class Slips:
     """Corrects typos in the words of `vocabulary`: one letter that is wrong, missing or extra, or
-    two adjacent letters that are swapped. In the shortest words and at the first letter, only a
-    swap is corrected. `known` words are never changed."""
+    two adjacent letters that are swapped. In the shortest words, and at the first letter, it
+    corrects only swaps. It never changes words in `known`."""
 
     def __init__(self, vocabulary: Iterable[str], known: Iterable[str]) -> None:
         self._vocabulary = {word for word in vocabulary if len(word) >= 3 and word.isalpha()}

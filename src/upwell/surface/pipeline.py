@@ -1,5 +1,5 @@
 """The pipeline behind every door. A `Cue` (a prompt, a tool call, the start of a session …) goes
-in; a `Surfacing` (a text with memories) or a `Skip` (the reason for silence) comes out."""
+in. A `Surfacing` (a text with memories) or a `Skip` (the reason for silence) comes out."""
 
 import asyncio
 import secrets
@@ -59,7 +59,7 @@ MAX_EPISODES = 16
 class _Question:
     """A cue that may start a search, and its query. `missing` lists the places that could not be
     searched. `asked` contains the texts that other programs and servers searched for instead of the
-    texts of the query. `moment` is None if `surface.moments` is `all`."""
+    query's texts. `moment` is None if `surface.moments` is `all`."""
 
     cue: Cue
     query: Query
@@ -69,16 +69,15 @@ class _Question:
     asked: tuple[str, ...] = ()
 
     def answered(self, outcome: Outcome) -> Outcome:
-        """`outcome`, with the intent, the queries and the missing places of this question."""
         queries = (*self.query.texts, *self.asked)
         return replace(outcome, intent=self.intent, queries=queries, missing=self.missing)
 
 
 class Surfacer:
     """Decides whether to speak and what to say. Doors report to `deliveries` which surfacings
-    arrived, and to `ratings` how their readers rate them; `journal` stores the decisions.
+    arrived, and pass ratings to `ratings`. `journal` stores the decisions.
 
-    `reader` reads the memory. `ttl_store` contains the home's log of deliveries and its journal;
+    `reader` reads the memory. `ttl_store` contains the home's log of deliveries and its journal.
     `state` contains the short-lived state of sessions. `chat` is the model behind `intent.use_llm`
     and `surface.judge`. `learning` contains the thresholds and demotions that ratings have changed.
     """
@@ -152,20 +151,20 @@ class Surfacer:
 
     @property
     def verdicts(self) -> Mapping[str, int]:
-        """The judge's work and cost so far in this process; empty without a judge."""
+        """The judge's work and cost so far in this process. Empty without a judge."""
         return self._judge.totals if self._judge else {}
 
     async def surface(self, cue: Cue) -> Outcome:
-        """Decide what to say at this cue, and record it as delivered. Any fault in surfacing is
-        logged and becomes `Skip(FAULT)`; only a cancellation is raised."""
+        """Decide what to say at this cue, and record it as delivered. An error is logged and
+        becomes `Skip(FAULT)`. Only a cancellation is raised."""
         outcome = await self.offer(cue)
         if isinstance(outcome, Surfacing):
             await self.deliveries.delivered(outcome, cue)
         return outcome
 
     async def offer(self, cue: Cue) -> Outcome:
-        """Decide like `surface`, for a door that learns later whether its answer arrived, and then
-        reports this to `deliveries`. Until it does, but for at most a minute, the memories count as
+        """Decide like `surface()`, for a door that learns only later whether the memories reached
+        the agent, and then tells `deliveries`. Until then, but for at most a minute, they count as
         delivered."""
         if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
             return Skip(reason=SkipReason.EXCLUDED_PROJECT)
@@ -187,7 +186,7 @@ class Surfacer:
         self._record.note(cue, refusal, 0.0)
 
     def last_request(self, session: str) -> str:
-        """The last request of the session's user; "" if none is known."""
+        """The last request of the session's user; "" if unknown."""
         return self._sketches.of(session).request
 
     async def compacting(self, session: str) -> None:
@@ -200,8 +199,8 @@ class Surfacer:
             await self._compaction.before(session)
 
     def missed(self, cue: Cue) -> None:
-        """Note that no process answered when the session of this cue began. The session gets its
-        standing rules at its next event, unless it already has them."""
+        """Note that no process answered when the cue's session began. The session gets its standing
+        rules at its next event, unless it already has them."""
         self._session_start.missed(cue)
 
     async def aclose(self) -> None:
@@ -213,8 +212,8 @@ class Surfacer:
         await self._record.aclose()
 
     async def _outcome(self, cue: Cue) -> Outcome:
-        """The decision about a cue, with the standing rules that the session lacks, and with the
-        session's opening if that is still pending."""
+        """The decision about a cue, with the standing rules that the session lacks and its pending
+        opening, if any."""
         if self._judge:
             self._judge.note(cue)
         await self.deliveries.settled(cue.session)
@@ -235,7 +234,8 @@ class Surfacer:
         return await self._session_start.begin(cue, self._clock.now())
 
     def _moment(self, cue: Cue, triggers: Sequence[str]) -> Moment | None:
-        """Add a cue to the session's context and return its moment, if moments matter."""
+        """Add a cue to the session's context and return its moment, or None if moments do not
+        matter."""
         if cue.door not in AUTOMATIC_DOORS:
             return None
         moment = moment_of(cue, self._sketches.of(cue.session).prompts, triggers)
@@ -255,7 +255,7 @@ class Surfacer:
         if isinstance(question, Skip):
             return question
         searching = partial(self._search, question, deadline)
-        # A replica asks the database for the pace, so its search runs in the meantime.
+        # A replica checks the pace in a database, so its search runs in the meantime.
         async with _started(searching, ahead=self._pace.is_shared) as search:
             if refusal := await self._pace.refusal(cue, question.query):
                 return replace(refusal, intent=question.intent)
@@ -274,7 +274,7 @@ class Surfacer:
         return await self._speak(question, choice, hits)
 
     async def _take_late_verdict(self, cue: Cue, moment: Moment | None) -> Outcome | None:
-        """A surfacing of the judge's choice for an earlier event, whatever the moment is now."""
+        """Show the judge's choice for an earlier event, whatever the moment is now."""
         if self._judge is None or self._gate.silencing(cue):
             return None
         late = await self._judge.take_late(cue)
@@ -287,8 +287,7 @@ class Surfacer:
     async def _question(
         self, cue: Cue, moment: Moment | None, triggers: Sequence[str], deadline: Deadline
     ) -> _Question | Skip:
-        """The query and the intent of a cue that may start a search, or the reason why it may
-        not."""
+        """The query and the intent of a cue, or the reason why it may not start a search."""
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
         if silence := self._gate.silencing(cue, triggers):
             return replace(silence, intent=intent)
@@ -305,7 +304,7 @@ class Surfacer:
     def _triggered_query(
         self, cue: Cue, intent: Intent, moment: Moment | None, triggers: Sequence[str]
     ) -> Query | None:
-        """The query of a cue, including its triggers; at `Moment.TRIGGER`, only its triggers."""
+        """The query of a cue with its triggers. At `Moment.TRIGGER`, only its triggers."""
         query = self._query(cue, intent) if moment is not Moment.TRIGGER else None
         if query is not None and moment is Moment.FILE and self._judge is None:
             query = replace(query, file=file_of(cue))
@@ -340,8 +339,7 @@ class Surfacer:
         self, question: _Question, deadline: Deadline
     ) -> tuple[list[Hit] | Skip, _Question]:
         """The hits for a question, and the question with its intent, which the model may have
-        refined in the meantime.
-        """
+        refined in the meantime."""
         cue, intent = question.cue, question.intent
         if not self._classifier.can_refine(cue.text, intent):
             result = await self._recall(question, deadline)
@@ -366,9 +364,8 @@ class Surfacer:
     async def _recall_topics(
         self, question: _Question, topics: str, result: Found, deadline: Deadline
     ) -> tuple[_Question, Found]:
-        """Search again, adding the topics that the model found (ADR-001). If that fails or no time
-        is left, return the first result.
-        """
+        """Search again with the topics that the model found (ADR-001). If that fails or no time is
+        left, return the first result."""
         if deadline.passed():
             return question, result
         texts = (*question.query.texts, topics)
@@ -379,8 +376,8 @@ class Surfacer:
         return replace(wider, missing=more.missing, asked=more.asked), more
 
     async def _recall(self, question: _Question, deadline: Deadline) -> Found | Skip:
-        """Search until the deadline of the whole call. While the breaker is open, because searches
-        have failed, return a `Skip` at once."""
+        """Search until the deadline of the whole call. If the breaker is open after failed
+        searches, return a `Skip` at once."""
         if not self._breaker.allow():
             return Skip(reason=SkipReason.BREAKER_OPEN)
         try:
@@ -399,7 +396,6 @@ class Surfacer:
     async def _speak(
         self, question: _Question, chosen_hits: Sequence[Hit], all_hits: Sequence[Hit]
     ) -> Outcome:
-        """Say as many of the chosen hits as fit the budget of the door."""
         cue, texts = question.cue, question.query.texts
         profile = profile_of(cue.door, question.intent, self._options.for_cue(cue))
         is_digest = cue.door == Door.ASK
@@ -433,7 +429,7 @@ async def _without_faults(deciding: Awaitable[Outcome]) -> Outcome:
 
 
 def _fault(error: Exception) -> Skip:
-    """The outcome of a fault: one line in the log for our own errors, a traceback for others."""
+    """The `Skip` for an error. Our own errors get one line in the log, others a traceback."""
     if isinstance(error, UpwellError):
         LOG.warning("surfacing failed: %s", error)
         return Skip(reason=SkipReason.FAULT, detail=error.message)
@@ -451,7 +447,6 @@ def _new_topics(question: _Question) -> str:
 
 
 def _may_be_said(hit: Hit) -> bool:
-    """True if the memory is neither superseded nor written by a tool."""
     return not hit.signals.get(SUPERSEDED) and hit.memory.trust is not Trust.TOOL
 
 
@@ -460,14 +455,12 @@ def _has_failed(outcome: Outcome) -> bool:
 
 
 def _label(outcome: Outcome) -> str:
-    """The label of an outcome in a span."""
     if isinstance(outcome, Skip):
         return f"skip {outcome.reason}"
     return f"surfaced {len(outcome.hits)}"
 
 
 def _measure(cue: Cue, outcome: Outcome, seconds: float) -> None:
-    """Count a decision and its duration in the metrics of the process."""
     reason = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
     DECISIONS.add(str(cue.door), reason)
     DECISION_SECONDS.observe(seconds, str(cue.door))
@@ -478,8 +471,8 @@ async def _started[T](
     work: Callable[[], Coroutine[Any, Any, T]], *, ahead: bool
 ) -> AsyncIterator[Callable[[], Awaitable[T]]]:
     """Yield a function that returns the result of `work`. With `ahead`, the work starts at once,
-    runs in parallel with the block and is cancelled at its end. Without `ahead`, it starts when the
-    function is called."""
+    runs in parallel with the block and is cancelled when the block ends. Otherwise, it starts when
+    the function is called."""
     if not ahead:
         yield work
         return

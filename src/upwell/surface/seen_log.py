@@ -2,10 +2,9 @@
 
 A context window gets a memory once: each delivery has an entry for the session, which is kept until
 the session's context is compacted. A second entry, for the principal, lasts
-`surface.dedup_ttl_seconds` and makes repeats in other sessions rank lower. Repeated episodes rank
-as if they were new, because they answer an exact trigger. Keys contain the content hash, so an
-edited memory counts as new. Automatic doors read and write the log; explicit requests only write
-it.
+`surface.dedup_ttl_seconds` and makes repeats in other sessions rank lower. Repeated episodes keep
+their rank, because they answer an exact trigger. Keys contain the content hash, so an edited memory
+counts as new. Automatic doors read and write the log. Explicit requests only write it.
 """
 
 import asyncio
@@ -16,11 +15,10 @@ from upwell.ground.ttl_store import Entries, Item, Kind, TtlStore
 from upwell.ground.types.memory import Hit, Memory
 
 SESSION_SECONDS = 30 * 86_400.0
-"""The lifetime of a session's entries: hosts may resume a session with its context weeks later."""
+"""The lifetime of a session's entries. Hosts may resume a session with its context weeks later."""
 RESERVED_SECONDS = 60.0
-"""The lifetime of an entry whose delivery is pending, so that a process that dies before the
-delivery does not silence a memory.
-"""
+"""The lifetime of an entry whose delivery is pending. It is short, so that a process that dies
+before the delivery does not silence a memory."""
 KNOWN = b"\0known"
 """The value of a principal's entry after the rating `already_known`."""
 _SEPARATOR = "\n"
@@ -36,9 +34,8 @@ async def never_ignored(memory_id: str) -> bool:
 
 
 class SeenLog:
-    """Remembers deliveries. A delivery affects other sessions for `ttl_seconds` (seed 000: 7 days);
-    0 switches off the whole log.
-    """
+    """Records deliveries. A delivery affects other sessions for `ttl_seconds` (seed 000: 7 days).
+    With 0, the whole log is off."""
 
     def __init__(
         self, ttl_store: TtlStore, ttl_seconds: float, ignored: Ignored = never_ignored
@@ -49,8 +46,8 @@ class SeenLog:
 
     async def fresh(self, hits: Sequence[Hit], session: str = "", principal: str = "") -> list[Hit]:
         """The hits that this session has not received. Hits that another session of the principal
-        received come last, or are left out if the principal knew or ignored them. A subagent has a
-        context of its own and may receive every memory once."""
+        received come last, or are left out if the principal knew or ignored them. A subagent has
+        its own context and may receive every memory once."""
         if self._ttl_seconds <= 0:
             return list(hits)
         own_keys = [_session_key(hit.memory, session, principal) for hit in hits]
@@ -77,9 +74,8 @@ class SeenLog:
         return [*(new[place] for place in sorted(new)), *others]
 
     async def reserve(self, memories: Sequence[Memory], session: str, principal: str = "") -> None:
-        """Record that these memories are on their way to a session: for a minute, they count as
-        delivered.
-        """
+        """Record that these memories are on their way to a session. They count as delivered for a
+        minute."""
         if self._ttl_seconds > 0:
             await self._put(memories, session, principal, RESERVED_SECONDS)
 
@@ -95,17 +91,17 @@ class SeenLog:
         await self._ttl_store.put_all(*entries)
 
     async def record_at_start(self, memories: Sequence[Memory], session: str) -> None:
-        """Record that a session began with these memories. Their rank in other sessions does not
-        change."""
+        """Record that a session began with these memories. This does not change their rank in other
+        sessions."""
         if self._ttl_seconds > 0:
             await self._put(memories, session, "", SESSION_SECONDS)
 
     async def withdraw(self, memories: Sequence[Memory], session: str, principal: str = "") -> None:
-        """Undo `reserve`, `record` or `record_at_start` for memories that did not arrive."""
+        """Undo `reserve()`, `record()` or `record_at_start()` for memories that did not arrive."""
         keys = [_session_key(memory, session, principal) for memory in memories]
         shared_keys = [_shared_key(memory, principal) for memory in memories]
         entries = await self._ttl_store.get(Kind.SEEN, shared_keys)
-        # The entry for a delivery to another session is kept, because its value is that session.
+        # An entry is kept if its value is another session, which received the memory.
         own = [key for key, entry in entries.items() if entry.value == _value(session)]
         await self._ttl_store.delete(Kind.SEEN, [*keys, *own])
 
@@ -123,8 +119,8 @@ class SeenLog:
     async def known(self, memory_id: str, principal: str = "") -> None:
         """Record that a reader already knew this memory. Until the entry expires, the reader's
         sessions, except subagents, do not receive the memory. If no delivery was recorded, as after
-        an explicit request outside of sessions, the entry is stored under the memory's id, so that
-        it also applies after the text is edited."""
+        an explicit request outside of sessions, the key has only the memory's id, so that it still
+        applies after the text is edited."""
         if self._ttl_seconds > 0:
             entries = await self._ttl_store.scan(Kind.SEEN, f"{memory_id}:")
             marked = {

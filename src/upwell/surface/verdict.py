@@ -1,5 +1,5 @@
-"""The question to the judge, a language model that chooses which note to show the agent, and the
-judge's verdict. This module does no I/O.
+"""Writes the question to the judge, a language model that chooses which note to show the agent, and
+reads the judge's verdict. This module does no I/O.
 
 The content of the question comes from files, tools and people, so it is passed as data: one JSON
 document with strings of bounded length, without secrets or control characters. Notes get keys that
@@ -26,8 +26,8 @@ MAX_CANDIDATES = 8
 NOTE_CHARS, REQUEST_CHARS, TEXT_CHARS, STEP_CHARS = 500, 600, 1_500, 160
 ARG_CHARS, MAX_ARGS = 300, 6
 ANSWER_HEAD_CHARS, ANSWER_TAIL_CHARS = 500, 700
-"""The judge sees only this many characters of the head and the tail of a tool's result, because
-an error is usually in one of them."""
+"""The judge sees only this many characters of the head and the tail of a tool's result. An error is
+usually in one of them."""
 MAX_STEPS, MAX_SESSIONS = 8, 200
 MAX_REPLY_CHARS = 20_000
 KEY_CHARS = 6
@@ -63,8 +63,7 @@ _ADDRESSES = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question to the judge: its text, the hit that each key stands for, and a digest of its
-    content."""
+    """`hits` maps each key to the hit that it stands for. `digest` identifies the content."""
 
     text: str
     hits: Mapping[str, Hit]
@@ -73,9 +72,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The hit to mention, or None; the number of hits to choose from; and the tokens of the
-    question and the reply.
-    """
+    """The hit to mention, if any, the number of hits to choose from, and the tokens of the question
+    and the reply."""
 
     hit: Hit | None
     candidates: int = 0
@@ -121,7 +119,7 @@ class Steps:
 def question_of(
     cue: Cue, moment: Moment | None, hits: Sequence[Hit], steps: Steps, secret: bytes, now: float
 ) -> Question | None:
-    """The question of which `hits` to mention now; None if none of them may be shown to the
+    """The question that asks which of `hits` to mention now. None if no hit may be shown to the
     judge."""
     shown = [hit for hit in hits if not addresses_judge(hit.memory.text)][:MAX_CANDIDATES]
     if not shown:
@@ -224,8 +222,8 @@ def _step(cue: Cue) -> str:
 
 def _plain(text: str, limit: int) -> str:
     """At most `limit` characters of a text, without secrets or odd characters."""
-    # The text is cut with room to spare, redacted, and then cut to the limit, so that a secret
-    # across the limit is still recognised.
+    # The text is cut twice, with room to spare before it is redacted, so that a secret across the
+    # limit is still recognised.
     return harmless(redact(text[: 2 * limit + 200])[0])[:limit]
 
 
