@@ -1,6 +1,6 @@
-"""The agents that upwell works with, as a literal list. Each has one record, in a file of its own.
+"""The agents that upwell supports, as a literal list. Each has a record in its own file.
 
-A new agent also needs lines in other places: "Add an agent host" in CONTRIBUTING.md lists them.
+To add an agent, follow "Add an agent host" in CONTRIBUTING.md.
 """
 
 import fnmatch
@@ -36,13 +36,13 @@ HOSTS: Mapping[str, Host] = {
         opencode.HOST,
     )
 }
-"""The hosts by name, in the order in which they are listed to users."""
+"""The hosts by name, in the order in which users see them."""
 MAX_CLIENT_CHARS = 40
 CLIENTS_WITHOUT_HOOKS = (claude_desktop.SERVERS,)
 
 
 def host_named(name: str) -> Host:
-    """The host of that name.
+    """Return the host with that name.
 
     Raises:
         UsageError: there is no such host.
@@ -54,8 +54,8 @@ def host_named(name: str) -> Host:
 
 @lru_cache(maxsize=256)
 def host_of_client(name: str) -> str:
-    """The name of the host that introduces itself to MCP servers by `name`. Any other name is
-    returned on one line, without secrets, and cut to `MAX_CLIENT_CHARS`.
+    """Return the name of the host whose MCP client introduces itself as `name`. For an unknown
+    client, return `name` itself on one line, without secrets, cut to `MAX_CLIENT_CHARS`.
     """
     cleaned = " ".join(visible(redacted_start(name, MAX_CLIENT_CHARS)).split())
     lower = cleaned.lower()
@@ -68,8 +68,8 @@ def _introduces(host: Host, client: str) -> bool:
 
 
 def server_files(project: Path | None = None) -> dict[str, ServerFile]:
-    """The files that configure MCP servers, by name: the user's own and, with `project`, also those
-    of that folder."""
+    """The files that configure MCP servers, by name: the user's own files and, with `project`,
+    those of that project."""
     of_hosts = [host.servers for host in HOSTS.values() if host.servers]
     files = {file.name: file for file in (*of_hosts, *CLIENTS_WITHOUT_HOOKS)}
     if project:

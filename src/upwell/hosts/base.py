@@ -1,4 +1,4 @@
-"""The record of an agent host: everything upwell must know to work with one agent, in one place."""
+"""The record of an agent host: everything that upwell needs to know about it, in one place."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +13,13 @@ from upwell.hosts.servers import ServerFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """The output of `upwell hook export`: an instruction for agents without hooks, in `file` below
-    the project, and for some hosts a plugin.
+    """The output of `upwell hook export`: an instruction for agents without hooks, and for some
+    hosts a plugin.
 
-    `tool_name` is the pattern of the names that the host gives our tools, with `{}` for the tool's
-    name; `layout` is the content of the file, with `{}` in place of the instruction. `plugin`
-    returns further files by relative path.
+    - `tool_name` is the name that the host gives our tools, with `{}` for our own name of the tool.
+    - `file` holds the instruction; its path is relative to the project. `layout` is its content,
+      with `{}` for the instruction.
+    - `plugin` returns further files by relative path.
     """
 
     tool_name: str
@@ -29,15 +30,15 @@ class Export:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoLoaded:
-    """The instruction files that a host loads into every session by itself, as glob patterns. The
-    agent knows their content already, so upwell does not repeat it.
+    """Glob patterns of the instruction files that a host loads into every session by itself. The
+    agent already knows their content, so upwell does not repeat it.
 
     - `user` patterns are relative to the user's home folder.
-    - `folder` patterns are relative to the working directory and to every folder above it, up to
-      the root of the repository; `fallback` patterns apply if no `folder` pattern matches.
-    - `scoped` patterns are relative to the same folders. Front matter may restrict such a file to
-      some paths (`globs`, `applyTo`, `paths`).
-    - `follows_imports`: `@path` in such a file includes another file.
+    - `folder` patterns are relative to the working directory and every folder above it, up to the
+      root of the repository. `fallback` patterns apply if no `folder` pattern matches.
+    - `scoped` patterns are relative to the same folders. The front matter of these files may limit
+      them to some paths (`globs`, `applyTo`, `paths`).
+    - `follows_imports`: `@path` in a file includes another file.
     """
 
     user: tuple[str, ...] = ()
@@ -49,24 +50,26 @@ class AutoLoaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcripts:
-    """The places where a host records its sessions: glob patterns relative to the user's home
-    folder, and the name of their format, which selects the reader."""
+    """Where a host records its sessions, as glob patterns relative to the user's home folder.
+    `format` selects the reader."""
 
     format: str
     files: tuple[str, ...]
 
 
 def never_off(installation: Installation, folder: Path) -> str:
-    """Return "", for a host without a known setting that switches hooks off."""
+    """For a host without a known setting that switches hooks off."""
     del installation, folder
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
-    """A host's rule that allows or forbids a tool of an MCP server, or makes the host ask first.
-    `action` is the host's word for it (`deny`). `pattern` is the rule as it is written in `file`,
-    and `server` and `tool` are the names in it; `tool` is "" for all tools of the server."""
+    """A rule of a host about the tools of an MCP server.
+
+    `action` is the host's own word (`deny`, `ask`, `allow`). `pattern` is the rule as written in
+    `file`. `server` and `tool` are the names in it; `tool` is empty if the rule covers all tools.
+    """
 
     file: Path
     action: str
@@ -75,35 +78,34 @@ class PermissionRule:
     tool: str
 
     def behind_upwell(self, server: str) -> str:
-        """The pattern of the same tool behind upwell, where its server is called `server`. For a
-        rule about all tools of the server, this is their common prefix."""
+        """The pattern for the same tool behind upwell, where the server is called `server`. For a
+        rule about all tools, this is the common prefix of their names."""
         return f"mcp__{OWN_SERVER}__{server}__{self.tool}"
 
 
 def no_permissions(installation: Installation, folder: Path) -> Sequence[PermissionRule]:
-    """Return no rules, for a host whose rules are unknown or never mention tools of servers."""
+    """For a host whose rules are unknown or cannot name tools of MCP servers."""
     del installation, folder
     return ()
 
 
 SESSION = "$SESSION"
 FOLDER = "$FOLDER"
-"""`SESSION` and `FOLDER` are placeholders in the payload of a probe."""
+"""`SESSION` and `FOLDER` are placeholders in a probe's payload."""
 PROBE_SESSIONS = "upwell-setup-"
-"""The prefix of the session ids of probes."""
+"""The prefix of a probe's session id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """The event that a host sends at the start of a session. `upwell setup` sends it to an
-    installed hook to test the hook. `event` is its name, and `payload` is a recorded payload with
-    `SESSION` and `FOLDER` in place of the session's id and folder."""
+    """The event that a host sends when a session starts. `upwell setup` sends it to an installed
+    hook as a test. `payload` is a recorded payload with the placeholders `SESSION` and `FOLDER`."""
 
     event: str
     payload: Mapping[str, Any]
 
     def payload_of(self, session: str, folder: str) -> dict[str, Any]:
-        """The payload for a session in a folder."""
+        """The payload with the placeholders filled in."""
         values = {SESSION: session, FOLDER: folder}
         return {key: _filled(value, values) for key, value in self.payload.items()}
 
@@ -131,21 +133,22 @@ NESTED_PROBE = Probe(
 class Host:
     """One agent host.
 
-    - `name` is the name on the command line; `title` is the product's name and the heading of its
-      section in `docs/hooks.md`.
-    - `events` reads its events and writes its answers; `hooks` is the file of its hooks.
-    - `probe` is an event to test the installed hooks with.
-    - `writers` maps the tools with which the agent changes files to the names that surfacing knows
-      (`Edit`, `Write`); `recorded_tools` does so for further names in transcripts, such as those of
+    - `name` is the host's name on the command line. `title` is the product's name, and the heading
+      of its section in `docs/hooks.md`.
+    - `events` parses the host's events and builds the output of our hook. `hooks` is the file that
+      configures the hooks.
+    - `probe` is an event for testing the installed hooks.
+    - `writers` maps the agent's tools that change files to upwell's names for them (`Edit`,
+      `Write`). `recorded_tools` maps further names that occur only in transcripts, such as those of
       earlier versions.
-    - `servers` is the file of its MCP servers, or None if `upwell init` leaves those servers alone.
-    - `clients` are the names, as patterns in lower case, by which the host introduces itself to
-      MCP servers (`clientInfo.name`).
-    - `hooks_off` returns the setting that keeps the host from running the user's hooks in a folder,
-      or "" if hooks run.
-    - `permissions` returns the host's rules for tools of MCP servers, for work in a folder.
-    - `shares_hooks`: the host also runs hooks that another host's file configures, so that one
-      event may arrive under several names.
+    - `servers` is the file of the agent's MCP servers, or None if `upwell init` does not touch it.
+    - `clients` are lower-case patterns of the names by which the host introduces itself to MCP
+      servers (`clientInfo.name`).
+    - `hooks_off` returns the setting that stops the host from running the user's hooks in a folder,
+      or "" if they run.
+    - `permissions` returns the host's rules for tools of MCP servers in a folder.
+    - `shares_hooks`: the host also runs the hooks in another host's file, so one event may arrive
+      under several host names.
     """
 
     name: str

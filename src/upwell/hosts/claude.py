@@ -1,12 +1,12 @@
 """Claude Code.
 
 Claude Code moves context of more than 10 000 characters into a file and shows a preview, so our
-answers stay below that limit. Since 2.1.121 a hook can replace a tool's result with one of the same
-shape: an object for Bash, a list of content blocks for tools of MCP servers. Claude Code drops a
-result of another shape, or ends the session.
+output stays below that limit. Since 2.1.121 a hook can replace a tool's result with one of the same
+shape: an object for Bash, a list of content blocks for MCP tools. If the shape differs, Claude Code
+drops the replacement or ends the session.
 
-Sources: its documentation of hooks (2.1.278), settings and memory files; recordings of
-2.1.330 for `tool_response`, which has another shape for each tool.
+Sources: its documentation of hooks (2.1.278), settings and memory files; recordings of 2.1.330 for
+`tool_response`, whose shape depends on the tool.
 """
 
 import json
@@ -28,13 +28,13 @@ from upwell.hosts.settings import JsonHooks
 
 _READERS = ("Read", "Grep", "Glob", "LS", "Bash", "WebFetch", "WebSearch", "NotebookRead")
 _NOT_PLAIN_TEXT = ("interrupted", "isImage", "backgroundTaskId", "persistedOutputPath")
-"""A result with one of these keys is not plain text. Claude Code writes a long result to disk and
-gives the model an excerpt and the path.
+"""A result with one of these keys is not plain text. For example, Claude Code writes a long result
+to disk and gives the model an excerpt and the path.
 """
 _MATCHER = "|".join((*_READERS, "mcp__.*"))
 MANAGED_FOLDERS = (Path("/etc/claude-code"), Path("/Library/Application Support/ClaudeCode"))
-"""The folders of an organisation's settings on Linux and macOS. The settings are in
-`managed-settings.json` and in the files in `managed-settings.d`."""
+"""The folders for an organisation's settings on Linux and macOS. They hold `managed-settings.json`
+and further files in `managed-settings.d`."""
 _ABOUT = "Shows an agent what is already known, without being asked."
 _PLUGIN = "upwell-plugin"
 _PROJECT_SETTINGS = ("settings.json", "settings.local.json")
@@ -99,8 +99,8 @@ HOOKS = JsonHooks(
 
 
 def _hooks_off(installation: Installation, folder: Path) -> str:
-    """The reason why Claude Code ignores our hooks; "" if it runs them. An organisation can allow
-    only its own hooks, and any settings file can switch off all hooks."""
+    """The setting because of which Claude Code ignores our hooks; "" if it runs them. An
+    organisation can allow only its own hooks. Any settings file can switch off all hooks."""
     for file in _managed_files():
         settings = _settings(file)
         for key in ("disableAllHooks", "allowManagedHooksOnly"):
@@ -113,8 +113,8 @@ def _hooks_off(installation: Installation, folder: Path) -> str:
 
 
 def _permissions(installation: Installation, folder: Path) -> list[PermissionRule]:
-    """The rules for tools of MCP servers: `mcp__server__tool`, or `mcp__server` and
-    `mcp__server__*` for all tools of a server."""
+    """The rules for MCP tools: `mcp__server__tool` for one tool, `mcp__server` or `mcp__server__*`
+    for all tools of a server."""
     rules = []
     for file in (*_managed_files(), *_own_files(installation, folder)):
         permissions = _settings(file).get("permissions")
@@ -148,7 +148,6 @@ def _managed_files() -> Iterator[Path]:
 
 
 def _settings(file: Path) -> Mapping[str, Any]:
-    """The settings in a file, which may contain comments. Empty if the file cannot be read."""
     try:
         settings = parse(read_regular_file(file).decode()).value
     except (OSError, ValueError, RecursionError, ConfigError):
@@ -157,7 +156,7 @@ def _settings(file: Path) -> Mapping[str, Any]:
 
 
 def _plugin(installation: Installation) -> dict[str, str]:
-    """A folder for `claude --plugin-dir`."""
+    """The files of a plugin for `claude --plugin-dir`."""
     hooks = json.loads(HOOKS.with_ours("", installation))["hooks"]
     env = {"env": {"UPWELL_HOME": installation.home}} if installation.home else {}
     command, args = installation.command[0], ["-P", "-m", "upwell", "serve"]

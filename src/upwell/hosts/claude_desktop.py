@@ -1,4 +1,4 @@
-"""Claude Desktop: an MCP client without hooks, so there is only the file of its servers."""
+"""Claude Desktop, an MCP client without hooks: upwell needs only the file of its servers."""
 
 from upwell.hosts.servers import ServerFile, applications_folder
 

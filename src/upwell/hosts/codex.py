@@ -1,8 +1,8 @@
 """Codex CLI.
 
-Codex moves text over 2 500 tokens into a file, and ignores an answer with unknown keys. After a
-tool call, `continue: false` does not end the turn: the `reason` beside it replaces the tool's
-result, which does not count as a failure. `updatedToolOutput` is refused.
+Codex moves text of more than 2 500 tokens into a file, and ignores hook output with unknown keys.
+After a tool call, `continue: false` does not end the turn: `reason` replaces the tool's result, and
+the call does not count as failed. Codex rejects `updatedToolOutput`.
 
 Sources: its generated JSON schemas (0.155), with `deny_unknown_fields` on every output; its hooks
 page and `core/src/tools/registry.rs` on `continue`; its documentation of `AGENTS.md`.
@@ -19,12 +19,12 @@ from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
 
 MAX_BYTES = 7_500
-"""Codex's limit of 2 500 tokens in bytes, at a cautious three bytes to a token."""
+"""The limit of 2 500 tokens in bytes, at a cautious three bytes per token."""
 
 
 def _read_reply(tool: str, reply: Any) -> Any:
-    """The text of a result, or None if the call failed or the result contains anything but texts.
-    Only a text can be replaced."""
+    """The text of a result. None if the call failed or the result is not only text, because Codex
+    can replace nothing else."""
     if isinstance(reply, str):
         return reply
     if not isinstance(reply, Mapping) or reply.get("isError"):

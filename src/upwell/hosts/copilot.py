@@ -1,12 +1,12 @@
 """GitHub Copilot CLI.
 
-Payloads in camelCase do not name their event, so the command line of the hook does. Copilot CLI
-joins the texts that hooks add as context and caps them at 10 KB. A resumed session has lost the
-context of its start, so it counts as a new one. A subagent is a session of its own, whose task
-arrives as a prompt.
+Payloads are in camelCase and do not name their event, so the hook's command line names it. Copilot
+CLI joins the context from all hooks and cuts it at 10 KB. A resumed session has lost the context
+from its start, so we treat it as new. A subagent has its own session, and its task arrives as a
+prompt.
 
 Sources: the github/docs repository and the behaviour of 1.0.102 (`tests/live/`). In earlier
-versions `toolArgs` was JSON in a string.
+versions `toolArgs` was a JSON string.
 """
 
 from collections.abc import Mapping
@@ -44,11 +44,11 @@ _READERS = {
     "web_search": "WebSearch",
 }
 _SERVER_MARK = "-"
-"""The host calls a tool of an MCP server `server-tool`."""
+"""Copilot CLI calls an MCP tool `server-tool`."""
 
 
 class CopilotEvents:
-    """Events with payloads in camelCase and flat answers."""
+    """Events with camelCase payloads and flat output."""
 
     max_bytes = 10_000
     readers: Mapping[str, str] = _READERS
@@ -100,7 +100,7 @@ class CopilotEvents:
 
 
 def _session_in(payload: Mapping[str, Any]) -> str:
-    """The id of the session; for a subagent, the id of its session within that of its parent."""
+    """A subagent's session is nested below its parent's."""
     session, parent = session_of(payload.get("sessionId")), session_of(payload.get("parentAgentId"))
     return within(parent, session) if parent and payload.get("agentId") else session
 
@@ -165,8 +165,7 @@ HOST = Host(
         exec_form=True,
         names_event=True,
         required={"version": 1},
-        # Copilot fills in headers from the environment for https only, so the file contains the
-        # token.
+        # Copilot expands variables in headers only for https, so the file contains the token.
         http_events=frozenset({"postToolUse", "postToolUseFailure"}),
         http_setup="export COPILOT_HOOK_ALLOW_LOCALHOST=1",
         next_step="restart Copilot CLI",

@@ -1,9 +1,9 @@
 """Cursor.
 
-Cursor drops context over 10 000 characters; answers are flat, with snake_case keys. A tool of an
-MCP server is `MCP:tool` without the name of its server, so upwell's tools are recognised by their
-own names. Only the result of such a tool can be replaced; `tool_output` is JSON in a string. At the
-end of a turn, a `followup_message` is submitted as the user's next message; `loop_count` counts
+Cursor drops context of more than 10 000 characters. Hook output is flat, with snake_case keys. An
+MCP tool is called `MCP:tool`, without its server's name, so upwell recognises its own tools by
+their names. Only the results of MCP tools can be replaced; `tool_output` is a JSON string. At the
+end of a turn, Cursor submits a `followup_message` as the user's next message. `loop_count` counts
 these messages.
 
 Sources: notes on its bundle (CLI 2026.09.18) and its documentation of hooks and rules.
@@ -46,7 +46,7 @@ _READERS = {
 
 
 class CursorEvents:
-    """Events are named by `hook_event_name`, and sessions by `conversation_id`."""
+    """Events with the event's name in `hook_event_name` and the session in `conversation_id`."""
 
     max_bytes = 10_000
     readers: Mapping[str, str] = _READERS
@@ -121,7 +121,7 @@ def _tool_event(
 
 
 def _read_reply(output: Any) -> Any:
-    """The content of an MCP result, which is all that may be replaced."""
+    """The content of an MCP result, the only part that can be replaced."""
     try:
         result = orjson.loads(output) if isinstance(output, str) else output
     except orjson.JSONDecodeError:

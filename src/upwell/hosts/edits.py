@@ -1,5 +1,5 @@
 """Adds members to a table in a JSON or TOML file, and removes them. The text is edited in place, so
-all other bytes stay the same. Edited TOML is parsed again before it is accepted."""
+everything else keeps its bytes. Edited TOML is parsed again before it is accepted."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ from upwell.hosts.jsonc import Node, parse, with_child, without_child
 
 KeyPath = tuple[str, ...]
 Hides = Callable[[str, Any], bool]
-"""Returns whether the value under a dotted key must be hidden."""
+"""Returns whether to hide the value under a dotted key."""
 HIDDEN = "***"
 _BOM = "\ufeff"
 _HEADER = re.compile(r"[ \t]*\[")
@@ -20,13 +20,13 @@ _OUR_KEYS = {"environment": "env", "http_headers": "headers"}
 
 
 class Format(Protocol):
-    """A file format."""
+    """A file format whose text can be edited in place."""
 
     def value(self, text: str) -> dict[str, Any]:
         """The content of the file.
 
         Raises:
-            ConfigError: the text is not of this format, or not a table.
+            ConfigError: the text is malformed or is not a table.
         """
         ...
 
@@ -35,11 +35,11 @@ class Format(Protocol):
         ...
 
     def put(self, text: str, table: KeyPath, name: str, value: Mapping[str, Any]) -> str:
-        """`text` with `name` in `table`, which is created if it is missing."""
+        """`text` with the member `name` added to `table`. A missing table is created."""
         ...
 
     def shown(self, text: str, hides: Hides) -> str:
-        """`text` with `***` for every value that `hides` selects."""
+        """`text` with `***` in place of every value that `hides()` selects."""
         ...
 
 
@@ -171,7 +171,6 @@ def _node(text: str, table: KeyPath) -> Node:
 
 
 def _hidden_spans(node: Node, path: KeyPath, hides: Hides) -> list[tuple[int, int]]:
-    """The start and end of every value that must be hidden."""
     if node.items and node.keys:
         pairs: Sequence[tuple[str, Node]] = list(zip(node.keys, node.items, strict=True))
         return [s for key, item in pairs for s in _hidden_spans(item, (*path, key), hides)]
@@ -181,8 +180,8 @@ def _hidden_spans(node: Node, path: KeyPath, hides: Hides) -> list[tuple[int, in
 
 
 def _is_hidden(path: KeyPath, value: Any, hides: Hides) -> bool:
-    """Whether `hides` selects the value at `path`. It receives keys as they are in `config.toml`:
-    `api_key` for `apiKey`, and our names for tables.
+    """Whether `hides()` selects the value at `path`. `hides()` is given the key as `config.toml`
+    spells it, such as `api_key` for `apiKey`, with our names for tables.
     """
     words = (_CAMEL.sub(r"\1_\2", _OUR_KEYS.get(key, key)) for key in path)
     return bool(path) and hides(".".join(words).lower(), value)
@@ -214,8 +213,8 @@ def _begins_table(line: str, path: KeyPath) -> bool:
 
 
 def _trailing_comments(removed: list[str], remaining: list[str]) -> list[str]:
-    """The comments at the end of a removed table, with their blank lines: such comments belong to
-    the next table. A leading blank line is dropped if `remaining` already ends with one."""
+    """The comments and blank lines at the end of a removed table, because they belong to the next
+    table. Leading blank lines are dropped if `remaining` already ends with one."""
     start = len(removed)
     while start and (not removed[start - 1].strip() or removed[start - 1].lstrip()[0] == "#"):
         start -= 1

@@ -1,4 +1,4 @@
-"""Translates an MCP server in an agent's file into the table that it becomes in `config.toml`."""
+"""Converts an MCP server in an agent's file into a `[server.NAME]` table of `config.toml`."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 PlainUrl = Literal["http", "sse"]
 PLACEHOLDERS = re.compile(r"\$\{[^}]*\}?|\{(?:env|file):[^}]*\}?")
-"""Placeholders that an agent replaces with values from the environment, a file or its own state."""
+"""Placeholders that the agent fills in from the environment, a file or its own state."""
 GEMINI_PLACEHOLDERS = re.compile(r"\$\w+|" + PLACEHOLDERS.pattern)
 _IGNORED_KEYS = frozenset(
     "name description gallery version trust autoApprove alwaysAllow timeout enabled disabled "
@@ -23,8 +23,8 @@ _HTTP_TYPES = frozenset({"http", "streamable-http", "streamableHttp", "remote"})
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A server of an agent's file. `table` is the content of `[server.NAME]`; it is empty if the
-    server has to stay in the agent's file, and `left` is then the reason. `ours`: the entry runs
+    """A server in an agent's file. `table` is the content of `[server.NAME]`. It is empty if the
+    server has to stay in the agent's file; `left` then gives the reason. `ours`: the server is
     upwell.
     """
 
@@ -42,9 +42,8 @@ def read_entry(
     placeholders: re.Pattern[str] = PLACEHOLDERS,
     plain_url: PlainUrl = "http",
 ) -> Entry:
-    """The server called `name`. `folder` is the project to which it belongs; `placeholders` matches
-    placeholders that only the agent can fill in; `plain_url` is the transport of a `url` without a
-    type.
+    """Convert one server. `folder` is the project that the server belongs to. `placeholders`
+    matches what only the agent can fill in. `plain_url` is the transport of a `url` without a type.
     """
     if not isinstance(raw, Mapping):
         return Entry(name, left="its entry is not a table")
@@ -65,15 +64,15 @@ def read_entry(
 
 
 def is_upwell(raw: Mapping[str, Any]) -> bool:
-    """True if this entry runs `upwell serve`, whatever program starts it. The words of its command
-    line decide, and they must match exactly.
+    """True if the entry runs `upwell serve`, through whatever launcher. The two words must match
+    exactly.
     """
     words = [Path(word).name for word in _words(raw)]
     return ("upwell", "serve") in pairwise(words)
 
 
 def _words(raw: Mapping[str, Any]) -> list[str]:
-    """The program and its arguments, or [] if any of them is not a string."""
+    """The command line, or [] if any word is not a string."""
     command, args = raw.get("command"), raw.get("args") or []
     words = [*(command if isinstance(command, list) else [command]), *args]
     return words if command and all(isinstance(word, str) for word in words) else []
@@ -105,7 +104,7 @@ def _http_server(raw: Mapping[str, Any], plain_url: PlainUrl) -> dict[str, Any]:
 
 
 def _strings(value: Any) -> dict[str, str] | None:
-    """A table of strings; numbers in it become strings. None for anything else."""
+    """A table of strings, with numbers converted; None for anything else."""
     if not value:
         return {}
     if not isinstance(value, Mapping):
@@ -115,7 +114,6 @@ def _strings(value: Any) -> dict[str, str] | None:
 
 
 def _first_match(value: Any, pattern: re.Pattern[str]) -> str:
-    """The first match in the texts of `value`, "" for none."""
     if isinstance(value, str):
         match = pattern.search(value)
         return match.group() if match else ""

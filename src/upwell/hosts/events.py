@@ -1,5 +1,5 @@
-"""The events that agent hosts send to their hooks, in one form for all hosts, and the interface
-that reads a host's payloads."""
+"""The events that agent hosts send to our hooks, in one form for all hosts, and the interface for
+parsing a host's payloads."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ from upwell.ground.names import OWN_SERVER
 from upwell.ground.types.cue import ToolAnswer
 
 STARTED, RESUMED, SUBAGENT = "startup", "resume", "subagent"
-"""Reasons for the start of a session. The first two are the hosts' words; the third is ours."""
+"""Reasons for the start of a session. The hosts use the first two words; the third is ours."""
 MAX_SESSION_CHARS = 200
 MAX_TEXT_CHARS = 20_000
 MAX_ANSWER_CHARS = 40_000
 MAX_PATH_CHARS = 4_096
 COMMANDS = "Bash"
-"""The tool that runs commands, under the name that surfacing knows."""
+"""upwell's name for the tool that runs commands."""
 _EXIT_CHARS = 300
 _STATUS_FIELDS = ("exit_code", "exitCode")
 _EXIT = re.compile(r"exit(?:ed with)?[ _]?code[\"']?[: ]\s?(-?\d{1,4})\b", re.IGNORECASE)
@@ -27,12 +27,11 @@ _PATH_NAMES = frozenset({"absolute_path", "target_file", "relative_workspace_pat
 _OWN_PREFIXES = tuple(
     f"{name}{mark}" for name in (OWN_SERVER, f"plugin_{OWN_SERVER}_{OWN_SERVER}") for mark in "_-"
 )
-"""The prefixes of our gateway's tools. Claude Code puts the name of a plugin before that of its
-server."""
+"""The prefixes of our gateway's tools. Claude Code puts a plugin's name before the server's."""
 
 
 class EventKind(StrEnum):
-    """The kinds of events, under one name for every host."""
+    """The kinds of events, with the same names for every host."""
 
     SESSION = "session"
     PROMPT = "prompt"
@@ -48,21 +47,20 @@ class EventKind(StrEnum):
 class Event:
     """One event from a host.
 
-    - `name`: the host's own name for the event; some answers must repeat it.
-    - `session`: the id of the session; a subagent has a session of its own below that of its
-      parent.
-    - `agent`: the id of the subagent, "" for the main agent.
-    - `text`: the prompt; the reason for a session start (startup, resume, clear, compact,
-      subagent); or the agent's last message at the end of a turn.
-    - `tool`: the name that surfacing knows (`Read`, `server__tool`); `args` has snake_case keys.
-    - `reply_chars`: the size of the tool's result, None if the event does not carry it.
-    - `answer`: the beginning of that result as text, and whether the call failed.
-    - `reply`: the tool's result in the host's own shape, None if the host accepts no other result
-      in its place.
+    - `name`: the host's own name for the event. Some output must repeat it.
+    - `session`: the session id. A subagent has its own session, nested below its parent's.
+    - `agent`: the subagent's id, "" for the main agent.
+    - `text`: the prompt; or why the session started (startup, resume, clear, compact, subagent); or
+      the agent's last message at the end of a turn.
+    - `tool`: upwell's name for the tool (`Read`, `server__tool`). The keys of `args` are in
+      snake_case.
+    - `reply_chars`: the size of the tool's result, None if the event has no result.
+    - `answer`: the beginning of the result as text, and whether the call failed.
+    - `reply`: the result in the host's own shape, None if the host does not let us replace it.
     - `transcript`: the file in which the host records the session.
-    - `is_continued`: at the end of a turn, True if a hook had made the agent continue that turn.
-    - `reports_compactions`: True if every compaction has an event. Otherwise only the transcript
-      shows compactions.
+    - `is_continued`: at the end of a turn, True if a hook has already made the agent continue.
+    - `reports_compactions`: True if the host sends an event for every compaction. Otherwise only
+      the transcript shows them.
     """
 
     kind: EventKind
@@ -82,37 +80,37 @@ class Event:
 
 
 class EventFormat(Protocol):
-    """The format in which a host reports events and accepts answers."""
+    """How a host reports events, and what output it accepts."""
 
     @property
     def kinds(self) -> Mapping[str, EventKind]:
-        """The events that we answer, by the host's names."""
+        """The events that we handle, by the host's names."""
         ...
 
     @property
     def max_bytes(self) -> int:
-        """The longest text that the host adds to the context. It drops longer texts, or moves them
+        """The size limit of the context that a hook adds. The host drops larger texts or moves them
         into a file."""
         ...
 
     @property
     def readers(self) -> Mapping[str, str]:
-        """The host's own tools that read, search or run commands, and the names that surfacing
-        knows."""
+        """The host's own tools that read, search or run commands, mapped to upwell's names."""
         ...
 
     @property
     def replaces_results(self) -> bool:
-        """Whether the host lets a hook replace the result of a tool."""
+        """Whether a hook can replace a tool's result."""
         ...
 
     @property
     def reply_tokens(self) -> int | None:
-        """The longest replacement of a tool's result in tokens; None if the host sets no limit."""
+        """The token limit of a replaced result; None if the host sets no limit."""
         ...
 
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
-        """The event, or None if there is nothing to answer. Never raises on a malformed payload."""
+        """Parse a payload. Returns None if we do not handle the event. Never raises, even for a
+        malformed payload."""
         ...
 
     def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
@@ -124,11 +122,11 @@ class EventFormat(Protocol):
         ...
 
     def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
-        """The hook output that blocks a tool call; empty if the host cannot refuse a call."""
+        """The hook output that blocks a tool call; empty if the host does not allow this."""
         ...
 
     def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
-        """The hook output that makes the agent continue with `question` instead of ending its turn;
+        """The hook output that makes the agent continue with `question` at the end of its turn;
         empty if the host does not allow this.
         """
         ...
@@ -140,24 +138,23 @@ def text_of(value: Any, limit: int = MAX_TEXT_CHARS) -> str:
 
 
 def table_of(value: Any) -> Mapping[str, Any]:
-    """A mapping unchanged; an empty mapping for any other value."""
+    """The mapping itself, or an empty mapping for any other value."""
     return value if isinstance(value, Mapping) else {}
 
 
 def session_of(value: Any) -> str:
-    """A session's id, cut to a bounded length."""
+    """A session id, cut to `MAX_SESSION_CHARS`."""
     return text_of(value, MAX_SESSION_CHARS)
 
 
 def folder_of(value: Any) -> str | None:
-    """An absolute folder, None for any other value."""
+    """The path if it is absolute, None for any other value."""
     path = text_of(value, MAX_PATH_CHARS)
     return path if path.startswith("/") and "\0" not in path else None
 
 
 def size_of(value: Any) -> int | None:
-    """The number of characters of all texts in a tool's result; None if the event carries no
-    result."""
+    """The total number of characters in a tool's result; None if the event has no result."""
     if value is None:
         return None
     size, pending = 0, [value]
@@ -173,9 +170,8 @@ def size_of(value: Any) -> int | None:
 
 
 def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> ToolAnswer | None:
-    """The first `MAX_ANSWER_CHARS` characters of all texts in a tool's result, in order; None if
-    the event carries no result. A command also counts as failed if its result reports an exit
-    status other than 0.
+    """The first `MAX_ANSWER_CHARS` characters of a tool's result, as text; None if the event has no
+    result. A command has also failed if its result reports an exit status other than 0.
     """
     if value is None:
         return None
@@ -197,8 +193,7 @@ def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> Tool
 
 
 def _exit_status(value: Any, text: str) -> int | None:
-    """The exit status of a command, from a field of its answer or from the words around its
-    output."""
+    """The exit status from a field of the result, or from the text around the output."""
     for name in _STATUS_FIELDS:
         status = table_of(value).get(name)
         if isinstance(status, int) and not isinstance(status, bool):
@@ -208,8 +203,8 @@ def _exit_status(value: Any, text: str) -> int | None:
 
 
 def plain_args(value: Any) -> dict[str, Any]:
-    """Arguments under the names that surfacing knows: snake_case, files as `file_path`, a command
-    as one string without the shell that runs it."""
+    """The arguments under upwell's names: snake_case keys, `file_path` for a file, and a command as
+    one string without the shell that runs it."""
     args: dict[str, Any] = {}
     for key, item in table_of(value).items():
         name = _CAMEL.sub("_", key).lower()
@@ -227,10 +222,10 @@ def _command_of(parts: Sequence[str]) -> str:
 
 
 def surfacing_tool(name: str, readers: Mapping[str, str], server_marks: Sequence[str]) -> str:
-    """The name under which surfacing knows a host's tool, "" for a tool that gets no memories.
+    """upwell's name for a host's tool, "" for a tool that gets no memories.
 
-    `readers` maps the host's own tools that read or search to these names; `server_marks` are the
-    prefixes of tools of MCP servers (`mcp__`). Tools behind our gateway get their memories there.
+    `readers` maps the host's own tools that read or search to these names. `server_marks` are the
+    prefixes of MCP tools (`mcp__`). Tools behind our gateway get their memories there, not here.
     """
     if name in readers:
         return readers[name]
@@ -243,7 +238,7 @@ def surfacing_tool(name: str, readers: Mapping[str, str], server_marks: Sequence
 
 
 def text_blocks(value: Any) -> list[Mapping[str, Any]] | None:
-    """MCP content blocks if each of them is a text, None for anything else."""
+    """The MCP content blocks if all of them are text, None for anything else."""
     if not isinstance(value, list) or not value:
         return None
     only_texts = all(

@@ -1,5 +1,5 @@
-"""Exports that need no change to an agent's configuration: the instruction for agents without
-hooks, and a plugin for hosts that load one."""
+"""Exports that leave an agent's configuration unchanged: the instruction for agents without hooks,
+and a plugin for hosts that can load one."""
 
 import shlex
 from collections.abc import Mapping
@@ -27,16 +27,15 @@ Use `{search}` directly instead when
 
 
 def exported(host: Host, installation: Installation) -> dict[str, str]:
-    """The files for this host, by path relative to a project."""
+    """The files for this host, by path relative to the project."""
     export = host.export
     plugin = export.plugin(installation) if export.plugin else {}
     return {export.file: instruction(export), **plugin}
 
 
 def instruction(export: Export) -> str:
-    """The instruction to call `memory_context` at the start of a turn, with the tools' names as the
-    host shows them.
-    """
+    """The instruction to call `memory_context` at the start of a turn, with the tool names that the
+    host uses."""
     tool = export.tool_name.format
     text = _INSTRUCTION.format(
         context=tool("memory_context"), search=tool("memory_search"), get=tool("memory_get")
@@ -45,10 +44,10 @@ def instruction(export: Export) -> str:
 
 
 def write(files: Mapping[str, str], folder: Path) -> list[Path]:
-    """Write the files below `folder`, without replacing any existing file.
+    """Write the files below `folder`. No existing file is replaced.
 
     Raises:
-        UsageError: one of them exists with other content.
+        UsageError: a file exists with other content.
     """
     texts = {folder / name: text for name, text in files.items()}
     for path, text in texts.items():
@@ -63,5 +62,5 @@ def write(files: Mapping[str, str], folder: Path) -> list[Path]:
 
 
 def shown(files: Mapping[str, str]) -> str:
-    """All files as one text."""
+    """All files as one text, each below a line with its name."""
     return "\n".join(f"==> {shlex.quote(name)} <==\n{text}" for name, text in files.items())

@@ -1,18 +1,16 @@
 """Gemini CLI.
 
-Stdout must contain only JSON. Gemini CLI documents no limit; we stay within 10 000 bytes. Without a
-terminal, it puts the context that hooks add at the start of a session before the first prompt, so
-the event of that prompt also contains it. A resumed session has lost that context.
+A hook's stdout must contain only JSON. Gemini CLI documents no limit; we stay within 10 000 bytes.
+Without a terminal, Gemini CLI inserts the context from the start of a session before the first
+prompt, so the event of that prompt also contains it. A resumed session has lost that context.
 
-Before every request to its model, Gemini CLI announces that it may compress (`PreCompress`,
-`auto`). Only a compression that the user asked for (`manual`) is certain; the others appear in the
-transcript (`capture/transcript.py`).
+Before every request to its model, Gemini CLI announces that it may compress (`PreCompress` with
+`auto`). Only a compression that the user asked for (`manual`) is certain. The transcript shows the
+others (`capture/transcript.py`).
 
-At the end of a turn, `decision: deny` makes the agent continue with `reason` as a new prompt;
-before a tool, it blocks the call.
-
-A tool's result cannot be replaced: `decision: deny` turns it into a failed call ("Tool result
-blocked: …"), on which the model would act.
+At the end of a turn, `decision: deny` makes the agent continue with `reason` as a new prompt.
+Before a tool, it blocks the call. After a tool, it turns the result into a failed call ("Tool
+result blocked: …"), to which the model would react; so we cannot replace results.
 
 Sources: the documentation in its repository (2026-08) and the behaviour of 0.61.0.
 """
@@ -32,7 +30,6 @@ _CONTEXT_OF_HOOKS = re.compile(r"\A(?:<hook_context>.*?</hook_context>\s*)+", re
 
 
 def _user_words(prompt: str) -> str:
-    """The prompt without the context that hooks have put before it."""
     return _CONTEXT_OF_HOOKS.sub("", prompt)
 
 

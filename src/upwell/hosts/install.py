@@ -1,9 +1,9 @@
 """Writes our entries into agents' configuration files, and removes them again.
 
-A plan is shown first. A file is written whole or not at all, next to a copy of its earlier content.
-A record in upwell's home (`hooks.json`) contains a digest of each file that we wrote. If a file
-still has those bytes, an uninstall restores the earlier content and removes the copy; otherwise it
-only removes our entries.
+The user first sees a plan. A file is written completely or not at all, and its earlier content is
+kept in a backup beside it. A record in upwell's home (`hooks.json`) holds the digest of each file
+that upwell has written. If a file still has those bytes, uninstalling restores the earlier content
+and deletes the backup. Otherwise it removes only our entries.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ MAX_BACKUPS = 100
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A change to an agent's file: its text `before` and `after`, None for no file. `next_step`
+    """A change to an agent's file. `before` and `after` are its text, None for no file. `next_step`
     tells the user what to do afterwards. `installs` is False if the plan removes our entries."""
 
     agent: str
@@ -54,8 +54,8 @@ class Plan:
 
 
 class Installer:
-    """Our entries in the files of several agents: their hooks, or their MCP servers. `record` is
-    the file that describes our entries."""
+    """Installs our entries, hooks or MCP servers, in the files of several agents. `record` is the
+    file in which upwell records them."""
 
     def __init__(
         self, installation: Installation, record: Path, files: Mapping[str, ConfigFile]
@@ -65,11 +65,11 @@ class Installer:
         self._files = files
 
     def installing(self, agent: str) -> Plan:
-        """The change that installs our entries.
+        """The plan that adds our entries.
 
         Raises:
             UsageError: there is no such agent.
-            ConfigError: its file cannot be read; it is not changed.
+            ConfigError: the agent's file cannot be read. It is left unchanged.
         """
         file = self._file(agent)
         path = _resolved(file.path(self._installation))
@@ -78,12 +78,12 @@ class Installer:
         return Plan(agent, path, before, after, file.next_step, installs=True)
 
     def uninstalling(self, agent: str, path: Path | None = None) -> Plan:
-        """The change that removes our entries from the agent's file, or from its file at `path`
-        (see `paths`).
+        """The plan that removes our entries from the agent's file. `path` chooses one of several
+        files (see `paths()`).
 
         Raises:
             UsageError: there is no such agent.
-            ConfigError: its file cannot be read; it is not changed.
+            ConfigError: the agent's file cannot be read. It is left unchanged.
         """
         file = self._file(agent)
         path = _resolved(path or file.path(self._installation))
@@ -103,11 +103,11 @@ class Installer:
         return Plan(agent, path, before, file.without_ours(before, backups) or None)
 
     def apply(self, plan: Plan) -> str:
-        """Carry out a plan. Returns the path of the copy of the earlier content, "" for none.
+        """Carry out a plan. Returns the path of the backup, "" for none.
 
         Raises:
             ConfigError: the file has changed since it was read.
-            StoreUnwritable: the file cannot be written; nothing was changed.
+            StoreUnwritable: the file cannot be written. Nothing was changed.
         """
         try:
             if _read(plan.path) != plan.before:
@@ -119,7 +119,7 @@ class Installer:
             ) from error
 
     def installed(self) -> dict[str, str]:
-        """The agents whose files contain our entries, with the paths of the files."""
+        """The agents whose files contain our entries, and the paths of those files."""
         paths: dict[str, str] = {}
         for agent, file in self._files.items():
             path = _resolved(file.path(self._installation))
@@ -132,8 +132,8 @@ class Installer:
         return paths
 
     def paths(self, agent: str) -> list[Path]:
-        """The files of this agent that have our entries according to the record. There are several
-        if the user gives the agent several settings folders (`CLAUDE_CONFIG_DIR`)."""
+        """The agent's files that contain our entries according to the record. There are several if
+        the user has given the agent several settings folders (`CLAUDE_CONFIG_DIR`)."""
         return [Path(str(entry["path"])) for entry in _entries(self._recorded(), agent)]
 
     def _recorded(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Installer:
         """The content of an agent's file, "" if there is no file.
 
         Raises:
-            ConfigError: it is not UTF-8.
+            ConfigError: the file cannot be read or is not UTF-8.
         """
         return _read(_resolved(self.path_of(agent))) or ""
 
@@ -168,7 +168,7 @@ class Installer:
             _clean_up(plan, earlier)
             return ""
         is_unchanged = earlier.get("written") == digest(plan.before or "")
-        # The backup must not contain our own entries, so an earlier backup is not replaced.
+        # A backup must not contain our own entries, so an earlier backup is kept.
         backup = str(earlier.get("backup", "")) if is_unchanged else _backed_up(plan)
         folders = _missing_folders(plan.path) or earlier.get("folders", [])
         _put(plan.path, plan.after)
@@ -197,8 +197,8 @@ class Installer:
 
 
 def installed_entries(record: Path) -> dict[str, Any]:
-    """The record of our entries, by agent; empty if the record cannot be read. `elsewhere` lists
-    the entries in further files of the same agent."""
+    """The record of our entries, by agent; empty if the record cannot be read. If an agent has
+    several files, `elsewhere` lists the entries of all but the first."""
     try:
         entries = orjson.loads(record.read_bytes())
     except (OSError, orjson.JSONDecodeError):
@@ -215,7 +215,7 @@ def _entries(record: Mapping[str, Any], agent: str) -> list[dict[str, Any]]:
 def _split(
     record: Mapping[str, Any], agent: str, path: Path
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The entry of the agent's file at `path` ({} for none), and those of its other files."""
+    """The entry of the agent's file at `path`, {} for none, and the entries of its other files."""
     entries = _entries(record, agent)
     here = next((entry for entry in entries if entry["path"] == str(path)), {})
     return here, [entry for entry in entries if entry is not here]
@@ -224,7 +224,6 @@ def _split(
 def _joined(
     record: Mapping[str, Any], agent: str, entries: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The record with these entries for the agent."""
     others = {name: entry for name, entry in record.items() if name != agent}
     if not entries:
         return others
@@ -233,8 +232,8 @@ def _joined(
 
 
 def _resolved(path: Path) -> Path:
-    """The path with symbolic links resolved, so that writing a linked file (dotfiles) does not
-    replace the link."""
+    """The path without symbolic links, because writing a linked file (dotfiles) must not replace
+    the link."""
     return Path(os.path.realpath(path))
 
 
@@ -254,13 +253,12 @@ def _read(path: Path) -> str | None:
 
 
 def digest(text: str) -> str:
-    """A digest of a file's content."""
+    """The SHA-256 digest of a file's content."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _backed_up(plan: Plan) -> str:
-    """Save the earlier content under the first free name. Returns the path, "" if there was no
-    file."""
+    """Save the earlier content under the first free name. Returns the path, "" for a new file."""
     if plan.before is None:
         return ""
     for number in range(MAX_BACKUPS):
@@ -278,12 +276,12 @@ def _backed_up(plan: Plan) -> str:
 
 
 def _missing_folders(path: Path) -> list[str]:
-    """The folders around a file that do not exist, the innermost first."""
+    """The missing folders around a file, innermost first."""
     return [str(folder) for folder in path.parents if not folder.exists()]
 
 
 def _clean_up(plan: Plan, entry: Mapping[str, Any]) -> None:
-    """After an uninstall, remove the backup if the file has its content again. Also remove the
+    """After an uninstall, delete the backup if the file has the same content again. Also delete the
     folders that the installation created, if they are empty."""
     copy = Path(str(entry.get("backup", "")))
     with contextlib.suppress(OSError, ConfigError):
@@ -295,7 +293,6 @@ def _clean_up(plan: Plan, entry: Mapping[str, Any]) -> None:
 
 
 def _put(path: Path, text: str | None) -> None:
-    """Write the whole file with its earlier mode; None removes it."""
     if text is None:
         path.unlink(missing_ok=True)
         return

@@ -1,4 +1,4 @@
-"""The values that upwell writes into agents' configuration files, and the interfaces of those
+"""The values that upwell writes into agents' configuration files, and the interfaces to those
 files.
 """
 
@@ -11,7 +11,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAddress:
-    """The port on 127.0.0.1 at which the daemon accepts hooks over HTTP, and its token."""
+    """The port on 127.0.0.1 where the daemon accepts hooks over HTTP, and the token they need."""
 
     port: int
     token: str
@@ -19,13 +19,13 @@ class HttpAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """The content for agents' files, and the user whose files they are.
+    """What to write into agents' files, and whose files they are.
 
-    - `user_folder` and `environment` belong to the user; they decide where an agent's files are.
-    - `command` is the command to run, without the host's name; `socket` is the daemon's socket.
-    - `home` is upwell's home if the command must contain it, "" for the usual place.
-    - `guards`: the user has a guard, so hooks that run before a tool are also installed.
-    - `http`, if set, installs HTTP requests instead of commands for hosts that support them.
+    - `user_folder` and `environment` are the user's. They decide where an agent's files are.
+    - `command` runs a hook or server. `socket` is the daemon's socket.
+    - `home` is upwell's home folder if the command has to name it, "" for the default.
+    - `guards`: the user has a guard, so hooks that run before a tool are installed too.
+    - `http`, if set, makes hosts that support HTTP hooks use them instead of commands.
     """
 
     user_folder: Path
@@ -38,22 +38,21 @@ class Installation:
 
     @property
     def hook_command(self) -> tuple[str, ...]:
-        """The command line of a hook, without the host's name that follows."""
+        """The command line of a hook, up to the host's name."""
         return (*self.command, "--home", self.home) if self.home else self.command
 
     def folder_named(self, variable: str, default: str) -> Path:
-        """The folder that an environment variable names, else `default` in the user's home
-        folder."""
+        """The folder that the environment variable names, else `default` in the user's home."""
         value = self.environment.get(variable, "")
         return Path(os.path.expanduser(value)) if value else self.user_folder / default
 
 
 class ConfigFile(Protocol):
-    """A configuration file of an agent, into which our entries are written."""
+    """An agent's configuration file, to which our entries are added."""
 
     @property
     def next_step(self) -> str:
-        """The user's next step after an installation; "" if there is none."""
+        """What the user has to do after an installation, "" for nothing."""
         ...
 
     def path(self, installation: Installation) -> Path: ...
@@ -63,7 +62,8 @@ class ConfigFile(Protocol):
         ...
 
     def with_ours(self, text: str, installation: Installation) -> str:
-        """`text` ("" for no file) with exactly the entries of this installation.
+        """Return `text` with exactly the entries of this installation. An empty `text` stands for a
+        missing file.
 
         Raises:
             ConfigError: the file does not have the expected structure.
@@ -71,9 +71,8 @@ class ConfigFile(Protocol):
         ...
 
     def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
-        """`text` without our entries, "" if it contained nothing else. `backups` are earlier
-        versions of the file; entries that the installation moved elsewhere are restored from
-        them."""
+        """Return `text` without our entries, or "" if nothing else remains. `backups` are earlier
+        versions of the file, from which entries that moved to upwell are restored."""
         ...
 
 
@@ -82,19 +81,19 @@ class HookFile(ConfigFile, Protocol):
 
     @property
     def guard_matchers(self) -> Mapping[str, str]:
-        """The matchers of events before a tool call, whose hooks are installed only if the user has
-        a guard; empty for a host that cannot refuse a call."""
+        """The matchers of the events before a tool call. Their hooks are installed only if the user
+        has a guard. Empty for a host that cannot block a call."""
         ...
 
     @property
     def http_setup(self) -> str:
-        """The environment that HTTP hooks need, with `{token_file}` for the file of the token; ""
-        for a host whose hooks cannot be HTTP requests."""
+        """The shell command that prepares the environment for HTTP hooks, with `{token_file}` for
+        the file of the token. Empty for a host without HTTP hooks."""
         ...
 
     def command(self, text: str, event: str) -> Sequence[str]:
-        """Our command line that the host runs for `event`, according to this content of its file;
-        empty if there is none.
+        """The command line that the host runs for `event` according to `text`, the content of the
+        file. Empty if none of our hooks handles the event.
 
         Raises:
             ConfigError: the file does not have the expected structure.

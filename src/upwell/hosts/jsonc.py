@@ -1,9 +1,9 @@
 """Edits JSON with comments as text, so that everything outside the edit keeps its bytes.
 
 Comments (`//`, `/* */`) and trailing commas are accepted, as in the agents' own parsers. An edit
-adds or removes one item or member, with its comma and its line, and changes nothing else. An
-agent's settings may be megabytes long, and an edit needs only a few lines of them. So one pass
-checks the structure of the text, and values are parsed on demand.
+adds or removes one item or member, with its comma and its line. An agent's settings may be
+megabytes long, but an edit needs only a few lines of them. So one pass checks the structure of the
+text, and values are parsed on demand.
 """
 
 import json
@@ -24,11 +24,11 @@ _SPACE = re.compile(_SPACES, re.DOTALL)
 _STRING = re.compile(_STRINGS)
 _SCALAR = re.compile(_SCALARS)
 _ITEMS = re.compile(rf"(?:{_SCALARS}{_SPACES},{_SPACES})*+", re.DOTALL)
-"""Items of a list that are neither lists nor tables, each with its comma."""
+"""Items of a list, each with its comma, until the first that is a list or table."""
 _MEMBERS = re.compile(
     rf"(?:{_STRINGS}{_SPACES}:{_SPACES}{_SCALARS}{_SPACES},{_SPACES})*+", re.DOTALL
 )
-"""Members of a table whose values are neither lists nor tables, each with its comma."""
+"""Members of a table, each with its comma, until the first whose value is a list or table."""
 _BRACKET = re.compile(rf'(?:[^"\[\]{{}}]++|{_STRINGS})*+([\[\]{{}}])')
 _COMMENT = re.compile(r"[ \t]*(?://[^\n]*|/\*[^\n]*?\*/[ \t]*(?=\n))")
 _INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
@@ -36,7 +36,7 @@ MAX_DEPTH = 100
 
 
 class Node:
-    """A value and its span, `text[start:end]`."""
+    """A value in a text, `text[start:end]`."""
 
     def __init__(self, reader: "_Reader", start: int, end: int) -> None:
         self._reader = reader
@@ -48,7 +48,7 @@ class Node:
         """The parsed value.
 
         Raises:
-            ConfigError: it contains a number that is too long for Python.
+            ConfigError: the value contains a number that is too long for Python.
         """
         try:
             return json.loads(self._reader.text[self.start : self.end])
@@ -79,11 +79,11 @@ class Node:
 
     @property
     def key_starts(self) -> list[int]:
-        """Where the keys begin."""
+        """The offsets of the keys in the text."""
         return self._children[2]
 
     def under(self, key: str) -> "Node | None":
-        """The child under `key`; the last one if there are several, as in JSON parsers."""
+        """The child under `key`. If there are several, the last one, as in JSON parsers."""
         places = [index for index, name in enumerate(self.keys) if name == key]
         return self.items[places[-1]] if places else None
 
@@ -94,8 +94,8 @@ class Node:
 
 @lru_cache(maxsize=4)
 def parse(text: str) -> Node:
-    """The only value in `text`. The last results are cached, because several edits read the same
-    text.
+    """Parse the single value in `text`. Recent results are cached, because several edits read the
+    same text.
 
     Raises:
         ConfigError: the text is not JSON with comments.
@@ -109,7 +109,7 @@ def parse(text: str) -> Node:
 
 
 def _is_strict(text: str) -> bool:
-    """True for JSON without comments and trailing commas."""
+    """True if the JSON has neither comments nor trailing commas."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (ValueError, RecursionError):
@@ -118,7 +118,7 @@ def _is_strict(text: str) -> bool:
 
 
 class _Reader:
-    """Finds values in `text`. If the text `is_strict` JSON, brackets are enough to find their
+    """Finds values in `text`. In strict JSON, counting brackets is enough to find where a value
     ends."""
 
     def __init__(self, text: str, *, is_strict: bool) -> None:
@@ -155,7 +155,7 @@ class _Reader:
 
     def _end_of_brackets(self, offset: int, depth: int) -> int:
         outer, end = depth, offset
-        # Not `finditer`, which would search again from every character if no bracket follows.
+        # `finditer()` would search again from every character if no bracket follows.
         while match := _BRACKET.match(self.text, end):
             end = match.end()
             if match[1] in "]}":
@@ -169,7 +169,7 @@ class _Reader:
         raise self.error(offset)
 
     def _end(self, offset: int, depth: int) -> int:
-        """Check the structure of the table or list at `offset`, and return its end."""
+        """Check the structure of the table or list at `offset`. Returns its end."""
         first = self.text[offset]
         closing, flat = ("}", _MEMBERS) if first == "{" else ("]", _ITEMS)
         end = self.space(offset + 1)
@@ -182,7 +182,7 @@ class _Reader:
             end = self._after(self.skip(start, depth + 1), closing)
 
     def children(self, node: Node) -> tuple[list[Node], list[str], list[int]]:
-        """The children of a table or list, with their keys and where those begin."""
+        """The children of a table or list, their keys, and the offsets of the keys."""
         items: list[Node] = []
         keys: list[str] = []
         key_starts: list[int] = []
@@ -201,7 +201,7 @@ class _Reader:
         return items, keys, key_starts
 
     def _value_after_key(self, offset: int) -> tuple[str, int]:
-        """The key at `offset`, as written, and the start of its value."""
+        """The key at `offset` as it is written, and the start of its value."""
         match = _STRING.match(self.text, offset)
         if match is None:
             raise self.error(offset)
@@ -211,7 +211,7 @@ class _Reader:
         return match.group(), self.space(colon + 1)
 
     def _after(self, offset: int, closing: str) -> int:
-        """The start of the next child, or of the closing bracket; a comma may come before it."""
+        """The start of the next child or of the closing bracket, after an optional comma."""
         end = self.space(offset)
         if self.text[end : end + 1] == ",":
             return self.space(end + 1)
@@ -221,7 +221,7 @@ class _Reader:
 
 
 def with_child(text: str, path: Sequence[str], value: Any, key: str = "") -> str:
-    """`text` with `value` appended to the list or table at `path` (under `key` in a table)."""
+    """Return `text` with `value` appended to the list at `path`, or added to the table as `key`."""
     node = _at(parse(text), path)
     unit = _unit(text)
     outer = _line_indent(text, node.start)
@@ -242,7 +242,7 @@ def with_child(text: str, path: Sequence[str], value: Any, key: str = "") -> str
 
 
 def without_child(text: str, path: Sequence[str], index: int) -> str:
-    """`text` without child number `index` of the list or table at `path`."""
+    """Return `text` without the child at `index` of the list or table at `path`."""
     node = _at(parse(text), path)
     child = node.items[index]
     start = node.key_starts[index] if node.keys else child.start
@@ -273,7 +273,7 @@ def _at(node: Node, path: Sequence[str]) -> Node:
 
 
 def _comma(text: str, offset: int) -> int:
-    """The offset after the comma that follows `offset`; 0 if no comma follows."""
+    """The offset after the comma that comes next; 0 if something else comes next."""
     match = _SPACE.match(text, offset)
     end = match.end() if match else offset
     return end + 1 if text[end : end + 1] == "," else 0

@@ -1,8 +1,8 @@
 """The servers behind memtomem-stm, a proxy in front of an agent's MCP servers.
 
-The proxy's entry in an agent's file runs `memtomem-stm` or `python -m memtomem_stm`, and its
-environment may contain the path of the proxy's own file. In that file each server has a prefix for
-the public names of its tools (`fs__read_file`); in upwell the prefix becomes the server's name.
+The proxy's entry in an agent's file runs `memtomem-stm` or `python -m memtomem_stm`. Its
+environment may name the proxy's own file. In that file each server has a prefix for the public
+names of its tools (`fs__read_file`). In upwell the prefix becomes the server's name.
 
 Source: memtomem-stm 0.6 (`cli/proxy`, `proxy/config`).
 """
@@ -29,26 +29,26 @@ DEFAULT_PATH = Path(".memtomem", "stm_proxy.json")
 MAX_BYTES = 16_000_000
 _LAUNCHERS = ("uv", "uvx", "run", "tool", "pipx", "--from")
 _NO_PLACEHOLDERS = re.compile(r"(?!)")
-"""Matches no placeholder, because the proxy passes values on unchanged."""
+"""Matches nothing, because the proxy passes values on unchanged."""
 _LIMITS = {
     "compression": "strategy",
     "max_result_chars": "max_result_chars",
     "max_result_tokens": "max_result_tokens",
     "retention_floor": "min_result_retention",
 }
-"""The proxy's limits of a server or tool, and the keys of `compress.*` that they become."""
+"""Maps the proxy's keys for a server's or tool's limits to our `compress.*` keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxiedServer:
-    """A server behind the proxy: its entry, and the settings of each of its tools, by name."""
+    """A server behind the proxy. `tools` maps the name of each tool to its settings."""
 
     entry: Entry
     tools: Mapping[str, Mapping[str, Any]]
 
 
 def is_memtomem(table: Mapping[str, Any]) -> bool:
-    """True if this server runs memtomem-stm, whatever program starts it."""
+    """True if the server runs memtomem-stm, through whatever launcher."""
     words = [str(table.get("command", "")), *map(str, table.get("args", ()))]
     names = [Path(word).name.partition("[")[0].partition("@")[0] for word in words]
     if ("-m", MODULE) in pairwise(words):
@@ -57,7 +57,7 @@ def is_memtomem(table: Mapping[str, Any]) -> bool:
 
 
 def proxy_file(environment: Mapping[str, str], user_folder: Path) -> Path:
-    """The file of the proxy's servers."""
+    """The path of the proxy's own file."""
     named = environment.get(CONFIG_PATH, "")
     if not named:
         return user_folder / DEFAULT_PATH
@@ -66,10 +66,10 @@ def proxy_file(environment: Mapping[str, str], user_folder: Path) -> Path:
 
 
 def read_proxy(path: Path) -> Mapping[str, Any]:
-    """The content of the proxy's file.
+    """The content of the proxy's own file.
 
     Raises:
-        UsageError: it cannot be read, or is not a JSON object.
+        UsageError: the file cannot be read, or is not a JSON object.
     """
     content = read_json(path, MAX_BYTES)
     if not isinstance(content, Mapping):
@@ -78,7 +78,7 @@ def read_proxy(path: Path) -> Mapping[str, Any]:
 
 
 def proxied_servers(content: Mapping[str, Any]) -> list[ProxiedServer]:
-    """The servers behind the proxy; none if the proxy is switched off."""
+    """The servers behind the proxy. Empty if the proxy is switched off."""
     servers = content.get("upstream_servers")
     if content.get("enabled") is not True or not isinstance(servers, Mapping):
         return []
@@ -92,8 +92,8 @@ def proxied_servers(content: Mapping[str, Any]) -> list[ProxiedServer]:
 def servers_behind(
     table: Mapping[str, Any], environment: Mapping[str, str], user_folder: Path
 ) -> list[Entry]:
-    """The servers behind this server, if it is memtomem-stm, its file can be read, and upwell can
-    run all of them; none in any other case."""
+    """The servers behind this server, if it is memtomem-stm. Empty if the proxy's file cannot be
+    read or upwell cannot run all of its servers."""
     if not is_memtomem(table):
         return []
     own = table.get("env")
@@ -109,8 +109,8 @@ def servers_behind(
 def registered_environment(
     files: Iterable[ServerFile], installation: Installation
 ) -> dict[str, str]:
-    """The environment that these agents' files give memtomem-stm, or gave it before upwell took its
-    place: backup copies next to a file count as well. Unreadable files are ignored."""
+    """The environment that the agents' files give memtomem-stm. Their backups count as well,
+    because upwell may already have taken the proxy's place. Unreadable files are ignored."""
     environment: dict[str, str] = {}
     for file in files:
         path = file.path(installation)
@@ -148,8 +148,7 @@ def _entry(name: str, raw: Mapping[str, Any]) -> Entry:
 
 
 def compress_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The limits that the proxy's file sets, as settings of `compress.*`; `auto` and booleans are
-    left out."""
+    """The proxy's limits as `compress.*` settings. `auto` and booleans are left out."""
     settings = {ours: raw.get(theirs) for theirs, ours in _LIMITS.items()}
     return {
         key: value

@@ -1,6 +1,6 @@
-"""Events in the shape that Claude Code introduced: the event's name, session, folder and tool are
-keys of the payload, and an answer goes into `hookSpecificOutput`. Codex, Gemini CLI and VS Code use
-the same shape with names of their own."""
+"""Events in the format that Claude Code introduced. The payload has keys for the event's name, the
+session, the folder and the tool; the output goes into `hookSpecificOutput`. Codex, Gemini CLI and
+VS Code use the same format with their own names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ from upwell.hosts.events import (
 
 _ENDS = (EventKind.STOP, EventKind.END)
 _RECORDED = (*_ENDS, EventKind.SESSION)
-"""Events at which upwell may read the transcript."""
+"""The kinds of events at which upwell may read the transcript."""
 ReadReply = Callable[[str, Any], Any]
-"""Takes the name of a tool and its result. Returns the part that may be replaced, or None if the
-host replaces nothing.
+"""Takes a tool's name and result. Returns the part of the result that a hook can replace, or None
+if it can replace nothing.
 """
 WriteReply = Callable[[Event, Any], Mapping[str, Any]]
 WriteRefusal = Callable[[Event, str], Mapping[str, Any]]
@@ -37,7 +37,7 @@ WriteQuestion = Callable[[Event, str], Mapping[str, Any]]
 
 
 def unchanged(prompt: str) -> str:
-    """Return the prompt unchanged, for a host that adds nothing to it."""
+    """For a host that adds nothing to the prompt."""
     return prompt
 
 
@@ -47,7 +47,7 @@ def always(payload: Mapping[str, Any]) -> bool:
 
 
 def not_replaceable(tool: str, reply: Any) -> Any:
-    """For a host that does not let a hook replace a tool's result."""
+    """For a host whose hooks cannot replace a tool's result."""
     return None
 
 
@@ -56,29 +56,30 @@ def no_output(event: Event, reply: Any) -> Mapping[str, Any]:
 
 
 def denied(event: Event, reason: str) -> Mapping[str, Any]:
-    """The output that denies a tool, with the reason."""
+    """The output that denies a tool call and gives the reason."""
     decision = {"permissionDecision": "deny", "permissionDecisionReason": reason}
     return {"hookSpecificOutput": {"hookEventName": event.name, **decision}}
 
 
 def blocked(event: Event, question: str) -> Mapping[str, Any]:
-    """The output at the end of a turn that makes the agent continue with `question`."""
+    """The output that makes the agent continue with `question` at the end of a turn."""
     return {"decision": "block", "reason": question}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedEvents:
-    """The events from one host that uses this shape.
+    """The events of one host that uses this format.
 
-    - `readers` maps the host's own read and search tools to surfacing's names; `server_marks` are
-      the prefixes of tools of MCP servers.
-    - `synthetic_prompt` is the beginning of prompts that the host itself writes.
+    - `readers` maps the host's own tools that read or search to upwell's names. `server_marks` are
+      the prefixes of MCP tools.
+    - `synthetic_prompt` is how prompts begin that the host writes itself.
     - `user_words` removes what the host has added to the user's prompt.
-    - `restores_context`: a resumed session still has the text that hooks added at its start.
-    - `really_compacts` returns whether an event is a real compaction, not just an announcement.
-    - `read_reply` and `write_reply` take and replace a tool's result, if the host allows that.
-    - `write_refusal` blocks a tool call.
-    - `write_question` makes the agent continue at the end of a turn.
+    - `restores_context`: a resumed session still has the context that hooks added at its start.
+    - `really_compacts` returns False if an event only announces a possible compaction.
+    - `read_reply` returns the replaceable part of a tool's result, and `write_reply` builds the
+      output that replaces it.
+    - `write_refusal` builds the output that blocks a tool call.
+    - `write_question` builds the output that makes the agent continue at the end of a turn.
     """
 
     max_bytes: int
@@ -146,8 +147,7 @@ class NestedEvents:
         return bool(self.synthetic_prompt) and prompt.startswith(self.synthetic_prompt)
 
     def _reason(self, payload: Mapping[str, Any]) -> str:
-        """The reason for the session's start. A session that was resumed without its context counts
-        as new."""
+        """A session that was resumed without its context counts as new."""
         reason = text_of(payload.get("source"), 64)
         return reason if self.restores_context or reason != RESUMED else STARTED
 
@@ -175,7 +175,7 @@ class NestedEvents:
 
 
 def _agent_in(payload: Mapping[str, Any]) -> str:
-    """The subagent in which the event took place; its context is not that of its parent."""
+    """The id of the subagent. A subagent does not share its parent's context."""
     return session_of(payload.get("agent_id"))
 
 

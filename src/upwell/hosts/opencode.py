@@ -1,15 +1,15 @@
 """OpenCode. Our plugin, `opencode_plugin.js`, runs inside OpenCode. It sends events to the daemon,
-under the names of OpenCode's own plugin hooks, and inserts the answers.
+under the names of OpenCode's plugin hooks, and inserts the text that the daemon returns.
 
 While the daemon runs, an event starts no process. Like `hook/place.py`, the plugin connects only to
 a socket that belongs to the user, in a folder that only the user can enter. After a compaction the
-session may continue without a prompt, so the plugin restores the context of the session's start
-with the next prompt, or with the next result of a tool that does not write files.
+session may continue without a prompt. The plugin therefore restores the context from the session's
+start with the next prompt or the next result of a tool that does not write files.
 
 Sources: OpenCode's documentation of plugins and rules, and the behaviour of 1.18.33: hooks
 `chat.message`, `tool.execute.before`, `tool.execute.after` and `event` (`session.created`,
-`session.compacted`, `session.idle`). A built-in tool returns `output`; a tool of an MCP server
-returns `content`.
+`session.compacted`, `session.idle`). A built-in tool returns `output`; an MCP tool returns
+`content`.
 """
 
 import json
@@ -55,12 +55,11 @@ _OWN_TOOLS = frozenset(
     write_file
     """.split()
 )
-"""Built-in tools, of OpenCode or of other hosts, whose names look like `server_tool`. The hook's
-client also drops their events."""
+"""Built-in tools of OpenCode or other hosts whose names look like `server_tool`."""
 
 
 class OpenCodeEvents:
-    """The payloads of the plugin, in which a tool of an MCP server is called `server_tool`."""
+    """The plugin's payloads, which call an MCP tool `server_tool`."""
 
     max_bytes = 10_000
     readers: Mapping[str, str] = _READERS
@@ -134,7 +133,7 @@ def _surfacing_tool(name: str) -> str:
 
 
 class PluginFile:
-    """The file of our plugin. A file that upwell did not write is not changed."""
+    """Our plugin's file. If another program wrote the file, it is left unchanged."""
 
     next_step = "restart OpenCode"
     http_setup = ""
@@ -174,7 +173,7 @@ class PluginFile:
 
 
 def config_folder(installation: Installation) -> Path:
-    """The folder of OpenCode's configuration."""
+    """OpenCode's configuration folder."""
     if folder_name := installation.environment.get("OPENCODE_CONFIG_DIR"):
         return Path(os.path.expanduser(folder_name))
     return installation.folder_named("XDG_CONFIG_HOME", ".config") / "opencode"

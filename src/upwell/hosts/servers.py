@@ -1,6 +1,7 @@
-"""Moves the MCP servers in an agent's configuration file to upwell, and puts upwell in their place.
+"""Moves the MCP servers from an agent's configuration file to upwell, and registers upwell in their
+place.
 
-Files of a project are considered only when the user asks for it: a cloned repository must not
+A project's files are changed only if the user asks for it: a cloned repository must not be able to
 configure anything by itself.
 """
 
@@ -24,18 +25,18 @@ Shape = Literal["plain", "typed", "listed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFile:
-    """One file of an agent.
+    """A file in which an agent configures its MCP servers.
 
-    - `file` and `folder` locate the file and the agent's own folder; if the folder exists, the
-      agent is installed.
-    - `tables` are the tables of servers; upwell's entry goes into the first.
-    - `shape` is the shape of an entry: `typed` with its `type`, `listed` with program and arguments
-      in one list.
-    - `placeholders` matches the placeholders that the agent fills in; `plain_url` is the transport
+    - `file` is the path of the file. `folder` is the agent's own folder, which exists if the agent
+      is installed.
+    - `tables` are the tables that hold servers. upwell's entry goes into the first.
+    - `shape` is the form of an entry: `typed` entries have a `type`, and `listed` entries hold the
+      program and its arguments in one list.
+    - `placeholders` matches the placeholders that the agent fills in. `plain_url` is the transport
       of a `url` without a type.
     - `project_file` is the file of a project's own servers. `holds_projects`: the user's file also
-      has servers of projects, each below `projects` and the path of the project.
-    - `project` is the folder of the project to which this file belongs, "" for the user's own file.
+      holds servers of projects, under `projects` and the project's path.
+    - `project` is the folder of the project that this file belongs to, "" for the user's own file.
     - `leave` names servers that do not move to upwell.
     """
 
@@ -55,8 +56,8 @@ class ServerFile:
     next_step: str = "restart the agent"
 
     def for_project(self, folder: Path) -> "list[ServerFile]":
-        """The files that hold servers of the project in `folder`. If the user's own file
-        `holds_projects`, it is one of them, with the project's table added to its own.
+        """The files with servers of the project in `folder`. The user's own file is among them if
+        it `holds_projects`.
         """
         files = []
         if self.holds_projects:
@@ -84,7 +85,7 @@ class ServerFile:
         return self.folder is not None and self.folder(installation).is_dir()
 
     def entries(self, text: str) -> list[Entry]:
-        """The servers in `text`, in its order.
+        """The servers in `text`, in the order of the text.
 
         Raises:
             ConfigError: the file does not have the expected structure.
@@ -131,7 +132,6 @@ class ServerFile:
         return "" if not backups and remaining in ({}, {self.tables[0][0]: {}}) else text
 
     def _movable(self, text: str) -> list[tuple[Table, Entry, Any]]:
-        """`_entries`, in which the servers that `leave` names are marked as not to be moved."""
         return [
             (table, Entry(entry.name, left="gateway.leave lists it"), raw)
             if entry.name in self.leave and not entry.ours
@@ -140,7 +140,6 @@ class ServerFile:
         ]
 
     def _entries(self, text: str) -> list[tuple[Table, Entry, Any]]:
-        """Each server with its table and its raw entry."""
         root = self.format.value(text)
         return [
             (table, self._read(name, raw, table), raw)
@@ -171,7 +170,6 @@ class ServerFile:
 
 
 def _servers(root: Any, table: Table) -> Mapping[str, Any]:
-    """The servers in a table of the file; empty if the table does not exist."""
     servers = root
     for key in table:
         servers = servers.get(key, {}) if isinstance(servers, dict) else None
@@ -184,7 +182,7 @@ def _servers(root: Any, table: Table) -> Mapping[str, Any]:
 
 
 def applications_folder(installation: Installation) -> Path:
-    """The folder in which desktop applications store their settings."""
+    """The folder where desktop applications keep their settings."""
     if sys.platform == "darwin":
         return installation.user_folder / "Library" / "Application Support"
     return installation.folder_named("XDG_CONFIG_HOME", ".config")

@@ -1,4 +1,4 @@
-"""Writes our entries into the `hooks` table of an agent's JSON file, and removes them."""
+"""Adds our entries to the `hooks` table of an agent's JSON file, and removes them."""
 
 import json
 import re
@@ -23,19 +23,19 @@ _URL = r"http://127\.0\.0\.1:\d+/hook/"
 class JsonHooks:
     """A JSON file whose `hooks` table holds a list for each event.
 
-    - `variable` names the environment variable that changes the host's `folder`; `file` is relative
-      to that folder.
-    - `matchers` gives the matcher of each event, "" for none; `guard_matchers` gives those of
-      further events that are installed only while the user has a guard.
-    - `nested`: the list of an event holds groups of handlers with a matcher (Claude Code, and hosts
-      with the same format); if False, it holds the handlers themselves.
-    - `typed`: a handler has a `type`; `exec_form`: a handler names its program and its arguments
-      separately; `names_event`: the arguments of a handler include the event.
+    - `folder` is the host's folder, which the environment variable `variable` overrides. `file` is
+      relative to it.
+    - `matchers` maps each event to its matcher, "" for none. The events in `guard_matchers` are
+      installed only while the user has a guard.
+    - `nested`: the list of an event holds groups, each with a matcher and a list of handlers
+      (Claude Code and compatible hosts). Otherwise it holds the handlers themselves.
+    - `typed`: a handler has a `type`. `exec_form`: a handler has separate fields for its program
+      and its arguments. `names_event`: the event is one of the arguments.
     - `timeout` is in the host's own unit, under `timeout_key`.
-    - `label` is the name under which the host lists our handlers, "" if it shows no name.
-    - `required` are keys that the file must have.
-    - The handlers of `http_events` may be HTTP requests. `token_from_environment`: the host takes
-      the token for their header from the environment.
+    - `label` is the name under which the host lists our handlers, "" if it lists no names.
+    - `required` are top-level keys that the file must have.
+    - Handlers of `http_events` may be HTTP requests. `token_from_environment`: the host reads the
+      token for the request's header from the environment.
     """
 
     host: str
@@ -105,7 +105,6 @@ class JsonHooks:
         return []
 
     def _entry(self, event: str, installation: Installation) -> dict[str, Any]:
-        """Our entry in the list of an event."""
         http = installation.http if event in self.http_events else None
         handler = self._request(event, http) if http else self._command(event, installation)
         handler[self.timeout_key] = self.timeout
@@ -144,7 +143,6 @@ class JsonHooks:
         return root
 
     def _our_entries(self, hooks: Mapping[str, Any]) -> dict[str, list[Any]]:
-        """Our entries by event, without those of others."""
         own_entries = {
             event: [entry for entry in entries if self._holds_ours(entry)]
             for event, entries in hooks.items()
@@ -161,9 +159,8 @@ class JsonHooks:
         return runs_our_hook(handler) or self._posts_to_us(handler)
 
     def _posts_to_us(self, handler: Any) -> bool:
-        """True if this is a request to the address that an installation writes for one of
-        `http_events`.
-        """
+        """True if `handler` is a request of the kind that an installation writes for
+        `http_events`."""
         if not isinstance(handler, dict) or handler.get("type") != "http":
             return False
         url, events = handler.get("url"), "|".join(sorted(self.http_events))
@@ -171,7 +168,7 @@ class JsonHooks:
         return bool(events) and isinstance(url, str) and bool(re.fullmatch(_URL + path, url))
 
     def _without(self, text: str, *, keep_empty: bool) -> str:
-        """`text` without our handlers, and without groups and lists that held nothing else."""
+        """`text` without our handlers, and without the groups and lists that this empties."""
         while (handler_path := self._first_of_ours(parse(text))) is not None:
             event, group, handler = handler_path
             hooks = _hooks(parse(text))
@@ -187,9 +184,7 @@ class JsonHooks:
         return text
 
     def _first_of_ours(self, root: Node) -> tuple[str, int, int] | None:
-        """The event, the index of the group in its list, and the index of the handler in the
-        group.
-        """
+        """The event, the index of the group, and the index of our handler within the group."""
         for event, entries in _hooks(root).items():
             for group, entry in enumerate(entries):
                 if self._holds_ours(entry):
@@ -199,7 +194,6 @@ class JsonHooks:
 
 
 def _without_empty(text: str, event: str) -> str:
-    """The text without the list of an event, if the list is empty."""
     hooks = _hooks_node(parse(text))
     if hooks.value[event]:
         return text
@@ -207,9 +201,8 @@ def _without_empty(text: str, event: str) -> str:
 
 
 def runs_our_hook(handler: Any) -> bool:
-    """True if this handler runs our hook. The words of its command decide: it runs the launcher,
-    the file of the hook client, or the program `upwell` with the argument `hook`.
-    """
+    """True if the handler's command runs the launcher, the file of the hook client, or
+    `upwell hook`."""
     words = _words(handler)
     if len(words) > 1 and Path(words[0]).name == LAUNCHER:
         return True
@@ -219,7 +212,6 @@ def runs_our_hook(handler: Any) -> bool:
 
 
 def _words(handler: Any) -> list[str]:
-    """The program and the arguments of a handler, or [] if it runs no command."""
     if not isinstance(handler, dict):
         return []
     program, args, command = handler.get("exec"), handler.get("args"), handler.get("command")
@@ -232,7 +224,6 @@ def _words(handler: Any) -> list[str]:
 
 
 def _hooks(root: Node) -> Any:
-    """All hooks in the file, by event: ours and others."""
     node = root.under("hooks")
     return {} if node is None else node.value
 

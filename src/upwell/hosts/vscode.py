@@ -1,8 +1,7 @@
-"""VS Code's agent. It cannot add context to a prompt, so prompts are not answered, and it cannot
-replace a tool's result.
+"""VS Code's agent. Its hooks cannot add context to a prompt or replace a tool's result, so upwell
+does not handle prompts. Tools have snake_case names and camelCase arguments.
 
-Sources: the vscode-docs repository (hooks preview, custom instructions). Tools have snake_case
-names and camelCase arguments.
+Sources: the vscode-docs repository (hooks preview, custom instructions).
 """
 
 from collections.abc import Mapping
