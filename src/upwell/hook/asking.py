@@ -1,9 +1,9 @@
-"""Asks the agent, at the end of a turn, to store what it learned (`capture.ask_agent`).
+"""At the end of a turn, ask the agent to store what it learned (`capture.ask_agent`).
 
-A turn is worth the question if something failed in it and then worked, or if the user corrected the
-agent. The agent is not asked if a hook has already made it continue this turn, if the last question
-of the session was fewer than `MIN_TURNS` turns ago, or if it has stored a note in this turn.
-Subagents are never asked.
+The agent is asked if, in this turn, something failed and then worked, or if the user corrected the
+agent. It is not asked if a hook has already made it continue this turn, if the last question of the
+session was fewer than `MIN_TURNS` turns ago, or if it has stored a note in this turn. Subagents are
+never asked.
 """
 
 from collections import OrderedDict
@@ -18,7 +18,7 @@ from upwell.surface.moments import is_correction
 from upwell.surface.render import harmless_line
 
 MARK = "[upwell] "
-"""The beginning of the question. Some hosts submit it as a prompt from the user."""
+"""The beginning of the question. Some hosts submit the question as a prompt from the user."""
 MIN_TURNS = 5
 MAX_SESSIONS = 200
 MAX_FAILED = 20
@@ -29,8 +29,8 @@ _READERS = frozenset(
     pwd rg sed sleep stat tail test true wc which [ [[
     """.split()
 )
-"""Programs whose exit status often reports a result, not a failure: `grep` exits with 1 if it finds
-nothing.
+"""Programs whose exit status often reports a result and not a failure. For example, `grep` exits
+with 1 if it finds nothing.
 """
 _VERBS_OF_RUNNERS = frozenset({"run", "exec", "x"})
 _QUESTION = (
@@ -42,10 +42,10 @@ _QUESTION = (
 _ARGUMENTS = " (`content`, `paths`, `kind`)"
 _COMMAND = '`upwell remember --path FILE "SENTENCE"` in a shell'
 ToolName = Callable[[Host, Event], Awaitable[str]]
-"""The name under which the agent sees `add_memory`; "" if the agent does not have the tool."""
+"""Returns the agent's name for the tool `add_memory`, or "" if the agent does not have the tool."""
 Commands = Callable[[Event, float], Awaitable[Sequence[tuple[str, bool]]]]
-"""Reads the transcript of the event's session. Returns the commands that ran since a given time,
-and whether each failed."""
+"""Reads the transcript of the event's session. Returns the commands since a given time, and whether
+each of them failed."""
 HasNoted = Callable[[Event, float], Awaitable[bool]]
 """Returns whether the agent has stored a memory in the event's project since a given time."""
 
@@ -58,8 +58,8 @@ async def no_commands(event: Event, since: float) -> Sequence[tuple[str, bool]]:
 @dataclass(slots=True)
 class _Turn:
     """The current turn of a session. `number` counts the prompts of the session, and `asked_at` is
-    the `number` of the turn in which a question was last due. `failed` are the commands that failed
-    in this turn, and `repaired` is one of them that worked later. `has_run`: at least one command
+    the number of the turn in which a question was last due. `failed` are the commands that failed
+    in this turn, and `repaired` is one of them that worked later. `has_run` is True if a command
     ran.
     """
 
@@ -72,7 +72,7 @@ class _Turn:
     has_run: bool = False
 
     def begin(self, at: float, prompt: str) -> None:
-        """Begin a new turn, because the user has written."""
+        """Begin a new turn with the user's prompt."""
         self.end(at)
         self.number += 1
         self.is_corrected = self.number > 1 and is_correction(prompt)
@@ -86,7 +86,6 @@ class _Turn:
         self.has_run = False
 
     def ran(self, command: str, *, failed: bool) -> None:
-        """Note that the agent ran a command."""
         for name in _names_in(command):
             if failed and len(self.failed) < MAX_FAILED:
                 self.failed[name] = None
@@ -95,7 +94,7 @@ class _Turn:
 
     @property
     def lesson(self) -> str:
-        """The event of the turn that may have taught something; "" if there was none."""
+        """What may have taught the agent something in this turn, or "" for nothing."""
         parts = ["the user corrected you"] if self.is_corrected else []
         parts += [f"`{self.repaired}` failed and then worked"] if self.repaired else []
         return "in this turn " + " and ".join(parts) if parts else ""
@@ -105,7 +104,7 @@ class _Turn:
 
 
 class AgentAsking:
-    """Follows the turns of every session, and decides at the end of each whether to ask."""
+    """Follows the turns of every session, and decides at the end of each turn whether to ask."""
 
     def __init__(
         self,
@@ -123,7 +122,7 @@ class AgentAsking:
         self._turns: OrderedDict[str, _Turn] = OrderedDict()
 
     async def __call__(self, host: Host, event: Event) -> str:
-        """The question to ask at this event, "" for none."""
+        """Return the question to ask at this event, or ""."""
         turn = self._turn_of(event.session)
         if event.kind is EventKind.PROMPT:
             turn.begin(self._clock.now(), event.text)
@@ -135,7 +134,7 @@ class AgentAsking:
 
     async def _question(self, host: Host, event: Event, turn: _Turn) -> str:
         may_be_asked = turn.may_be_asked() and not event.agent and not event.is_continued
-        # Codex does not tell its hooks whether a command failed; the transcript does.
+        # Codex does not tell its hooks whether a command failed, but the transcript does.
         if may_be_asked and turn.has_run and not turn.failed and event.transcript:
             for command, failed in await self._commands(event, turn.began_at):
                 turn.ran(command, failed=failed)
@@ -143,8 +142,8 @@ class AgentAsking:
         turn.end(self._clock.now())
         if not may_be_asked or not lesson or self._is_paused(event.session):
             return ""
-        # The turn was ended above, before the next `await`, so that two simultaneous stops get only
-        # one question.
+        # The turn was ended before the next `await`, so that two simultaneous stops get only one
+        # question.
         turn.asked_at = turn.number
         if await self._has_noted(event, began_at):
             return ""
@@ -164,7 +163,7 @@ class AgentAsking:
 
 
 def is_question(prompt: str) -> bool:
-    """True if a prompt is our own question, which the host submits in the user's name."""
+    """Return whether a prompt is our own question, which the host submits in the user's name."""
     return prompt.lstrip().startswith(MARK.rstrip())
 
 
@@ -179,8 +178,8 @@ def _follow(turn: _Turn, event: Event) -> None:
 
 
 def _names_in(command: str) -> Iterator[str]:
-    """The programs that a command runs, each with its sub-command. Programs in `_READERS` are left
-    out, and so are programs that read the output of another program through a pipe."""
+    """Yield the programs that a command runs, each with its subcommand. Programs in `_READERS` and
+    programs that read from a pipe are left out."""
     for step in steps_of(command):
         if not step.piped and step.program not in _READERS:
             yield harmless_line(" ".join((step.program, *_verbs(step))))[:MAX_SHOWN_CHARS]

@@ -1,13 +1,14 @@
-"""The command of an agent's hook: one question to the daemon, one answer, and never a failure.
-Whatever the input and the state of the daemon, it exits with status 0 and prints a JSON object or
-nothing, never a traceback. After the deadline it gives the neutral answer. If no daemon is running,
-the client starts one. At the start of a session it then waits for the daemon, and for a prompt it
-waits for a shorter time; any other event gets the neutral answer at once.
+"""The command that an agent's hook runs. It asks the daemon and prints the answer.
 
-The client imports only the cheap part of the stdlib: the import of `socket`, `signal`, `json` or
+Whatever the input and the state of the daemon, it exits with status 0 and prints a JSON object or
+nothing. After the deadline, it prints the neutral answer. If no daemon is running, it starts one.
+At the start of a session it then waits for the daemon, and for a prompt it waits for a shorter
+time. Any other event gets the neutral answer immediately.
+
+The client imports only the cheap part of the stdlib. Importing `socket`, `signal`, `json` or
 `typing` would take as long as the whole run. It can be run as a file: `python -I -S client.py
-[--home PATH] HOST [EVENT]`. The command in an agent's configuration has `--home` if the home is not
-in its usual place, because the agent may be started without `UPWELL_HOME`.
+[--home PATH] HOST [EVENT]`. `--home` is used if the home is not in its usual place, because the
+agent may be started without `UPWELL_HOME`.
 """
 
 import _signal
@@ -26,16 +27,16 @@ from upwell.hook.place import Place, default_home, is_private, socket_inode
 PROMPT_SECONDS = 0.2
 TOOL_SECONDS = 0.3
 """Hard deadlines for the answer to a prompt and to any other event, counted from the start of
-`main`; `UPWELL_HOOK__PROMPT_MS` and `UPWELL_HOOK__TOOL_MS` change them."""
+`main()`. `UPWELL_HOOK__PROMPT_MS` and `UPWELL_HOOK__TOOL_MS` change them."""
 COLD_SECONDS = 0.8
-"""The deadline of a prompt that finds no daemon; `hook.cold_ms` changes it."""
+"""The deadline for a prompt if no daemon is running. `hook.cold_ms` changes it."""
 SESSION_SECONDS = 2.0
 STARTING_SECONDS = 5.0
-"""The deadlines of a session's start that finds no daemon. `STARTING_SECONDS` applies while the
-daemon that this client started is starting up, `SESSION_SECONDS` otherwise.
+"""The deadlines for the start of a session if no daemon is running. `STARTING_SECONDS` applies
+while this client's own daemon is starting up, and `SESSION_SECONDS` otherwise.
 """
 MARGIN_SECONDS = 0.02
-"""The daemon's deadline is this much earlier, so that its answer arrives in time."""
+"""The daemon's deadline is earlier by this time, so that its answer arrives in time."""
 LOOK_SECONDS = 0.02
 MAX_EVENT_BYTES = 10_000_000
 MAX_SENT_BYTES = 4_000_000
@@ -43,7 +44,7 @@ PEEKED_BYTES = 65_536
 MAX_HEAD_BYTES = 200
 PROTOCOL = "upwell/2"
 TAKEN = b"\n"
-"""The receipt: the whole answer was written to the host."""
+"""The receipt, which says that the whole answer was written to the host."""
 NEUTRAL = b"{}\n"
 
 SESSIONS = frozenset({"SessionStart", "sessionStart", "session.created", "SubagentStart"})
@@ -52,8 +53,7 @@ PROMPTS = frozenset(
     UserPromptSubmit BeforeAgent beforeSubmitPrompt chat.message userPromptSubmitted
     """.split()
 )
-"""The names that hosts give to the start of a session and to a prompt, which have deadlines of
-their own."""
+"""The hosts' names for the start of a session and for a prompt."""
 EVENTS = (
     SESSIONS
     | PROMPTS
@@ -66,8 +66,8 @@ EVENTS = (
     """.split()
     )
 )
-"""Every event that upwell uses, under the names that the hosts give it. The client itself answers
-any other event, so that it starts no daemon.
+"""The hosts' names for all events that upwell uses. The client itself answers any other event, so
+that no daemon is started for it.
 """
 IGNORED_TOOLS = frozenset(
     """
@@ -78,11 +78,11 @@ IGNORED_TOOLS = frozenset(
     """.split()
 )
 """Tools that write, or whose calls reveal nothing about the work. Their events get the neutral
-answer. The daemon ignores these tools too.
+answer.
 """
 _COPILOT_VARIABLES = frozenset({"COPILOT_CLI", "COPILOT_HOOK_DIR"})
-"""Copilot CLI sets these variables. Besides its own hooks, it runs those that are configured for VS
-Code or, in a project, for Claude Code, and drops their answers."""
+"""Copilot CLI sets these variables. It also runs the hooks that are configured for VS Code or, in a
+project, for Claude Code, but it drops their answers."""
 OWN_TOOLS = (
     "mcp__upwell__",
     "mcp__plugin_upwell_upwell__",
@@ -94,8 +94,8 @@ OWN_TOOLS = (
 
 
 def main(args: list[str]) -> int:
-    """Read an event from stdin, and write the answer to stdout. Returns the exit status, always
-    0."""
+    """Read an event from stdin and write the answer to stdout. Always returns 0, the exit
+    status."""
     began = time.monotonic()
     try:
         _set_deadline(began + _seconds("TOOL_MS", TOOL_SECONDS))
@@ -116,7 +116,7 @@ def main(args: list[str]) -> int:
 
 
 def _seconds(name: str, default: float) -> float:
-    """A time limit in seconds; the environment variable for it is in milliseconds."""
+    """Return a time limit in seconds. Its environment variable is in milliseconds."""
     value = os.environ.get("UPWELL_HOOK__" + name, "")
     return int(value) / 1000 if value.isdecimal() else default
 
@@ -127,7 +127,7 @@ _peer: "_socket.socket | None" = None
 
 
 def _write(answer: bytes) -> bool:
-    """Write the answer, but only once. True if this call wrote all of it."""
+    """Write the answer, but only in the first call. Returns whether all of it was written."""
     global _is_written
     if _is_written:
         return False
@@ -141,8 +141,8 @@ def _write(answer: bytes) -> bool:
 
 
 def _acknowledge(peer: "_socket.socket") -> None:
-    """Report that the answer was written, and exit at once. A host discards the output of a hook
-    that it kills, so a process that kept running could lose an answer already reported as written.
+    """Report that the answer was written, and exit immediately. If the process kept running, the
+    host might kill it and discard an answer that was already reported as written.
     """
     try:
         peer.send(TAKEN)
@@ -151,7 +151,7 @@ def _acknowledge(peer: "_socket.socket") -> None:
 
 
 def _set_deadline(deadline: float) -> None:
-    """Give the neutral answer at this time, and exit."""
+    """At this time, or on SIGTERM, give the neutral answer and exit."""
 
     def give_up(*_: object) -> None:
         _write(NEUTRAL)
@@ -170,7 +170,7 @@ def _clear_deadline() -> None:
 
 
 def _answer(args: list[str], began: float) -> tuple[bytes, bool]:
-    """The answer, and whether a daemon has to be started after the answer is written."""
+    """Return the answer, and whether a daemon must be started after the answer has been written."""
     tool_seconds = _seconds("TOOL_MS", TOOL_SECONDS)
     event = _read(began + tool_seconds)
     host = args[0] if args else ""
@@ -190,7 +190,7 @@ def _answer(args: list[str], began: float) -> tuple[bytes, bool]:
 
 
 def _read(deadline: float) -> bytes:
-    """The event on stdin; empty when it is too long, or not complete by the deadline."""
+    """Return the event on stdin, or b"" if it is too long or incomplete at the deadline."""
     chunks: list[bytes] = []
     size = 0
     while size <= MAX_EVENT_BYTES and (left := deadline - time.monotonic()) > 0:
@@ -205,8 +205,8 @@ def _read(deadline: float) -> bytes:
 
 
 def _peek(event: bytes, key: bytes) -> str:
-    """The text under the first `key` in the event, found without parsing; "" for anything but a
-    plain string."""
+    """Find the string under the first `key` in the event without parsing the event. Returns "" if
+    there is no plain string."""
     head = event[:PEEKED_BYTES]
     index = head.find(b'"' + key + b'"')
     if index < 0:
@@ -222,7 +222,7 @@ def _peek(event: bytes, key: bytes) -> str:
 
 
 def _is_eligible(host: str, name: str, event: bytes) -> bool:
-    """True if it is worth asking the daemon about the event. It would ignore any other event."""
+    """Return whether the daemon is asked about the event. It would ignore any other event."""
     if (
         not (host.isascii() and host.isalnum())
         or (host != "copilot" and os.environ.keys() >= _COPILOT_VARIABLES)
@@ -235,21 +235,21 @@ def _is_eligible(host: str, name: str, event: bytes) -> bool:
 
 
 def _ask(place: Place, host: str, name: str, event: bytes, deadline: float) -> bytes | None:
-    """The daemon's answer to the event, None if no daemon gives one."""
     global _peer
     left = deadline - time.monotonic()
     if left <= 0 or not is_private(place.folder):
         return None
     words = (host, name, f"{left * 1000:.0f}", str(os.getppid()))
-    # A little longer than the daemon's own limit, so that an answer at the last moment still
+    # This is a little longer than the daemon's own limit, so that a last-moment answer still
     # counts.
     answer, _peer = _exchange(place, words, event, left + MARGIN_SECONDS / 2)
     return answer
 
 
 def ask(place: Place, words: "tuple[str, ...]", body: bytes, seconds: float) -> bytes | None:
-    """Send a request to the daemon: host, event, milliseconds left and parent process in `words`,
-    the event in `body`. Returns its answer, None if no daemon gives one."""
+    """Send a request to the daemon. `words` are the host, the event's name, the milliseconds left
+    and the parent process, and `body` is the event. Returns the answer, or None if there is
+    none."""
     answer, peer = _exchange(place, words, body, seconds)
     if peer is not None:
         peer.close()
@@ -259,7 +259,7 @@ def ask(place: Place, words: "tuple[str, ...]", body: bytes, seconds: float) -> 
 def _exchange(
     place: Place, words: "tuple[str, ...]", body: bytes, seconds: float
 ) -> "tuple[bytes | None, _socket.socket | None]":
-    """The daemon's answer, and the open connection that brought it."""
+    """Return the daemon's answer, and the connection over which it came, which stays open."""
     if not socket_inode(place.socket):
         return None, None
     head = " ".join((PROTOCOL, __version__, *words, str(len(body)))).encode()
@@ -278,8 +278,8 @@ def _exchange(
 
 
 def _received(peer: "_socket.socket") -> bytes | None:
-    """The body of a reply, which is `ok LENGTH`, a line break, and a body of that length. None for
-    any other reply."""
+    """Return the body of a reply of the form `ok LENGTH`, a line break, and a body of this length.
+    Returns None for any other reply."""
     reply = b""
     while chunk := peer.recv(65_536):
         reply += chunk
@@ -295,8 +295,8 @@ def _received(peer: "_socket.socket") -> bytes | None:
 
 
 def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: float) -> bytes:
-    """Start the daemon, wait until it answers, and return its answer. The answer is neutral after
-    the deadline and, for a prompt, if no daemon is starting.
+    """Start the daemon, wait until it answers, and return its answer. Returns the neutral answer
+    after the deadline, or if the event is a prompt and no daemon is starting.
     """
     from upwell.hook.start import configured_cold_seconds, is_starting, start
 
@@ -311,7 +311,7 @@ def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: floa
     _set_deadline(deadline)
     while deadline - MARGIN_SECONDS - time.monotonic() > LOOK_SECONDS:
         time.sleep(LOOK_SECONDS)
-        # Decided before the question, because a daemon that listens removes its file `starting`.
+        # This comes before the question, because a daemon that listens removes its `starting` file.
         is_coming = bool(daemon) or is_starting(place, STARTING_SECONDS)
         answer = _ask(place, host, name, event, deadline - MARGIN_SECONDS)
         if answer is not None:
@@ -326,5 +326,5 @@ def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: floa
 
 
 if __name__ == "__main__":
-    # Skip the interpreter's shutdown, which takes as long as the question to the daemon.
+    # This skips the interpreter's shutdown, which takes as long as asking the daemon.
     os._exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Queries the daemon's state and stops the daemon: the code behind `upwell daemon`."""
+"""Query the state of daemons, and stop them (`upwell daemon`)."""
 
 import contextlib
 import fcntl
@@ -23,8 +23,8 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A daemon of this user. `state` is the daemon's description of itself; empty if the daemon
-    does not answer."""
+    """A daemon of this user. `state` is the daemon's description of itself. It is empty if the
+    daemon does not answer."""
 
     place: Place
     pid: int
@@ -39,7 +39,7 @@ class Running:
 
 
 def running(root: str = ROOT) -> list[Running]:
-    """Every daemon of this user, whatever its home and the environment it was started in."""
+    """Return every daemon of this user, for all homes."""
     folder = folder_of_user(root)
     if not is_private(folder):
         return []
@@ -48,7 +48,7 @@ def running(root: str = ROOT) -> list[Running]:
 
 
 def daemon_at(home: str, root: str = ROOT) -> Running | None:
-    """The daemon of a home, None if there is none."""
+    """Return the daemon of a home, or None if there is none."""
     place = Place(home, root)
     if not home or not is_private(place.folder) or not is_locked(place):
         return None
@@ -64,7 +64,7 @@ def daemon_at(home: str, root: str = ROOT) -> Running | None:
 
 
 def ask(place: Place, command: str, seconds: float = ASK_SECONDS) -> Mapping[str, Any]:
-    """The daemon's answer to `status` or `stop`, empty if there is no answer."""
+    """Return the daemon's answer to `status` or `stop`, or an empty mapping without an answer."""
     reply = client.ask(place, (CONTROL, command, "0", "0"), b"", seconds)
     try:
         state = orjson.loads(reply or b"{}")
@@ -74,7 +74,7 @@ def ask(place: Place, command: str, seconds: float = ASK_SECONDS) -> Mapping[str
 
 
 def is_locked(place: Place) -> bool:
-    """True if a daemon of this home is running: it holds the lock for as long as it runs."""
+    """Return whether a daemon of this home is running. A daemon holds the lock while it runs."""
     try:
         lock = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -89,7 +89,7 @@ def is_locked(place: Place) -> bool:
 
 
 def end(daemon: Running) -> bool:
-    """Ask the daemon to stop, and kill it if it does not. Returns whether it is gone."""
+    """Ask the daemon to stop, and kill it if it does not stop. Returns whether it is gone."""
     if ask(daemon.place, "stop") and _is_gone(daemon.place):
         return True
     for number in (signal.SIGTERM, signal.SIGKILL):

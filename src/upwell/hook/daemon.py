@@ -1,8 +1,9 @@
-"""The warm process behind hooks: one for each home, on a Unix socket that only its user can open.
+"""The process that answers hooks. There is one for each home, on a Unix socket that only its user
+can open.
 
-`Daemon.run` is its startup, main loop and shutdown. The first hook starts the daemon. It holds a
-lock while it runs, and stops by itself: when no event has arrived for a while, when its socket or
-its home is gone, or when a newer upwell connects. A request is a line (`read_head`) and the event.
+The first hook starts the daemon. It holds a lock while it runs. It stops when no event has arrived
+for a while, when its socket or its home is gone, or when a newer upwell connects. A request is a line
+(`read_head()`), followed by the event.
 """
 
 import asyncio
@@ -28,24 +29,24 @@ READ_SECONDS = 2.0
 LOOK_SECONDS = 2.0
 FINISH_SECONDS = 1.0
 RECEIPT_SECONDS = 5.0
-"""How long to wait for a receipt: a running client acknowledges an answer within milliseconds, but
-it may have been stopped.
+"""How long to wait for a receipt. A running client acknowledges an answer within milliseconds, but
+it may be suspended.
 """
 PROTOCOLS = frozenset({"upwell/1", PROTOCOL})
-"""The OpenCode plugin and the clients of upwell 0.1 speak `upwell/1`, which has no receipts."""
+"""The OpenCode plugin and the clients of upwell 0.1 use `upwell/1`, which has no receipts."""
 MAX_HEAD_BYTES = 1_024
 MAX_CONNECTIONS = 64
 BACKLOG = 128
 CONTROL = "daemon"
-"""The host in a request to the daemon itself; its event is `status` or `stop`."""
+"""The host in a request to the daemon itself. The event is then `status` or `stop`."""
 
 
 class Service(Protocol):
     """The work behind the daemon's socket."""
 
     async def answer(self, request: "Request", body: bytes, receipt: Receipt) -> bytes:
-        """The answer to an event, whose payload is `body`. `receipt` is settled once it is known
-        whether the answer arrived."""
+        """Return the answer to an event. `receipt` is settled once it is known whether the answer
+        arrived."""
         ...
 
     async def refresh(self) -> None:
@@ -53,14 +54,15 @@ class Service(Protocol):
         ...
 
     def state(self) -> Mapping[str, Any]:
-        """The service's part of `daemon status`."""
+        """Return the service's part of `daemon status`."""
         ...
 
 
 @dataclass(slots=True)
 class Request:
-    """The first line of a request: an event of `host` with this `name`. The client waits `left_ms`
-    at most, `parent` is the id of the process that ran the client, and `length` bytes follow."""
+    """The first line of a request. `name` is the name of the host's event, `left_ms` is how long
+    the client waits at most, `parent` is the process that ran the client, and `length` is the
+    number of bytes that follow."""
 
     protocol: str
     version: str
@@ -95,7 +97,7 @@ class Daemon:
         """Serve until there is a reason to stop.
 
         Raises:
-            AlreadyRunning: this home has a daemon.
+            AlreadyRunning: this home already has a daemon.
             StoreUnwritable: the folder of sockets is not private to this user.
         """
         self._lock = take_lock(self.place)
@@ -117,16 +119,16 @@ class Daemon:
             os.close(self._lock)
 
     def touch(self) -> None:
-        """Restart the idle time, because the service was used through this socket or otherwise."""
+        """Restart the idle time. Call this when the service is used."""
         self._active_at = self.clock.monotonic()
 
     def stop(self) -> None:
-        """Stop soon. Open requests have `FINISH_SECONDS` to finish."""
+        """Stop soon. Open requests get `FINISH_SECONDS` to finish."""
         self._stop.set()
 
     def _listen(self) -> Listener:
-        """Bind under a temporary name and rename, so that the socket is private from its first
-        moment and replaces whatever is at its path (an old socket, a file).
+        """Bind the socket under a temporary name and rename it, so that it is private from the
+        start and replaces whatever is at its path.
         """
         fresh = f"{self.place.socket}.{os.getpid()}"
         with contextlib.suppress(FileNotFoundError):
@@ -157,7 +159,6 @@ class Daemon:
                 LOG.exception("the daemon could not apply a change and continues without it")
 
     async def _finish_connections(self) -> None:
-        """Give open requests a moment to finish."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FINISH_SECONDS):
                 while self._connections:
@@ -234,7 +235,7 @@ class Daemon:
         os.rename(fresh, self.place.card)
 
     def _remove_files(self) -> None:
-        """Remove our socket and card, unless another daemon has replaced them."""
+        """Remove our socket and card, unless another daemon has replaced the socket."""
         if socket_inode(self.place.socket) == self._inode:
             for path in (self.place.socket, self.place.card):
                 with contextlib.suppress(OSError):
@@ -242,8 +243,8 @@ class Daemon:
 
 
 def take_lock(place: Place) -> int:
-    """Take the lock that only the daemon of this home may hold. Returns the descriptor of the lock
-    file; closing the descriptor releases the lock.
+    """Take the lock that only one daemon of this home can hold. Returns the descriptor of the lock
+    file. Closing the descriptor releases the lock.
 
     Raises:
         AlreadyRunning: another process holds the lock.
@@ -270,8 +271,8 @@ def take_lock(place: Place) -> int:
 
 
 def _is_at(descriptor: int, path: str) -> bool:
-    """True if the open file is still the one at `path`; False if the previous daemon has just
-    removed it.
+    """Return whether the open file is still at `path`. The previous daemon may just have removed
+    it.
     """
     try:
         return os.fstat(descriptor).st_ino == os.lstat(path).st_ino
@@ -283,7 +284,7 @@ def read_head(line: bytes) -> Request:
     """Parse `upwell/2 VERSION HOST EVENT LEFT_MS PARENT LENGTH`.
 
     Raises:
-        ValueError: the line is anything else.
+        ValueError: the line does not have this form.
     """
     if len(line) > MAX_HEAD_BYTES:
         raise ValueError("too long")
@@ -294,13 +295,13 @@ def read_head(line: bytes) -> Request:
 
 
 async def _is_taken(reader: asyncio.StreamReader) -> bool:
-    """True if the client reports that it wrote the whole answer."""
+    """Return whether the client reports that it wrote the whole answer."""
     async with asyncio.timeout(RECEIPT_SECONDS):
         return await reader.read(len(TAKEN)) == TAKEN
 
 
 def newer(version: str, other: str) -> bool:
-    """True if `version` is newer than `other`."""
+    """Return whether `version` is newer than `other`."""
     return _numbers(version) > _numbers(other)
 
 

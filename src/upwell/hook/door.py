@@ -1,4 +1,4 @@
-"""The hooks' door: a host's event comes in, the host's own hook output goes out."""
+"""Turn a host's hook event into hook output in the host's own format."""
 
 import asyncio
 import hashlib
@@ -31,8 +31,8 @@ from upwell.surface.render import by_command
 
 NEUTRAL = b"{}"
 DUPLICATE_SECONDS = 5.0
-"""Some hosts run several hooks for one event. Equal events that arrive within this time, under two
-hosts' names, count as one event."""
+"""Some hosts run several hooks for one event. Equal events that arrive under two hosts' names
+within this time count as one event."""
 MAX_REMEMBERED = 200
 MAX_RECORDED_SESSIONS = 1_000
 _ENTRY = "- ["
@@ -42,12 +42,11 @@ _DOORS = {
     EventKind.TOOL: Door.TOOL,
 }
 TurnEnd = Callable[[Event], Coroutine[Any, Any, None]]
-"""Called when a turn or a session ends, and before the agent compacts its context."""
+"""Is called when a turn or a session ends, and before the agent compacts its context."""
 
 
 Asking = Callable[[Host, Event], Coroutine[Any, Any, str]]
-"""Called for every event. Returns the question to ask the agent at the end of a turn, "" for
-none."""
+"""Is called for every event. Returns the question to ask the agent at the end of a turn, or ""."""
 
 
 async def ignore_turn_end(_: Event) -> None:
@@ -58,11 +57,12 @@ async def ignore_turn_end(_: Event) -> None:
 class OptIns:
     """The parts of the door that the user has to turn on.
 
-    `shorten` shortens tools' results for the hosts in `hook.compress`; `ask` asks the agent at the
-    end of a turn to store what it learned; `guards` refuses calls according to the user's rules;
-    `is_excluded` returns whether events in a folder are neither answered nor recorded.
-    `read_command` is the shell command that shows the agent the full text of a memory, since the
-    agent may not have upwell's MCP tools.
+    - `shorten()` shortens tools' results for the hosts in `hook.compress`.
+    - `ask()` asks the agent at the end of a turn to store what it learned.
+    - `guards` blocks calls according to the user's rules.
+    - `is_excluded()` returns whether events in a folder are neither answered nor recorded.
+    - `read_command` is the shell command with which the agent reads the full text of a memory. The
+      agent may not have upwell's MCP tools.
     """
 
     shorten: Shorten = no_shortening
@@ -73,9 +73,9 @@ class OptIns:
 
 
 class HookDoor:
-    """Answers events within a deadline, neutrally if there is nothing to add or no time left.
-    `answered_elsewhere(host, payload)` returns whether another of our hooks also gets the event and
-    answers it.
+    """Answers events within a deadline. The answer is neutral if there is nothing to add or no time
+    left. `answered_elsewhere(host, payload)` returns whether another of our hooks answers the
+    event.
     """
 
     def __init__(
@@ -113,11 +113,11 @@ class HookDoor:
         parent: int = 0,
         receipt: Receipt | None = None,
     ) -> bytes:
-        """The JSON that `host` accepts as the answer to its event `name`. `name` may be "" if the
-        payload names the event.
+        """Return the JSON that `host` accepts as the answer to its event `name`. `name` may be ""
+        if the payload names the event.
 
-        `left_ms` is how long the caller can wait; `parent` is the process that runs the hook.
-        `receipt` later reports whether the answer arrived; without a receipt, the answer counts as
+        `left_ms` is how long the caller can wait, and `parent` is the process that runs the hook.
+        `receipt` later reports whether the answer arrived. Without it, the answer counts as
         delivered.
         """
         known = HOSTS.get(host)
@@ -150,13 +150,13 @@ class HookDoor:
         return NEUTRAL
 
     async def aclose(self) -> None:
-        """Finish the work that answers have deferred."""
+        """Finish the work that was left for after the answers."""
         await self._tasks.drain()
 
     async def _answer(
         self, host: Host, event: Event, left_ms: int | None, receipt: Receipt
     ) -> bytes:
-        """Look for memories and shorten the tool's result, both by the same deadline."""
+        """Look for memories and shorten the tool's result at the same time."""
         deadline = asyncio.get_running_loop().time() + self._seconds_for(event, left_ms)
         cue = _cue(event, host.name, self._opt_ins.read_command)
         if self._is_unannounced(event):
@@ -172,9 +172,9 @@ class HookDoor:
         return orjson.dumps(merged(context, replacement))
 
     async def _refusal(self, host: Host, event: Event, receipt: Receipt) -> bytes:
-        """The output that blocks the tool call; neutral if no guard refuses it. A guard refuses
-        only once in a session; if its refusal does not reach the agent, it refuses the next
-        matching call instead."""
+        """Return the output that blocks the tool call, or the neutral answer if no guard does. A
+        guard blocks only one call in a session. If the output does not reach the agent, the guard
+        blocks the next matching call."""
         guards = self._opt_ins.guards
         refusal = await guards.refusal(_cue(event, host.name)) if guards else None
         output = host.events.refusal_output(event, refusal.reason) if refusal else {}
@@ -192,8 +192,8 @@ class HookDoor:
     async def _question_in_time(
         self, host: Host, event: Event, asking: "asyncio.Task[str]", left_ms: int | None
     ) -> bytes:
-        """The output that keeps the agent from stopping and asks it a question; neutral if there is
-        no question, or if it comes too late."""
+        """Return the output that keeps the agent from stopping and asks it a question, or the
+        neutral answer if the question is empty or too late."""
         with contained("asking the agent what it learned"):
             done, _ = await asyncio.wait({asking}, timeout=self._seconds_for(event, left_ms))
             if done and (question := await asking):
@@ -202,7 +202,7 @@ class HookDoor:
         return NEUTRAL
 
     def _event(self, host: Host, name: str, body: bytes) -> Event | None:
-        """The event in `body`, None if it needs no answer."""
+        """Return the event in `body`, or None if it needs no answer."""
         payload = _payload(body) if self._options.enabled else None
         if payload is None or self._answered_elsewhere(host.name, payload):
             return None
@@ -214,16 +214,16 @@ class HookDoor:
         return None if self._duplicates.is_duplicate(host.name, event) else event
 
     def _is_unannounced(self, event: Event) -> bool:
-        """True if the daemon's first event from this session is a tool call. The session then began
-        before the daemon did, and its standing rules are still due.
+        """Return whether the daemon's first event from this session is a tool call. The session
+        then began before the daemon did, and its standing rules have not been shown.
         """
         is_new = event.session not in self._known_sessions
         self._known_sessions.add(event.session)
         return is_new and event.kind is EventKind.TOOL
 
     def _seconds_for(self, event: Event, left_ms: int | None) -> float:
-        """The time for an answer. A session's start, and the daemon's first answers, may take as
-        long as the caller can wait: those answers load code and data.
+        """Return the time limit for an answer. The start of a session and the daemon's first
+        answers may take as long as the caller can wait, because they load code and data.
         """
         if left_ms is not None and (event.kind is EventKind.SESSION or self._is_cold):
             return left_ms / 1000
@@ -234,7 +234,6 @@ class HookDoor:
     def _shortening(
         self, host: Host, event: Event, cue: Cue
     ) -> "asyncio.Task[Mapping[str, Any]] | None":
-        """Start shortening the tool's result, if the user asked for that."""
         if host.name not in self._options.compress or not may_shorten(event, cue):
             return None
         return self._tasks.start(self._shortened(host, event))
@@ -242,8 +241,9 @@ class HookDoor:
     async def _output_in_time(
         self, shortening: "asyncio.Task[Mapping[str, Any]]", deadline: float
     ) -> Mapping[str, Any]:
-        """The output with the shortened result; empty if it is late, so that the agent gets the
-        tool's own result. A late shortening is cancelled, because it would count as a saving.
+        """Return the output with the shortened result. If it is late, it is cancelled, because it
+        would count as a saving, and the output is empty, so that the agent gets the tool's own
+        result.
         """
         left = deadline - asyncio.get_running_loop().time()
         done, _ = await asyncio.wait({shortening}, timeout=max(0.0, left))
@@ -254,8 +254,8 @@ class HookDoor:
         return {}
 
     async def _shortened(self, host: Host, event: Event) -> Mapping[str, Any]:
-        """The output with the shortened result. A failed shortening is logged and leaves the rest
-        of the answer intact.
+        """Return the output with the shortened result. A failure is logged and gives an empty
+        output, so that the rest of the answer stays intact.
         """
         try:
             return await shortened_output(host, event, self._opt_ins.shorten)
@@ -264,8 +264,8 @@ class HookDoor:
             return {}
 
     async def _outcome_in_time(self, cue: Cue, name: str, deadline: float) -> Outcome | None:
-        """The decision; None if it misses the deadline. Memories found too late may be delivered
-        with the session's next call."""
+        """Return the decision, or None if it misses the deadline. Memories that are found too late
+        may be delivered with the session's next call."""
         left = deadline - asyncio.get_running_loop().time()
         surfacing = self._tasks.start(self._surfacer.offer(cue))
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, left))
@@ -278,8 +278,8 @@ class HookDoor:
     def _context(
         self, host: Host, event: Event, surfacing: Surfacing, cue: Cue, receipt: Receipt
     ) -> Mapping[str, Any]:
-        """The output that adds the memories, within the host's limit. Entries that do not fit are
-        taken back for later; so are all entries of an answer that does not arrive.
+        """Return the output that adds the memories, within the host's size limit. Entries that do
+        not fit are kept for later, and so are all entries of an answer that does not arrive.
         """
         worded = by_command(surfacing.text, cue.read_command)
         text, omitted = _within(worded, host.events.max_bytes)
@@ -297,7 +297,7 @@ class HookDoor:
     async def _conclude(
         self, surfacing: Surfacing, cue: Cue, omitted: int, *, delivered: bool
     ) -> None:
-        """Record whether a surfacing was delivered; its last `omitted` entries were left out."""
+        """Record whether the memories were delivered, without the last `omitted` entries."""
         if not delivered:
             LOG.info("the answer to a hook did not reach its host")
             await self._surfacer.deliveries.take_back(surfacing, cue)
@@ -312,9 +312,9 @@ class HookDoor:
             await self._surfacer.deliveries.take_back(outcome, cue, late=True)
 
     def _record_session(self, event: Event, parent: int) -> None:
-        """Record which process a session belongs to: at the first event of the session, and again
-        whenever a session begins. Events of subagents are left out, because the process belongs to
-        the session of the main agent."""
+        """Record the process of a session at the session's first event, and whenever a session
+        begins. Events of subagents are ignored, because the process belongs to the session of the
+        main agent."""
         if event.agent:
             return
         key = (event.session, event.cwd, parent)
@@ -333,7 +333,7 @@ class HookDoor:
 
 
 class _Recent:
-    """The last `MAX_REMEMBERED` keys, each with a value."""
+    """Remembers the last `MAX_REMEMBERED` keys, each with a value."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[Hashable, Any] = OrderedDict()
@@ -352,7 +352,7 @@ class _Recent:
 
 
 class DuplicateEvents:
-    """Recognises one event that arrives twice: Cursor, Copilot and VS Code also run Claude Code's
+    """Recognises an event that arrives twice. Cursor, Copilot and VS Code also run Claude Code's
     hooks, each under its own name."""
 
     def __init__(self, clock: Clock) -> None:
@@ -360,7 +360,7 @@ class DuplicateEvents:
         self._answered = _Recent()
 
     def is_duplicate(self, host: str, event: Event) -> bool:
-        """True if this event was answered just now under another host's name."""
+        """Return whether this event has just been answered under another host's name."""
         now, key = self._clock.monotonic(), _fingerprint(event)
         answered_host, answered_at = self._answered.get(key) or (host, now)
         if answered_host != host and now - answered_at < DUPLICATE_SECONDS:
@@ -370,8 +370,8 @@ class DuplicateEvents:
 
 
 def _fingerprint(event: Event) -> bytes:
-    """A digest of the parts of an event that are the same whichever host reports it. The event's
-    session and name are not among these."""
+    """Return a digest of the parts of an event that do not depend on the host that reports it. The
+    session and the event's name do depend on it."""
     text = event.text if event.kind is not EventKind.SESSION else ""
     args = sorted(str(value) for value in event.args.values() if isinstance(value, str | int))
     parts = [str(event.kind), event.cwd or "", text, args]
@@ -379,7 +379,7 @@ def _fingerprint(event: Event) -> bytes:
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two parts of an output; objects under a key that both have are merged as well."""
+    """Merge two parts of an output. Objects under a key of both parts are merged as well."""
     joined = {
         key: {**value, **second[key]}
         for key, value in first.items()
@@ -395,7 +395,6 @@ def _outcome_name(outcome: Outcome | None) -> str:
 
 
 def _payload(body: bytes) -> Mapping[str, Any] | None:
-    """The event as a dict; None if the body is not a JSON object."""
     try:
         payload = loaded(body)
     except (ValueError, RecursionError):
@@ -421,8 +420,8 @@ def _cue(event: Event, host: str, read_command: str = "") -> Cue:
 
 
 def _within(text: str, max_bytes: int) -> tuple[str, int]:
-    """`text` without the last entries that exceed the limit, and the number of entries left out; ""
-    if not even one entry fits.
+    """Drop the last entries of `text` until it is within the limit. Returns the rest, or "" if not
+    even one entry fits, and the number of dropped entries.
     """
     lines = text.split("\n")
     entries = [number for number, line in enumerate(lines) if line.startswith(_ENTRY)]

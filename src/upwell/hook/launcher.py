@@ -1,7 +1,8 @@
-"""The launcher of hooks: a script in upwell's home, called from agents' settings files.
+"""The launcher of hooks, a script in upwell's home that agents' settings files call.
 
-It contains the paths of the Python and the client of the last upwell that ran, so hooks stay valid
-when Python is upgraded or upwell moves. Starting it costs less than half a millisecond.
+It contains the paths of the Python interpreter and of the client of the last upwell that ran. Hooks
+therefore stay valid when Python is upgraded or upwell moves. Starting the script takes less than
+0.5 ms.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ echo "{}"
 
 def refresh(home: Home) -> Path:
     """Write the launcher for this upwell unless it is up to date, and return its path. If the home
-    cannot be written, the launcher stays as it is."""
+    is not writable, the launcher stays as it is."""
     path = home.hook_launcher
     script = _SCRIPT % (shlex.quote(sys.executable), shlex.quote(_client()))
     with contextlib.suppress(OSError, StoreUnwritable):
@@ -39,7 +40,7 @@ def refresh(home: Home) -> Path:
 
 
 def refresh_installed(home: Home) -> None:
-    """Refresh the launcher if hooks have been installed through it."""
+    """Refresh the launcher if there is one."""
     if home.hook_launcher.is_file():
         refresh(home)
 

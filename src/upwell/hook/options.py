@@ -1,4 +1,4 @@
-"""The keys of `hook.*`."""
+"""The `hook.*` settings."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -16,11 +16,10 @@ else:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookOptions:
     """- `prompt_ms`, `tool_ms`: deadlines for an answer.
-    - `cold_ms`: the deadline of a prompt that finds no daemon and starts it. Only the hook's client
-      reads it.
-    - `port`: the port on which the daemon accepts hooks that are HTTP requests; 0 for none.
+    - `cold_ms`: the deadline for a prompt if no daemon is running. Only the hook's client reads it.
+    - `port`: the port on which the daemon accepts hooks that are HTTP requests, or 0 for none.
     - `idle_minutes`: the daemon stops after this time without an event.
-    - `capture`: whether the end of a turn may propose memories.
+    - `capture`: whether memories may be proposed at the end of a turn.
     - `compress`: the hosts whose own tools' results are fitted to the budget.
     """
 

@@ -1,5 +1,4 @@
-"""The address of a home's daemon: files in a folder of the user. No environment variable changes
-its location.
+"""The files of a home's daemon, in a folder of the user.
 
     /tmp/upwell-UID/          0700, owner checked, never a link
         KEY.sock              the socket (0600); KEY is a hash of the home's path
@@ -7,8 +6,8 @@ its location.
         KEY.json              the daemon's description for `daemon status`
         KEY.starting          created by the hook that has just started the daemon
 
-The location is fixed so that every daemon of a user can be found, whatever environment it was
-started in. The path is short because a socket's path may have at most 104 bytes. This file imports
+No environment variable changes the location of the folder, so that every daemon of a user can be
+found. Its path is short, because a socket's path may have at most 104 bytes. This file imports
 little, and only from the stdlib, because every hook imports it.
 """
 
@@ -52,12 +51,12 @@ class Place:
 
 
 def folder_of_user(root: str = ROOT) -> str:
-    """The folder of this user's daemons."""
+    """Return the folder of this user's daemons."""
     return f"{root}/{NAME}-{os.getuid()}"
 
 
 def default_home() -> str:
-    """`UPWELL_HOME`, else the platform's folder, as in `ground/home.py`."""
+    """Return `UPWELL_HOME` or else the platform's folder, like `ground/home.py`."""
     variable = os.environ.get("UPWELL_HOME")
     if variable:
         return os.path.abspath(os.path.expanduser(variable))
@@ -68,7 +67,7 @@ def default_home() -> str:
 
 
 def is_private(folder: str) -> bool:
-    """True if this is a folder, not a link, that belongs to the user and that nobody else can
+    """Return whether this is a folder, and not a link, that the user owns and nobody else can
     enter."""
     try:
         status = os.lstat(folder)
@@ -82,7 +81,7 @@ def is_private(folder: str) -> bool:
 
 
 def socket_inode(path: str) -> int:
-    """The inode of the socket at this path; 0 if there is none, or another user owns it."""
+    """Return the inode of the socket at this path, or 0 if this user owns no socket there."""
     try:
         status = os.lstat(path)
     except OSError:

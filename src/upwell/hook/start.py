@@ -1,5 +1,5 @@
-"""Starts the daemon from a hook. Most events find a daemon and do not need this code, so it is not
-in `client.py`, which is compiled at every run.
+"""Start the daemon from a hook. Most events find a running daemon and do not need this code, so it
+is not in `client.py`, which is compiled at every run.
 """
 
 import os
@@ -9,19 +9,19 @@ import time
 from upwell.hook.place import Place, is_private
 
 START_AGAIN_SECONDS = 15.0
-"""If no daemon has come up after this time, a hook starts another one."""
+"""If the daemon is not running after this time, a hook starts another one."""
 
 
 def start(place: Place) -> int:
-    """Start the daemon, unless a hook has just done so, and do not wait for it. Returns its process
-    id, 0 for none."""
+    """Start the daemon, unless a hook has just done so, without waiting for it. Returns the process
+    id of the started daemon, or 0."""
     if not os.path.isdir(place.folder):
         os.mkdir(place.folder, 0o700)
     if not is_private(place.folder) or is_starting(place, START_AGAIN_SECONDS):
         return 0
     if os.path.lexists(place.starting):
         os.unlink(place.starting)
-    # Exclusive: of several hooks at the same moment, only one starts the daemon.
+    # O_EXCL ensures that only one of several simultaneous hooks starts the daemon.
     os.close(os.open(place.starting, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     code = f"import sys; sys.path.append({root!r}); from upwell.__main__ import main; main()"
@@ -34,8 +34,8 @@ def start(place: Place) -> int:
 
 
 def is_starting(place: Place, seconds: float) -> bool:
-    """True if a daemon was started within that time and does not listen yet. The daemon removes the
-    file `starting` once it listens.
+    """Return whether a daemon was started within this time and is not listening yet. Once it
+    listens, the daemon removes the `starting` file.
     """
     try:
         age = time.time() - os.lstat(place.starting).st_mtime
@@ -45,14 +45,13 @@ def is_starting(place: Place, seconds: float) -> bool:
 
 
 def configured_cold_seconds(home: str) -> float | None:
-    """`hook.cold_ms` of `config.toml` in seconds, None if it is not set."""
+    """Return `hook.cold_ms` of `config.toml` in seconds, or None if it is not set."""
     path = os.path.join(home, "config.toml")
     if not os.path.isfile(path):
         return None
     with open(path, "rb") as file:
         text = file.read()
-    # Importing tomllib and parsing takes 10 ms, so this is done only for a file that may hold the
-    # key.
+    # Importing tomllib and parsing take 10 ms, so a file without the key is not parsed.
     if b"cold_ms" not in text:
         return None
     import tomllib

@@ -1,5 +1,5 @@
-"""Finds the texts in a tool's result that may be shortened, and replaces them, keeping the host's
-own shape.
+"""Find the texts in a tool's result that may be shortened, and replace them without changing the
+structure of the result.
 """
 
 import re
@@ -14,16 +14,17 @@ from upwell.surface.write_tools import writes
 TEXT_KEYS = ("stdout", "stderr", "content", "result", "output")
 """The keys under which built-in tools put text. No other key of an object is changed."""
 MAX_CHARS = 500_000
-"""The longest result that is shortened, in characters. A longer one takes more time than a hook
+"""The longest result that is shortened, in characters. A longer result takes more time than a hook
 has."""
 UNTOUCHED_TOOLS = frozenset({"Read", "NotebookRead"})
-"""Tools that read files: a later edit must match the file byte for byte."""
+"""Tools that read files. Their results are not shortened, because a later edit must match the file
+byte for byte."""
 _READS_ORIGINAL = re.compile(r"\bupwell\b(?:(?!\bupwell\b)[^\n;&|])*?\sread\s")
 
 KeyPath = tuple[str | int, ...]
 Shorten = Callable[[str, Event, Sequence[str], int | None], Awaitable[Sequence[str | None]]]
-"""Host, event, texts of the tool's result, the host's limit in tokens → the shortened texts, with
-None in place of each unchanged text."""
+"""Takes a host's name, an event, the texts of the tool's result and the host's limit in tokens.
+Returns the shortened texts, with None for each unchanged text."""
 
 
 async def no_shortening(
@@ -34,8 +35,8 @@ async def no_shortening(
 
 
 def may_shorten(event: Event, cue: Cue) -> bool:
-    """True if the tool's result may be shortened. False if an edit depends on the result, if the
-    tool writes, or if the agent is reading an original.
+    """Return whether the tool's result may be shortened. It may not if the tool reads files for
+    edits, if the tool writes, or if the agent is reading an original with `upwell read`.
     """
     if event.reply is None or event.tool in UNTOUCHED_TOOLS or writes(cue):
         return False
@@ -44,8 +45,8 @@ def may_shorten(event: Event, cue: Cue) -> bool:
 
 
 async def shortened_output(host: Host, event: Event, shorten: Shorten) -> Mapping[str, Any]:
-    """The hook output that replaces the tool's result with a shortened one; empty if nothing was
-    shortened."""
+    """Return the hook output that replaces the tool's result with a shortened one, or an empty
+    output if nothing was shortened."""
     located = texts_in(event.reply)
     texts = [text for _, text in located]
     limit = host.events.reply_tokens
@@ -57,15 +58,16 @@ async def shortened_output(host: Host, event: Event, shorten: Shorten) -> Mappin
 
 
 def texts_in(reply: Any) -> list[tuple[KeyPath, str]]:
-    """The texts of a reply with their places: a string itself, the known keys of an object, the
-    text blocks of a list (also under such a key). Empty if the texts together are too long.
+    """Return the texts of a reply with their places, or nothing if they are too long together. The
+    texts are the reply itself if it is a string, the strings under `TEXT_KEYS`, and the text blocks
+    of a list.
     """
     located = list(_texts(reply, ()))
     return located if sum(len(text) for _, text in located) <= MAX_CHARS else []
 
 
 def with_texts(reply: Any, places: Sequence[KeyPath], texts: Sequence[str | None]) -> Any:
-    """`reply` with these texts at these places; None leaves a text unchanged."""
+    """Return `reply` with these texts at these places. None leaves a text unchanged."""
     for path, text in zip(places, texts, strict=True):
         if text is not None:
             reply = _replaced(reply, path, text)
