@@ -46,7 +46,7 @@ class Cursor:
 
     @property
     def position(self) -> tuple[int, str]:
-        """The version and the memory's id of the last applied change.
+        """The version of the last applied change, and the id of its memory.
 
         Raises:
             ValueError: the cursor does not come from a store.
