@@ -1,5 +1,5 @@
 """Proposals from a repository's history: commits that give a reason, with the files that they
-touch. An agent that reads such a file learns why it looks as it does.
+touched. An agent that reads such a file learns why it looks as it does.
 """
 
 import re
@@ -32,13 +32,13 @@ _SAFE_OPTIONS = (
     *("-c", "core.fsmonitor=false", "-c", "core.pager=cat", "-c", "log.showSignature=false"),
     *("-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never", "--no-pager"),
 )
-"""A repository's own configuration can name programs. These options keep git from running them."""
+"""Options that keep git from running programs that the repository's own configuration names."""
 _SAFE_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
-"""Variables that keep git from fetching missing objects, which would run programs that the
-configuration names. They override the repository's settings; the option `protocol.allow` alone does
-not."""
+"""Variables that keep git from fetching missing objects, because a fetch would run programs that
+the repository's configuration names. The `protocol.allow` option alone does not override that
+configuration."""
 _LATEST = 4e9
-"""The cap on commit times (in the year 2096), because a commit can claim any time."""
+"""The cap on commit times (in the year 2096). A commit can claim any time."""
 _PLAIN = (
     *("--no-merges", "--no-ext-diff", "--no-textconv", "--no-show-signature"),
     *("--no-notes", "--no-color", "--encoding=UTF-8"),
@@ -59,8 +59,8 @@ _DULL = re.compile(
 )
 """Matches the subject of a commit that is not worth remembering."""
 _LABEL = re.compile(r"^(?:fix|bug|hotfix|revert)\b", re.IGNORECASE)
-"""Matches the subject of a commit that corrects a mistake. Its proposal is a learning, not a
-decision."""
+"""Matches the subject of a commit that corrects a mistake. Such a commit becomes a learning instead
+of a decision."""
 
 
 type Commit = tuple[str, float, str, tuple[str, ...]]
@@ -69,8 +69,8 @@ type Commit = tuple[str, float, str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The proposals from a history, oldest first. They come from the latest `read` of its `total`
-    commits, not counting merges. `redacted` names the rules that masked a secret."""
+    """The proposals from the latest `read` of `total` commits, oldest first. Merges do not count.
+    `redacted` contains the names of the rules that masked a secret."""
 
     proposals: list[Proposal]
     read: int
@@ -86,12 +86,11 @@ def proposals_from(
     since: float = 0.0,
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> Reading:
-    """Proposals from the last `commits` commits (None: from all) that are not older than `since`,
-    in epoch seconds. `environment` is the user's environment; `show` receives the number of commits
-    read and the number to read.
+    """Read proposals from the last `commits` commits (None for all) that are not older than
+    `since`, in epoch seconds. `show` receives the number of commits read and the number to read.
 
     Raises:
-        UsageError: the folder is not in a repository, or git cannot read it.
+        UsageError: the folder is not in a repository, or git cannot read the repository.
     """
     root = repository_of(str(folder))
     if root is None:
@@ -112,10 +111,11 @@ def proposals_from(
 
 
 def proposals_of(root: str, commits: int, environment: Mapping[str, str]) -> list[Proposal]:
-    """The proposals of the last commits of the repository at `root`, which may be bare.
+    """Read proposals from the last `commits` commits of the repository at `root`, which may be
+    bare.
 
     Raises:
-        UsageError: git cannot read it.
+        UsageError: git cannot read the repository.
     """
     log = _log(root, commits, 0.0, environment)
     return [proposal for entry in log if (proposal := _proposal(_masked(entry)[0], root))][::-1]
@@ -124,8 +124,8 @@ def proposals_of(root: str, commits: int, environment: Mapping[str, str]) -> lis
 def commits_since(
     root: str, paths: Sequence[str], at: float, environment: Mapping[str, str]
 ) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Hash, subject and files of the last commits that touched one of `paths` after the time `at`,
-    newest first; empty if git fails.
+    """Return hash, subject and files of the last commits after the time `at` that touched one of
+    `paths`, newest first. If git fails, return none.
     """
     try:
         log = list(_log(root, MAX_SINCE, at, environment, paths))
@@ -147,7 +147,6 @@ def _log(
     environment: Mapping[str, str],
     paths: Sequence[str] = (),
 ) -> Iterator[Commit]:
-    """The commits, newest first."""
     mark = secrets.token_hex(16)
     command = [
         *("git", *_SAFE_OPTIONS, "-C", root, "log", f"-{commits}", *_PLAIN),
@@ -163,7 +162,7 @@ def _log(
 
 
 def _parts(chunks: Iterable[str], mark: str) -> Iterator[str]:
-    """The parts between the marks of a text that arrives in chunks."""
+    """Split a text that arrives in chunks at each `mark`."""
     rest = ""
     for chunk in chunks:
         *parts, rest = (rest + chunk).split(mark)
@@ -172,8 +171,7 @@ def _parts(chunks: Iterable[str], mark: str) -> Iterator[str]:
 
 
 def _output(command: list[str], root: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """The output of git as it arrives. Variables that could make git read another repository or run
-    a program are not passed on.
+    """Yield the output of git as it arrives.
 
     Raises:
         UsageError: git is not installed, failed, or took too long.
@@ -213,22 +211,22 @@ def _output(command: list[str], root: str, environment: Mapping[str, str]) -> It
 
 
 def _redirects_git(name: str) -> bool:
-    """True if the variable could make git read another repository (as in a git hook) or run a
-    program.
+    """Return whether the variable could make git run a program, or read another repository (as in
+    a git hook).
     """
     return name.startswith("GIT_") and not name.startswith("GIT_CONFIG")
 
 
 def _masked(entry: Commit) -> tuple[Commit, tuple[str, ...]]:
-    """The commit without the secrets in its message, and the rules that found some. The message is
-    masked before it is cut: half a secret would not be recognised."""
+    """Mask the secrets in a commit's message. This must happen before the message is cut, because
+    half a secret would not be recognised."""
     sha, seconds, message, files = entry
     masked, rules = redact(message.strip())
     return (sha, seconds, masked, files), rules
 
 
 def _proposal(entry: Commit, root: str) -> Proposal | None:
-    """The proposal of a commit that gives a reason, None for any other."""
+    """Return the proposal for a commit that gives a reason, or None for any other commit."""
     sha, seconds, message, files = entry
     subject, _, body = message.partition("\n")
     details = " ".join(_TRAILER.sub("", body).split())
@@ -249,5 +247,5 @@ def _proposal(entry: Commit, root: str) -> Proposal | None:
 
 
 def gives_reasons(text: str) -> bool:
-    """True if the text gives a reason."""
+    """Return whether the text gives a reason."""
     return bool(_REASON.search(text))

@@ -1,5 +1,5 @@
-"""The inbox: proposed memories that have not been accepted or refused yet. Agents never see
-them."""
+"""The inbox: proposed memories that a person has neither accepted nor rejected yet. Agents never
+see them."""
 
 import hashlib
 import re
@@ -18,22 +18,21 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
 MAX_WAITING = 1_000
-"""The maximum number of open proposals for a project. If there are more, the oldest are removed and
-counted."""
+"""The maximum number of open proposals per project. The oldest are removed first, and counted."""
 MAX_SETTLED = 20_000
 WHY_COMMIT = "a commit that says why"
 WHY_RULE = "standing rule"
 WHY_COMMAND = "command that worked"
 _WORDS = re.compile(r"\w+")
 HABIT_SESSIONS = 3
-"""A mistake in this many sessions is a habit."""
+"""In this many sessions, a mistake is a habit."""
 KINDS: Mapping[str, str] = {"commit": WHY_COMMIT, "rule": WHY_RULE, "command": WHY_COMMAND}
 
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """The result of adding proposals: the number of `new` ones, the number of older ones removed
-    to make room, and the names of the rules that masked a secret.
+    """The result of adding proposals: the number of new proposals, the number of older proposals
+    that were removed to make room, and the names of the rules that masked a secret.
     """
 
     new: int = 0
@@ -43,10 +42,10 @@ class Intake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A possible memory. `source` is its origin (`git:3f2a1c0`, `session:…`), and `why` says how it
-    was found. A proposal from an episode (a conclusion of a session) has `triggers`: the situations
-    in which it applies. It is valid while its `paths` exist and contain its `symbols`.
-    `occurrences` counts the sessions that found it.
+    """A possible memory. `source` is its origin, such as `git:3f2a1c0`, and `why` says how it was
+    found. A proposal from an episode (a conclusion of a session) has `triggers`, the situations in
+    which it applies. It is valid while its `paths` exist and contain its `symbols`. `occurrences`
+    counts the sessions that found it.
     """
 
     text: str
@@ -63,13 +62,13 @@ class Proposal:
 
     @property
     def id(self) -> str:
-        """An id that is the same for equal texts of one project."""
+        """An id, which is the same for equal texts of one project."""
         return _key("p", self.project or "", " ".join(self.text.lower().split()))
 
     @property
     def is_habit(self) -> bool:
-        """Return whether several sessions made the same mistake with a command. Its correction then
-        becomes a standing rule, which an agent gets before it can repeat the mistake."""
+        """Whether `HABIT_SESSIONS` sessions made the same mistake with a command. The correction
+        then becomes a standing rule, which an agent gets before it can repeat the mistake."""
         return self.why == WHY_COMMAND and self.occurrences >= HABIT_SESSIONS
 
     @property
@@ -79,15 +78,15 @@ class Proposal:
 
     @property
     def duplicates(self) -> Iterator[str]:
-        """The keys that this proposal has in common with its duplicates: one for the same words in
-        any project, one for the same situation in this project."""
+        """The keys that this proposal shares with its duplicates: one for the same words in any
+        project, and one for the same situation in this project."""
         yield _key("w", *_WORDS.findall(self.text.lower()))
         if self.triggers:
             yield _key("t", self.project or "", self.why, *self.triggers)
 
     def memory(self, trust: Trust = Trust.USER) -> Memory:
-        """The memory that an accepted proposal becomes. The user vouches for it, unless upwell
-        accepts it without asking."""
+        """Convert an accepted proposal to a memory. Pass another `trust` if upwell accepted the
+        proposal without asking the user."""
         return Memory(
             id=self.id,
             text=self.text,
@@ -106,12 +105,12 @@ class Proposal:
 
 
 Mask = Callable[[str], tuple[str, tuple[str, ...]]]
-"""Returns a text without its secrets, and the names of the rules that found some."""
+"""Masks the secrets in a text, and returns the names of the rules that found secrets."""
 
 
 class Inbox:
-    """Proposals in a file of the home (mode 0600) that all processes share. `mask` removes secrets
-    from a text before it is written; `locking` takes the lock under which the file is changed."""
+    """Proposals in a file of the home (mode 0600) that all processes share. `mask` is applied to
+    each text before it is written. `locking` takes the lock under which the file is changed."""
 
     def __init__(self, path: Path, mask: Mask, locking: Locking = exclusively) -> None:
         self._path = path
@@ -119,17 +118,17 @@ class Inbox:
         self._locking = locking
 
     def waiting(self) -> list[Proposal]:
-        """The open proposals, oldest first."""
+        """Return the open proposals, oldest first."""
         return [_proposal(entry) for entry in self._read()["waiting"]]
 
     def displaced(self) -> Mapping[str, int]:
-        """The number of open proposals removed from each project to make room for later ones."""
+        """Return how many open proposals of each project were removed to make room."""
         displaced: dict[str, int] = self._read()["displaced"]
         return displaced
 
     def forget_displaced(self, project: str | None) -> int:
-        """Reset the number of removed proposals of a project (None: of all projects), once the user
-        has been told. Returns the number.
+        """Once the user has been told, reset the number of removed proposals of a project (None for
+        all projects). Returns the number.
         """
         with self._locking(self._path):
             content = self._read()
@@ -140,7 +139,8 @@ class Inbox:
         return int(number)
 
     def propose(self, proposals: Iterable[Proposal]) -> Intake:
-        """Add proposals, except those that a person has already decided about (settled).
+        """Add proposals, except those that are settled, which means that a person has already
+        decided about them.
 
         Of two proposals with the same text or for the same situation, only the later one is kept.
         If they come from different sessions, their occurrences are added up.
@@ -167,11 +167,11 @@ class Inbox:
         return Intake(new, displaced.total(), tuple(redacted))
 
     def is_settled(self, proposal: Proposal) -> bool:
-        """True if a person has decided about this proposal."""
+        """Return whether a person has already decided about this proposal."""
         return _is_settled(self._entry(proposal), set(self._read()["settled"]))
 
     def chosen(self, ids: Sequence[str]) -> list[Proposal]:
-        """The proposals with these ids; all of them if no id is given.
+        """Return the open proposals with these ids, or all of them if no id is given.
 
         Raises:
             UsageError: an id is unknown.
@@ -184,13 +184,13 @@ class Inbox:
         return [open_proposals[id] for id in ids or open_proposals]
 
     def take(self, ids: Sequence[str]) -> list[Proposal]:
-        """Remove these proposals for good: they are not proposed again. Returns those that were
+        """Remove these proposals for good, so that they are not made again. Returns those that were
         still open."""
         return self._remove(ids, settles=True)
 
     def ban(self, proposals: Iterable[Proposal]) -> int:
-        """Remove these proposals and their duplicates, and keep them all from being proposed again.
-        Returns the number of proposals that were still open.
+        """Remove these proposals and their duplicates for good. Returns the number of proposals
+        that were still open.
         """
         banned = {key for proposal in proposals for key in _keys(self._entry(proposal))}
         with self._locking(self._path):
@@ -251,14 +251,14 @@ class Inbox:
 
 
 def inbox_at(path: Path, locking: Locking = exclusively) -> Inbox:
-    """The inbox in this file, which masks secrets."""
+    """Return the inbox in this file. It masks secrets with `redact()`."""
     return Inbox(path, redact, locking)
 
 
 def of_project(
     proposals: Iterable[Proposal], project: str | None, kind: str | None
 ) -> list[Proposal]:
-    """The proposals of a project (None: of all) and a kind (None: of any).
+    """Return the proposals of a project (None for all) and kind (None for all).
 
     Raises:
         UsageError: there is no such kind.
@@ -293,8 +293,8 @@ def _settle(content: dict[str, Any], keys: Iterable[str]) -> None:
 def _latest_of_projects(
     waiting: Sequence[dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """The latest `MAX_WAITING` entries of each project, in order, and the number of older entries
-    of each project.
+    """Return the latest `MAX_WAITING` entries of each project, in order, and the number of older
+    entries.
     """
     counts: Counter[str] = Counter()
     displaced: Counter[str] = Counter()
@@ -319,7 +319,7 @@ def _proposal(entry: Mapping[str, Any]) -> Proposal:
 def _same_situation(
     entry: Mapping[str, Any], open_entries: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """The open proposal with the same text, or the episode for the same situation."""
+    """Find the open proposal with the same text or for the same situation."""
     if entry["id"] in open_entries:
         return open_entries[entry["id"]]
     if not entry["triggers"]:
@@ -336,7 +336,7 @@ def _same_situation(
 
 
 def _later(earlier: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    """The later of two entries, with the occurrences of both if they are of different sessions."""
+    """Return the later entry, with the occurrences of both if they are from different sessions."""
     later = entry if (entry["at"] or 0.0) >= (earlier["at"] or 0.0) else earlier
     occurrences = earlier.get("occurrences", 1)
     if entry["session"] != earlier["session"]:

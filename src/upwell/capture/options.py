@@ -6,9 +6,10 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureOptions:
-    """`capture.*`. `accept` selects the proposals that need no decision: none of them, or episodes
-    of the kinds whose precision was measured. `ask_agent`: at the end of a turn in which the agent
-    may have learned something, it is asked to store that.
+    """The `capture.*` settings. `accept` selects the proposals that become memories without a
+    person's decision: none, or episodes of the kinds whose precision was measured. With
+    `ask_agent`, an agent that may have learned something is asked at the end of the turn to store
+    it.
     """
 
     accept: Literal["nothing", "episodes"] = "nothing"

@@ -13,14 +13,14 @@ from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.memory import Memory, Provenance
 
 MAX_PROPOSALS = 20
-"""The maximum number of proposals from one session; only the latest are kept."""
+"""The maximum number of proposals from one session. Only the latest are kept."""
 PLACES = frozenset({EpisodeKind.PLACE, EpisodeKind.TICKET})
-"""Kinds of episodes that refer to something and stay valid as long as it exists, so a person has
-nothing to decide.
+"""Kinds of episodes that refer to a thing. They stay valid as long as the thing exists, so a person
+has nothing to decide.
 """
 MEASURED = frozenset({WHY_COMMAND})
-"""The kinds of proposals that `capture.accept = "episodes"` accepts, because their precision is
-known (`docs/measurements.md`)."""
+"""The kinds of proposals that `capture.accept = "episodes"` accepts, because their precision was
+measured (`docs/measurements.md`)."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Findings:
     places: list[Memory] = field(default_factory=list)
 
     def add(self, episode: Episode, project: str, source: str) -> None:
-        """Add an episode that a session in `project` concluded."""
+        """Add an episode from a session in `project`."""
         paths = tuple(_in_project(path, episode.cwd, project) for path in episode.paths)
         if episode.kind in PLACES:
             self.places.append(_place(episode, paths, project))
@@ -53,7 +53,7 @@ class Findings:
 
 
 def findings_in(events: Iterable[Event], project: str, source: str) -> Findings:
-    """The findings of a session, or of part of a session, in `project`. `source` names the
+    """Return the findings of a session, or of a part of it, in `project`. `source` names the
     session.
     """
     miner, findings = EpisodeMiner(), Findings()
@@ -69,7 +69,7 @@ def _add(findings: Findings, episodes: Iterable[Episode], project: str, source: 
 
 
 def _in_project(path: str, cwd: str | None, project: str) -> str:
-    """A path from a session in the folder `cwd`, relative to the root of the project."""
+    """Convert a path that is relative to `cwd` to a path relative to the project's root."""
     return relative_to(str(PurePosixPath(cwd or project, path)), project)
 
 

@@ -1,8 +1,8 @@
-"""A session's transcript: the texts that the agent wrote, and whether a compaction has removed the
-memories that upwell delivered.
+"""Reads a session's transcript: the texts that the agent wrote, and whether a compaction has
+removed the memories that upwell delivered.
 
-The texts are those in the JSON lines of Claude Code and Codex. The readers in `replay/transcripts`
-leave out subagents and calls without a result; this module includes them.
+The texts are read from the JSON lines of Claude Code and Codex. The readers in `replay/transcripts`
+leave out subagents and calls without a result, but this module includes them.
 """
 
 import os
@@ -18,17 +18,16 @@ from upwell.hosts.events import plain_args
 WRITTEN_BYTES = 500_000
 HISTORY_BYTES = 20_000_000
 _REWRITTEN = b'\n{"$set":{"messages":'
-"""The mark of a compaction by Gemini CLI: its transcript then repeats the whole history in one
-line, and continues from there. Source: `chatCompressionService` and recorded chats of Gemini CLI
-0.61.0.
+"""The mark of a compaction by Gemini CLI. The line with this mark repeats the whole
+history. Source: `chatCompressionService` and recorded chats of Gemini CLI 0.61.0.
 """
 _CALLS = ("function_call", "custom_tool_call")
 _TEXTS = ("text", "output_text")
 
 
 def written_in(path: str, since: float) -> list[tuple[float, str]]:
-    """The agent's messages and the arguments of its calls since the time `since`, each with its
-    timestamp. The arguments include the files that the agent wrote, which no hook reports."""
+    """Return the agent's messages and the arguments of its calls from the time `since` on, each
+    with its timestamp. The arguments include files that the agent wrote. No hook reports them."""
     texts: list[tuple[float, str]] = []
     for line in _tail_of(path, WRITTEN_BYTES).splitlines():
         try:
@@ -45,8 +44,8 @@ def written_in(path: str, since: float) -> list[tuple[float, str]]:
 
 
 def has_lost_marks(path: str, marks: Sequence[str]) -> bool:
-    """True if a compaction by Gemini CLI has removed one of the texts `marks` from the history.
-    False if the file does not belong to the user.
+    """Return whether a compaction by Gemini CLI has removed one of the texts in `marks` from the
+    history. Returns False if the file does not belong to the user.
     """
     history = _tail_of(path, HISTORY_BYTES)
     rewritten = history.rfind(_REWRITTEN)
@@ -59,8 +58,8 @@ def has_lost_marks(path: str, marks: Sequence[str]) -> bool:
 
 
 def _tail_of(path: str, max_bytes: int) -> bytes:
-    """The last bytes of a regular `.jsonl` file that the user owns, starting at the first whole
-    line; b"" for any other path."""
+    """Return the last whole lines of a regular `.jsonl` file that the user owns, up to `max_bytes`.
+    Returns b"" for any other path."""
     if not path.startswith("/") or not path.endswith(".jsonl"):
         return b""
     try:
@@ -78,8 +77,8 @@ def _tail_of(path: str, max_bytes: int) -> bytes:
 
 
 def _texts_of(message: Mapping[str, Any]) -> Iterator[str]:
-    """The agent's texts in one record. Claude Code records a message together with its calls; Codex
-    records each call separately.
+    """Yield the agent's texts in one record. Claude Code records a message together with its calls,
+    but Codex records each call separately.
     """
     if message.get("type") in _CALLS:
         yield _arguments(message.get("arguments", message.get("input")))

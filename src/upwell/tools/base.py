@@ -1,4 +1,4 @@
-"""The interface of upwell's own tools, and the toolbox that lists and calls them."""
+"""The interface of upwell's own tools, and the toolbox that lists and calls the tools."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +18,7 @@ WRITES = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": Fals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One of upwell's tools. `run` takes the arguments and the session, and returns an MCP
-    result."""
+    """One of upwell's tools. `run(args, session)` returns an MCP result."""
 
     name: str
     description: str
@@ -33,7 +32,7 @@ class Tool:
         return self.annotations.get("readOnlyHint") is True
 
     def listed(self) -> dict[str, Any]:
-        """The MCP tool object."""
+        """Return the MCP tool object."""
         return {
             "name": self.name,
             "description": self.description,
@@ -47,8 +46,8 @@ class Tool:
 
 
 Record = Callable[[str, str, str, str], None]
-"""Records a call to a tool that writes: the caller, the tool, the ids and names in its arguments,
-and the outcome."""
+"""Records a call to a tool that writes. Receives the caller, the tool, the ids and names in the
+arguments, and the outcome."""
 
 
 def unrecorded(actor: str, action: str, subject: str, outcome: str) -> None:
@@ -56,13 +55,13 @@ def unrecorded(actor: str, action: str, subject: str, outcome: str) -> None:
 
 
 def _subject(args: Mapping[str, Any]) -> str:
-    """The ids and names in a tool's arguments; texts are left out."""
+    """Return the ids and names in a tool's arguments, but no texts."""
     named = (args.get(key) for key in ("id", "surfacing_id", "memory_id", "namespace", "tool"))
     return " ".join(value for value in named if isinstance(value, str))
 
 
 class Toolbox:
-    """Tools by name. A tool's error becomes an error result with its hint."""
+    """Tools by name. If a tool raises an `UpwellError`, the call returns an error result."""
 
     def __init__(
         self, tools: Sequence[Tool], principal: Principal = OWNER, record: Record = unrecorded
@@ -108,7 +107,7 @@ class Toolbox:
 
 
 def text_result(*texts: str, meta: Mapping[str, Any] | None = None) -> Result:
-    """An MCP result of text blocks."""
+    """Return an MCP result that consists of text blocks."""
     result: dict[str, Any] = {"content": [{"type": "text", "text": text} for text in texts]}
     if meta:
         result["_meta"] = dict(meta)
@@ -124,10 +123,10 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 
 
 def _check(tool: Tool, args: Mapping[str, Any]) -> None:
-    """Check arguments against the tool's own schema: names, types, choices.
+    """Check the names, types and choices of a tool's arguments.
 
     Raises:
-        UsageError: an argument is missing, unknown or of the wrong type.
+        UsageError: an argument is missing, unknown, or has a wrong type or value.
     """
     for name in tool.required:
         if name not in args:

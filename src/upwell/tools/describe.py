@@ -1,4 +1,4 @@
-"""Full definitions of tools, for lists that show only one line per tool."""
+"""The tool that returns the full definitions of other tools, if the tool list is shortened."""
 
 import asyncio
 import difflib
@@ -10,21 +10,21 @@ from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 
 
 class Definitions(Protocol):
-    """The tools of all servers, by their public names."""
+    """The tools of all servers, by public name."""
 
     def named(self, names: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
-        """Definitions as JSON by name, and the names without a tool."""
+        """Return JSON definitions by name, and the unknown names."""
         ...
 
     def search(self, query: str) -> Mapping[str, str]:
-        """Definitions as JSON by name, the closest first."""
+        """Return JSON definitions by name, the best match first."""
         ...
 
     def names(self) -> list[str]: ...
 
 
 def describe_tool(definitions: Definitions) -> Tool:
-    """`describe_tools(names?, query?)`: full definitions, one JSON object per line."""
+    """Return the tool `describe_tools(names?, query?)`. Its result has one JSON object per line."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         names, query = [str(name) for name in args.get("names", [])], args.get("query", "")

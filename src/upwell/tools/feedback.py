@@ -1,5 +1,5 @@
-"""The tools for feedback: agents rate memories with `feedback`, and report on shortened results
-with `compression_feedback`. `stats` shows what upwell said, saved and learned.
+"""The tools for feedback. Agents use `feedback` to rate memories, and `compression_feedback` to
+report on shortened results. `stats` shows what upwell surfaced, saved and learned.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ KINDS = tuple(str(report) for report in Report if report not in (Report.CAME_BAC
 Recording = Callable[[str, Report, str], Awaitable[None]]
 Rate = Callable[[str, Sequence[Feedback]], Awaitable[Sequence[Rated]]]
 Served = Callable[[str, str], str]
-"""Returns the full name of a server's tool, `server__tool`, from the two parts of its public name.
+"""Returns a tool's full name, `server__tool`, from the two parts of its public name.
 
 Raises:
     UsageError: there is no such tool.
@@ -26,13 +26,12 @@ Raises:
 RATINGS = tuple(str(rating) for rating in Rating)
 MAX_AT_ONCE = 50
 Statistics = Callable[[int], Awaitable[Sequence[str]]]
-"""The lines of a report on the given number of days."""
+"""Returns the lines of a report on the given number of days."""
 DEFAULT_DAYS, MAX_DAYS = 7, 90
 
 
 def feedback_tool(rate: Rate) -> Tool:
-    """`feedback(surfacing_id, rating?, memory_id?, ratings?)`: moves thresholds and demotes
-    memories."""
+    """Return the tool `feedback(surfacing_id, rating?, memory_id?, ratings?)`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         surfacing_id = args["surfacing_id"]
@@ -77,7 +76,7 @@ def feedback_tool(rate: Rate) -> Tool:
 
 
 def _single(surfacing_id: str, args: object) -> Feedback:
-    """One rating. If `args` is an entry of `ratings`, it needs a `memory_id`."""
+    """Read one rating. An entry of `ratings` must have a `memory_id`."""
     if not isinstance(args, Mapping) or args.get("rating") not in RATINGS:
         raise UsageError(f"a rating is one of {', '.join(RATINGS)}")
     memory_id = args.get("memory_id")
@@ -91,7 +90,7 @@ def _single(surfacing_id: str, args: object) -> Feedback:
 
 
 def noted(ratings: Sequence[Rated]) -> str:
-    """One line: the ratings, how many memories each concerns, and where they surfaced."""
+    """Return one line that states the ratings, the number of memories, and where they surfaced."""
     if not ratings:
         return "nothing to rate: that surfacing has only standing rules"
     counts = Counter(str(rating.rating) for rating in ratings)
@@ -104,9 +103,9 @@ def noted(ratings: Sequence[Rated]) -> str:
 
 
 def compression_feedback_tool(record: Recording, served: Served) -> Tool:
-    """`compression_feedback(server, tool, kind?, missing?)`: `FEW` reports of a kind in `MOVING`
-    change the tool's budget from the next session on, within bounds; `upwell tune` shows the
-    remarks in `missing`."""
+    """Return the tool `compression_feedback(server, tool, kind?, missing?)`. After `FEW` reports of
+    a kind in `MOVING`, the budget of the reported tool changes, within bounds, from the next
+    session on. `upwell tune` shows the remarks in `missing`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         tool = served(args["server"], args["tool"])
@@ -138,8 +137,8 @@ def compression_feedback_tool(record: Recording, served: Served) -> Tool:
 
 
 def stats_tool(statistics: Statistics) -> Tool:
-    """`stats(days?)`: the report of `upwell stats` and the budgets and thresholds of `upwell
-    tune`."""
+    """Return the tool `stats(days?)`. Its result contains the report of `upwell stats`, and the
+    budgets and thresholds that `upwell tune` shows."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         days = args.get("days", DEFAULT_DAYS)

@@ -1,4 +1,4 @@
-"""Reads the original of a shortened result by its key, whole or in parts."""
+"""The tools that read the original of a shortened result."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -19,13 +19,13 @@ MAX_KEYS_NAMED = 60
 
 _LOOK_AHEAD = 256
 MAX_LINES_CHARS = 40_000
-"""The maximum number of characters that `lines` returns at once. This is about the size up to which
-a file is delivered whole (`compress.read_tokens`)."""
+"""The maximum number of characters that `read_more(lines=…)` returns. This is about the size up to
+which a file is delivered whole (`compress.read_tokens`)."""
 
 
 OnFollowUp = Callable[[StoredOriginal, str], None]
-"""Called when an agent reads more of an original, because the shortened result showed too little.
-Receives the original and the text that the agent gets.
+"""Called when an agent reads more of an original. Receives the original and the text that the agent
+gets.
 """
 
 
@@ -40,8 +40,8 @@ class Originals(Protocol):
 
 
 def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
-    """`read_more(key, lines?, offset?, limit?)`: lines of the original, or the original from
-    `offset` on, verbatim."""
+    """Return the tool `read_more(key, lines?, offset?, limit?)`. Its result contains lines of an
+    original, or a chunk that starts at `offset`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         if "lines" in args:
@@ -86,7 +86,7 @@ def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
 
 
 async def _lines(originals: Originals, on_follow_up: OnFollowUp, key: str, lines: str) -> Result:
-    """Return a range of lines; if it is too long, as many whole lines as fit into one result."""
+    """Return a range of lines, but not more whole lines than fit into one result."""
     first, last = line_range(lines)
     original = await originals.find(key)
     text = lines_of(await originals.get(original.key), first, last)
@@ -103,7 +103,7 @@ async def _lines(originals: Originals, on_follow_up: OnFollowUp, key: str, lines
 
 
 def select_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
-    """`select_sections(key, sections, offset?)`: sections of an original, by their keys."""
+    """Return the tool `select_sections(key, sections, offset?)`, where `sections` contains keys."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         from upwell.compress.selective import sections_of, select
@@ -149,7 +149,7 @@ def select_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
 
 
 def search_original_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
-    """`search_original(key, query)`: the passages of an original that match a query."""
+    """Return the tool `search_original(key, query)`. Its result contains the matching passages."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         from upwell.compress.search import search_original

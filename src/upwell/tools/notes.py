@@ -1,7 +1,6 @@
-"""Short-term notes: `add_memory`, `search_memory`, `delete_memory`.
+"""The tools for short-term notes: `add_memory`, `search_memory` and `delete_memory`.
 
-Status lines ("STM entry added") appear only if `STM_SHOW_STATUS` is `TRUE`; data and ids always
-appear.
+Status lines such as "STM entry added" appear only if `STM_SHOW_STATUS` is `TRUE`.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ DELETED = "STM entry deleted"
 NOTHING_FOUND = "No matching STM entries found"
 NO_FILE = "the note mentions no file; notes about files are found again by their `paths`"
 ALIKE = 0.6
-"""Two notes that share at least this much of their words (Jaccard index) are near duplicates."""
+"""Two notes whose words have at least this Jaccard index are near duplicates."""
 MAX_ALIKE = 3
 _MAX_COMPARED = 8
 _COMPARED_CHARS = 4_000
@@ -43,14 +42,14 @@ Alike = Callable[[str], Awaitable[Sequence[Memory]]]
 
 
 async def none_alike(text: str) -> Sequence[Memory]:
-    """Find no memories."""
+    """Return no memories."""
     return ()
 
 
 async def alike(
     memories: Memories, project: str | None, principal: Principal, text: str
 ) -> Sequence[Memory]:
-    """The memories that say nearly the same as `text`; none if memory cannot be searched."""
+    """Find the memories that say nearly the same as `text`. If the search fails, return none."""
     try:
         result = await memories.find(
             text[:_COMPARED_CHARS],
@@ -78,11 +77,11 @@ def add_tool(
     read_only: Sequence[str] = (),
     max_notes: int = 0,
 ) -> Tool:
-    """`add_memory(content, namespace?, paths?, tags?, kind?)`: store a note. It belongs to the
-    project, and is labelled as an agent's note wherever it appears.
+    """Return the tool `add_memory(content, namespace?, paths?, tags?, kind?)`. A note belongs to
+    the project, and is labelled as an agent's note wherever it appears.
 
-    `status` adds a status line to the answer. `alike` finds the memories that say nearly the same.
-    Namespaces in `read_only` and notes beyond `max_notes` (0 for no limit) are refused.
+    `status` adds a status line to the result. The tool rejects notes in the namespaces in
+    `read_only`, and notes beyond `max_notes` (0 for no limit).
     """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -131,7 +130,8 @@ def add_tool(
 def search_tool(
     notes: ShortTerm, project: str | None, principal: Principal = OWNER, *, status: bool
 ) -> Tool:
-    """`search_memory(query?, id?, date?)`: the best notes in full, at most `stm.max_results`."""
+    """Return the tool `search_memory(query?, id?, date?)`. Its result contains the full texts of
+    the best notes, at most `stm.max_results`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         filters = {name: args.get(name) for name in ("query", "id", "date")}
@@ -162,10 +162,10 @@ def search_tool(
 
 
 def _check_writable(namespace: str, principal: Principal, read_only: Sequence[str]) -> None:
-    """Refuse a namespace that the principal may not change.
+    """Check that the principal may write to a namespace.
 
     Raises:
-        UsageError: the principal does not see the namespace, or may only read it.
+        UsageError: the principal may not see the namespace, or may only read it.
     """
     if not principal.sees(namespace):
         raise UsageError(
@@ -187,7 +187,7 @@ def delete_tool(
     status: bool,
     read_only: Sequence[str] = (),
 ) -> Tool:
-    """`delete_memory(id)`."""
+    """Return the tool `delete_memory(id)`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         note_id = args["id"].strip()
@@ -214,7 +214,7 @@ def delete_tool(
 
 
 def described(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Notes as JSON, with the keys that they have in `stm.json`."""
+    """Return notes as JSON, with the same keys as in `stm.json`."""
     return [
         {
             "id": entry.id,
@@ -228,7 +228,7 @@ def described(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 
 
 def moved(notes: ShortTerm) -> str:
-    """A notice, given once, that `stm.json` could not be read and was moved aside; or ""."""
+    """If `stm.json` could not be read and was moved aside, return a notice, but only once."""
     moved_path = notes.file.take_report()
     if not moved_path:
         return ""
@@ -236,7 +236,6 @@ def moved(notes: ShortTerm) -> str:
 
 
 def _duplicates(near: Sequence[Memory]) -> list[str]:
-    """The memories that say nearly the same, one per line."""
     return [
         f"a similar memory is already stored: {memory.id}: {preview(memory.text, (), _SHOWN_CHARS)}"
         for memory in near
@@ -244,8 +243,8 @@ def _duplicates(near: Sequence[Memory]) -> list[str]:
 
 
 def _missing(entry: Entry, project: str | None) -> list[str]:
-    """A remark if the note mentions no file, or if a file that it mentions does not exist, because
-    such a note is hard to find and to verify later.
+    """Return a remark if the note mentions no file, or a file that does not exist. Such a note is
+    hard to find and to verify later.
     """
     paths = entry.labels.paths or paths_in(entry.content)
     if not paths:
@@ -255,8 +254,8 @@ def _missing(entry: Entry, project: str | None) -> list[str]:
 
 
 def _may_exist(path: str, project: str) -> bool:
-    """True if the project has this file. Globs, and paths outside the project, are not checked and
-    count as existing."""
+    """Return whether the project has this file. Globs and paths outside the project are not checked
+    and count as existing."""
     file = os.path.normpath(os.path.join(project, path))
     if not file.startswith(project + os.sep) or "*" in path or not os.path.isdir(project):
         return True

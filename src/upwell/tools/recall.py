@@ -1,4 +1,4 @@
-"""Explicit recall: `memory_context`, `memory_search`, `memory_get`."""
+"""The tools for explicit recall: `memory_context`, `memory_search` and `memory_get`."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ SWITCHED_OFF = "memory_context is turned off (memory_context.enabled = false)"
 
 
 class Memories(Protocol):
-    """The part of the library that our tools and resources use."""
+    """The part of the library that upwell's own tools and resources use."""
 
     async def find(
         self,
@@ -52,13 +52,10 @@ Document = Callable[[str, str | None, Sequence[str]], Awaitable[Sequence[str]]]
 the reader's project and namespaces.
 """
 Viewed = Callable[[Sequence[Memory]], Awaitable[None]]
-"""Receives the memories that an explicit search or read returned. The short notes among them count
-as viewed.
+"""Receives the memories that an explicit search or read returned. Notes among them count as viewed.
 """
 Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns at most the given number of texts from past sessions that are relevant to a question, the
-most relevant first.
-"""
+"""Returns texts from past sessions for a question, most relevant first, up to the given number."""
 
 
 async def view_nothing(memories: Sequence[Memory]) -> None:
@@ -69,9 +66,8 @@ async def view_nothing(memories: Sequence[Memory]) -> None:
 def context_tool(
     surface: Surface, cwd: str | None, *, enabled: bool, principal: Principal = OWNER
 ) -> Tool:
-    """`memory_context(message, format?)`: the memories relevant to a message. The digest is exactly
-    what seed 003 (docs/names.md) specifies; blocks after it list the stores that could not be
-    searched.
+    """Return the tool `memory_context(message, format?)`. The digest is exactly what seed 003
+    (docs/names.md) specifies. Further blocks list the stores that could not be searched.
     """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -116,8 +112,9 @@ def search_tool(
     sessions: Sessions | None = None,
     viewed: Viewed = view_nothing,
 ) -> Tool:
-    """`memory_search(query, max_results?, sessions?)`; the answer lists the stores that could not
-    be searched. If the function `sessions` is None, this principal sees no past sessions.
+    """Return the tool `memory_search(query, max_results?, sessions?)`. Its result lists the stores
+    that could not be searched. The function `sessions` is None if the principal may not search past
+    sessions.
     """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -183,8 +180,9 @@ def get_tool(
     principal: Principal = OWNER,
     viewed: Viewed = view_nothing,
 ) -> Tool:
-    """`memory_get(path?, from?, lines?, id?)`: lines of an imported document, or the full text of
-    one memory by its id. `opened` receives the session and the id of that memory."""
+    """Return the tool `memory_get(path?, from?, lines?, id?)`. Its result contains lines of an
+    imported document, or the full text of one memory. `opened` receives the session and the
+    memory's id."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         citation = args.get("path") or args.get("id")
@@ -232,7 +230,7 @@ def get_tool(
 async def seen(
     memories: Memories, memory_id: str, project: str | None, principal: Principal
 ) -> Memory | None:
-    """The memory with this id, if this project and principal may see it."""
+    """Return the memory with this id, if this project and principal may see it."""
     memory = await memories.get(memory_id)
     if memory is None or not principal.sees(memory.namespace):
         return None
@@ -248,7 +246,7 @@ def _mark(hit: Hit) -> str:
 
 
 def _span(citation: str, args: Mapping[str, Any]) -> tuple[str, int | None, int | None]:
-    """The path, the first line and the number of lines. Arguments override the citation."""
+    """Return the path, first line and number of lines. Arguments override the citation."""
     cited = LINES_CITED.search(citation)
     first, count = args.get("from"), args.get("lines")
     if cited and first is None:
@@ -258,7 +256,7 @@ def _span(citation: str, args: Mapping[str, Any]) -> tuple[str, int | None, int 
 
 
 def numbered(path: str, rows: Sequence[str], first: int | None, count: int | None) -> str:
-    """The requested lines with their numbers, as many as fit into one answer.
+    """Return the requested lines with their numbers, up to `MAX_READ_CHARS`.
 
     Raises:
         UsageError: the document ends before the first line.
@@ -284,7 +282,7 @@ def numbered(path: str, rows: Sequence[str], first: int | None, count: int | Non
 
 
 def described(outcome: Surfacing | Skip) -> dict[str, Any]:
-    """An outcome as JSON, with its entries and the queries that ran."""
+    """Return an outcome as JSON."""
     body: dict[str, Any] = {
         "applicable": not (
             isinstance(outcome, Skip) and outcome.reason is SkipReason.NOT_APPLICABLE
@@ -314,7 +312,7 @@ def described(outcome: Surfacing | Skip) -> dict[str, Any]:
 
 
 def entry(hit: Hit) -> dict[str, Any]:
-    """One hit as JSON, for `recall --json` and `memory_context`."""
+    """Return a hit as JSON, for `recall --json` and `memory_context`."""
     memory = hit.memory
     return {
         "id": memory.id,

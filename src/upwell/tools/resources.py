@@ -1,7 +1,6 @@
 """upwell's own MCP resources: topics, searches and memories at `upwell://` addresses.
 
-A memory that the reader's project or principal may not see is treated as missing. Every address in
-an answer can be read.
+A memory that the reader's project or principal may not see is treated as missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,7 +57,7 @@ class Resources:
         self._viewed = viewed
 
     def listed(self) -> list[dict[str, Any]]:
-        """MCP resource objects."""
+        """Return MCP resource objects."""
         return [
             {
                 "uri": TOPICS_URI,
@@ -70,7 +69,7 @@ class Resources:
         ]
 
     def templates(self) -> list[dict[str, Any]]:
-        """MCP resource templates."""
+        """Return MCP resource templates."""
         return [
             {
                 "uriTemplate": f"{prefix}{{{variable}}}",
@@ -86,11 +85,11 @@ class Resources:
         ]
 
     async def read(self, uri: str) -> Sequence[Mapping[str, Any]]:
-        """The contents of a resource.
+        """Read a resource.
 
         Raises:
             UsageError: there is no resource at this address.
-            UpwellError: the memory cannot be read or searched.
+            UpwellError: a store of memories cannot be read or searched.
         """
         if uri == TOPICS_URI:
             body = await self._all_topics()
@@ -171,7 +170,7 @@ class Resources:
 
 
 def described(topic: Topic) -> dict[str, Any]:
-    """A topic as JSON, with its address."""
+    """Return a topic as JSON, with its address."""
     return {
         "name": topic.name,
         "memory_count": topic.memory_count,
@@ -181,7 +180,8 @@ def described(topic: Topic) -> dict[str, Any]:
 
 
 def brief(memory: Memory, query: str = "") -> dict[str, Any]:
-    """A memory as JSON in a list: a preview of its start or of the match, and its address."""
+    """Return a memory as JSON for a list. The preview shows its beginning, or what matches
+    `query`."""
     return {
         "id": memory.id,
         "namespace": memory.namespace,

@@ -1,8 +1,8 @@
-"""The audit log: who changed the memory over MCP, and who was denied something. It contains names
-and ids, never texts.
+"""The audit log: who changed memories over MCP, and whose requests were denied. It contains names
+and ids, but no texts.
 
-A home writes lines of JSON to a file or, if it uses a team's database, rows to a table there. The
-database itself adds a row for every stored or removed memory, whichever door wrote it.
+A home writes lines of JSON to a file or, if it uses a team's database, rows to a table. The
+database itself adds a row for every memory that is stored or removed, in whatever way.
 """
 
 import json
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 5_000_000
 RETENTION_SECONDS = 365 * 86_400.0
 REPEAT_SECONDS = 60.0
-"""The same denial of the same principal is recorded at most once within this time."""
+"""In this period, a principal's denials for the same reason are recorded only once."""
 STRANGER_SECONDS = 3_600.0
-"""Requests without a valid token that come from one address and are denied for the same reason are
-recorded at most once within this time."""
+"""In this period, denials of requests without a valid token are recorded only once per address and
+reason."""
 MAX_OF_STRANGERS = 60
-"""At most this many of these denials are listed within `STRANGER_SECONDS`. One more entry then
-counts all others, so that a flood of requests does not fill the log."""
+"""The maximum number of such denials that are recorded within `STRANGER_SECONDS`. An additional
+entry counts all others, so that a flood of requests does not fill the log."""
 MAX_REMEMBERED = 2_000
 MAX_CHARS = 300
 UNKNOWN = "unknown"
@@ -39,9 +39,9 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One entry: the time (epoch seconds), the principal ("" for the owner, `UNKNOWN` with an
-    address for a request without a valid token), the action, its subject, and the outcome: `done`,
-    or the reason for a denial."""
+    """One entry. `at` is in epoch seconds. `actor` is the principal: "" for the owner, `UNKNOWN`
+    and an address for a request without a valid token. `outcome` is "done", or the reason for a
+    denial."""
 
     at: float
     actor: str
@@ -51,19 +51,19 @@ class Event:
 
 
 class Log(Protocol):
-    """A place to write events to."""
+    """A log of events."""
 
     async def write(self, event: Event) -> None: ...
 
     async def latest(self, limit: int) -> Sequence[Event]:
-        """The latest events, newest first."""
+        """Return the latest events, newest first."""
         ...
 
     async def expire(self, now: float) -> None: ...
 
 
 class FileLog:
-    """Events in a file of the home; one older file is kept."""
+    """Writes events to a file in the home. One older file is kept."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -88,7 +88,7 @@ class FileLog:
         return events[::-1][:limit]
 
     async def expire(self, now: float) -> None:
-        """Do nothing, because the size of the files is limited."""
+        """Do nothing, because the files are limited in size."""
 
     @property
     def _older(self) -> Path:
@@ -96,7 +96,7 @@ class FileLog:
 
 
 class PostgresLog:
-    """Events in a team's database."""
+    """Writes events to a team's database."""
 
     def __init__(self, postgres: "Postgres", tenant: str) -> None:
         self._postgres = postgres
@@ -126,8 +126,7 @@ class PostgresLog:
 
 
 class _Strangers:
-    """Chooses which denials of requests without a valid token are listed within an hour; the
-    others are counted."""
+    """Selects the denials of requests without a valid token to record, and counts the others."""
 
     def __init__(self) -> None:
         self._until = -math.inf
@@ -135,8 +134,8 @@ class _Strangers:
         self._unlisted = 0
 
     def unlisted(self, now: float) -> int:
-        """0 until the hour is over; then the number of that hour's denials that were not listed,
-        and the next hour begins at `now`."""
+        """If `STRANGER_SECONDS` have passed, start the next period and return the number of denials
+        that were only counted. Otherwise, return 0."""
         if now < self._until:
             return 0
         unlisted, self._unlisted = self._unlisted, 0
@@ -145,7 +144,7 @@ class _Strangers:
         return unlisted
 
     def is_new(self, address: str, why: str, now: float) -> bool:
-        """Whether to list a denial."""
+        """Return whether to record a denial."""
         key = (address, why)
         if key in self._listed or len(self._listed) >= MAX_OF_STRANGERS:
             self._unlisted += 1
@@ -155,7 +154,8 @@ class _Strangers:
 
 
 class Audit:
-    """Writes events in the background. A request neither waits for the log nor fails with it."""
+    """Writes events in the background. A request neither waits for the log nor fails if the log
+    cannot be written."""
 
     def __init__(self, log: Log, clock: Clock = SYSTEM_CLOCK) -> None:
         self._log = log
@@ -170,7 +170,7 @@ class Audit:
         self._tasks.start(self._write(Event(self._clock.now(), *parts)))
 
     def denied(self, actor: str, why: str) -> None:
-        """Record that a request of a principal was denied, at most once a minute for each `why`."""
+        """Record that a principal's request was denied, at most once a minute for each `why`."""
         now, key = self._clock.monotonic(), (actor, why)
         if now - self._denials.get(key, now - 2 * REPEAT_SECONDS) < REPEAT_SECONDS:
             return
@@ -187,7 +187,7 @@ class Audit:
             self._record_denial(f"{UNKNOWN} at {address}" if address else UNKNOWN, why)
 
     async def latest(self, limit: int = 100) -> Sequence[Event]:
-        """The latest events, newest first.
+        """Return the latest events, newest first.
 
         Raises:
             StoreError: the database failed.
@@ -195,8 +195,7 @@ class Audit:
         return await self._log.latest(limit)
 
     async def expire(self) -> None:
-        """Remove events that are older than a year from a team's database. The files of a home are
-        limited by size instead."""
+        """Remove events that are older than a year from a team's database."""
         self._record_unlisted(self._clock.monotonic())
         await self._log.expire(self._clock.now())
 
@@ -221,6 +220,6 @@ class Audit:
 
 
 def _plain(text: str) -> str:
-    """A text that every log can store on one line."""
+    """Convert a text so that every log can store it on one line."""
     printable = "".join(char if char.isprintable() else " " for char in text[:MAX_CHARS])
     return printable.encode("utf-8", "replace").decode()

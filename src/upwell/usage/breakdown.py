@@ -1,7 +1,6 @@
 """Durable totals of memories surfaced and tokens saved, by day, host, project and tool.
 
-They answer "how much" for one agent, one repository or one tool. `counts.py` counts the same events
-by reason and by door.
+`counts.py` counts the same events by reason and by door.
 """
 
 from collections import Counter, defaultdict
@@ -15,13 +14,13 @@ from upwell.usage.daily import DailyNumbers
 
 
 class Metric(StrEnum):
-    """The totals. Tokens are estimated by `ground.text.tokens`."""
+    """The totals. Token counts are the estimates of `ground.text.tokens`."""
 
     EVENTS = "events"
     ASKED = "asked"
-    """Explicit questions, such as `upwell context`. Their answers do not count as surfacings."""
+    """Explicit questions, such as `upwell context`. They are not included in `SPOKE`."""
     SPOKE = "spoke"
-    """Events at which a memory surfaced."""
+    """Events at which memories surfaced."""
     MEMORIES = "memories"
     SAID_TOKENS = "said_tokens"
     """Tokens of the memories that surfaced."""
@@ -29,13 +28,13 @@ class Metric(StrEnum):
     """Results that were shortened."""
     BEFORE = "before"
     AFTER = "after"
-    """Tokens of these results before and after shortening."""
+    """Tokens of these results, before and after shortening."""
     READ_AGAIN = "read_again"
-    """Tokens of originals that an agent fetched after it had received the shortened result."""
+    """Tokens of originals that an agent read after it had received the shortened result."""
 
 
 class Dimension(StrEnum):
-    """A way to divide the totals."""
+    """The dimensions by which totals are grouped."""
 
     DAY = "day"
     HOST = "host"
@@ -45,7 +44,7 @@ class Dimension(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something happened: the agent's host, the project and the tool, each "" if unknown."""
+    """Where something happened. Unknown fields are ""."""
 
     host: str = ""
     project: str = ""
@@ -54,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A total of one day at one place."""
+    """One metric's total for one day and place."""
 
     day: str
     place: Place
@@ -64,7 +63,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The totals of one value of a dimension."""
+    """The totals for one value of a dimension."""
 
     name: str
     totals: Mapping[str, int] = field(default_factory=dict)
@@ -79,32 +78,32 @@ class Row:
 
     @property
     def net(self) -> int:
-        """`saved` minus the tokens that were read again and those that upwell added."""
+        """`saved`, less the tokens that were read again and the tokens that upwell added."""
         return self.saved - self[Metric.READ_AGAIN] - self[Metric.SAID_TOKENS]
 
     def described(self) -> dict[str, object]:
-        """The totals as JSON."""
+        """Return the totals as JSON."""
         numbers = {str(metric): self[metric] for metric in Metric}
         return {"name": self.name, **numbers, "saved": self.saved, "net": self.net}
 
 
 class Breakdown:
-    """The totals of this process, and the stored ones."""
+    """The stored totals, and those of this process that are not stored yet."""
 
     def __init__(self, ttl_store: TtlStore, clock: Clock = SYSTEM_CLOCK) -> None:
         self._numbers = DailyNumbers(ttl_store, Kind.USAGE, clock, max_name_chars=300)
 
     def add(self, place: Place, **numbers: int) -> None:
-        """Add to the totals of a place, by the names of the metrics; `flush` writes them."""
+        """Add to the totals of a place. The keywords are the names of metrics."""
         for name, number in numbers.items():
             self._numbers.add(place.host, place.project, place.tool, Metric(name), by=number)
 
     async def flush(self) -> None:
-        """Write the pending totals. If the store fails, only these totals are lost."""
+        """Store the pending totals. If the store fails, they are lost."""
         await self._numbers.flush()
 
     async def since(self, days: int) -> list[Total]:
-        """All totals of the last `days` days, including today.
+        """Return all totals of the last `days` days, including today.
 
         Raises:
             StoreError: the store cannot be read.
@@ -117,8 +116,8 @@ class Breakdown:
 
 
 def rows_by(totals: Iterable[Total], dimension: Dimension) -> list[Row]:
-    """The totals of each value of a dimension. Days are in order; other values are sorted by the
-    tokens saved, the highest number first."""
+    """Add up the totals for each value of a dimension. Days are in order. Other values are sorted
+    by tokens saved, in descending order."""
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for total in totals:
         name = total.day if dimension is Dimension.DAY else getattr(total.place, dimension)
@@ -130,7 +129,7 @@ def rows_by(totals: Iterable[Total], dimension: Dimension) -> list[Row]:
 
 
 def whole(totals: Iterable[Total]) -> Row:
-    """The sum of all totals."""
+    """Add up all totals."""
     numbers: Counter[str] = Counter()
     for total in totals:
         numbers[total.metric] += total.number

@@ -1,6 +1,6 @@
-"""Small durable counters: one increment in memory for each event, written in batches.
+"""Durable counters of events, incremented in memory and stored in batches.
 
-A counter has a day (UTC), an `event`, a `door`, a `tool` and a `kind`:
+The key of a counter is a UTC day, an `event`, a `door`, a `tool` and a `kind`, such as
 ("2026-04-09", "decision", "tool", "fs__read", "repeated").
 """
 
@@ -16,27 +16,28 @@ class Event(StrEnum):
     """The events that are counted."""
 
     DECISION = "decision"
-    """`kind` is `surfaced` or the reason for silence."""
+    """`kind` is `surfaced`, or the reason why no memory was surfaced."""
     SAID = "said"
-    """Surfaced memories; `kind` is `memories` (their number) or `tokens` (of their text)."""
+    """Surfaced memories. `kind` is `memories` (their number) or `tokens` (of their texts)."""
     SESSION = "session"
-    """A decision in a session; `kind` is a digest of the session's name."""
+    """A decision in a session. `kind` is a digest of the session's name."""
     LATE = "late"
-    """Surfacings that did not reach the agent with their call; `kind` is `missed` (not ready when
-    the call returned), `no_reply` (the call failed), or `offered` (delivered at the next call).
+    """A decision whose memories did not reach the agent with their call. `kind` is `missed` (not
+    ready when the call returned), `no_reply` (the call failed, or its reply was not delivered), or
+    `offered` (offered again at a later call).
     """
     MISSING = "missing"
-    """A search in which a store of memories gave no answer; `kind` is the name of the store."""
+    """A search in which a store of memories failed. `kind` is the name of the store."""
     USE = "use"
     """`kind` is `used` or `ignored`."""
     RATING = "rating"
     JUDGE = "judge"
-    """Questions to the judge, the model that may choose the memories. `kind` is `asked`, followed
-    by `chosen`, `nothing`, `failed` or `unusable`; `cached` or `capped` if the model was not asked;
-    `late` if the choice was kept for a later event; and `tokens_in`, `tokens_out` or `millionths`
+    """Questions to the judge, the model that may choose the memories. `kind` is `asked`, and one of
+    `chosen`, `nothing`, `failed` and `unusable`; `cached` or `capped` if the model was not asked;
+    `late` if the choice was kept for a later event; or `tokens_in`, `tokens_out` or `millionths`
     (of the currency) for the cost."""
     INTENT = "intent"
-    """A prompt that the model of `intent.use_llm` was asked about; `kind` is `answered`, `timeout`,
+    """A question to the model of `intent.use_llm` about a prompt. `kind` is `answered`, `timeout`,
     `failed` or `unusable`."""
     COMPRESSED = "compressed"
     """`kind` is `results`, `tokens_before` or `tokens_saved`."""
@@ -44,7 +45,7 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The number of times that an event happened on one day."""
+    """How many times an event happened on one day."""
 
     day: str
     event: Event
@@ -55,21 +56,21 @@ class Count:
 
 
 class Counts:
-    """The counters of this process, and the stored ones."""
+    """The stored counters, and those of this process that are not stored yet."""
 
     def __init__(self, ttl_store: TtlStore, clock: Clock = SYSTEM_CLOCK) -> None:
         self._numbers = DailyNumbers(ttl_store, Kind.COUNT, clock, max_name_chars=200)
 
     def add(self, event: Event, kind: str, *, door: str = "", tool: str = "", by: int = 1) -> None:
-        """Count an event; `flush` writes it."""
+        """Count an event."""
         self._numbers.add(event, door, tool, kind, by=by)
 
     async def flush(self) -> None:
-        """Write the pending counts. If the store fails, only these counts are lost."""
+        """Store the pending counts. If the store fails, they are lost."""
         await self._numbers.flush()
 
     async def since(self, days: int) -> list[Count]:
-        """All counts of the last `days` days, including today.
+        """Return all counts of the last `days` days, including today.
 
         Raises:
             StoreError: the store cannot be read.

@@ -1,4 +1,4 @@
-"""Numbers by day (UTC) and names. They are added up in memory, stored in batches, and kept for 90
+"""Numbers by UTC day and names. They are added up in memory, stored in batches, and kept for 90
 days."""
 
 from collections import Counter
@@ -15,8 +15,7 @@ _SEPARATOR = "\t"
 
 
 class DailyNumbers:
-    """The daily numbers of one kind, both stored and pending in this process. Names are cut to
-    `max_name_chars`."""
+    """The stored and pending numbers of one kind. Names are cut to `max_name_chars`."""
 
     def __init__(
         self, ttl_store: TtlStore, kind: Kind, clock: Clock, *, max_name_chars: int
@@ -28,11 +27,11 @@ class DailyNumbers:
         self._pending: Counter[tuple[str, ...]] = Counter()
 
     def add(self, *names: str, by: int) -> None:
-        """Add to today's number under these names; `flush` stores it."""
+        """Add to a number. `flush()` stores it under the current day."""
         self._pending[tuple(_plain(name, self._max_name_chars) for name in names)] += by
 
     async def flush(self) -> None:
-        """Store the pending numbers. If the store fails, only these numbers are lost."""
+        """Store the pending numbers. If the store fails, they are lost."""
         pending, self._pending = self._pending, Counter()
         today = self._day()
         numbers = {
@@ -46,7 +45,7 @@ class DailyNumbers:
             LOG.warning("numbers of %s were not stored: %s", self._kind, error)
 
     async def since(self, days: int) -> list[tuple[str, list[str], int]]:
-        """Day, names and number of all entries of the last `days` days, including today.
+        """Return day, names and number of each entry of the last `days` days, including today.
 
         Raises:
             StoreError: the store cannot be read.
@@ -66,5 +65,5 @@ class DailyNumbers:
 
 @lru_cache(maxsize=1_000)
 def _plain(name: str, max_chars: int) -> str:
-    """A name without separators, cut to `max_chars`."""
+    """Remove separators from a name, and cut it to `max_chars`."""
     return " ".join(name.split())[:max_chars].encode(errors="replace").decode()

@@ -1,8 +1,7 @@
-"""Prices of models' input tokens, to show what saved tokens would have cost.
+"""Prices of models' input tokens, to show what the saved tokens would have cost.
 
 `PRICES` maps prefixes of model names to US dollars per million input tokens, as listed by the
 providers on `AS_OF`, without caching and discounts. The longest matching prefix applies.
-`agent.input_price` overrides the table.
 """
 
 from collections.abc import Mapping
@@ -27,20 +26,21 @@ PRICES: Mapping[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars per million input tokens, the `model`, and the date on which the price was listed
-    ("" for the user's own price)."""
+    """A price in US dollars per million input tokens. `as_of` is the date of the price list, or ""
+    for the user's own price."""
 
     per_million: float
     model: str
     as_of: str
 
     def of(self, tokens: int) -> float:
-        """The price of this many tokens."""
+        """Return the price of this many tokens."""
         return tokens * self.per_million / 1_000_000
 
 
 def price_of(model: str, own_price: float = 0.0) -> Price | None:
-    """The price of a model's input; None if it is unknown."""
+    """Return the price of a model's input, or None if unknown. `own_price` is
+    `agent.input_price`, which overrides the table."""
     if own_price:
         return Price(own_price, model, "")
     name = model.lower().rpartition("/")[2]

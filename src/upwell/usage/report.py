@@ -1,4 +1,4 @@
-"""Statistics in words, for the command line and for agents."""
+"""Statistics as text, for the command line and for agents."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,8 +12,8 @@ MAX_TOOLS = 12
 def report(
     stats: Stats, against: Sequence[Mapping[str, Any]], days: int, in_words: Callable[[str], str]
 ) -> list[str]:
-    """The lines of a report. `against` contains the demoted memories, each with `id` and `text`.
-    `in_words` puts the code of a reason for silence into words."""
+    """Return the lines of a report. `against` contains the `id` and `text` of each demoted memory.
+    `in_words()` puts the code of a reason for silence into words."""
     since = "today" if days == 1 else f"in {days} days"
     if not stats.decisions and not stats.asked and not stats.saved:
         return [f"No event from an agent reached upwell {since}. Try `upwell demo`."]
@@ -84,7 +84,7 @@ def _used_share(stats: Stats) -> str:
 
 
 def judge_line(judge: Mapping[str, float]) -> str:
-    """The judge's verdicts, and their cost if the prices are known."""
+    """Return the judge's verdicts, and their cost if the prices are known."""
     tokens = f"{judge['tokens_in']:,.0f} + {judge['tokens_out']:,.0f} tokens"
     cost = f", cost {judge['cost']:,.4f}" if judge["cost"] else ""
     return (

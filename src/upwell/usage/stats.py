@@ -1,6 +1,4 @@
-"""Adds up the counters of several days: decisions, reasons for silence, the use of memories, and
-the tokens saved.
-"""
+"""Adds up the counters of several days."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +14,7 @@ SURFACED = "surfaced"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """The decisions at one door about one tool ("" for messages)."""
+    """The decisions at one door about one tool. For messages, `tool` is ""."""
 
     door: str
     tool: str
@@ -39,12 +37,12 @@ class Saved:
 class Stats:
     """The totals of several days.
 
-    `asked` and `answered` count explicit questions; the other totals leave these out. `skips` and
-    `ratings` contain every reason for silence and every rating, even with a count of 0. `late`
-    counts surfacings that were not ready for their call, and `offered_late` counts those that were
-    delivered at the next call. `missing` maps the name of each store of memories to the number of
-    searches that it did not answer. `judge` contains the number of questions to the judge, its
-    verdicts, its tokens and their cost; `intent_model` counts the outcomes of `intent.use_llm`.
+    `asked` and `answered` count explicit questions, which the other totals leave out. `skips` and
+    `ratings` contain all reasons for silence and all ratings, even if their count is 0. `late`
+    counts decisions whose memories were not ready for their call, and `offered_late` those whose
+    memories were delivered at the next call. `missing` maps the name of a store to the number of
+    searches in which the store failed. `judge` contains the verdicts of the judge, its tokens and
+    their cost. `intent_model` counts the outcomes of `intent.use_llm`.
     """
 
     decisions: int
@@ -69,7 +67,7 @@ class Stats:
 
     @property
     def said_per_100(self) -> float:
-        """Memories surfaced for every hundred events."""
+        """The number of memories surfaced per hundred decisions."""
         return 100.0 * self.memories / self.decisions if self.decisions else 0.0
 
     @property
@@ -78,8 +76,8 @@ class Stats:
 
     @property
     def used_share(self) -> float | None:
-        """Of the memories known to be used or ignored, the share that was used; None without such
-        memories."""
+        """The share of used memories among those known to be used or ignored, or None if there are
+        none."""
         verdicts = self.used + self.ignored
         return self.used / verdicts if verdicts else None
 
@@ -128,7 +126,7 @@ def stats_of(counts: Sequence[Count]) -> Stats:
 
 
 def described(stats: Stats, days: int) -> dict[str, Any]:
-    """The totals as JSON."""
+    """Return the totals as JSON."""
     return {
         "days": days,
         "decisions": stats.decisions,
@@ -186,7 +184,6 @@ def _summed(counts: Iterable[Count]) -> Counter[str]:
 
 
 def _beside(decided: Sequence[Count]) -> list[Beside]:
-    """One row for each door and tool, those with the most decisions first."""
     rows: list[Beside] = []
     for door, tool in dict.fromkeys((count.door, count.tool) for count in decided):
         kinds = _summed(c for c in decided if (c.door, c.tool) == (door, tool))
@@ -213,9 +210,7 @@ def _saved(counts: Sequence[Count]) -> list[Saved]:
 
 
 def judge_totals(by_kind: Mapping[str, int]) -> dict[str, float]:
-    """The judge's verdicts, and its tokens with their cost. `failed` counts questions without a
-    usable verdict.
-    """
+    """Return the judge's verdicts, tokens and cost. `failed` includes unusable verdicts."""
     kinds = Counter(by_kind)
     return {
         "asked": kinds["asked"],

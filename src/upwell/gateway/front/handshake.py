@@ -1,9 +1,9 @@
-"""The first exchange on stdio. `initialize` is answered before anything else is loaded or opened,
-because the agent waits for this answer when it starts.
+"""The first exchange on stdio. We reply to `initialize` before anything else is loaded or opened,
+because the agent waits for this reply when it starts.
 
 The upstreams are still unknown at that moment. Each run therefore saves the servers' combined offer
-for the current state of the configuration file, and the next run presents it. If there is a file
-but no offer for its current state, the gateway waits a moment for the servers before it answers.
+for the current state of the configuration file, and the next run presents it. If the file exists
+but no offer was saved for its current state, the gateway waits a moment for the servers.
 """
 
 import os
@@ -30,9 +30,8 @@ class Hello:
 
 
 def save_offer(home: Home, offer: Offer) -> None:
-    """Save the offer for the next start, without secrets. A failure to write the file is only
-    logged."""
-    # Imported here, because the redaction rules take longer to load than the handshake may take.
+    """Save the offer for the next start, without secrets. Write errors are only logged."""
+    # Imported here, because loading the redaction rules takes longer than the handshake may take.
     from upwell.ground.secrets.redact import has_secret, redact
 
     is_secret = has_secret(dumps(dict(offer.capabilities)).decode(errors="replace"))
@@ -55,9 +54,9 @@ def save_offer(home: Home, offer: Offer) -> None:
 
 
 def load_offer(home: Home) -> Offer | None:
-    """The offer that an earlier run saved for the current configuration. If there is none, the
-    result depends on the configuration file: without one, everything is offered; with one, the
-    result is None, because the servers must be asked."""
+    """Return the offer that an earlier run saved for the current configuration. If there is none,
+    return None, because the servers must be asked. If there is not even a configuration file, offer
+    everything."""
     everything = Offer(united([EVERYTHING]))
     unknown = None if home.config_file.is_file() else everything
     if not home.offer_file.is_file():
@@ -72,13 +71,13 @@ def load_offer(home: Home) -> Offer | None:
 
 
 def _configuration_state(home: Home) -> list[int]:
-    """A value that changes whenever the configuration file does."""
+    """Return a value that changes whenever the configuration file changes."""
     return list(stamp(home.config_file) or ())
 
 
 async def read_hello(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncIterator[Line], Hello]:
-    """Read the agent's first message. An `initialize` is answered here and removed from the lines
-    if `load_offer` returns an offer; any other message stays in the lines."""
+    """Read the agent's first message. If it is `initialize` and `load_offer()` returns an offer,
+    send the reply and remove the message from the lines. Otherwise, the message stays."""
     first = await anext(lines, None)
     if first is None:
         return lines, Hello()
@@ -101,8 +100,8 @@ async def read_hello(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncItera
 
 
 async def answer_with_error(lines: AsyncIterator[Line], sink: Sink, error: UpwellError) -> None:
-    """Answer every request except `initialize` with `error` until the agent disconnects, so that
-    the agent learns why the gateway cannot start.
+    """Reply to every request except `initialize` with `error`, so that the agent learns why the
+    gateway cannot start. Returns when the agent disconnects.
     """
     reply = Reply(error=error_body(INTERNAL_ERROR, str(error)))
     async for line in lines:
@@ -116,7 +115,8 @@ async def answer_with_error(lines: AsyncIterator[Line], sink: Sink, error: Upwel
 
 
 def _introduced(message: Message) -> Reply | None:
-    """The answer to `initialize` of a gateway that cannot start; None for a malformed request."""
+    """Return the reply to `initialize` if the gateway cannot start, or None if the request is
+    malformed."""
     try:
         offered = Offer(united([EVERYTHING])).initialize_result(RawObject.parse(message.params))
     except NotJson:

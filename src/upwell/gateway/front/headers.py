@@ -1,4 +1,4 @@
-"""Checks the headers and the body of a request over HTTP, and whether they agree."""
+"""Checks the headers and the body of an HTTP request, and that the two agree."""
 
 from collections.abc import Iterable, Mapping
 
@@ -29,7 +29,7 @@ EVENTS, JSON = "text/event-stream", "application/json"
 
 
 class BadRequest(Exception):
-    """A request that is answered with an HTTP error and a JSON-RPC error as its body."""
+    """Raised for a request whose response is an HTTP error with a JSON-RPC error as its body."""
 
     def __init__(self, status: int, code: int, why: str, identity: bytes = b"null") -> None:
         super().__init__(why)
@@ -38,11 +38,11 @@ class BadRequest(Exception):
 
 
 def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The headers of a request by their lower-case names.
+    """Return the headers of a request by lower-case name.
 
     Raises:
-        BadRequest: an MCP header occurs twice. A proxy might read the first one and a server the
-        last.
+        BadRequest: an MCP header occurs twice. A proxy might read the first one, and a server the
+            last one.
     """
     headers: dict[str, str] = {}
     for key, value in raw:
@@ -54,7 +54,7 @@ def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def message_of(headers: Mapping[str, str], body: bytes) -> Message:
-    """The message in the body of a POST.
+    """Read the message in the body of a POST.
 
     Raises:
         BadRequest: the headers are not valid for a POST, or the body is not one message.
@@ -84,8 +84,7 @@ def params_of(message: Message) -> RawObject:
 
 
 def check_headers(headers: Mapping[str, str], message: Message, params: RawObject) -> None:
-    """Check that the headers that repeat parts of the body agree with it, because a proxy may route
-    by these headers.
+    """Check the headers that repeat parts of the body. A proxy may route by these headers.
 
     Raises:
         BadRequest: a header differs from the body, or `_meta` lacks a required key.
@@ -109,7 +108,7 @@ def check_headers(headers: Mapping[str, str], message: Message, params: RawObjec
 
 
 def status_of(line: bytes) -> int:
-    """The HTTP status for an answer of the modern era."""
+    """Return the HTTP status for a reply to a modern client."""
     if b'"error":' not in line[:400]:
         return 200
     try:
@@ -125,7 +124,7 @@ def status_of(line: bytes) -> int:
 def check_arguments(
     headers: Mapping[str, str], message: Message, params: RawObject, mirrors: tuple[Mirror, ...]
 ) -> None:
-    """Check the headers that must repeat arguments of a tool.
+    """Check the headers that must repeat arguments of a tool call.
 
     Raises:
         BadRequest: a header differs from its argument.

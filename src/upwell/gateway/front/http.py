@@ -1,9 +1,9 @@
-"""The front on streamable HTTP: any number of agents, in either era, at one address.
+"""The front on streamable HTTP: any number of agents, of either era, at one address.
 
-Handshake era: `Mcp-Session-Id` identifies a session, which is bound to the principal that opened
-it. Modern era: every POST is independent, and its headers must repeat parts of its body.
-Authentication is up to the application that mounts this route: it puts the principal into the
-scope, and a request without a principal is not served. Request headers never reach an upstream.
+In the handshake era, `Mcp-Session-Id` identifies a session, which is bound to the principal that
+opened it. In the modern era, every POST is independent, and its headers must repeat parts of its
+body. The application that mounts this route authenticates requests and puts the principal into the
+scope. A request without a principal is not served. Request headers never reach an upstream.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 PATH = "/mcp"
 PRIMED_FROM = "2025-11-25"
-"""From this version on, a stream begins with an event that has an id and no data."""
+"""Since this version, a stream begins with an event that has an id and no data."""
 
 
 class HttpFront:
@@ -95,12 +95,12 @@ class HttpFront:
             await respond_json(send, unreadable.status, unreadable.line)
 
     def end_streams(self) -> None:
-        """End the streams that clients keep open for later messages. The clients then reconnect, to
-        another replica if there is one."""
+        """End the streams that clients have opened with GET, so that the clients reconnect to
+        another replica."""
         self._sessions.end_streams()
 
     async def aclose(self) -> None:
-        """End every request and every stream in this process. Another process may continue the
+        """End all requests and streams in this process. Another process may continue the
         sessions."""
         self._sessions.close()
         await self._tasks.aclose()
@@ -143,9 +143,8 @@ class HttpFront:
         events: bool,
         primed: bool,
     ) -> None:
-        """Answer with a stream of events if the client prefers events, otherwise only if a stream
-        is needed. A broken connection cancels nothing, because the client may come back for the
-        rest.
+        """Handle a POST. If the connection breaks, the request continues, because the client may
+        reconnect to read the rest.
         """
         if message.method is None:
             http_session.questions.answered(message)
@@ -222,15 +221,15 @@ class HttpFront:
         watch = self._tasks.start(_cancel_on_disconnect(receive, following))
         await asyncio.wait({following})
         watch.cancel()
-        # A later GET of the same stream may have replaced this one.
+        # A later GET may have replaced this one.
         if http_session.followed.get(outbox.name) is following:
             del http_session.followed[outbox.name]
 
     def _requested_stream(
         self, http_session: HttpSession, last_event: str | None
     ) -> tuple[Outbox, int]:
-        """The stream that a GET opens, and the number of the last event that was delivered on it.
-        The stream is that of `last_event`, or the session's own stream."""
+        """Return the stream that a GET opens, and the number of the last event delivered on it. The
+        stream is the one that sent `last_event`, or the session's own stream."""
         streams = http_session.streams
         foreign = last_event is not None and streams.is_foreign(last_event)
         if last_event is None or (foreign and streams.is_own(last_event)):
@@ -239,8 +238,8 @@ class HttpFront:
                 raise BadRequest(409, INVALID_REQUEST, "this session's stream is already open")
             return own, own.last_read
         if foreign:
-            # The answer was lost with the process that worked on it. A 404 makes the client start
-            # a new session.
+            # The reply was lost with the process that worked on it. A 404 makes the client start a
+            # new session.
             raise BadRequest(404, INVALID_REQUEST, "the process that served this stream has ended")
         position = streams.find(last_event)
         if position is None:
@@ -248,11 +247,6 @@ class HttpFront:
         return position
 
     async def _session_of(self, headers: Mapping[str, str], principal: Principal) -> HttpSession:
-        """The session that is named in a request's headers.
-
-        Raises:
-            BadRequest: the header is missing, or the principal has no such session.
-        """
         name = headers.get("mcp-session-id", "")
         if not name:
             raise BadRequest(400, INVALID_REQUEST, "the Mcp-Session-Id header is missing")
@@ -264,8 +258,8 @@ class HttpFront:
     def _start(
         self, http_session: HttpSession, message: Message, stream: Stream
     ) -> "asyncio.Task[bytes]":
-        """The task that answers a request of a session. It outlives the connection of the request,
-        but not the session."""
+        """Start a task that handles a request. It outlives the request's connection, but not the
+        session."""
         identity = message.id or b""
         task = self._tasks.start(self._answer(http_session.session, message, stream))
         http_session.running[identity] = task
@@ -273,7 +267,7 @@ class HttpFront:
         return task
 
     async def _answer(self, session: Session, message: Message, stream: Stream) -> bytes:
-        """The line that answers a request; empty for a cancelled request."""
+        """Return the reply line, which is empty if the request was cancelled."""
         identity = message.id or b""
 
         def context_for(envelope: Envelope | None) -> RequestContext:
@@ -282,12 +276,12 @@ class HttpFront:
         try:
             return answer_line(identity, await self._router.reply(message, context_for))
         except asyncio.CancelledError:
-            # Swallowed: `Stream.run` awaits this task, and a cancelled request gets no answer.
+            # Swallowed, because `Stream.run()` awaits this task. A cancelled request gets no reply.
             return b""
 
 
 class _NoStream:
-    """Stands in for a channel to a modern agent, which can be reached only during its requests."""
+    """The channel to a modern agent, which can be reached only during its requests."""
 
     async def request(self, method: str, params: bytes) -> Reply:
         return Reply(error=error_body(METHOD_NOT_FOUND, method))
@@ -308,12 +302,10 @@ async def _body(receive: Receive) -> bytes:
 
 
 async def _disconnected(receive: Receive) -> None:
-    """Wait until the client closes the connection."""
     while (await receive())["type"] != "http.disconnect":
         continue
 
 
 async def _cancel_on_disconnect(receive: Receive, work: "asyncio.Task[Any]") -> None:
-    """Cancel `work` when the client closes the connection."""
     await _disconnected(receive)
     work.cancel()

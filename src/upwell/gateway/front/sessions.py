@@ -1,11 +1,11 @@
 """The HTTP sessions of handshake-era agents.
 
-A session's streams and requests belong to the process that serves it. `SessionState`, which
-replicas may share, contains a record of the session: its principal and what its agent declared.
-With this record, another process can continue the session, but without its streams. While the
-shared state is unreachable, a process cannot tell which sessions exist. It then continues the
-sessions that it serves, opens any other session that a principal asks for, and records all of them
-once the state is reachable again.
+A session's streams and requests belong to the process that serves the session. `SessionState`,
+which replicas may share, contains a record of the session: its principal and what its agent has
+declared. With this record, another process can continue the session, but without its streams. While
+the shared state is unreachable, a process cannot tell which sessions exist. It then continues its
+own sessions, opens any other session that a principal asks for, and records all of them once the
+state is reachable again.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ from upwell.wire.peer import INVALID_REQUEST, line_of
 
 MAX_SESSIONS = 1000
 MAX_SESSIONS_EACH = 250
-"""How many sessions each principal other than the owner may have."""
+"""How many sessions each principal except the owner may have."""
 IDLE_SECONDS = 3600.0
 CHECK_SECONDS = 1.0
-"""How long a process relies on its last check that no other process has ended the session."""
+"""How long a process relies on its last check that the session still exists."""
 KIND = "http_session"
 _NAME_BYTES = 24
 _NAME = re.compile(r"[\w-]{32}", re.ASCII)
@@ -51,7 +51,7 @@ class HttpSession:
     running: dict[bytes, "asyncio.Task[bytes]"] = field(default_factory=dict)
     """The requests in progress, by id."""
     followed: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
-    """The streams that are open on a GET, by name."""
+    """The streams that the client has opened with GET, by name."""
 
     @property
     def is_idle(self) -> bool:
@@ -59,8 +59,7 @@ class HttpSession:
 
 
 class HttpSessions:
-    """Opens, finds and ends sessions. A session that has been idle for `IDLE_SECONDS` is ended when
-    another one is opened."""
+    """Opens, finds and ends sessions. Opening a session ends those idle for `IDLE_SECONDS`."""
 
     def __init__(
         self, audience: Audience, state: SessionState, clock: Clock = SYSTEM_CLOCK
@@ -71,17 +70,16 @@ class HttpSessions:
         self._sessions: dict[str, HttpSession] = {}
 
     async def open(self, principal: Principal) -> HttpSession:
-        """Open a session. Sessions that have been idle for too long are ended first; at the limit,
-        the principal's session that has been idle the longest is ended.
+        """Open a session. At the limit, end the principal's session that has been idle the longest.
 
         Raises:
-            BadRequest: there are too many sessions, and none of the principal's is idle.
+            BadRequest: there are too many sessions, and none of the principal's sessions is idle.
         """
         await self._make_room(principal)
         return self._opened(secrets.token_urlsafe(_NAME_BYTES), principal)
 
     async def record(self, http_session: HttpSession) -> None:
-        """Record that the session exists, for `IDLE_SECONDS` from now on."""
+        """Record the session for `IDLE_SECONDS`."""
         http_session.recorded_at = self._clock.monotonic()
         session = http_session.session
         value = orjson.dumps(
@@ -97,7 +95,7 @@ class HttpSessions:
             http_session.is_recorded = not self._state.is_cut_off
 
     async def find(self, name: str, principal: Principal) -> HttpSession | None:
-        """The session with this name, if it belongs to the principal."""
+        """Find the session with this name, if it belongs to the principal."""
         known = self._sessions.get(name) or await self._restored(name, principal)
         if known is None or known.session.principal != principal:
             return None
@@ -110,7 +108,7 @@ class HttpSessions:
         return known
 
     async def _exists(self, known: HttpSession) -> bool:
-        """True unless another process is known to have ended the session."""
+        """Return False if another process has ended the session."""
         known.checked_at = self._clock.monotonic()
         if known.checked_at - known.recorded_at >= IDLE_SECONDS:
             return True  # the record expired by itself
@@ -125,24 +123,24 @@ class HttpSessions:
         return True
 
     async def end(self, http_session: HttpSession) -> None:
-        """End a session everywhere."""
+        """End a session in all processes."""
         self._drop(http_session)
         with contained("ending an HTTP session"):
             await self._state.delete(http_session.session.id, KIND)
 
     def close(self) -> None:
-        """End everything that runs in this process. Another process may continue the sessions."""
+        """Stop serving all sessions in this process. Another process may continue them."""
         for http_session in list(self._sessions.values()):
             self._drop(http_session)
 
     def end_streams(self) -> None:
-        """End every stream that is open on a GET."""
+        """End all streams that clients have opened with GET."""
         for http_session in self._sessions.values():
             for following in http_session.followed.values():
                 following.cancel()
 
     async def _restored(self, name: str, principal: Principal) -> HttpSession | None:
-        """A session that another process opened for this principal."""
+        """Continue a session that another process opened for this principal."""
         value: bytes | None = None
         with contained("looking up an HTTP session"):
             value = await self._state.get(name, KIND)
@@ -159,9 +157,9 @@ class HttpSessions:
         return restored
 
     async def _adopted(self, name: str, principal: Principal) -> HttpSession | None:
-        """A session that another process may have opened; the shared state, which could tell, is
+        """Continue a session that another process may have opened, while the shared state is
         unreachable. The principal has presented a token, so it is enough that the name looks like
-        one that upwell has generated."""
+        one that upwell generates."""
         return await self._continued(name, principal) if _NAME.fullmatch(name) else None
 
     async def _continued(self, name: str, principal: Principal) -> HttpSession:
@@ -206,8 +204,7 @@ class HttpSessions:
 
 
 class _OwnStream:
-    """The channel for messages that belong to none of a handshake-era agent's requests. They are
-    sent on the session's own stream."""
+    """The channel for messages that belong to no request of a handshake-era agent."""
 
     def __init__(self, questions: Questions, outbox: Outbox) -> None:
         self._questions = questions
@@ -221,6 +218,6 @@ class _OwnStream:
 
 
 def _identity(principal: Principal) -> list[Any]:
-    """A principal and its rights, as a list that can become JSON."""
+    """Return a principal and its rights in a form for JSON."""
     rights = [list(principal.namespaces), principal.tenant, str(principal.role)]
     return [principal.name, *rights]

@@ -1,4 +1,4 @@
-"""The front on stdio: one agent, in either era."""
+"""The front on stdio: one agent of either era."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,13 +18,13 @@ from upwell.wire.rawjson import NotJson, RawObject
 DRAIN_SECONDS = 5.0
 """How long running requests have to finish when the gateway is told to exit."""
 MAX_RUNNING = 4096
-"""How many requests of one agent may run at once. Further requests are refused, and nothing more is
-read from an agent that does not read the refusals.
+"""How many requests of an agent may run at once. Further requests are refused. If the agent does
+not read the refusals, nothing more is read from the agent.
 """
 
 
 class StdioFront:
-    """One agent's connection. Requests run concurrently, and each is answered once, unless it is
+    """One agent's connection. Requests run concurrently. Each request gets one reply, unless it is
     cancelled."""
 
     def __init__(self, router: Router, audience: Audience, hello: Hello) -> None:
@@ -35,8 +35,8 @@ class StdioFront:
         self._running: dict[asyncio.Task[None], bytes] = {}
 
     async def serve(self, lines: AsyncIterator[Line], sink: Sink) -> None:
-        """Answer requests until the agent disconnects, then cancel those still running. If `serve`
-        itself is cancelled, they first have `DRAIN_SECONDS` to finish."""
+        """Serve requests until the agent disconnects, then cancel those still running. If `serve()`
+        itself is cancelled, running requests first have `DRAIN_SECONDS` to finish."""
         self._peer = Peer(lines, sink, self._take, answers_malformed=True)
         self._session = Session(self._peer, modern=self._hello.modern)
         self._session.capabilities = self._hello.capabilities
@@ -52,7 +52,6 @@ class StdioFront:
             await self._requests.aclose()
 
     async def _take(self, message: Message) -> None:
-        """Handle a message from the agent; a request gets a task."""
         if message.id is not None and len(self._running) >= MAX_RUNNING:
             why = f"{MAX_RUNNING} requests are running; try again later"
             body = error_body(INTERNAL_ERROR, why)

@@ -1,7 +1,7 @@
-"""Answers over HTTP: a JSON body, or a stream of events.
+"""HTTP responses: a JSON body, or a stream of events.
 
-The answer becomes a stream if the client prefers one, if a message comes before the answer, or
-after some seconds of silence, so that no proxy in between closes the connection.
+A response becomes a stream if the client prefers events, if a message is sent before the reply, or
+after some seconds of silence, so that no proxy closes the connection.
 """
 
 import asyncio
@@ -17,35 +17,35 @@ from upwell.wire.lines import framed
 from upwell.wire.peer import Message, PeerGone, line_of, settle
 
 MAX_LINES = 1000
-"""How many messages one stream retains; the oldest are dropped first."""
+"""How many messages a stream retains. The oldest are dropped first."""
 MAX_SENT_BYTES = 512 * 1024
-"""How many bytes of sent messages one stream retains. The ended streams of a session together
-retain no more than this.
+"""How many bytes of sent messages a stream retains. All ended streams of a session together also
+retain at most this many bytes.
 """
 MAX_RETAINED_BYTES = 8 * 1024 * 1024
-"""How many bytes of messages one stream retains, sent or not. Beyond this limit, the oldest
-messages are dropped, but never the last one.
+"""How many bytes of messages a stream retains, sent or not. The oldest messages are dropped first,
+but never the last one.
 """
 MAX_STREAMS = 32
 PROCESS = secrets.token_hex(4)
-"""The prefix of the names of this process's streams. Without it, two processes that serve the same
-session would use the same names.
+"""The prefix of the names of this process's streams, so that two processes that serve the same
+session use different names.
 """
 OWN_STREAM = "0"
-"""The name of a session's own stream, which carries the messages that belong to no request."""
+"""The name of a session's own stream, for messages that belong to no request."""
 
 
 class Outbox:
-    """The messages of one stream, numbered from 1. Any number of readers follow it, each from its
-    own position. Sent messages are retained for a client that reconnects."""
+    """The messages of one stream, numbered from 1. Each reader reads from its own position. Sent
+    messages are retained for clients that reconnect."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.ended = False
         self.last_read = 0
-        """The number of the newest message handed to a reader."""
+        """The number of the newest message that any reader has received."""
         self.count = 0
-        """The number of messages so far."""
+        """How many messages have been put so far."""
         self.size = 0
         """The size of the retained messages in bytes."""
         self._lines: deque[tuple[int, bytes]] = deque()
@@ -62,12 +62,12 @@ class Outbox:
         self._wake()
 
     def end(self) -> None:
-        """Close the stream after its last message."""
+        """End the stream after its last message."""
         self.ended = True
         self._wake()
 
     def after(self, number: int) -> list[tuple[int, bytes]]:
-        """The retained messages after this number."""
+        """Return the retained messages after this number."""
         lines = [entry for entry in self._lines if entry[0] > number]
         self.last_read = max(self.last_read, lines[-1][0] if lines else 0)
         self._trim()
@@ -79,16 +79,15 @@ class Outbox:
             await self._more.wait()
 
     def identity(self, number: int) -> str:
-        """The id of an event; "" on a stream without a name."""
+        """Return the id of an event, or "" if the stream has no name."""
         return f"{self.name}-{number}" if self.name else ""
 
     def _wake(self) -> None:
-        # A new event each time, because readers that wait later must not see this one set.
+        # A new event each time, because later readers must not find the event set.
         self._more.set()
         self._more = asyncio.Event()
 
     def _trim(self) -> None:
-        """Drop the oldest sent messages beyond the limit."""
         while self.size > MAX_SENT_BYTES and self._lines[0][0] <= self.last_read:
             self._drop()
 
@@ -97,7 +96,7 @@ class Outbox:
 
 
 class Streams:
-    """The streams of one session that a client can resume."""
+    """The streams of a session that a client can resume."""
 
     def __init__(self, process: str = PROCESS) -> None:
         self._process = process
@@ -106,15 +105,15 @@ class Streams:
         self._last = 0
 
     def begin(self) -> Outbox:
-        """A new stream for the answer to a request."""
+        """Create a stream for the reply to a request."""
         self._last += 1
         name = self._name(str(self._last))
         outbox = self._streams[name] = Outbox(name)
         return outbox
 
     def finish(self, outbox: Outbox, *, used: bool) -> None:
-        """End a stream whose answer has been sent. A stream that was never `used` as a stream is
-        forgotten at once, because the client has no event id from which to resume it.
+        """End a stream after its reply. If the stream was not `used`, it is forgotten, because the
+        client has no event id from which to resume it.
         """
         outbox.end()
         if not used:
@@ -127,7 +126,7 @@ class Streams:
             del self._streams[oldest.name]
 
     def find(self, identity: str) -> tuple[Outbox, int] | None:
-        """The stream and the number that an event id refers to; None if either is unknown."""
+        """Return the stream and the number that an event id refers to, or None if unknown."""
         name, _, number = identity.partition("-")
         outbox = self.own if name == self.own.name else self._streams.get(name)
         if outbox is None or not (number.isascii() and number.isdigit() and len(number) < 16):
@@ -135,12 +134,12 @@ class Streams:
         return (outbox, int(number)) if int(number) <= outbox.count else None
 
     def is_foreign(self, identity: str) -> bool:
-        """True if an event id comes from another process that served the session."""
+        """Return whether an event id was created by another process that served the session."""
         process, separator, _ = identity.partition(".")
         return bool(separator) and process != self._process
 
     def is_own(self, identity: str) -> bool:
-        """True if an event id belongs to the session's own stream, in any process."""
+        """Return whether an event id belongs to the session's own stream, in any process."""
         return identity.partition(".")[2].startswith(f"{OWN_STREAM}-")
 
     def _name(self, number: str) -> str:
@@ -152,7 +151,7 @@ Send = Callable[[Sent], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 
 RETRY_MS = 1_000
-"""How long a client should wait before it reconnects. Every stream begins with this value."""
+"""How long a client should wait before it reconnects. This value is sent with every stream."""
 SILENCE_SECONDS = 10.0
 
 _JSON: Headers = ((b"content-type", b"application/json"),)
@@ -164,20 +163,18 @@ _EVENTS: Headers = (
 
 
 class Questions:
-    """The open requests to a client over HTTP. Their ids are unique across all streams of the
-    client's session."""
+    """The open requests to a client. Their ids are unique within the client's session."""
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
         self._next = 0
 
     async def ask(self, put: Callable[[bytes], None], method: str, params: bytes) -> Reply:
-        """Put a request on a stream and wait for the answer. Cancelling the wait notifies the
-        client.
+        """Put a request on a stream and wait for the reply. Cancelling the wait cancels it.
 
         Raises:
-            PeerGone: the session ended first.
-            ProtocolError: the answer has neither a result nor an error.
+            PeerGone: the session has ended.
+            ProtocolError: the reply has neither a result nor an error.
         """
         self._next += 1
         identity = b"%d" % self._next
@@ -194,7 +191,7 @@ class Questions:
             self._waiting.pop(identity, None)
 
     def answered(self, message: Message) -> None:
-        """Settle the open request that this message answers; ignore any other answer."""
+        """Settle the open request that this message is a reply to, if there is one."""
         future = self._waiting.get(message.id or b"")
         if future is not None and not future.done():
             settle(future, message)
@@ -206,9 +203,8 @@ class Questions:
 
 
 class Stream:
-    """The answer to one POST, and a channel to its client until the answer is sent. Later messages
-    go to `fallback`, the stream that the client keeps open for them. A `primed` stream begins with
-    an event id from which the client can resume."""
+    """The response to one POST, and a channel to its client until the reply is sent. Later messages
+    go to `fallback`. A `primed` stream begins with an event id from which the client can resume."""
 
     def __init__(
         self,
@@ -241,9 +237,9 @@ class Stream:
         events: bool = False,
         status: Callable[[bytes], int] = lambda _: 200,
     ) -> None:
-        """Send the messages until `work` returns the answer (b"" for none), then send the answer.
-        The response is a stream of events only if `events` is set, if a message comes before the
-        answer, or after some silence.
+        """Send messages until `work` returns the reply, then send the reply unless it is empty. The
+        response is a stream of events only if `events` is set, if a message is sent before the
+        reply, or after `SILENCE_SECONDS`.
         """
         work.add_done_callback(self._end)
         if not events:
@@ -266,7 +262,7 @@ class Stream:
             LOG.debug("nothing to send for %g s: the answer becomes a stream", SILENCE_SECONDS)
 
     def _end(self, work: "asyncio.Task[bytes]") -> None:
-        """Make the answer the last message of the stream."""
+        """Make the reply the last message of the stream."""
         self._has_messages = self._outbox.count > 0
         if not work.cancelled() and not work.exception() and (line := work.result()):
             self._outbox.put(line)
@@ -280,8 +276,7 @@ class Stream:
 
 
 async def follow(outbox: Outbox, send: Send, number: int, *, primed: bool = False) -> None:
-    """Send the messages after a number as a stream of events, until the stream ends or the caller
-    is cancelled."""
+    """Send the messages after `number` as a stream of events, until the stream ends."""
     await begin(send, 200, _EVENTS)
     body = b"retry: %d\n" % RETRY_MS
     body += b"id: %b\ndata:\n\n" % outbox.identity(number).encode() if primed else b": open\n\n"
@@ -301,7 +296,7 @@ async def follow(outbox: Outbox, send: Send, number: int, *, primed: bool = Fals
 
 
 def event(line: bytes, identity: str = "") -> bytes:
-    """A message as a server-sent event with exactly one line of data."""
+    """Format a message as a server-sent event with exactly one line of data."""
     name = b"id: %b\n" % identity.encode() if identity else b""
     return b"event: message\n%bdata: %b\n" % (name, framed(line))
 

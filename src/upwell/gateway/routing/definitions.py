@@ -1,9 +1,10 @@
-"""Shortens a list of tools that would take too much of the agent's context window. Every tool keeps
-its name, one line of its description, and a permissive schema. The tool `describe_tools` returns
+"""Shortens a tool list that would take up too much of the agent's context window. Each tool keeps
+its name, one line of its description, and a permissive schema. The `describe_tools` tool returns
 the full definitions.
 
 Names, annotations and `_meta` stay, so that an agent's rules about a tool keep working. If the
-arguments of a call cannot fit the full schema, the call is answered with that schema and not sent.
+arguments of a call cannot fit the full schema, the call is not sent, and the reply contains the
+schema.
 """
 
 import math
@@ -29,15 +30,15 @@ LINE_CHARS = 120
 ANSWER_TOKENS = 4000
 MAX_MATCHES = 10
 TOOLS_CACHED = 10_000
-"""How many entries each cache of derived tool definitions may have."""
+"""The size of each cache of derived tool definitions."""
 DESCRIBE = "describe_tools"
 _PLAIN_TYPES = frozenset({"string", "integer", "number", "boolean", "object"})
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 
 
 class Definitions:
-    """The full definition of every tool, by its public name. A list of more than `max_tokens` is
-    served in short form; 0 means never.
+    """The full definitions of all tools, by public name. A list of more than `max_tokens` is
+    shortened. 0 disables this.
     """
 
     def __init__(self, max_tokens: int = 0) -> None:
@@ -46,8 +47,8 @@ class Definitions:
         self._shortened_names: frozenset[str] = frozenset()
 
     def listing(self, upstream: Mapping[str, RawObject], own: Mapping[str, bytes]) -> bytes:
-        """The raw list of the upstreams' tools, followed by our own. Our own tools are never
-        shortened; `describe_tools` is listed only if other tools are shortened.
+        """Return the raw list of the upstreams' tools, followed by our own tools, which are never
+        shortened. `describe_tools` is listed only if other tools are shortened.
         """
         full = {name: tool.encode() for name, tool in upstream.items()}
         self._full = {**full, **own}
@@ -61,14 +62,14 @@ class Definitions:
         return RawArray((*brief, *own.values())).encode()
 
     def hidden_schema(self, name: str) -> bytes:
-        """The input schema of a tool that is listed without it; empty for every other tool."""
+        """Return the input schema of a tool that is listed without it. Otherwise, return b""."""
         full = self._full.get(name)
         if full is None or name not in self._shortened_names:
             return b""
         return RawObject.parse(full).get("inputSchema") or b"{}"
 
     def named(self, names: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
-        """The definitions of these tools as JSON, and the names that are unknown."""
+        """Return the definitions of these tools as JSON, and the unknown names."""
         known = {name: _text(self._full[name]) for name in names if name in self._full}
         return known, [name for name in names if name not in self._full]
 
@@ -76,9 +77,8 @@ class Definitions:
         return list(self._full)
 
     def search(self, query: str) -> Mapping[str, str]:
-        """The tools that match a query, best first. Their full definitions are returned up to
-        `ANSWER_TOKENS`, then only names and descriptions. Slow for long lists; safe to call from
-        any thread."""
+        """Return the tools that match a query, best first: full definitions up to `ANSWER_TOKENS`,
+        then only names and descriptions. Slow for long lists, and safe to call from any thread."""
         matches: dict[str, str] = {}
         remaining_tokens, full = ANSWER_TOKENS, self._full
         for name in _ranked(full, query):
@@ -92,8 +92,8 @@ class Definitions:
 
 
 def _ranked(full: Mapping[str, bytes], query: str) -> list[str]:
-    """Tools ranked by the words that they share with the query, weighted by rarity (inverse
-    document frequency). Words in a tool's name count more."""
+    """Rank the tools by the words that they share with the query, weighted by rarity (inverse
+    document frequency)."""
     weights = {name: _words(name, raw) for name, raw in full.items()}
     document_counts = Counter(word for words in weights.values() for word in words)
     scores: dict[str, float] = {}
@@ -107,8 +107,8 @@ def _ranked(full: Mapping[str, bytes], query: str) -> list[str]:
 
 @lru_cache(maxsize=TOOLS_CACHED)
 def shortened(tool: RawObject) -> RawObject:
-    """The tool with one line of description, a permissive schema and no output schema. A schema
-    that maps arguments to HTTP headers is kept, because clients read the mapping from it.
+    """Reduce a tool to one line of description and a permissive schema. A schema that maps
+    arguments to HTTP headers is kept, because clients read the mapping from it.
     """
     brief = tool.without("outputSchema")
     if "description" in tool:
@@ -119,7 +119,8 @@ def shortened(tool: RawObject) -> RawObject:
 
 
 def one_line(text: object) -> str:
-    """The first line of a description; a long one is cut, at the end of a sentence if possible."""
+    """Return the first line of a description. A long line is cut, at the end of a sentence if
+    possible."""
     lines = (line.strip().lstrip("#").strip() for line in str(text or "").splitlines())
     line = " ".join(next((line for line in lines if line), "").split())
     if len(line) <= LINE_CHARS:
@@ -131,7 +132,7 @@ def one_line(text: object) -> str:
 
 
 def loosest(schema: object) -> dict[str, object]:
-    """A schema that accepts every value that `schema` accepts. It keeps the names and the plain
+    """Return a schema that accepts at least what `schema` accepts. It keeps the names and the plain
     types of the top-level properties, which are enough for most calls.
     """
     declaration = schema if isinstance(schema, dict) else {}
@@ -153,8 +154,7 @@ def _loose(schema: object) -> dict[str, object]:
 
 @lru_cache(maxsize=TOOLS_CACHED)
 def _words(name: str, raw: bytes) -> Mapping[str, float]:
-    """The words of a tool with their weights: 3 if in its name, 1 if in its title, description or
-    schema."""
+    """Return the weights of a tool's words: 3 for a word in its name, 1 for any other word."""
     tool = RawObject.parse(raw)
     schema = tool.get("inputSchema") or b"{}"
     description = " ".join(str(tool.value(member, "")) for member in ("title", "description"))
@@ -186,13 +186,13 @@ _KEYWORDS = (
     *("required", "properties", "additionalProperties", "prefixItems", "items", *_LIMITS),
 )
 """The keywords that are checked, in the order in which faults are reported. `pattern` is left out
-because a hostile expression can run forever, and `format` because servers disagree about it.
+because a hostile expression can run forever, and `format` because servers interpret it differently.
 """
 _REFERENCE = re.compile(
     r"#(?:/(?:\$defs|definitions|properties)/[^/]*+|/(?:items|additionalProperties)"
     r"|/(?:allOf|anyOf|oneOf|prefixItems)/[0-9]{1,6})*+"
 )
-"""Matches references inside the document that lead to a schema. No other reference is followed."""
+"""Matches references to a schema within the document. No other reference is followed."""
 
 
 class _TooComplex(Exception):
@@ -200,17 +200,17 @@ class _TooComplex(Exception):
 
 
 def argument_fault(schema: RawObject, arguments: object) -> str:
-    """The reason why `arguments` cannot fit a tool's schema; "" if they may fit. Types are checked
-    leniently, because servers convert: some read `"5"` as 5 and `"[1]"` as a list. A string
-    therefore fits every type; a number, a boolean or null fits every type except `object` and
-    `array`. A schema that is too deep, refers to itself endlessly, or takes more than `MAX_STEPS`
-    to check accepts all arguments.
+    """Return the reason why `arguments` cannot fit a tool's schema, or "" if they may fit. Types
+    are checked leniently, because some servers read `"5"` as 5 and `"[1]"` as a list. A string
+    therefore fits all types, and a number, boolean or null fits all types except `object` and
+    `array`. If a schema is nested too deeply, refers to itself endlessly, or takes more than
+    `MAX_STEPS` to check, all arguments fit.
 
     Raises:
         NotJson: the schema is not JSON.
     """
     raw = schema.encode()
-    # An embedded `$id` changes the base of every reference below it, so its schema is not checked.
+    # An embedded `$id` changes the base of the references below it. Such a schema is not checked.
     embedded_ids = raw.count(b'"$id"') - ("$id" in schema)
     if depth(raw) > MAX_DEPTH or embedded_ids > 0:
         return ""
@@ -225,7 +225,7 @@ def argument_fault(schema: RawObject, arguments: object) -> str:
 
 
 def _reduced(schema: object) -> Any:
-    """The schema, reduced to those keywords that are checked and are well-formed."""
+    """Reduce a schema to the keywords that are checked and well-formed."""
     if not isinstance(schema, dict):
         return schema is not False
     reduced: dict[str, Any] = {}
@@ -261,8 +261,8 @@ def _is_checked(keyword: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _validator(schema: Any) -> "Validator":
-    """A JSON Schema validator with lenient types and a limit on its steps. It follows only
-    references within the schema, because its registry cannot fetch another document."""
+    """Return a JSON Schema validator with lenient types and a step limit. It cannot fetch other
+    documents."""
     # Imported here, because the import takes 150 ms and only calls to shortened tools need it.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import create
@@ -280,7 +280,7 @@ def _validator(schema: Any) -> "Validator":
 
     checks = {word: Draft202012Validator.VALIDATORS.get(word) for word in _KEYWORDS}
     checks["type"] = _lenient_type
-    # With lenient types, more than one branch may fit, and `oneOf` would refuse that.
+    # With lenient types, several branches may fit, which `oneOf` would reject.
     checks["oneOf"] = checks["anyOf"]
     known = {word: counted(check) for word, check in checks.items() if check}
     no_documents: Registry[Any] = Registry()
@@ -305,7 +305,7 @@ def _lenient_type(
 
 
 def _described(error: "ValidationError") -> str:
-    """The fault and its JSON path in words, such as `edits[0].new is missing`."""
+    """Describe a fault with its JSON path, such as `edits[0].new is missing`."""
     if error.context:
         return _described(error.context[0])
     path = _path(error.absolute_path)
@@ -342,8 +342,8 @@ _ARGUMENT_ERROR = re.compile(r"-32602|validation error", re.IGNORECASE)
 
 
 def refusal(name: str, schema: bytes, params: RawObject) -> Reply | None:
-    """The answer for the model if the arguments of a call cannot fit the schema; None if the call
-    may be sent. Slow for large arguments; safe to call from any thread.
+    """Return a result for the model if the arguments of a call cannot fit the schema, or None if
+    the call may be sent. Slow for large arguments, and safe to call from any thread.
     """
     try:
         fault = argument_fault(RawObject.parse(schema), params.value("arguments", {}))
@@ -357,9 +357,7 @@ def refusal(name: str, schema: bytes, params: RawObject) -> Reply | None:
 
 
 def with_schema(name: str, schema: bytes, reply: Reply) -> Reply:
-    """Add the schema to a reply that complains about the arguments. The code and data of an error
-    stay. Any other reply is returned unchanged.
-    """
+    """If a reply says that the arguments are invalid, add the schema to the reply."""
     if reply.error:
         error = RawObject.parse(reply.error)
         if error.get("code") != b"%d" % INVALID_PARAMS:

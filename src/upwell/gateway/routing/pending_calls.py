@@ -1,9 +1,9 @@
 """Calls that wait for an answer from their client.
 
-An upstream of the handshake era may ask its client a question in the middle of a call. A modern
-client can be asked only in the result of the call. The call therefore stays open here: the client
-gets an `input_required` result with a state that identifies the open call, and repeats the call
-with that state and its answers.
+A handshake-era upstream may ask its client a question in the middle of a call. A modern client can
+be asked only in the result of a call. The call to the upstream therefore stays open here, and the
+client gets an `input_required` result with a state that identifies the call. The client then
+repeats the call with that state and its answers.
 """
 
 import asyncio
@@ -20,17 +20,15 @@ from upwell.ground.types.rpc import Reply
 from upwell.wire.rawjson import RawObject
 
 STATE_PREFIX = "upwell-parked-"
-"""Marks a `requestState` as ours; any other belongs to an upstream."""
+"""Marks a `requestState` as ours. Any other state belongs to an upstream."""
 KIND = "pending_call"
 WAIT_SECONDS = 600.0
 MAX_PENDING = 1000
-"""Beyond this many calls, the oldest is abandoned."""
+"""If more calls are pending, the oldest is abandoned."""
 
 
 @dataclass(slots=True)
 class _PendingCall:
-    """An open call, its client, and the timer that abandons it."""
-
     context: RequestContext
     task: "asyncio.Task[Reply]"
     expiry: asyncio.TimerHandle | None = None
@@ -57,7 +55,6 @@ class _PendingCall:
         return self.task.done()
 
     def open_questions(self) -> dict[str, tuple[str, bytes]]:
-        """The method and raw params of every unanswered question, by key."""
         return {
             key: (question.method, question.params)
             for key, question in self.context.questions.items()
@@ -68,9 +65,8 @@ class _PendingCall:
 class PendingCalls:
     """Keeps calls open while their clients answer questions, and then resumes them.
 
-    The call itself runs in this process. The right to resume it is stored in `session_state` under
-    the call's session, so that only this session can find that right, and only one request can take
-    it.
+    The right to resume a call is stored in `session_state` under the call's session, so that only
+    a request of this session can take the right, and only one request can do so.
     """
 
     def __init__(self, session_state: SessionState) -> None:
@@ -78,15 +74,14 @@ class PendingCalls:
         self._pending: dict[str, _PendingCall] = {}
 
     async def run(self, context: RequestContext, work: Coroutine[Any, Any, Reply]) -> Reply:
-        """The result of `work`, or an `input_required` result if the client must answer a question
-        before."""
+        """Return the result of `work`, or an `input_required` result if the client must first
+        answer a question."""
         return await self._next_reply(_PendingCall(context, asyncio.create_task(work)))
 
     async def resume(self, state: str, params: RawObject, context: RequestContext) -> Reply | None:
-        """Continue the call that is waiting under `state`, with the client's answers. None if no
-        call of this session is waiting there."""
-        # Checked first, because a process that does not run the call must not take the right to
-        # resume it.
+        """Continue the call identified by `state` with the client's answers. Returns None if this
+        session has no such call."""
+        # A process that does not run the call must not take the right to resume it.
         if state not in self._pending:
             return None
         if not await self._session_state.delete(context.session, KIND, state):
@@ -101,12 +96,12 @@ class PendingCalls:
         for key, question in pending.context.questions.items():
             if (answer := answers.get(key)) is not None and question.is_open:
                 question.answer.set_result(Reply(result=answer))
-        # There must be no await after the answers are set: the call continues only once
-        # `_next_reply` is listening for its next question.
+        # There must be no await between setting the answers and `_next_reply()`, which listens for
+        # the next question. Otherwise, the call could continue before anyone listens.
         return await self._next_reply(pending)
 
     async def aclose(self) -> None:
-        """Abandon every call."""
+        """Abandon all calls."""
         tasks = [pending.task for pending in self._pending.values()]
         for state in list(self._pending):
             self._abandon(state)
@@ -132,6 +127,6 @@ class PendingCalls:
         if pending.expiry is not None:
             pending.expiry.cancel()
         pending.task.cancel()
-        # The call may have failed while its client was away. Nothing else retrieves the exception.
+        # The call may have failed in the meantime, and nothing else retrieves its exception.
         if pending.task.done() and not pending.task.cancelled() and pending.task.exception():
             LOG.info("an abandoned call had failed: %s", pending.task.exception())

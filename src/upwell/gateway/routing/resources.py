@@ -1,10 +1,9 @@
-"""Finds the upstream that owns a prompt or a resource, and answers requests about prompts,
-resources and completions.
+"""Handles requests about prompts, resources and completions, and finds the upstreams that own them.
 
-Prompts are named like tools (`gateway/routing/tools.py`). Resources keep their URIs. If two servers
-list a URI, it belongs to the one configured first, and the other entry is dropped. A URI that no
-server lists belongs to the server whose template it matches, or else to the first server that can
-read it.
+Prompts are named like tools (`gateway/routing/tools.py`). Resources keep their URIs. If several
+servers list a URI, it belongs to the one configured first, and the other entries are dropped. A URI
+that no server lists belongs to a server with a matching template, or else to the first server that
+can read it.
 """
 
 import asyncio
@@ -27,24 +26,22 @@ NO_COMPLETIONS = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 _VARIABLE = re.compile(r"\{[^{}]*\}")
 
 Relay = Callable[[Upstream, RequestContext, Callable[[], Awaitable[Reply]]], Awaitable[Reply]]
-"""Sends a request to an upstream; during the request, the upstream may ask the client
-(`Router.relay`).
-"""
+"""`Router.relay()`."""
 
 
 class LocalResources(Protocol):
-    """Our own resources. To the gateway, they are one more server."""
+    """Our own resources. The gateway treats them like another server."""
 
     def listed(self) -> Sequence[Mapping[str, Any]]:
-        """MCP resource objects."""
+        """Return MCP resource objects."""
         ...
 
     def templates(self) -> Sequence[Mapping[str, Any]]:
-        """MCP resource templates."""
+        """Return MCP resource templates."""
         ...
 
     async def read(self, uri: str, client: Client) -> Sequence[Mapping[str, Any]]:
-        """The parts of a resource's contents that the client may see.
+        """Return the parts of a resource that the client may see.
 
         Raises:
             UsageError: there is no such resource.
@@ -53,9 +50,8 @@ class LocalResources(Protocol):
 
 
 class UpstreamResources:
-    """Lists the upstreams' prompts and resources, and our own resources last, and finds the owner
-    of each. `upstreams` returns the current upstreams. Requests wait up to `wait_seconds` for
-    upstreams that are starting.
+    """Lists the upstreams' prompts and resources, followed by our own resources, and finds the
+    owner of each. Requests wait up to `wait_seconds` for upstreams that are starting.
     """
 
     def __init__(
@@ -74,8 +70,8 @@ class UpstreamResources:
         self._names = Names()
 
     async def settled(self, most_seconds: float | None = None) -> None:
-        """Wait for servers that are starting, for at most `most_seconds` (by default,
-        `wait_seconds`)."""
+        """Wait at most `most_seconds` (by default, `wait_seconds`) for servers that are
+        starting."""
         starting = [
             candidate for candidate in self.upstreams() if candidate.state is State.STARTING
         ]
@@ -90,11 +86,11 @@ class UpstreamResources:
             LOG.debug("%d servers are still starting", len(starting))
 
     def was_listed(self, kind: str) -> bool:
-        """True if any client has requested this list (`prompts`, `resources`)."""
+        """Return whether any client has requested this list ("prompts" or "resources")."""
         return kind in self._requested_kinds
 
     def notify(self, method: str, params: bytes) -> None:
-        """Pass a client's notification on to every server, without waiting for any of them."""
+        """Pass a client's notification on to all servers, without waiting."""
         try:
             check(params)
         except NotJson as error:
@@ -104,7 +100,7 @@ class UpstreamResources:
             upstream.notify(method, params)
 
     async def prompts(self, client: Client) -> bytes:
-        """The raw array of all prompts."""
+        """Return the raw array of all prompts."""
         items: dict[str, bytes] = {}
         listed = await self._all("prompts", "prompts/list", "prompts", client)
         self._names.look(self.upstreams())
@@ -117,18 +113,18 @@ class UpstreamResources:
         return RawArray(tuple(items.values())).encode()
 
     async def resources(self, client: Client) -> bytes:
-        """The raw array of all resources."""
+        """Return the raw array of all resources."""
         listed = await self._all("resources", "resources/list", "resources", client)
         return self._unique(listed, "uri", self._owners, self._own.listed())
 
     async def templates(self, client: Client) -> bytes:
-        """The raw array of all resource templates."""
+        """Return the raw array of all resource templates."""
         method = "resources/templates/list"
         listed = await self._all("resources", method, "resourceTemplates", client)
         return self._unique(listed, "uriTemplate", self._templates, self._own.templates())
 
     async def prompt(self, name: str, client: Client) -> tuple[Upstream, str] | None:
-        """The server of a prompt, and the server's own name for it."""
+        """Find the server of a prompt, and the server's own name for the prompt."""
         await self.settled()
         if name not in self._prompts and (may_be_alias(name) or not self._by_prefix(name)):
             await self.prompts(client)
@@ -141,8 +137,8 @@ class UpstreamResources:
         return None
 
     async def owners(self, uri: str) -> list[Upstream]:
-        """The servers that may have a resource, likeliest first. If its owner is known, only the
-        owner."""
+        """Return the owner of a resource if it is known. Otherwise, return all servers that may
+        have the resource, those with a matching template first."""
         await self.settled()
         candidates = [
             candidate for candidate in self.upstreams() if candidate.about.offers("resources")
@@ -156,11 +152,11 @@ class UpstreamResources:
     async def ask_owners(
         self, uri: str, method: str, params: RawObject, client: Client
     ) -> Reply | None:
-        """Ask the possible owners of a resource in turn, until one answers without an error. If
-        none does, the first error is returned. None if no server offers resources.
+        """Ask the possible owners of a resource in turn, until one replies without an error. If
+        none does, return the first error. Return None if no server offers resources.
 
         Raises:
-            UpstreamError: none of them can be reached.
+            UpstreamError: none of the servers can be reached.
         """
         first_error: Reply | None = None
         failure: UpstreamError | None = None
@@ -178,8 +174,8 @@ class UpstreamResources:
         return first_error
 
     def _by_prefix(self, name: str) -> Upstream | None:
-        """The server that a name's prefix belongs to. It owns the name even if it does not list
-        it."""
+        """Find the server with the name's prefix. This server owns the name even if it does not
+        list it."""
         server = server_of(name)
         return next(
             (upstream for upstream in self.upstreams() if server and upstream.prefix == server),
@@ -193,8 +189,8 @@ class UpstreamResources:
         owners: dict[str, str],
         own: Sequence[Mapping[str, Any]],
     ) -> bytes:
-        """The raw array of the first server's entry for each URI, and of our `own` entries.
-        Replaces the content of `owners`.
+        """Return the raw array of entries, where the first server to list a URI wins, followed by
+        our `own` entries. Replaces the content of `owners`.
         """
         items: list[bytes] = []
         servers: dict[str, str] = {}
@@ -212,7 +208,7 @@ class UpstreamResources:
     async def _all(
         self, capability: str, method: str, member: str, client: Client
     ) -> list[tuple[Upstream, RawObject]]:
-        """The entries of every server that has the capability; a server that fails is left out."""
+        """Return the entries of all servers with the capability. Servers that fail are left out."""
         await self.settled()
         self._requested_kinds.add(capability)
         upstreams = [
@@ -234,7 +230,7 @@ class UpstreamResources:
 
 
 class ResourceMethods:
-    """Answers the requests about prompts, resources and completions."""
+    """The methods for prompts, resources and completions."""
 
     def __init__(self, relay: Relay, upstreams: UpstreamResources, own: LocalResources) -> None:
         self._relay = relay
@@ -316,10 +312,10 @@ class ResourceMethods:
 
 
 def uri_of(params: RawObject, method: str) -> str:
-    """The URI that a request is about.
+    """Return the `uri` parameter of a request.
 
     Raises:
-        Refused: the request has none.
+        Refused: the parameter is missing.
     """
     uri = text_of(params, "uri")
     if not uri:
@@ -333,15 +329,13 @@ def _not_found(uri: str, message: str, context: RequestContext) -> Refused:
 
 
 def is_own(uri: str) -> bool:
-    """True if a URI has upwell's own scheme, ignoring case and surrounding whitespace. No upstream
-    can own such a URI."""
+    """Return whether a URI has upwell's own scheme, so that no upstream can own it. Case and
+    surrounding whitespace are ignored."""
     return uri.partition(":")[0].strip().lower() == OWN_SCHEME
 
 
 def _matches(template: str, uri: str) -> bool:
-    """True if `uri` could be an expansion of this URI template: the literal parts of the template
-    occur in it in order.
-    """
+    """Return whether the literal parts of a URI template occur in `uri` in the same order."""
     first, *rest = _VARIABLE.split(template)
     if not rest:
         return template == uri

@@ -1,4 +1,4 @@
-"""Answers requests of both eras, from stdio and from HTTP. Read `Router.reply` first."""
+"""Handles requests of both eras, from stdio and from HTTP. Read `Router.reply()` first."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -49,13 +49,12 @@ CACHEABLE = frozenset(
 )
 """Modern results of these methods must state how long they may be cached."""
 INTRODUCTION_SECONDS = 2.0
-"""How long `initialize` waits for servers that are still starting."""
+"""How long `initialize` waits for servers that are starting."""
 TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
 class Router:
-    """Passes each request to the part of the gateway that answers it, or to the right upstream.
-    Unknown methods are forwarded to the upstreams."""
+    """Passes each request to the part of the gateway that handles it, or to an upstream."""
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class Router:
     async def reply(
         self, message: Message, context_for: Callable[[Envelope | None], RequestContext]
     ) -> Reply:
-        """The answer to a request. Never raises: every failure becomes a JSON-RPC error."""
+        """Handle a request. Never raises: every failure becomes a JSON-RPC error."""
         method = message.method or ""
         try:
             params = _readable(message.params)
@@ -107,18 +106,19 @@ class Router:
             return Reply(error=error_body(INTERNAL_ERROR, f"upwell failed: {error!r}; see its log"))
 
     def notify(self, method: str, params: bytes) -> None:
-        """Pass a client's notification on to every upstream."""
+        """Pass a client's notification on to all upstreams."""
         self._resources.notify(method, params)
 
     async def mirrors(self, name: str) -> tuple[Mirror, ...]:
-        """The arguments of this tool that HTTP headers must repeat; none for an unknown tool."""
+        """Return the arguments of this tool that HTTP headers must repeat. An unknown tool has
+        none."""
         try:
             return (await self._target(name)).mirrors
         except (Refused, UpwellError):
             return ()
 
     async def tools_changed(self) -> None:
-        """Notify every listener, and the sessions whose list of tools is out of date."""
+        """Notify all listeners, and the sessions whose tool list is out of date."""
         listing = self._catalog.listing
         for session in list(self._audience.sessions.values()):
             if session.listed and session.listed != listing:
@@ -130,9 +130,8 @@ class Router:
     async def relay(
         self, upstream: Upstream, context: RequestContext, work: Callable[[], Awaitable[Reply]]
     ) -> Reply:
-        """Do `work`, a request to `upstream` during which the upstream may ask the client. If the
-        client is modern and the upstream is of the handshake era, the client is asked in the
-        result, and the request stays open.
+        """Do `work`, a request to `upstream` during which the upstream may ask the client. A modern
+        client of a handshake-era upstream is asked in the result, and the request stays open.
         """
 
         async def recorded() -> Reply:
@@ -145,7 +144,7 @@ class Router:
         return await self._pending_calls.run(context, recorded())
 
     async def aclose(self) -> None:
-        """Abandon the calls that are still waiting for their clients."""
+        """Abandon the calls that wait for their clients, and close the pipeline."""
         await self._pending_calls.aclose()
         await self._pipeline.aclose()
 
@@ -175,23 +174,21 @@ class Router:
 
     async def _discover(self, _: RawObject, __: RequestContext) -> RawObject:
         await self._resources.settled()
-        # Only the servers that have answered by now are included, because a modern client may rely
-        # on every capability that is offered. It can discover again later.
+        # A modern client may rely on every capability in the offer, so only servers that have
+        # replied are included. The client can discover again later.
         offer = offer_of(known for known in self._upstreams() if known.about.version)
         result = {"supportedVersions": list(MODERN_VERSIONS), **offer.members()}
         return fresh_only(RawObject.parse(dumps(result)))
 
     async def _list_tools(self, _: RawObject, context: RequestContext) -> RawObject:
-        """The tools of every server, after a short wait for those that are starting. For a server
-        that is not up, the tools that it listed last are returned."""
+        """Wait for servers that are starting, then return the tools of all servers. If a server is
+        down, its latest known tools are returned."""
         await self._resources.settled()
         await self._catalog.refresh()
         context.owner.listed = self._catalog.listing
         return RawObject(((b'"tools"', self._catalog.listing),))
 
     async def _call_tool(self, params: RawObject, context: RequestContext) -> Reply:
-        """Call the tool behind a public name: an upstream's tool, or one of ours, which has no
-        upstream."""
         name = params.value("name")
         if not isinstance(name, str):
             raise Refused(INVALID_PARAMS, "tools/call needs the name of a tool")
@@ -211,8 +208,8 @@ class Router:
         params: RawObject,
         context: RequestContext,
     ) -> Reply:
-        """Call an upstream's tool. If the tool was listed without its schema, the client gets the
-        schema when its arguments are wrong."""
+        """Call an upstream's tool. If the tool was listed without its schema and the arguments are
+        wrong, the client gets the schema."""
         call = _call_for(target, params, present_trace_id(), context.principal.name)
         schema = self._catalog.hidden_schema(name)
         if schema:
@@ -227,7 +224,7 @@ class Router:
         return await self.relay(upstream, context, work)
 
     async def _target(self, name: str) -> Target:
-        """The tool behind a name. If its server is still starting, wait for it first.
+        """Find the tool with this public name. If its server is starting, wait for the server.
 
         Raises:
             Refused: no server has such a tool.
@@ -246,8 +243,8 @@ class Router:
         return target
 
     async def _await_owner(self, name: str) -> None:
-        """Wait for the servers that may own an unlisted name: those without a prefix, and the one
-        whose prefix the name has.
+        """Wait for the servers that may own an unlisted name: the server with the name's prefix,
+        and those without a prefix.
         """
         prefix = server_of(name)
         for upstream in self._upstreams():
@@ -259,8 +256,8 @@ class Router:
 
 
 def _readable(params: bytes) -> RawObject:
-    """The params of a request, checked to the last byte, because an upstream that fails to read
-    malformed JSON might never answer.
+    """Parse the params of a request. They are checked to the last byte, because an upstream might
+    never reply to malformed JSON.
     """
     if kind_of(params) != "object":
         raise Refused(INVALID_PARAMS, "params must be an object")
@@ -282,7 +279,7 @@ def _supported(envelope: Envelope | None) -> Envelope | None:
 
 
 def _own_state(params: RawObject) -> str:
-    """The `requestState` of a pending call; "" for an upstream's own state, or if there is none."""
+    """Return the `requestState` if it is ours, or else ""."""
     raw = params.get("requestState")
     if raw is None or STATE_PREFIX.encode() not in raw:
         return ""
@@ -290,7 +287,7 @@ def _own_state(params: RawObject) -> str:
 
 
 async def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Reply:
-    """The answer in the form that the client's era requires."""
+    """Convert a reply for the client's era."""
     if isinstance(answer, Reply) and answer.error:
         is_read = modern and method == "resources/read"
         return Reply(error=modern_error(answer.error)) if is_read else answer
@@ -303,9 +300,8 @@ async def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Re
 
 
 def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) -> ToolCall:
-    """The call to send to the upstream, with the upstream's own name for the tool. The agent's
-    arguments stay unchanged, except that `_context_query` is removed if the tool declares no such
-    argument.
+    """Return the call to send to the upstream. The agent's arguments stay unchanged, except that
+    `_context_query` is removed if the tool does not declare it.
     """
     arguments = RawObject.parse(params.get("arguments") or b"{}")
     value = _decoded(arguments).get(CONTEXT_QUERY)
@@ -328,7 +324,7 @@ def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) 
 
 
 def _decoded(arguments: RawObject) -> dict[str, Any]:
-    """The decoded arguments, without those nested too deeply."""
+    """Decode the arguments, except those that are nested too deeply."""
     decoded: dict[str, Any] = {}
     for key, value in arguments.members:
         try:
@@ -343,6 +339,6 @@ async def _ping(_: RawObject, __: RequestContext) -> RawObject:
 
 
 def _traceparent(meta: RawObject) -> str:
-    """The W3C `traceparent` in the `_meta` of a request; "" when there is none."""
+    """Return the W3C `traceparent` in the `_meta` of a request, or ""."""
     parent = meta.value("traceparent")
     return parent if isinstance(parent, str) else ""

@@ -1,4 +1,4 @@
-"""Subscriptions to resources, log messages and list changes, in either era."""
+"""Subscriptions to resources, log messages and list changes, for clients of both eras."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 
 class Subscriptions:
-    """Records the clients' subscriptions, and subscribes to the upstreams accordingly."""
+    """Records the clients' subscriptions, and forwards them to the upstreams."""
 
     def __init__(self, upstreams: UpstreamResources, audience: Audience) -> None:
         self._upstreams = upstreams
@@ -52,7 +52,6 @@ class Subscriptions:
         return await self._unsubscribe_upstream(uri, context)
 
     async def _subscribe_upstream(self, uri: str, context: RequestContext) -> Reply:
-        """Subscribe to this resource at the upstream that serves it."""
         first_error: Reply | None = None
         for upstream in await self._upstreams.owners(uri):
             if upstream.about.offers("resources", "subscribe"):
@@ -65,7 +64,7 @@ class Subscriptions:
         return first_error
 
     async def _unsubscribe_upstream(self, uri: str, context: RequestContext) -> Reply:
-        """Unsubscribe from this resource at the upstream, unless a client is still subscribed."""
+        """Unsubscribe from a resource, unless another client is still subscribed to it."""
         reply = Reply(result=b"{}")
         if self._audience.is_subscribed(uri):
             return reply
@@ -91,7 +90,7 @@ class Subscriptions:
         return RawObject()
 
     async def _listen(self, params: RawObject, context: RequestContext) -> RawObject:
-        """Keep the stream open and send notifications on it until the client cancels it."""
+        """Keep the stream open until the client cancels it."""
         if context.envelope is None or context.identity is None:
             raise Refused(METHOD_NOT_FOUND, "subscriptions/listen is not part of this version")
         requested = listen_filter(params)

@@ -1,6 +1,6 @@
-"""Methods that the gateway does not implement itself, such as `tasks/get`. A request about a known
-task goes to the server that owns the task. Any other request is tried on each connected server in
-turn, until one answers without an error."""
+"""Forwards methods that the gateway does not implement itself, such as `tasks/get`. A request about
+a known task goes to the server that owns the task. Any other request is sent to each connected
+server in turn, until one replies without an error."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,25 +13,25 @@ from upwell.wire.peer import INVALID_PARAMS, METHOD_NOT_FOUND, error_code
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, kind_of
 
 MAX_TASKS = 10_000
-"""How many tasks are remembered; the oldest are forgotten first."""
+"""How many tasks are remembered. The oldest are forgotten first."""
 LIST = "tasks/list"
 
 
 class Tasks:
-    """Forwards requests to servers, and remembers the server and the principals of each task."""
+    """Forwards requests, and remembers the server and the principals of each task."""
 
     def __init__(self, upstreams: Callable[[], Sequence[Upstream]]) -> None:
         self._upstreams = upstreams
         self._servers: dict[str, str] = {}
-        """The server of each task, by session and task id, because the same id may belong to
-        different servers in two sessions."""
+        """The server of each task, by session and task id. The same id may belong to different
+        servers in different sessions."""
         self._principals: dict[str, set[Principal]] = {}
 
     async def forward(
         self, method: str, params: RawObject, context: RequestContext
     ) -> Reply | None:
-        """The first answer that is not an error, or else the first error other than "method not
-        found". None if no server gives either.
+        """Return the first reply that is not an error, or else the first error other than "method
+        not found", or else None.
 
         Raises:
             UpstreamError: the server that owns the task is down, or the call to it failed.
@@ -62,9 +62,8 @@ class Tasks:
         return refusal
 
     def record(self, upstream: Upstream, reply: Reply, context: RequestContext) -> None:
-        """Remember the owner of the task that this result starts, if any."""
-        # Only the head is searched, because a result that starts a task is short, and others may be
-        # megabytes long.
+        """If this result starts a task, remember the task's owner."""
+        # A result that starts a task is short. Others may be megabytes long.
         if b'"taskId"' not in reply.result[:4096]:
             return
         try:
@@ -84,7 +83,7 @@ class Tasks:
         self._principals.setdefault(task, set()).add(context.principal)
 
     def _visible(self, reply: Reply, context: RequestContext) -> Reply:
-        """A list of tasks, without those of other principals."""
+        """Remove the tasks of other principals from a list."""
         try:
             result = RawObject.parse(reply.result)
             items = RawArray.parse(result.get("tasks") or b"[]").items

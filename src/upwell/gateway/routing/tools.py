@@ -1,5 +1,5 @@
-"""The list of tools that clients see, and the mapping from a public name back to its server. A tool
-is listed as `{server}__{tool}`, or under its own name if its server has no prefix."""
+"""The tool list that clients see, and the mapping from a public name to its server. A tool is
+listed as `{server}__{tool}`, or under its own name if its server has no prefix."""
 
 import asyncio
 import hashlib
@@ -21,7 +21,7 @@ from upwell.wire.rawjson import NotJson, RawObject, check, depth, dumps
 SEPARATOR = "__"
 TOOL_NAME_CHARS = 64
 MAX_NAME_CHARS = TOOL_NAME_CHARS - len(f"mcp__{OWN_SERVER}__")
-"""Agents accept tool names of up to 64 characters, and some put `mcp__upwell__` before the name."""
+"""Agents accept tool names of up to 64 characters, and some prepend `mcp__upwell__`."""
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST_CHARS = 8
@@ -29,9 +29,8 @@ _ALIAS = re.compile(rf"_[0-9a-f]{{{_DIGEST_CHARS}}}$")
 
 
 def front_name(server: str, tool: str) -> str:
-    """`{server}__{tool}`, or the tool's own name for a server without a prefix (""). A name that
-    agents would reject gets an alias. The alias depends on the name alone, so it is the same at
-    every start and does not depend on the other tools.
+    """Return `{server}__{tool}`, or the tool's own name if `server` is "". If agents would reject
+    this name, return an alias. The alias depends only on the name, so it never changes.
     """
     name = f"{server}{SEPARATOR}{tool}" if server else tool
     if len(name) <= MAX_NAME_CHARS and not _UNFIT.search(name):
@@ -41,23 +40,23 @@ def front_name(server: str, tool: str) -> str:
 
 
 def server_of(name: str) -> str:
-    """The server prefix of a public name; "" for a name without one."""
+    """Return the server prefix of a public name, or ""."""
     server, separator, _ = name.partition(SEPARATOR)
     return server if separator else ""
 
 
 def may_be_alias(name: str) -> bool:
-    """True if this name could be an alias made by `front_name`. An alias cannot be split again."""
+    """Return whether `front_name()` may have made this name as an alias, which cannot be split."""
     return _ALIAS.search(name) is not None
 
 
 class Names:
     """The owner of each public name.
 
-    A name with a server's prefix belongs to that server, even while the server is down; `upwell__`
-    is ours. A name without a prefix belongs to the first server that has it. What counts is the
-    order in which the servers are configured, not the order in which they answer. The name stays
-    with that server for as long as the server is configured.
+    A name with a server's prefix belongs to that server, even while the server is down. `upwell__`
+    is ours. A name without a prefix belongs to the first server that has it, in the order of the
+    configuration, not in the order in which the servers reply. It stays with that server for as
+    long as the server is configured.
     """
 
     def __init__(self) -> None:
@@ -66,20 +65,20 @@ class Names:
         self._undecided_servers: set[str] = set()
 
     def look(self, upstreams: Sequence[Upstream]) -> None:
-        """Note the current servers. Must be called before their names are claimed."""
+        """Read the current servers. Call this method before you claim their names."""
         prefixes = (upstream.prefix for upstream in upstreams if upstream.prefix)
         self._prefixes = frozenset({OWN_SERVER, *prefixes})
         bare = [upstream for upstream in upstreams if not upstream.prefix]
         present = {upstream.name for upstream in bare}
         self._owners = {name: owner for name, owner in self._owners.items() if owner in present}
         unknown = [index for index, upstream in enumerate(bare) if _is_unknown(upstream)]
-        # A server that has not answered yet takes precedence over those that follow it.
+        # A server that has not replied yet takes precedence over the servers that follow it.
         later = bare[min(unknown) + 1 :] if unknown else []
         self._undecided_servers = {upstream.name for upstream in later}
 
     def claim(self, upstream: Upstream, own_name: str) -> str:
-        """The public name of a server's tool or prompt; "" if the name belongs to another server,
-        or may still turn out to."""
+        """Return the public name of a server's tool or prompt. Returns "" if the name belongs to
+        another server, or if a server that has not replied yet may have it."""
         name = front_name(upstream.prefix, own_name)
         if not own_name or upstream.prefix:
             return name if own_name else ""
@@ -91,33 +90,33 @@ class Names:
 
 
 def _is_unknown(upstream: Upstream) -> bool:
-    """True if the server is starting for the first time."""
+    """Return whether the server is starting for the first time."""
     return upstream.state is State.STARTING and not upstream.about.version
 
 
 MAX_DEPTH = 100
 MAX_TOOLS_ON_LOOP = 100
-"""Lists of more tools than this are read on a thread."""
+"""Longer tool lists are read in a thread."""
 CONTEXT_QUERY = "_context_query"
 
 
 class LocalTools(Protocol):
-    """Our own tools. To the gateway, they are one more server."""
+    """Our own tools. The gateway treats them like another server."""
 
     def listed(self) -> Sequence[Mapping[str, Any]]:
-        """MCP tool objects under their bare names."""
+        """Return MCP tool objects, with names without a prefix."""
         ...
 
     async def call(self, name: str, args: Mapping[str, Any], client: Client) -> Reply:
-        """Call a tool, which has access to what the client's principal may see."""
+        """Call a tool, with the rights of the client's principal."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The tool behind a public name. `upstream` is None for our own tools. `declares_query` is true
-    if the tool itself has an argument `_context_query`; `declared` is a digest of the tool's
-    definition; `mirrors` are the arguments that HTTP headers repeat."""
+    """The tool that a public name refers to. `upstream` is None for our own tools. `declares_query`
+    is true if the tool itself has a `_context_query` argument. `declared` is a digest of the tool's
+    definition. HTTP headers must repeat the arguments in `mirrors`."""
 
     tool: str
     upstream: Upstream | None
@@ -128,10 +127,10 @@ class Target:
 
 
 class Catalog:
-    """The list of tools, and the target of each public name.
+    """The tool list, and the target of each public name.
 
     `may_compress(server, tool)` returns whether a tool's results may be shortened. Such a tool is
-    listed without its `outputSchema`, because a shortened result may not have that structure.
+    listed without its `outputSchema`, because a shortened result may not match the schema.
     `definitions` shortens a list that is too long.
     """
 
@@ -155,19 +154,19 @@ class Catalog:
 
     @property
     def listing(self) -> bytes:
-        """The raw JSON array of tools in stable order: servers as configured, ours last."""
+        """The raw JSON array of tools, in the order of the configuration. Our own come last."""
         return self._listing
 
     def resolve(self, name: str) -> Target | None:
         return self._targets.get(name)
 
     def hidden_schema(self, name: str) -> bytes:
-        """The input schema of a tool that is listed without it; empty for every other tool."""
+        """Return the input schema of a tool that is listed without it. Otherwise, return b""."""
         return self._definitions.hidden_schema(name)
 
     async def refresh(self, *, force: bool = False) -> None:
         """Rebuild the list if any upstream has changed, or if `force` is set. A long list is read
-        on a thread, so that no call has to wait for it."""
+        in a thread, so that no call has to wait for it."""
         async with self._refreshing:
             upstreams = self._upstreams()
             state = [(entry, entry.tools, entry.state, entry.about.version) for entry in upstreams]
@@ -180,7 +179,7 @@ class Catalog:
             self._listed_state = state
 
     def rebuild(self) -> None:
-        """Read the tools of every upstream again."""
+        """Rebuild the list from the tools of all upstreams."""
         listed: dict[str, RawObject] = {}
         targets: dict[str, Target] = {}
         upstreams = self._upstreams()
@@ -225,8 +224,6 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class _Declared:
-    """The parts of a server's tool object that the gateway uses."""
-
     name: str
     annotations: Mapping[str, Any]
     declares_query: bool
@@ -236,7 +233,7 @@ class _Declared:
 
 @lru_cache(maxsize=TOOLS_CACHED)
 def _declared(tool: RawObject) -> _Declared:
-    """A tool object, read only once, because the list is rebuilt often.
+    """Read a tool object. The result is cached, because the list is rebuilt often.
 
     Raises:
         NotJson: the tool cannot be listed.
@@ -261,7 +258,7 @@ def _listed(tool: RawObject, name: str, may_compress: bool) -> RawObject:
 
 
 def _mirrors(tool: RawObject) -> tuple[Mirror, ...]:
-    """The arguments that the tool declares for headers; none if a declaration is invalid."""
+    """Return the arguments that the tool declares for HTTP headers, if all are valid."""
     try:
         return declared_by(tool)
     except BadMirror:
