@@ -1,1 +1,1 @@
-"""Learning from feedback and observed use: thresholds, demotions, budgets."""
+"""Learns thresholds, demotions and budgets from feedback and observed use."""

@@ -1,8 +1,8 @@
-"""Adapts the budgets of responses to agents' reports, and to how often agents fetch what was left
+"""Adapts the budgets of results to agents' reports, and to how often agents fetch what was left
 out.
 
-Learned ratios take effect between sessions, so that within a session the same response is always
-shortened to the same bytes; `upwell tune --apply` makes running sessions adopt them early.
+Learned ratios take effect between sessions, so that within a session the same result is always
+shortened to the same bytes. `upwell tune --apply` makes running sessions adopt them early.
 """
 
 import hashlib
@@ -24,22 +24,21 @@ RETENTION_SECONDS = 30 * 86_400.0
 MIN_RATIO, MAX_RATIO = 0.5, 3.0
 _STEP = 0.15
 FEW = 3
-"""The number of reports from which a budget changes, because a single report does not show a
+"""A budget changes only from this many reports on, because a single report does not show a
 trend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnOptions:
-    """`learn.*`: `auto_tune` enables all tuning; with `implicit_signals`, observed use of memories
-    counts as feedback.
-    """
+    """The `learn.*` settings. `auto_tune` enables all tuning. With `implicit_signals`, the observed
+    use of memories counts as feedback."""
 
     auto_tune: bool = True
     implicit_signals: bool = True
 
 
 class Report(StrEnum):
-    """An agent's report on a shortened response, or another event in the life of the response."""
+    """An agent's report on a shortened result, or another event in the life of that result."""
 
     TRUNCATED = "truncated"
     MISSING_EXAMPLE = "missing_example"
@@ -50,17 +49,17 @@ class Report(StrEnum):
     CAME_BACK = "came_back"
     """The agent fetched the rest with `read_more`, `select_sections` or `search_original`."""
     SERVED = "served"
-    """A shortened response was delivered."""
+    """A shortened result was delivered."""
 
 
 _SAYS_TOO_LITTLE = (Report.TRUNCATED, Report.MISSING_EXAMPLE, Report.MISSING_METADATA)
 MOVING = frozenset({*_SAYS_TOO_LITTLE, Report.TOO_LONG})
-"""The reports of agents that change a budget. All other reports are only for people to read."""
+"""The reports that change a budget. All other reports are only for people to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """The learned factor `ratio` on one tool's budget, from `samples` reports."""
+    """The learned factor `ratio` for one tool's budget, based on `samples` reports."""
 
     tool: str
     ratio: float
@@ -71,8 +70,8 @@ def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     """The ratio that follows from the number of each `Report` on `tool`.
 
     The ratio is 1.15 to the power of n. A report of "too little" adds 1 to n, and a report of "too
-    much" subtracts 1. Each time an agent fetches the rest, a third is added to n; the first
-    fetches, up to a fifth of the number of deliveries, do not count.
+    much" subtracts 1. Each time an agent fetches the rest, n grows by a third, but fetches up to a
+    fifth of the number of deliveries do not count.
     """
     little = sum(counts.get(kind, 0) for kind in _SAYS_TOO_LITTLE)
     much = counts.get(Report.TOO_LONG, 0)
@@ -87,7 +86,7 @@ def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
 
 
 async def record(ttl_store: TtlStore, tool: str, report: Report) -> None:
-    """Count one report of `tool` (its name as `server__tool`)."""
+    """Count one report on `tool` (its name as `server__tool`)."""
     await ttl_store.incr(
         Kind.COMPRESSION_REPORT, {f"{tool}|{report}": 1}, ttl_seconds=RETENTION_SECONDS
     )
@@ -156,8 +155,8 @@ _MAX_KEYS = 2000
 class Budgets:
     """The learned ratios of tools' budgets, and the counts from which later ratios follow.
 
-    `ratios` maps `server__tool` to the ratio in use; the mapping is updated in place. If learning
-    is switched off, no ratio is used and no delivery is counted.
+    `ratios` maps `server__tool` to the ratio in use. The mapping is updated in place. If learning
+    is off, no ratio is used and no delivery is counted.
     """
 
     def __init__(self, ttl_store: TtlStore, *, enabled: bool, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -182,8 +181,8 @@ class Budgets:
             self._taken_at = self._clock.now()
 
     async def load_learned_if_requested(self) -> None:
-        """Call `load_learned` if it has not succeeded yet, or if any process has called `ask` since
-        it last succeeded."""
+        """Call `load_learned()` if it has not succeeded yet, or if any process has called `ask()`
+        since it last succeeded."""
         if not self._taken_at:
             return await self.load_learned()
         request = (await self._ttl_store.get(Kind.TUNE, [_APPLY])).get(_APPLY)
@@ -204,10 +203,9 @@ class Budgets:
     async def report(
         self, tool: str, report: Report, missing: str = "", *, rater: str = ""
     ) -> None:
-        """Count a report on a shortened result of `tool`; `missing` describes what the result
+        """Count a report on a shortened result of `tool`. `missing` describes what the result
         lacked. `rater` names a principal other than the owner. All principals share the budgets, so
-        the report of a `rater` is not counted; only its text is stored, as a remark.
-        """
+        a rater's report is not counted. Only its text is stored, as a remark."""
         if rater:
             await note(self._ttl_store, tool, report, f"{rater}: {missing}" if missing else "")
             return
@@ -219,7 +217,8 @@ class Budgets:
         return await lately(self._ttl_store)
 
     def served(self, tool: str, keys: Sequence[str]) -> None:
-        """Count the delivery of a shortened result of `tool`. `keys` are those of its originals."""
+        """Count the delivery of a shortened result of `tool`. `keys` are the keys of its
+        originals."""
         if not self._enabled:
             return
         self._counts[f"{tool}|{Report.SERVED}"] += 1

@@ -1,8 +1,8 @@
-"""Ratings of surfacings, and the thresholds that follow from them: tables in `memory.db`, or in a
-team's database (`learn/postgres.py`).
+"""Ratings of shown memories, and the thresholds that follow from them: tables in `memory.db`, or in
+a team's database (`learn/postgres.py`).
 
-A rating contains the circumstances of its surfacing (tool, door, score, signals), because the
-journal may lose them.
+A rating contains the circumstances in which the memory surfaced (tool, door, score, signals),
+because the journal may lose them.
 """
 
 import json
@@ -20,7 +20,7 @@ from upwell.learn.thresholds import Sample, Use
 NEGATIVE = frozenset({Rating.NOT_RELEVANT, Rating.ALREADY_KNOWN})
 IGNORED_WEIGHT = 0.25
 MAX_IGNORED = 1.0
-"""The maximum weight of ignored surfacings: four weigh as much as one rating, and further ones add
+"""The maximum weight of ignored surfacings. Four weigh as much as one rating, and any more add
 nothing."""
 
 
@@ -40,15 +40,15 @@ def negatives(samples: Iterable[Sample]) -> float:
 
 
 RETENTION_SECONDS = 365 * 86_400.0
-"""How long ratings are kept. Older ones say nothing about today's memories."""
+"""How long ratings are kept. Older ratings say nothing about today's memories."""
 WINDOW_SECONDS = 120 * 86_400.0
-"""Thresholds use the evidence of this period, four half-lives (`thresholds.HALF_LIFE_SECONDS`)."""
+"""Thresholds use evidence up to this age, four half-lives (`thresholds.HALF_LIFE_SECONDS`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rated:
-    """The rating of one memory in one surfacing. `door` is where the memory surfaced (`Door`);
-    `tool` is the tool whose call made it surface, or the door again if there was no tool."""
+    """The rating of one memory in one surfacing. `tool` is the tool whose call made the memory
+    surface, or the `door` again if there was no tool."""
 
     surfacing: str
     memory: str
@@ -84,9 +84,8 @@ _RATER = " @"
 
 
 def of_rater(name: str, principal: str) -> str:
-    """The key of a tool or memory in the ratings of one principal, which affect only that
-    principal. The owner's ratings use the plain name.
-    """
+    """The key of a tool or memory in a principal's ratings, which affect only that principal. The
+    owner's ratings use the plain name."""
     return f"{name}{_RATER}{principal}" if principal else name
 
 
@@ -96,11 +95,12 @@ def without_rater(name: str) -> str:
 
 
 class LearningStore(Protocol):
-    """The ratings and thresholds of one tenant. Every method raises StoreError when the database
+    """The ratings and thresholds of one tenant. Every method raises StoreError if the database
     fails."""
 
     async def add(self, ratings: Sequence[Rated]) -> None:
-        """Store ratings. A later one of the same memory and surfacing replaces an earlier one."""
+        """Store ratings. A later rating of the same memory and surfacing replaces an earlier
+        one."""
         ...
 
     async def by_tool(self, since: float) -> dict[str, list[Sample]]:
@@ -143,7 +143,7 @@ async def copy_ratings(source: LearningStore, target: LearningStore) -> int:
     `source`. Returns the number of copied ratings.
 
     Raises:
-        StoreError: a store failed; the next run continues.
+        StoreError: a store failed. The next run continues.
     """
     present = {(rating.surfacing, rating.memory) for rating in await target.valid()}
     missing = [

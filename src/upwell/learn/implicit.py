@@ -2,9 +2,9 @@
 calls.
 
 A word is distinctive if it is rare in the store and did not occur in the cue (the prompt or call)
-at which the memory surfaced. Events are only queued during a call, and examined after it. The
-watched memories are in the TTL store, so that a session can be followed even if a different process
-handles each of its events. No text of a cue is stored.
+at which the memory surfaced. During a call, events are only queued. They are examined afterwards.
+The watched memories are in the TTL store, so that a session can be followed even if each of its
+events is handled by a different process. No text of a cue is stored.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ _SEPARATOR = "\t"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """The observed use of a memory. `tool` is the case in which the memory surfaced (see
-    `Watched`), the tool of the call if there is no case, or the door if there is no tool.
+    """The observed use of a memory. `tool` is the case in which the memory surfaced
+    (`Watched.case`). Without a case, it is the tool of the call, or the door if there was no tool.
     """
 
     tool: str
@@ -40,14 +40,14 @@ class Sighting:
 
 
 class Uses:
-    """The stored observations. Every method raises StoreError when the store fails."""
+    """The stored observations. Every method raises StoreError if the store fails."""
 
     def __init__(self, ttl_store: TtlStore) -> None:
         self._ttl_store = ttl_store
 
     async def add(self, sightings: Sequence[Sighting]) -> None:
-        """Store observations. A later one about the same memory and surfacing replaces an earlier
-        one."""
+        """Store observations. A later observation about the same memory and surfacing replaces an
+        earlier one."""
         entries = {
             _SEPARATOR.join((sighting.sample.memory, sighting.sample.surfacing)): _encoded(sighting)
             for sighting in sightings
@@ -65,7 +65,7 @@ class Uses:
         return sightings
 
     async def last(self, memory: str) -> Use | None:
-        """The latest observation about a memory; None if there is no observation."""
+        """The latest observation about a memory, if any."""
         samples = [sighting.sample for sighting in await self.all(memory)]
         latest = max(samples, key=lambda sample: sample.at).evidence if samples else None
         return latest if isinstance(latest, Use) else None
@@ -83,23 +83,22 @@ MIN_LOOKS = 3
 MAX_WORDS = 24
 MIN_CHARS = 4
 ENOUGH = 2
-"""A memory counts as used if at least this many of its distinctive words appear, or a single one
-that contains a digit (a port, a version)."""
+"""A memory counts as used if at least this many of its distinctive words appear, or one that
+contains a digit (a port, a version)."""
 MAX_READ_CHARS = 20_000
 MAX_INLINE_CHARS = 2_000
-"""Up to this length, splitting a text into words takes less time than handing it to a thread."""
+"""A text up to this length is split into words faster than it can be handed to a thread."""
 _MAX_DEPTH = 6
 
 Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
-"""Selects the words that few memories contain."""
+"""Returns those of the words that few memories contain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A memory that surfaced at the time `at`, and the `words` that would show its use. `looks` is
-    the number of further calls after which it counts as ignored. `case` combines the moment (such
-    as a failed call) and the kind of the memory; it is "" if `surface.moments` is `all`.
-    """
+    """A memory that surfaced at the time `at`, and the `words` that would show its use. After
+    `looks` more calls, it counts as ignored. `case` combines the moment (such as a failed call) and
+    the kind of the memory. It is "" if `surface.moments` is `all`."""
 
     surfacing: str
     memory: str
@@ -131,9 +130,8 @@ class Observation:
 
 
 CaseOf = Callable[[Surfacing, Hit], str]
-"""Returns the moment and the kind of a memory in a surfacing, or "" if the surfacing is not tied to
-moments.
-"""
+"""Returns the moment and the kind of a memory in a surfacing, or "" if it is not tied to a
+moment."""
 
 
 def no_case(_: Surfacing, __: Hit) -> str:
@@ -145,13 +143,13 @@ Conclude = Callable[[Sequence[Observation]], Awaitable[None]]
 """Receives observations after they have been stored."""
 
 Written = Callable[[float], Sequence[tuple[float, str]]]
-"""Returns the texts that the agent wrote since a time, with their times; may block."""
+"""Returns the texts that the agent wrote since a time, each with its time. May block."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """An event of a session: a cue and its surfacing, a memory that was opened, text that the agent
-    wrote, or the session's end."""
+    """An event of a session: a cue and its surfacing, the id of a memory that was opened, text that
+    the agent wrote, or the session's end."""
 
     cue: Cue | None = None
     surfacing: Surfacing | None = None
@@ -161,7 +159,7 @@ class _Event:
 
 
 class Watching:
-    """Follows sessions, and concludes which surfaced memories they used or ignored."""
+    """Follows sessions, and concludes which of the memories shown they used or ignored."""
 
     def __init__(
         self,
@@ -227,7 +225,8 @@ class Watching:
     async def _follow(
         self, session: str, events: Sequence[_Event], undelivered: set[tuple[str, str]]
     ) -> None:
-        """Look for the watched memories of one session in its events, and watch the new ones."""
+        """Look for the watched memories of one session in its events, and start to watch new
+        ones."""
         before = await self._watched(session)
         watched = {name: entry for name, entry in before.items() if entry.key not in undelivered}
         observations: list[Observation] = []
@@ -321,7 +320,7 @@ async def _written_words(
 def _written_since(
     written: Written | None, watched: Iterable[Watched]
 ) -> Mapping[float, frozenset[str]]:
-    """The words that the agent wrote since each time at which a watched memory surfaced."""
+    """The words that the agent wrote since each of the times at which watched memories surfaced."""
     times = {entry.at for entry in watched}
     if written is None or not times:
         return {}

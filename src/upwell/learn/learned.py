@@ -1,7 +1,7 @@
 """The results of learning that surfacing reads: thresholds by tool, and demoted memories.
 
-Surfacing reads the copy in this process, never the database. After a call, the copy is refreshed if
-any process has written to the database.
+Surfacing reads only the copy in this process, never the database. After a call, the copy is
+refreshed if any process has written to the database.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -33,25 +33,23 @@ from upwell.learn.thresholds import (
 )
 
 BETWEEN_STEPS_SECONDS = 3600.0
-"""Without new ratings, a threshold moves at most one step an hour."""
+"""Without new ratings, a threshold moves at most one step in this time."""
 
 CASE_SIGN = " / "
-"""Separates the moment and the kind in the name of a case; no tool name contains spaces."""
+"""Separates the moment and the kind in the name of a case. No tool name contains spaces."""
 EXACT_MARGIN = 0.4
 """How much lower, in log-odds, the threshold is for a memory that was learned in exactly the
 current situation, such as the same error. Measurements showed that such memories help. Observed use
-moves a threshold by 0.3 at most, so it never silences them by itself.
-"""
+moves a threshold by at most 0.3, so it never silences them by itself."""
 _UNKNOWN = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The configured limits: `min_score` is `surface.min_score`; `negatives` is
+    """The configured limits. `min_score` is `surface.min_score`. `negatives` is
     `surface.feedback_demotion_negative_threshold` (0: demote nothing). `of_tool` returns the
-    `min_score` of a tool that has its own. `asked` is the threshold for explicit requests; it is
-    low, because they should return every relevant memory.
-    """
+    `min_score` of a tool that has its own. `asked` is the threshold for explicit requests. It is
+    low, because they should return every relevant memory."""
 
     min_score: float = 0.5
     negatives: int = 3
@@ -69,8 +67,8 @@ class Limits:
 
 
 class Learned:
-    """Thresholds and demotions. `ratings` is None if the database cannot be used; then nothing is
-    learned."""
+    """Thresholds and demotions. `ratings` is None if the database cannot be used, in which case
+    nothing is learned."""
 
     def __init__(
         self,
@@ -94,11 +92,11 @@ class Learned:
     def min_score(
         self, tool: str, principal: str = "", case: str = "", *, exact: bool = False
     ) -> float:
-        """A principal's current threshold for `tool`, or for the door of that name.
+        """A principal's current threshold for `tool`, which may also be the name of a door.
 
-        With a `case` (`Watched.case`), the threshold takes into account how agents used memories
-        of that kind at that moment. `exact` asks for the threshold of a memory that was learned in
-        exactly the current situation; the tool's ratings do not affect this threshold.
+        With a `case` (`Watched.case`), the threshold takes into account how agents used memories of
+        that kind at that moment. With `exact`, it is the threshold of a memory that was learned in
+        exactly the current situation, which the tool's ratings do not affect.
         """
         tool = of_rater(tool, principal)
         shift = self._shifts.get(case, 0.0)
@@ -113,12 +111,12 @@ class Learned:
 
     @property
     def demoted(self) -> Mapping[str, float]:
-        """The memories that no longer surface by themselves for the owner, with the evidence
-        against each."""
+        """The memories that no longer surface unasked for the owner, with the evidence against
+        each."""
         return {key: value for key, value in self._demoted.items() if without_rater(key) == key}
 
     async def version(self) -> Hashable:
-        """A value that changes when any process writes to the memory; constant while the memory
+        """A value that changes when any process writes to the memory. Constant while the memory
         cannot be read."""
         try:
             return await self._ratings.version() if self._ratings else _UNKNOWN
@@ -127,8 +125,8 @@ class Learned:
             return _UNKNOWN
 
     async def ratings_given(self) -> dict[tuple[str, str], Rating]:
-        """The valid ratings, by surfacing and memory; empty while the memory cannot be read. The
-        ratings are read again only after the memory has changed."""
+        """The valid ratings, by surfacing and memory. Empty while the memory cannot be read. They
+        are read again only after the memory has changed."""
         version = await self.version()
         if self._ratings is None or version is _UNKNOWN:
             return {}
@@ -143,8 +141,7 @@ class Learned:
 
     async def load_learned(self) -> None:
         """Refresh thresholds and demotions if the database has changed. If this fails, the old
-        values stay in effect.
-        """
+        values stay."""
         if self._ratings is None:
             return
         try:
@@ -198,7 +195,7 @@ class Learned:
         return discarded
 
     async def thresholds(self) -> list[Threshold]:
-        """The thresholds of the tools that have evidence or a moved threshold, by name."""
+        """The thresholds of the tools that have evidence or a shift, by name."""
         if self._ratings is None:
             return []
         now, evidence = self._clock.now(), await self._evidence(self._ratings)
@@ -232,8 +229,7 @@ class Learned:
 
     async def _evidence(self, ratings: LearningStore) -> dict[str, list[Sample]]:
         """The samples of each tool: its ratings, and the observed use of unrated memories. Samples
-        of the session start are left out, because it has no threshold.
-        """
+        of session starts are left out, because these have no threshold."""
         since = self._clock.now() - WINDOW_SECONDS
         samples_by_tool = await ratings.by_tool(since)
         samples_by_tool.pop(Door.SESSION, None)
@@ -260,7 +256,7 @@ class Learned:
         demoted: dict[str, float] = {}
         for memory, samples in (await ratings.against()).items():
             evidence = negatives(samples)
-            # Ignored surfacings add at most one, so they matter only if the evidence is at most one
+            # Ignored surfacings add at most 1, so they matter only if the evidence is at most 1
             # below the limit.
             if limit - 1 <= evidence < limit and self._options.implicit_signals:
                 observed = [sighting.sample for sighting in await self._uses.all(memory)]

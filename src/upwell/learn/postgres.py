@@ -105,7 +105,7 @@ class PostgresRatings:
         return rows
 
     async def _change(self, *statements: Statement) -> Rows:
-        """Run statements, and announce the change. Returns the rows of the first one."""
+        """Run statements, and announce the change. Returns the rows of the first statement."""
         rows, *_ = await self._postgres.ask(
             self._tenant,
             *statements,

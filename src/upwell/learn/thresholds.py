@@ -4,9 +4,9 @@ outcomes of earlier surfacings with that tool.
 The score of a memory is a calibrated probability `p` that it is relevant. Feedback shows how often
 `p` was right for this tool. An intercept `b` on the log-odds is fitted to the feedback (logistic
 regression with one coefficient and a Gaussian prior of mean 0 and variance 1, the maximum a
-posteriori), and `min_score` is shifted by `-b`: a tool whose scores promise too much gets a higher
-threshold. Old evidence fades with a half-life, so that without new evidence every threshold returns
-to its configured value.
+posteriori), and `min_score` is shifted by `-b`. So a tool whose scores promise too much gets a
+higher threshold. Old evidence fades with a half-life. Without new evidence, every threshold
+therefore returns to its configured value.
 """
 
 import math
@@ -18,9 +18,9 @@ from enum import StrEnum
 from upwell.ground.types.surfacing import Rating
 
 MIN_SAMPLES = 10
-"""The number of surfacings with evidence from which a threshold changes."""
+"""A threshold changes only from this many surfacings with evidence on."""
 LOWEST_SHIFT, HIGHEST_SHIFT = -0.5, 1.0
-"""The bounds of a shift, in log-odds: they keep a threshold of 0.50 between 0.38 and 0.73. The
+"""The bounds of a shift, in log-odds. They keep a threshold of 0.50 between 0.38 and 0.73. The
 lower bound is closer, because there is no feedback on memories that a lower threshold would have
 shown."""
 MIN_SCORE, MAX_SCORE = 0.05, 0.95
@@ -30,7 +30,8 @@ IMPLICIT_SHIFT = 0.3
 """Observed use changes the shift that follows from ratings by at most this much, in log-odds."""
 HALF_LIFE_SECONDS = 30 * 86_400.0
 MAX_SAMPLES = 300
-"""How many of the latest ratings, and of the latest observations, count; older ones have faded."""
+"""How many of the latest ratings count, and how many of the latest observations. Older ones have
+faded."""
 _PRIOR_PRECISION = 1.0
 _NEUTRAL_PRECISION = 0.25
 
@@ -54,8 +55,7 @@ _WEIGHTS: Mapping[Evidence, tuple[float, float]] = {
 """Maps each kind of evidence to a relevance and a weight. An already known memory was relevant and
 still a nuisance, so it counts half. Most helpful memories leave no trace in the next calls, so an
 ignored memory weighs a twelfth of a used one: the two balance if about one memory in thirteen is
-used. `partially_helpful` is neutral: it pulls the threshold towards its configured value.
-"""
+used. `partially_helpful` is neutral: it pulls the threshold towards its configured value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Sample:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
     """One tool's threshold: the `min_score` in use, the one that the evidence suggests, the number
-    of surfacings with evidence, and their kinds, counted by name."""
+    of surfacings with evidence (`samples`), and the number of samples of each kind (`evidence`)."""
 
     tool: str
     min_score: float
@@ -100,7 +100,7 @@ def shifted(base: float, shift: float) -> float:
 
 
 def target_shift(samples: Sequence[Sample], now: float) -> float:
-    """The shift that fits the evidence; 0 while there are too few surfacings."""
+    """The shift that fits the evidence. 0 while there are too few surfacings."""
     if count(samples) < MIN_SAMPLES:
         return 0.0
     rated = _latest(sample for sample in samples if isinstance(sample.evidence, Rating))
@@ -111,7 +111,7 @@ def target_shift(samples: Sequence[Sample], now: float) -> float:
 
 
 def stepped(shift: float, target: float) -> float:
-    """`shift` moved towards `target`, by one step at most."""
+    """`shift` moved towards `target`, by at most one step."""
     return shift + min(STEP, max(-STEP, target - shift))
 
 
@@ -132,9 +132,8 @@ def _latest(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def _intercept(samples: Sequence[Sample], now: float) -> float:
-    """The maximum of the penalised likelihood, by bisection of its slope, which decreases
-    monotonically.
-    """
+    """The maximum of the penalised likelihood, found by bisection, because its slope decreases
+    monotonically."""
     together = Counter(sample.surfacing for sample in samples)
     precision = _PRIOR_PRECISION
     weighed: list[tuple[float, float, float]] = []

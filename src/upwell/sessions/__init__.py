@@ -1,1 +1,1 @@
-"""Past sessions of every agent, found by question, by error and by file."""
+"""Finds past sessions of every agent by question, by error and by file."""

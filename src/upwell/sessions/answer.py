@@ -1,8 +1,8 @@
 """The answer that a past session gives: its question and conclusion, the commands that worked, and
 the files that it changed, with their current state.
 
-Everything is read from the current transcript. If the host has removed it, the masked excerpts of
-the index are used instead.
+The answer is read from the current transcript. If the host has removed the transcript, the masked
+excerpts in the index are used instead.
 """
 
 import asyncio
@@ -24,18 +24,17 @@ STANDS = "stands"
 MAX_FILES, MAX_RUNS = 5, 3
 MAX_FILE_BYTES = 2_000_000
 MIN_LINE_CHARS = 4
-"""A line shorter than this counts as punctuation, such as a bracket."""
+"""A shorter line counts as punctuation, such as a bracket."""
 _MARGIN_SECONDS = 120.0
-"""A file that is too large to compare counts as changed since the turn only if it was modified more
-than this long after the turn ended."""
+"""A file that is too large to compare counts as changed since the turn if it was modified later
+than this after the turn's end."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file that a turn changed. `state` is `stands` (the change is still in it), `reverted`,
-    `changed since`, `gone`, or "" if the state is unknown. `commits` are the commits that have
-    touched the file since the turn.
-    """
+    """A file that a turn changed. `state` is `stands` (the change is still in the file),
+    `reverted`, `changed since`, `gone`, or "" if unknown. `commits` are the commits that have
+    touched the file since the turn."""
 
     path: str
     state: str
@@ -54,9 +53,8 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer that a turn gives. `remarks` holds everything that the agent wrote, if that was
-    requested. `is_excerpt` is true if the transcript is gone and only excerpts are left.
-    """
+    """The answer that a turn gives. `remarks` contains everything that the agent wrote, if
+    requested. `is_excerpt` is True if the transcript is gone and only excerpts are left."""
 
     match: Match
     question: str
@@ -88,7 +86,7 @@ async def changes_of(
     environment: Mapping[str, str],
 ) -> list[Answer]:
     """The turns that changed a file, newest first. If no turn changed the file under its absolute
-    path, `path` is looked up as given, since transcripts from another machine have other folders.
+    path, `path` is looked up as given, because transcripts from another machine have other folders.
 
     Raises:
         StoreError: the index cannot be read.
@@ -130,8 +128,8 @@ def answer_of(
 ) -> Answer:
     """The answer that this turn gives, read from its transcript, with secrets masked.
 
-    `whole` adds everything that the agent wrote. If `file` (an absolute path, a path within a
-    project, or a name) is given, all other files are left out.
+    `whole` adds everything that the agent wrote. With `file` (an absolute path, a path within a
+    project, or a name), all other files are left out.
     """
     turn = read_turn(match)
     if turn is None:
@@ -185,10 +183,9 @@ def _state(path: str, changes: Sequence[Change], ended: float, *, has_commits: b
 
 
 def _verdict(change: Change, content: str) -> str:
-    """The state of one change, judged by the content of its file; "" if the change has no recorded
-    text. A change is reverted only if the lines that it removed are back and its own lines are
-    gone.
-    """
+    """The state of one change, judged by the content of its file; "" if the text of the change was
+    not recorded. A change counts as reverted only if the lines that it removed are back and its own
+    lines are gone."""
     if change.added and change.added in content:
         return STANDS
     present = _lines(content)

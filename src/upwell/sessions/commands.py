@@ -22,13 +22,12 @@ _GIT = frozenset(
     "rev-parse rebase reset clone remote tag blame ls-files config worktree mv rm init".split()
 )
 _INLINE = frozenset({"-c", "-e", "-p", "--eval", "-"})
-"""Options that make an interpreter run a program written for the occasion."""
+"""Options for a program written for the occasion."""
 
 
 def notable(runs: Iterable[Run]) -> list[Run]:
     """The commands that an agent could not guess, latest first. Each appears once, with the result
-    of its last run: a command that failed and later worked counts as one that worked.
-    """
+    of its last run."""
     latest: dict[str, Run] = {}
     for run in runs:
         if shown := worth_repeating(run.command):
@@ -38,7 +37,7 @@ def notable(runs: Iterable[Run]) -> list[Run]:
 
 
 def worth_repeating(command: str) -> str:
-    """The one step of a command that is worth repeating; "" if no step is, or more than one."""
+    """The one step of a command that is worth repeating. "" if no step is, or if several are."""
     steps = [step for step in real_steps(command) if _is_notable(step)]
     if len(steps) != 1 or "\n" in steps[0].text or len(steps[0].text) > MAX_SHOWN_CHARS:
         return ""
@@ -56,14 +55,15 @@ def _is_notable(step: Step) -> bool:
 MAX_CARRIED, MAX_CARRIED_TOKENS = 6, 150
 _MIN_RUNS = 2
 _ONE_TIME = re.compile(r"\$\(|`|/tmp/|^git\s|\d{5}|\b[0-9a-f]{7,}\b|\s-(?:f|F|X)\s|--version\b")
-"""Signs of a command that is about one particular object (a commit, a temporary file), or that
-changes something elsewhere."""
+"""A command that matches is about one particular object (a commit, a temporary file), or changes
+something elsewhere."""
 
 
 @dataclass(slots=True)
 class _Purpose:
-    """The runs of one program and sub-command: how often each command worked (the one that worked
-    last comes last), and whether a failed run preceded one that worked."""
+    """The runs of one program and sub-command. `worked` counts how often each command worked, and
+    lists the command that worked last at its end. `was_hard` is True if a failed run preceded one
+    that worked."""
 
     worked: dict[str, int] = field(default_factory=dict[str, int])
     has_failed: bool = False
@@ -77,7 +77,7 @@ class _Purpose:
 
     @property
     def best(self) -> str:
-        """The command that worked most often; if several did, the latest of them."""
+        """The command that worked most often. In a tie, the latest of them."""
         return max(reversed(self.worked), key=self.worked.__getitem__, default="")
 
     @property
@@ -86,10 +86,10 @@ class _Purpose:
 
 
 def carried(runs: Iterable[Run]) -> Sequence[str]:
-    """The commands that an agent needs again when its context is lost, the most useful first.
+    """The commands that an agent needs again when its context is lost, most useful first.
 
     For each program and sub-command, this is the command that worked most often. It must have
-    worked more than once, or a failed command must have preceded one that worked.
+    worked more than once, or a failed run must have preceded one that worked.
     """
     purposes: dict[tuple[str, ...], _Purpose] = {}
     for run in runs:

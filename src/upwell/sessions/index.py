@@ -1,4 +1,5 @@
-"""The index of past sessions: keeps `sessions.db` up to date with the transcripts, and searches it.
+"""The index of past sessions. It keeps `sessions.db` up to date with the transcripts, and searches
+it.
 
 The database is created on first use and may be deleted at any time.
 """
@@ -35,11 +36,10 @@ from upwell.sessions.terms import (
 from upwell.sessions.turns import Turn, turns_of
 
 CHUNK_BYTES, CHUNK_FILES = 16_000_000, 200
-"""A transaction stores at most about this many bytes and files of transcripts. An interruption
-loses at most one transaction.
-"""
+"""A transaction stores about this many bytes and files of transcripts at most. An interruption
+loses at most one transaction."""
 MAX_TURNS = 400_000
-"""The maximum number of turns in all sessions together; the oldest sessions are dropped first."""
+"""The maximum number of turns in all sessions together. The oldest sessions are dropped first."""
 MAX_STORED_CHARS = 200
 """The names of sessions are cut to this length."""
 QUESTION_CHARS, CONCLUSION_CHARS = 200, 400
@@ -53,8 +53,7 @@ Excludes = Callable[[str], bool]
 class Scope:
     """The sessions that a search may see: those of `project` and `host` whose last turn ended at
     `since` or later. None, or 0 for `since`, means no limit. `here` is the project in which the
-    question is asked; its sessions rank higher.
-    """
+    question is asked, and its sessions rank higher."""
 
     project: str | None = None
     host: str | None = None
@@ -77,7 +76,7 @@ class Match:
 
 
 class SessionIndex:
-    """The index of past sessions. `transcripts` lists the transcripts that exist now; `excludes`
+    """The index of past sessions. `transcripts` lists the transcripts that exist now. `excludes`
     returns whether the sessions in a folder must not be indexed."""
 
     def __init__(
@@ -99,7 +98,7 @@ class SessionIndex:
         self, show: Progress = lambda done, total: None, seconds: float | None = None
     ) -> bool:
         """Index the new parts of the transcripts for at most `seconds`. Returns False if time ran
-        out; the next call then continues.
+        out, in which case the next call continues.
 
         Raises:
             StoreError: the database cannot be written.
@@ -124,8 +123,8 @@ class SessionIndex:
         return True
 
     async def search(self, question: str, scope: Scope, limit: int) -> list[Match]:
-        """The sessions most relevant to the question, best first. An error in the question also
-        finds sessions with the same error, apart from paths and numbers.
+        """The sessions most relevant to the question, best first. If the question contains an
+        error, sessions with the same error are also found, even if paths and numbers in it differ.
 
         Raises:
             StoreError: the database cannot be read.
@@ -156,8 +155,8 @@ class SessionIndex:
     async def listed(
         self, scope: Scope, before: tuple[float, str] | None, limit: int
     ) -> list[Listed]:
-        """A page of sessions by the time of their last turn, newest first. `before` is the end and
-        the name of the session after which the page begins; None begins with the newest session.
+        """A page of sessions, with the latest last turn first. The page begins after the session
+        with the end and the name in `before`. None begins with the newest session.
 
         Raises:
             StoreError: the database cannot be read.
@@ -168,7 +167,7 @@ class SessionIndex:
         )
 
     async def choices(self) -> tuple[list[str], list[str]]:
-        """The projects and the hosts of the sessions, those with the latest sessions first."""
+        """The projects and the hosts of the sessions, those of the latest sessions first."""
         return await (await self._open()).read(tables.choices)
 
     async def known_names(self, names: Sequence[str]) -> set[str]:
@@ -176,7 +175,7 @@ class SessionIndex:
         return await (await self._open()).read(lambda db: tables.known_names(db, names))
 
     async def recorded(self, name: str) -> list[Match]:
-        """Every turn of the session with this name, in order of time; none if there is no such
+        """Every turn of the session with this name, oldest first. Empty if there is no such
         session.
 
         Raises:
@@ -233,7 +232,7 @@ class SessionIndex:
 
 
 def read_turn(match: Match) -> Turn | None:
-    """The turn as its transcript has it now; None if the transcript is gone or was replaced."""
+    """The turn as it is in its transcript now. None if the transcript is gone or was replaced."""
     transcript = Transcript(Path(match.session.path), format_named(match.session.format))
     number, offset = match.turn.number, match.turn.offset
     try:
@@ -252,7 +251,7 @@ def read_turn(match: Match) -> Turn | None:
 def _due(
     transcripts: Sequence[Transcript], known: dict[str, KnownTranscript]
 ) -> Iterator[tuple[Transcript, int]]:
-    """The transcripts that have changed, each with its size; the newest first."""
+    """The transcripts that have changed, newest first, each with its size."""
     due = []
     for transcript in transcripts:
         try:
@@ -296,8 +295,8 @@ def _read_all(
 
 
 def _read(transcript: Transcript, known: KnownTranscript | None, excludes: Excludes) -> Reading:
-    """The new turns of a transcript, except those in excluded folders. If its first turn is in one,
-    the rest is not read."""
+    """The new turns of a transcript, except those in excluded folders. If the first turn is in an
+    excluded folder, the rest is not read."""
     info = transcript.path.stat()
     has_grown = known is not None and known.resume > 0 and info.st_size >= known.size
     events: Iterator[Event] = transcript.events()
@@ -341,7 +340,7 @@ def _entry(turn: Turn) -> Entry:
 
 
 def _excerpt(text: str, limit: int) -> str:
-    """The masked beginning of a text. It is cut at a space, since half a secret would not be
+    """The masked beginning of a text, cut at a space, because half a secret would not be
     recognised."""
     if len(text) > limit:
         text = text[:limit].rpartition(" ")[0]

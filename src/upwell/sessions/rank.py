@@ -2,10 +2,10 @@
 that follows.
 
 The score of a session is the score of its best turn plus a share of the score of the session as a
-whole, since an answer may be spread over several turns. In the score of the whole session, each
+whole, because an answer may be spread over several turns. In the score of the whole session, each
 term counts with its highest weight in any turn. Terms that occur in few turns are worth more
 (`Corpus.idf`). Recent sessions, and those of the project in which the question is asked, get a
-small bonus, which decides between sessions that fit about equally well.
+bonus. It is small, so it only decides between sessions that fit about equally well.
 """
 
 import math
@@ -24,12 +24,11 @@ NEW_BONUS, HALF_LIFE_DAYS = 0.05, 60.0
 PROJECT_BONUS = 0.1
 MAX_RANKED = 60
 MAX_FULL_POSTINGS = 60_000
-"""The index has a posting for each term and each turn that contains it. Once this many postings
-have been read, the remaining, more frequent terms count only for sessions that contain a rarer
-term.
-"""
+"""The index has a posting for each term and each turn that contains the term. Once this many
+postings have been read, the remaining, more frequent terms count only for sessions that contain a
+rarer term."""
 EXACT_RARITY = 1.5
-"""An exact match of an error counts this many times as much as the rarest word."""
+"""An error that matches exactly counts this many times as much as the rarest word."""
 _DAY_SECONDS = 86_400.0
 
 Posting = tuple["array[int]", bytes]
@@ -37,18 +36,16 @@ Posting = tuple["array[int]", bytes]
 
 @dataclass(slots=True)
 class Tally:
-    """The parts of a session's score: the scores of its turns by key, and (`whole`) the sum of
-    every term's highest weight in any turn.
-    """
+    """The parts of a session's score. `turns` maps the keys of its turns to their scores. `whole`
+    is the sum of every term's highest weight in any turn."""
 
     turns: dict[int, float] = field(default_factory=dict[int, float])
     whole: float = 0.0
 
     @property
     def score(self) -> tuple[float, int]:
-        """The score of the session, and the key of its best turn. If several turns share the
-        highest score, it is the last of them, which is likely to contain more.
-        """
+        """The score of the session, and the key of its best turn. In a tie, the last of these
+        turns, which is likely to contain more."""
         score, key = max(zip(self.turns.values(), self.turns, strict=True))
         return score + WHOLE_SHARE * self.whole, key
 
@@ -61,9 +58,8 @@ def tallies(
     visible: Collection[int] | None,
 ) -> dict[int, Tally]:
     """The tallies of the sessions that contain any of these terms, by session number. `words` are
-    terms of words, and `exact` are terms of errors. `turns` is the total number of turns;
-    `visible` are the sessions to consider (None: all).
-    """
+    terms of words, and `exact` are terms of errors. `turns` is the total number of turns. `visible`
+    are the sessions to consider, or None for all."""
     corpus = Corpus(scopes=(), memories=turns, words=0)
     weights = {term: corpus.idf(len(postings[term][0])) for term in words if term in postings}
     weights |= {term: EXACT_RARITY * corpus.rarest for term in exact if term in postings}
@@ -87,9 +83,8 @@ def _count(
     *,
     only_known: bool,
 ) -> None:
-    """Add a term to the tallies."""
     best: dict[int, int] = {}
-    # A turn that has grown since it was first read is posted again; the last posting counts.
+    # A turn that has grown is posted again, and its last posting counts.
     for key, impact in dict(zip(keys, impacts, strict=True)).items():
         session = key >> TURN_BITS
         tally = by_session.get(session)
@@ -105,7 +100,8 @@ def _count(
 
 
 def ranked(by_session: Mapping[int, Tally], most: int = MAX_RANKED) -> list[tuple[int, float, int]]:
-    """The best sessions, best first: the number and score of each, and the key of its best turn."""
+    """The best sessions, best first. Each row has the session's number and score, and the key of
+    its best turn."""
     rows = [(no, *tally.score) for no, tally in by_session.items()]
     return nsmallest(most, rows, key=lambda row: (-row[1], -row[2]))
 

@@ -1,4 +1,4 @@
-"""Past sessions as text for people and agents, and as JSON."""
+"""Past sessions as text and as JSON."""
 
 import os
 from typing import Any
@@ -13,8 +13,7 @@ GONE = "the transcript is gone; this is an excerpt"
 
 def lines_of(answer: Answer, question: str) -> list[str]:
     """A session as a few lines: date and place, question, conclusion, commands that worked, and
-    changed files.
-    """
+    changed files."""
     rows = [
         ("asked", preview(answer.question, [question], QUESTION_CHARS)),
         ("concluded", preview(answer.conclusion, [question], CONCLUSION_CHARS)),
@@ -34,7 +33,7 @@ def heading(answer: Answer) -> str:
 
 
 def page_of(answer: Answer) -> str:
-    """A whole turn: the question, everything that the agent wrote, the commands and the files."""
+    """A whole turn as text, with everything that the agent wrote."""
     remarks = answer.remarks or (answer.conclusion,)
     parts = [heading(answer), "", "## Question", answer.question, "", "## Answer", *remarks]
     if answer.runs:

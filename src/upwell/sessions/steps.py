@@ -24,15 +24,14 @@ TOOL_CHARS = 60
 MAX_TROUBLE_CHARS = 20_000
 """How many characters of a failed call's result are searched for the error."""
 MAX_STEPS = 200
-"""The maximum number of steps that are shown of one turn."""
+"""The maximum number of steps shown of one turn."""
 _SHOWN = frozenset({Kind.SAY, Kind.TOOL, Kind.COMPACT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step of a turn. `text` is the agent's remark or the command of a call; `trouble` is the
-    line of the call's result that reports an error.
-    """
+    """A step of a turn. `text` is the agent's remark or the command of a call. `trouble` is the
+    line of the call's result that reports an error."""
 
     kind: Kind
     at: float
@@ -45,9 +44,8 @@ class Step:
 
 @dataclass(slots=True, kw_only=True)
 class Part:
-    """A turn with its first `MAX_STEPS` steps; `left_out` counts the others. If the transcript is
-    gone, `is_excerpt` is true, and the only step is the excerpt of the turn's conclusion.
-    """
+    """A turn with its first `MAX_STEPS` steps. `left_out` counts the others. If the transcript is
+    gone, `is_excerpt` is True, and the only step is the excerpt of the turn's conclusion."""
 
     number: int
     at: float
@@ -58,7 +56,7 @@ class Part:
 
 
 def parts_of(matches: Sequence[Match]) -> list[Part]:
-    """These turns, step by step. `matches` must be in order of time."""
+    """These turns, step by step. `matches` must be sorted by time."""
     parts: list[Part] = []
     for _, group in groupby(matches, key=lambda match: match.session.no):
         own = list(group)
@@ -91,8 +89,8 @@ def _read(matches: Sequence[Match]) -> dict[int, Part]:
 
 
 def _numbered(matches: Sequence[Match]) -> Iterator[tuple[int, Event]]:
-    """The events of a session with the numbers of their turns. They begin with the first of the
-    given turns if the format can be read from an offset, otherwise with the session."""
+    """The events of a session with the numbers of their turns. If the format can be read from an
+    offset, they begin with the first of the given turns, otherwise with the session."""
     session = matches[0].session
     transcript = Transcript(Path(session.path), format_named(session.format))
     first = min(matches, key=lambda match: match.turn.number).turn

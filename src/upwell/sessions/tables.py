@@ -27,7 +27,7 @@ TURN_BITS = 11
 MAX_TURNS = 1 << TURN_BITS
 MAX_SESSIONS = 1 << (32 - TURN_BITS)
 MAX_BATCHES = 48
-"""When there are more batches than this, the postings of each term are merged into one row."""
+"""With more batches than this, the postings of each term are merged into one row."""
 MAX_CHOICES = 300
 """The maximum number of projects, and of hosts, that are offered as filters."""
 _ITEM = "I"
@@ -37,8 +37,7 @@ _IN_CHUNKS = 500
 @dataclass(frozen=True, slots=True)
 class KnownTranscript:
     """A transcript that was read up to `size`. Its last turn, number `turns` - 1 of the session,
-    begins at the byte `resume` and may have grown since.
-    """
+    begins at the byte `resume` and may have grown since."""
 
     no: int
     size: int
@@ -50,7 +49,7 @@ class KnownTranscript:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRow:
-    """A session. `began` and `ended` are in seconds since the epoch."""
+    """A session. `began` and `ended` are in epoch seconds."""
 
     no: int
     name: str
@@ -66,8 +65,7 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRow:
-    """A turn with its masked excerpts. `offset` is the byte at which it begins in the
-    transcript."""
+    """A turn with its masked excerpts. `offset` is its first byte in the transcript."""
 
     key: int
     at: float
@@ -82,7 +80,7 @@ class TurnRow:
 
     @property
     def number(self) -> int:
-        """The position of the turn in its session."""
+        """The position of the turn in its session, from 0."""
         return self.key & (MAX_TURNS - 1)
 
 
@@ -96,8 +94,8 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A turn to store: the session's `name`, `host`, `cwd` and `project`, the turn's `number`,
-    `digest` and excerpts, and its terms with their weights."""
+    """A turn to store, with the fields of its session, its masked excerpts, and its terms with
+    their weights (`impacts`)."""
 
     name: str
     host: str
@@ -164,9 +162,8 @@ def known_transcripts(db: sqlite3.Connection) -> dict[str, KnownTranscript]:
 
 
 def put(db: sqlite3.Connection, readings: Sequence[Reading]) -> None:
-    """Store these readings in one transaction. A transcript that another process has stored in the
-    meantime is left out.
-    """
+    """Store these readings in one transaction, except transcripts that another process has stored
+    in the meantime."""
     postings = Postings()
     for reading in readings:
         if _is_current(db, reading):
@@ -267,7 +264,8 @@ class Postings:
 def postings_of(
     db: sqlite3.Connection, terms: Sequence[int]
 ) -> dict[int, tuple["array[int]", bytes]]:
-    """For each term, the keys of the turns that contain it, and the term's weight in each turn."""
+    """For each term, the keys of the turns that contain it, and its weight in each of these
+    turns."""
     postings: dict[int, tuple[array[int], bytearray]] = {}
     for chunk in batched(terms, _IN_CHUNKS):
         marks = ",".join("?" * len(chunk))
@@ -342,10 +340,9 @@ def listed(
     before: tuple[float, str],
     limit: int,
 ) -> list[Listed]:
-    """A page of the sessions of a project and host, by the time of their last turn, newest first.
-    `before` is the end and the name of the session after which the page begins. A session that
-    several transcripts record is listed once.
-    """
+    """A page of the sessions of a project and host, with the latest last turn first. The page
+    begins after the session with the end and the name in `before`. A session that several
+    transcripts record is listed once."""
     filters = {"project = ?": project, "host = ?": host}
     given = {condition: value for condition, value in filters.items() if value is not None}
     where = "".join(f" AND {condition}" for condition in given)
@@ -365,7 +362,7 @@ def listed(
 
 
 def choices(db: sqlite3.Connection) -> tuple[list[str], list[str]]:
-    """The projects and the hosts of the sessions, those with the latest sessions first."""
+    """The projects and the hosts of the sessions, those of the latest sessions first."""
     projects, hosts = (
         [
             name
@@ -390,7 +387,7 @@ def known_names(db: sqlite3.Connection, names: Sequence[str]) -> set[str]:
 
 
 def recorded(db: sqlite3.Connection, name: str) -> list[tuple[SessionRow, TurnRow]]:
-    """Every turn of the session with this name, in order of time."""
+    """Every turn of the session with this name, oldest first."""
     rows = db.execute(f"{_SESSION_ROW} WHERE name = ? AND turns > 0", (name,))
     pairs = []
     for session in map(_session_row, rows.fetchall()):
@@ -406,9 +403,8 @@ def recorded(db: sqlite3.Connection, name: str) -> list[tuple[SessionRow, TurnRo
 def visible(
     db: sqlite3.Connection, project: str | None, host: str | None, since: float
 ) -> set[int] | None:
-    """The numbers of a project's and host's sessions whose last turn ended at `since` or later;
-    None if no filter applies.
-    """
+    """The numbers of the sessions of a project and host that ended at `since` or later. None if no
+    filter applies."""
     conditions = {
         "project = ?": project,
         "host = ?": host,
@@ -462,8 +458,8 @@ def folders(db: sqlite3.Connection) -> list[str]:
 
 
 def drop_folders(db: sqlite3.Connection, folders: Sequence[str]) -> None:
-    """Remove the turns of the sessions in these folders. Their rows stay, so that later turns of
-    the same transcripts have a folder."""
+    """Remove the turns of the sessions in these folders. The rows of the sessions stay, because
+    later turns of the same transcripts need their folder."""
     for folder in folders:
         for (no,) in db.execute("SELECT no FROM session WHERE cwd = ?", (folder,)).fetchall():
             _drop_turns(db, no)

@@ -5,7 +5,7 @@ from short masked excerpts, the index therefore contains no text of a transcript
 
 The weight of a term in a turn is BM25F (Robertson, Zaragoza and Taylor, 2004). The mean lengths are
 fixed, so that the weight is known when the turn is indexed. The frequency in each field is divided
-by the field's relative length and multiplied by the field's weight; the sum is saturated once.
+by the field's relative length and multiplied by the field's weight. The sum is saturated once.
 """
 
 import posixpath
@@ -49,9 +49,8 @@ QUESTION = Field(2.2, 40)
 CONCLUSION = Field(1.5, 120)
 REMARKS = Field(0.5, 150)
 WORK = Field(0.7, 120)
-"""The question counts most, because users repeat a question in similar words. The work consists of
-the commands, the files and the errors.
-"""
+"""The commands, the files and the errors. The question counts most, because users repeat a question
+in similar words."""
 
 
 def impacts_of(turn: Turn) -> dict[int, int]:
@@ -71,7 +70,7 @@ def impacts_of(turn: Turn) -> dict[int, int]:
 
 
 def question_terms(text: str) -> list[int]:
-    """The terms to look for in answer to a question, without duplicates."""
+    """The terms of the words in a question, without duplicates."""
     return list(dict.fromkeys(term for word in query_words(text) for term in _terms_of(word)))
 
 
@@ -98,8 +97,7 @@ def named_file(name: str, *, changed: bool) -> int:
 
 def digest_of(turn: Turn) -> int:
     """A hash that identifies a turn by its question and time. It reveals copies: a host that
-    resumes a session copies the earlier turns into a new transcript.
-    """
+    resumes a session copies the earlier turns into a new transcript."""
     return _hash(f"{turn.began:.0f}", turn.question)
 
 
@@ -147,9 +145,8 @@ def _impact(weight: float) -> int:
 
 @lru_cache(maxsize=_MAX_CACHED)
 def _terms_of(token: str) -> tuple[int, ...]:
-    """The terms of a word as written: those of the word itself and, if it is an identifier, those
-    of its parts.
-    """
+    """The terms of a word: those of the word itself and, if it is an identifier, those of its
+    parts."""
     words = dict.fromkeys((*word_list(token), *hidden_words(token)))
     indexed = [word for word in words if len(word) > 1 and word not in _stop_words()]
     return tuple(_hash("word", stem) for stem in stemmer().stems(indexed))

@@ -1,4 +1,5 @@
-"""The turns of a session: a question, the answer that closed it, and the work in between."""
+"""The turns of a session. A turn is a question, the answer that closed it, and the work in
+between."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,9 +14,9 @@ MAX_QUESTION_CHARS, MAX_ANSWER_CHARS = 4_000, 6_000
 MAX_REMARKS_CHARS, MAX_REMARK_CHARS = 6_000, 1_200
 MAX_COMMAND_CHARS = 400
 MAX_RUNS, MAX_FILES, MAX_CHANGES = 200, 200, 100
-"""The limits on the commands, the files read and the changes that are kept of one turn."""
+"""The maximum numbers of commands, of files read and of changes that are kept of one turn."""
 SHORT_ANSWER_CHARS = 200
-"""A closing answer shorter than this (`Done.`) is read together with the remark before it."""
+"""A shorter closing answer (`Done.`) is read together with the remark before it."""
 MAX_ERRORS, MAX_ERROR_CHARS, ERROR_EDGE_CHARS = 6, 240, 3_000
 _ERROR = re.compile(
     r"error|fatal|exception|failed|failure|panic|cannot|can't|could not|not found|no such"
@@ -29,7 +30,7 @@ _READERS = frozenset({"Read", "NotebookRead"})
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A command that the agent ran, and whether it worked."""
+    """A command that the agent ran."""
 
     command: str
     worked: bool
@@ -38,8 +39,7 @@ class Run:
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change to a file: the text that was removed, and the text in its place. Both are empty if
-    the host does not record them.
-    """
+    the host does not record them."""
 
     path: str
     removed: str = ""
@@ -48,10 +48,9 @@ class Change:
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
-    """A turn. `number` is its position in the session, counted from 0; `offset` is the byte of the
-    transcript at which its question begins. `remarks` are the texts that the agent wrote; the last
-    one closes the turn.
-    """
+    """`number` is the position of the turn in the session, counted from 0. `offset` is the byte of
+    the transcript at which the question begins. `remarks` are the texts that the agent wrote. The
+    last remark closes the turn."""
 
     session: str
     host: str
@@ -69,7 +68,7 @@ class Turn:
 
     @property
     def conclusion(self) -> str:
-        """The closing answer, together with the remark before it if the answer is short."""
+        """The closing answer, and the remark before it if the answer is short."""
         if not self.remarks:
             return ""
         last = self.remarks[-1]
@@ -111,9 +110,8 @@ class Turn:
 
 
 def turns_of(events: Iterable[Event], first: int = 0) -> Iterator[Turn]:
-    """Yield the turns in these events as they are completed. The turns of a session are numbered
-    from `first`. Events before the first question of a session are left out.
-    """
+    """Yield the turns in these events as they are completed, numbered from `first` in each session.
+    Events before the first question of a session are left out."""
     open_turns: dict[str, Turn] = {}
     numbers: dict[str, int] = {}
     for event in events:
@@ -146,7 +144,7 @@ def _opened(event: Event, number: int) -> Turn:
 
 
 def error_lines(text: str) -> list[str]:
-    """The lines that report an error. In a long output, only the two ends are searched."""
+    """The lines that report an error. A long output is searched only at its two ends."""
     if len(text) > 2 * ERROR_EDGE_CHARS:
         text = f"{text[:ERROR_EDGE_CHARS]}\n{text[-ERROR_EDGE_CHARS:]}"
     lines: dict[str, None] = {}
