@@ -8,11 +8,11 @@ from upwell.ground.trace import LOG
 
 
 class BackgroundTasks:
-    """Starts tasks, keeps a reference to each while it runs, and cancels them all in `aclose()`.
+    """Starts tasks, keeps references to them, logs their exceptions with the owner's name, and
+    cancels them in `aclose()`.
 
-    asyncio keeps only a weak reference to a task, and reports the exception of a task that nobody
-    awaits only when the task is garbage-collected. This class keeps a reference until the task has
-    ended, and then logs the exception with the owner's name.
+    asyncio keeps only weak references to tasks, and reports the exception of a task that nobody
+    awaits only when the task is garbage-collected.
     """
 
     def __init__(self, owner: str) -> None:
@@ -23,7 +23,7 @@ class BackgroundTasks:
         return len(self._tasks)
 
     def start[T](self, work: Coroutine[Any, Any, T], *, name: str = "") -> "asyncio.Task[T]":
-        """Run `work` concurrently. The task may be awaited and cancelled."""
+        """Run `work` concurrently."""
         task = asyncio.create_task(work, name=name or self._owner)
         self._tasks.add(task)
         task.add_done_callback(self._ended)

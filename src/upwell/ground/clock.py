@@ -12,7 +12,7 @@ class Clock(Protocol):
     """The source of time."""
 
     def now(self) -> float:
-        """Return the wall time in seconds since the epoch (UTC)."""
+        """Return the seconds since the epoch."""
         ...
 
     def monotonic(self) -> float:
@@ -35,8 +35,7 @@ SYSTEM_CLOCK = SystemClock()
 class Deadline:
     """A moment `at` on the monotonic `clock`.
 
-    A deadline is created where a request enters, and is passed down, so that all waits share one
-    limit.
+    It is created where a request enters, and passed down, so that all waits share one limit.
     """
 
     at: float

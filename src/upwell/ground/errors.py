@@ -1,22 +1,22 @@
-"""All errors of upwell. Each may carry a hint that tells the reader what to do.
+"""All of upwell's errors.
 
-    UpwellError(message, *, hint)
-    ├─ UsageError                 the request cannot be carried out as stated
-    ├─ ConfigError                a setting is wrong
-    ├─ UpstreamError              a server behind the gateway failed
-    │   ├─ UpstreamUnavailable    it is not running, has died, or is over its in-flight limit
-    │   │   └─ UpstreamLocked     it requires a login
-    │   ├─ UpstreamProtocolError  its response is not valid MCP
-    │   └─ UpstreamTimeout        it did not respond within the deadline
-    ├─ RecallError                a source of memories failed
-    │   └─ RecallUnavailable      it cannot be reached
-    ├─ StoreError                 one of upwell's databases or files failed
-    │   ├─ StoreCorrupt           it is damaged
-    │   ├─ StoreTooNew            it was written by a later version of upwell
-    │   └─ StoreUnwritable        disk full, read-only, owned by another user, locked too long
-    ├─ CompressionError           a strategy cannot compress a text
-    ├─ KeyUnknown                 an original expired, was evicted or never existed
-    └─ LlmError                   a model's endpoint failed, was slow or sent a bad response
+    UpwellError
+    ├─ UsageError
+    ├─ ConfigError
+    ├─ UpstreamError
+    │   ├─ UpstreamUnavailable
+    │   │   └─ UpstreamLocked
+    │   ├─ UpstreamProtocolError
+    │   └─ UpstreamTimeout
+    ├─ RecallError
+    │   └─ RecallUnavailable
+    ├─ StoreError
+    │   ├─ StoreCorrupt
+    │   ├─ StoreTooNew
+    │   └─ StoreUnwritable
+    ├─ CompressionError
+    ├─ KeyUnknown
+    └─ LlmError
 
 Errors of libraries (SQLite, sockets, HTTP, child processes) are converted to these errors where
 they occur: in `ground/{sqlite,postgres}/`, `ground/{embed,endpoint,llm}.py`, `wire/`, and the
@@ -27,7 +27,7 @@ stores of external services.
 class UpwellError(Exception):
     """The base class of all errors that upwell raises deliberately.
 
-    `message` states the problem in one line. `hint` tells the reader how to solve it; it may be "".
+    `message`: the problem, in one line. `hint`: how to solve it, or "".
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -53,7 +53,7 @@ class ConfigError(UpwellError):
 
 
 class UpstreamError(UpwellError):
-    """An upstream server failed. `server` is its configured name.
+    """A server behind the gateway failed. `server` is its configured name.
 
     Secrets in the message are masked, because models read it and it may quote the server.
     """
@@ -66,7 +66,7 @@ class UpstreamError(UpwellError):
 
 
 class UpstreamUnavailable(UpstreamError):
-    """The server is not running, has died, or is over its limits."""
+    """The server is not running, has died, or has too many requests in flight."""
 
 
 class UpstreamLocked(UpstreamUnavailable):
@@ -74,7 +74,7 @@ class UpstreamLocked(UpstreamUnavailable):
 
 
 class UpstreamProtocolError(UpstreamError):
-    """The server's response violates the protocol."""
+    """The server's response is not valid MCP."""
 
 
 class UpstreamTimeout(UpstreamError):

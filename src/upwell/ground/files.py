@@ -10,7 +10,7 @@ from pathlib import Path
 from upwell.ground.errors import StoreUnwritable
 
 LOCK_SECONDS = 8.0
-"""How long to wait for a lock. upwell holds its locks for milliseconds."""
+"""How long to wait for a lock. Locks are held for milliseconds."""
 SOON_SECONDS, SOON_POLL_SECONDS, POLL_SECONDS = 0.25, 0.005, 0.1
 """A waiting process checks often at first, then less often, because fifty processes that keep
 checking would starve the process that holds the lock.
@@ -73,11 +73,7 @@ def exclusively(path: Path, seconds: float | None = None) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Convert an `OSError` raised in the block.
-
-    Raises:
-        StoreUnwritable: the block raised an `OSError`.
-    """
+    """Convert an `OSError` raised in the block to `StoreUnwritable`."""
     try:
         yield
     except OSError as error:

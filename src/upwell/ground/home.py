@@ -1,7 +1,6 @@
 """The home: the folder that contains all of upwell's files.
 
-Every entry point finds the home with this module, so that all entry points share their data. The
-module needs only the standard library on Linux, and platformdirs elsewhere.
+Every entry point finds the home with this module, so that all entry points share their data.
 """
 
 import hashlib
@@ -16,8 +15,8 @@ from upwell.ground.errors import StoreUnwritable
 LAUNCHER = "upwell-hook"
 """The script in the home that agents' hooks run."""
 MAX_PATH_BYTES = 400
-"""The maximum length of the home's path. SQLite cannot open a file whose path is longer than 512
-bytes, and the paths of a tenant's backups are longer than the home's.
+"""The maximum length of the home's path. SQLite's limit for the path of a file is 512 bytes, and a
+tenant's backups have the longest paths.
 """
 
 

@@ -1,8 +1,8 @@
 """Find the agent's session that a gateway belongs to.
 
-Hooks record the session, and the gateway of the same agent looks it up. Hooks and gateway are
-children of the agent's process, which therefore identifies the session. If a wrapper hides the
-agent's process, the working directory identifies the session.
+Hooks record the session under the process that started them, the agent, and under the working
+directory. A gateway that the same agent started looks the session up under the process. If a
+wrapper hides the agent's process, the gateway uses the working directory.
 """
 
 import os

@@ -1,9 +1,8 @@
 """Accepts connections on a listening socket, up to a limit.
 
-asyncio's own server accepts every waiting connection, up to its backlog, before it handles the
-first. A burst of connections then uses up the process's file descriptors, and every failing
-`accept` is logged with a traceback. A `Listener` leaves further connections in the system's queue,
-logs one line, and continues as soon as a connection ends.
+asyncio's own server accepts all waiting connections before it handles the first. A burst of
+connections then uses up the process's file descriptors, and every failing `accept` is logged with a
+traceback. A `Listener` leaves further connections in the system's queue until a connection ends.
 """
 
 import asyncio

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 MAX_SERIES = 200
-"""The maximum number of label combinations in one meter. Further ones are counted as `OTHER`."""
+"""The maximum number of label combinations per meter. All others are counted under `OTHER`."""
 OTHER = "other"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 """The upper bounds of a histogram's buckets."""

@@ -1,10 +1,8 @@
 """Short-lived state of sessions: how often memories surfaced, late answers, calls waiting for their
 client.
 
-All of this state is stored through `SessionState`, so that replicas of a gateway can share it.
-Values are bytes and have a time to live, and `compare_and_set()` decides between concurrent
-writers. If a value is lost, memories may surface again or a call may have to be retried, but no
-promise is broken.
+All of this state is stored through `SessionState`, so that replicas of a gateway can share it. The
+loss of a value may cause a repetition or a retry, but breaks no promise.
 """
 
 from collections import OrderedDict
@@ -35,8 +33,8 @@ class SessionState(Protocol):
     is_cut_off: bool
 
     def now(self) -> float:
-        """Return the epoch seconds by the storage's clock. All processes that share the values
-        agree on this time, even if one machine's clock is wrong."""
+        """Return epoch seconds by the storage's clock, on which all processes that share the values
+        agree, even if one machine's clock is wrong."""
         ...
 
     async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
@@ -137,8 +135,6 @@ class LocalSessionState:
         self._evict(sessions, now)
 
     def _evict(self, sessions: OrderedDict[str, dict[str, _Value]], now: float) -> None:
-        """Drop sessions, least recently written first, while there are too many or all values of
-        the next session have expired."""
         while sessions:
             name, values = next(iter(sessions.items()))
             is_dead = all(value.expires_at <= now for value in values.values())

@@ -269,7 +269,7 @@ def _names_service(environment: Mapping[str, str]) -> bool:
 
 
 def send_last_spans() -> None:
-    """Send the pending spans, which may take half a second at most."""
+    """Send the pending spans. Waits at most half a second."""
     close, _SPANS.close = _SPANS.close, None
     if close is not None:
         sending = threading.Thread(target=close, daemon=True)
@@ -293,8 +293,7 @@ class _Quiet(logging.handlers.RotatingFileHandler):
 
 def log_to(folder: Path) -> None:
     """Write the log to three files of up to 2 MB in `folder`, readable only by the user. asyncio's
-    reports also go to these files, because the reports may contain secrets, which would not be
-    masked on stderr.
+    log goes there too, because it may contain secrets, which would not be masked on stderr.
 
     If the folder cannot be written to, nothing is logged.
     """

@@ -152,8 +152,8 @@ class TtlStore(Protocol):
 
 
 _CHECKS_PER_CAP = 50
-"""How often the size of a kind is measured while as many bytes as the kind's cap are written. One
-process therefore exceeds the cap by about a fiftieth at most.
+"""A kind is measured this many times until the bytes written to it add up to its cap. One process
+therefore exceeds the cap by about a fiftieth at most.
 """
 
 

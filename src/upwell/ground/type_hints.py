@@ -11,8 +11,8 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 CHOICES = "choices"
-"""The key, in an option's metadata, of the names that the option accepts. It is used if the type of
-the option does not list them."""
+"""The metadata key for the names that an option accepts, if the type of the option does not list
+them."""
 UNITS: Mapping[str, str] = {
     "seconds": "seconds",
     "minutes": "minutes",

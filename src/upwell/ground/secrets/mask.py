@@ -65,7 +65,7 @@ def masked_address(url: str) -> str:
 
 
 def masked_words(words: Sequence[str]) -> list[str]:
-    """Mask the words of a command that look like a secret, or whose flag denotes one."""
+    """Mask the words of a command that look like secrets or belong to a flag that denotes one."""
     return list(_masked(words))
 
 

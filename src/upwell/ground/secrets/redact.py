@@ -113,7 +113,7 @@ def without_secrets(text: str, max_chars: int) -> str:
 
 
 def has_secret(text: str) -> bool:
-    """Return whether `redact` would mask anything in `text`."""
+    """Return whether `redact()` would mask anything in `text`."""
     try:
         return next(_find(text.encode("utf-8", "surrogatepass")), None) is not None
     except Exception:

@@ -52,7 +52,8 @@ _STEPS_PER_LOOK = 10_000
 
 
 class Follower:
-    """A connection that is reopened when its file has been replaced."""
+    """A connection that is reopened when its file has been replaced. The current file is the file
+    that the path leads to now."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -61,25 +62,25 @@ class Follower:
         self.generation = 0
 
     def connection(self) -> sqlite3.Connection:
-        """Return an open connection to the file that the path leads to now."""
+        """Return an open connection to the current file."""
         if not self.is_current():
             self.connect()
         assert self._connection is not None
         return self._connection
 
     def connect(self) -> None:
-        """Open the file that the path leads to now, and close the previous connection."""
+        """Open the current file, and close the previous connection."""
         self.drop()
         self.use(prepare(self.plan), _inode(self.plan.path))
 
     def use(self, connection: sqlite3.Connection, inode: int) -> None:
-        """Use this connection, to the file with this inode, and close the previous one."""
+        """Replace the connection. `inode`: that of the file that the new connection is to."""
         self.drop()
         self._connection, self._inode = connection, inode
         self.generation += 1
 
     def is_current(self) -> bool:
-        """Return whether there is a connection to the file that the path leads to now."""
+        """Return whether there is a connection to the current file."""
         return self._connection is not None and _inode(self.plan.path) == self._inode
 
     def owns(self, connection: sqlite3.Connection) -> bool:
@@ -165,7 +166,7 @@ class InlineRead(Follower):
         return self._connection
 
     def opened(self) -> tuple[sqlite3.Connection, int]:
-        """Return a new connection to the file that the path leads to now, and the file's inode."""
+        """Return a new connection to the current file, and the file's inode."""
         db = prepare(self.plan)
         db.execute("PRAGMA busy_timeout = 0")
         return db, _inode(self.plan.path)

@@ -62,7 +62,7 @@ class ForeignDatabase:
         connection.set_progress_handler(lambda: time.monotonic() > self._ends, STEPS)
 
     def columns(self, table: str) -> set[str]:
-        """Return the columns of a table. Empty if the table does not exist."""
+        """Return the columns of a table. The set is empty if the table does not exist."""
         rows = self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
         return {name for (name,) in rows}
 

@@ -108,9 +108,9 @@ def _numbered(row: Row, number: int, alias: int) -> Row:
 def _recognised(
     pages: "_Pages", leaves: Sequence[int], tables: Sequence[Table], name: str
 ) -> Table | None:
-    """Return the table that a tree belongs to, or None if that is unclear. The candidates are the
-    tables that most of the first rows fit. If the schema names one of the candidates, that is the
-    table, and so is an only candidate."""
+    """Return the table that a tree belongs to. The candidates are the tables that fit the most of
+    the first rows. The result is the candidate that the schema names, else the only candidate, else
+    None."""
     is_table = pages.kind(leaves[0]) == TABLE_LEAF
     votes = dict.fromkeys((table.name for table in tables if table.has_rowid == is_table), 0)
     by_name = {table.name: table for table in tables}

@@ -250,7 +250,6 @@ def _copy_from(
     plan: Plan,
     created: Mapping[str, Sequence[str]],
 ) -> int:
-    """Copy the rows that are not yet in the fresh file."""
     return sum(_copy_owner(source, fresh, owner, created[owner.name]) for owner in plan.owners)
 
 

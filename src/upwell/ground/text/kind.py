@@ -246,9 +246,6 @@ def _prose_or_code(sample: str, rows: str) -> Kind:
 
 
 def _is_like_code(sample: str, per_line: float = 0.0) -> bool:
-    """Return whether the sample has at least three literals of one language, and more than
-    `per_line` such literals per line.
-    """
     sample = sample[:_LANGUAGE_CHARS]
     enough = max(_MIN_LITERALS, int(per_line * (1 + sample.count("\n"))) + 1)
     for literals in _LITERALS.values():
@@ -261,9 +258,7 @@ def _is_like_code(sample: str, per_line: float = 0.0) -> bool:
 
 
 def _describes_calls(sample: str) -> bool:
-    """Return whether the text has at least three HTTP requests. The verbs are counted first,
-    because that is faster and is enough for most texts.
-    """
+    # For most texts, the count of the verbs is enough. It is faster than the pattern.
     return sum(map(sample.count, _VERBS)) >= 3 and len(_HTTP.findall(sample)) >= 3
 
 

@@ -46,11 +46,9 @@ class Signal:
 class Lexicon:
     """The words and phrases of all languages, as written in the files.
 
-    `stop_words`: words that carry no information. `greetings`, `acknowledgements`: messages that
-    ask for nothing. `not_names`: capitalised words that are not names. `openings`: phrases that
-    begin a message. `requests`: phrases that ask for something. `boilerplate`, `commands`,
-    `tool_words`: parts of paths, commands and tool names that carry no information. `signals`:
-    phrases that indicate an intent.
+    `not_names`: capitalised words that are not names. `openings`: phrases that begin a message.
+    `requests`: phrases that ask for something. `boilerplate`, `commands`, `tool_words`: parts of
+    paths, commands and tool names that carry no information.
 
     Lexicons are compared by identity, so that data derived from a lexicon can be cached.
     """

@@ -67,7 +67,7 @@ def boundary(text: str, start: int, end: int) -> int:
 
 
 def clip(text: str, max_chars: int) -> str:
-    """Return `text`, or its beginning with `…` if it is longer than `max_chars`."""
+    """Return `text`, cut to at most `max_chars` with a final `…` if it is longer."""
     if len(text) <= max_chars:
         return text
     if max_chars <= 1:

@@ -1,7 +1,7 @@
 """Estimate the number of tokens of a text without a tokenizer.
 
-A text is split in the way in which byte-pair tokenizers split it before they merge bytes: into
-words with the character before them, groups of up to three digits, runs of punctuation, and blanks.
+A text is split as byte-pair tokenizers split it before they merge bytes: into words with the
+character before them, groups of up to three digits, runs of punctuation, and blanks.
 The split is exact for cl100k_base and nearly exact for o200k_base. Only the number of tokens in
 each piece is an estimate. A common word takes one token, some common words even with the
 punctuation mark before them. The tokens of other words are estimated from pairs of letters, and

@@ -74,7 +74,7 @@ class Trust(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """How a memory was created. Fields are "" if unknown."""
+    """How a memory was created. Unknown fields are ""."""
 
     door: str = ""
     server: str = ""
