@@ -2,8 +2,8 @@
 can open.
 
 The first hook starts the daemon. It holds a lock while it runs. It stops when no event has arrived
-for a while, when its socket or its home is gone, or when a newer upwell connects. A request is a line
-(`read_head()`), followed by the event.
+for a while, when its socket or its home is gone, or when a newer upwell connects. A request is a
+line (`read_head()`), followed by the event.
 """
 
 import asyncio

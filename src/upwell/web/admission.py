@@ -1,5 +1,4 @@
-"""Decides who is admitted and how often: finds the principal of a token, and limits the rates of
-principals and tenants."""
+"""Find the principal of a token, and limit the request rates of principals and tenants."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -20,14 +19,14 @@ MAX_TRACKED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class TooMany:
-    """A request beyond a rate, and the seconds after which the next one is admitted."""
+    """A request exceeds a rate limit. The next one is admitted after `retry_after` seconds."""
 
     reason: str
     retry_after: int
 
 
 class Bucket:
-    """A token bucket that admits `per_minute` requests on average, and up to as many at once."""
+    """A token bucket that admits `per_minute` requests on average and as a burst."""
 
     def __init__(self, per_minute: int, now: float) -> None:
         self._per_minute = per_minute
@@ -35,7 +34,7 @@ class Bucket:
         self._at = now
 
     def wait(self, now: float) -> float:
-        """The seconds until one more request is admitted; 0 if it is admitted now."""
+        """Return the seconds until one more request is admitted, or 0 if it is admitted now."""
         rate = self._per_minute / _MINUTE
         self._left = min(float(self._per_minute), self._left + (now - self._at) * rate)
         self._at = now
@@ -46,8 +45,8 @@ class Bucket:
 
 
 class Rates:
-    """The rates of this process. Beyond `MAX_TRACKED` principals and tenants, the one not seen for
-    the longest time is forgotten; if it returns, it starts with a full bucket."""
+    """The rate limits of this process. Beyond `MAX_TRACKED` principals and tenants, the least
+    recently seen is forgotten, and later starts with a full bucket."""
 
     def __init__(self, options: LimitOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         self._options = options
@@ -55,7 +54,7 @@ class Rates:
         self._buckets: OrderedDict[tuple[str, str | None], Bucket] = OrderedDict()
 
     def take(self, principal: Principal) -> TooMany | None:
-        """Count a request, or refuse it. The owner of the home has no limit."""
+        """Count a request, or refuse it. The owner's requests are not limited."""
         if not principal.name:
             return None
         now, limits = self._clock.monotonic(), self._options
@@ -84,7 +83,7 @@ class Rates:
 
 
 Denied = Callable[[str, str], None]
-"""Records who was refused (the name of a principal, or an address), and why."""
+"""Records who was refused, by name or address, and why."""
 
 
 def ignore_denial(who: str, why: str) -> None:
@@ -93,17 +92,17 @@ def ignore_denial(who: str, why: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Denials:
-    """The callbacks for refused requests: `principal` receives the name of a known principal, and
-    `stranger` receives the address from which a request without a valid token came."""
+    """The callbacks for refused requests. `principal` receives the name of a known principal.
+    `stranger` receives the address of a sender without a valid token."""
 
     principal: Denied = ignore_denial
     stranger: Denied = ignore_denial
 
 
 class Admission:
-    """Finds principals: `principal_of` looks up a token that upwell made, and `verify` checks a
-    token that an issuer signed. A principal of the home's own `tenant` gets the tenant ""; with
-    `own_only`, no other tenant is admitted. The guard reports refused requests to `denied`."""
+    """Finds principals. `principal_of()` looks up a token that upwell created, and `verify()`
+    checks a token that an issuer signed. A principal of the home's own `tenant` gets the tenant "".
+    With `own_only`, no other tenant is admitted. The guard reports refused requests to `denied`."""
 
     def __init__(
         self,
@@ -123,7 +122,7 @@ class Admission:
         self.denied = denied or Denials()
 
     async def find(self, token: str) -> Principal | InvalidToken | None:
-        """The principal of a token; None for an unknown one."""
+        """Return the principal of a token, or None for an unknown token."""
         found: Principal | InvalidToken | None = self._principal_of(token)
         if found is None and self._verify and token.count(".") == _DOTS:
             found = await self._verify(token)

@@ -1,10 +1,10 @@
-"""One guard before every route checks the sender, the origin and the size of a request.
+"""The guard before all routes checks the sender, the origin and the size of a request.
 
-Any web page can send requests to 127.0.0.1, and a foreign host name can resolve to that address
-(DNS rebinding). `Host` must therefore be one of our names, and so must `Origin` if there is one.
-Every path needs a token, except `/healthz`, `/readyz` and the files of the dashboard. These files
+Any web page can send requests to 127.0.0.1, and a foreign host name can resolve to this address
+(DNS rebinding). `Host` and, if present, `Origin` must therefore be one of our names. All paths
+except `/healthz`, `/readyz` and the files of the dashboard need a token. The dashboard's files
 contain no data, and a browser cannot send a token with its first request. The token identifies the
-principal; tokens that the owner gave to others are valid only for `/mcp` and `/team`.
+principal. Tokens that the owner gave to others are valid only for `/mcp` and `/team`.
 """
 
 import re
@@ -23,9 +23,8 @@ from upwell.web.team import TEAM_PATHS
 MAX_BODY_BYTES = 4_194_304
 _MAX_DIGITS = 16
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::[0-9]{0,5})?", re.I)
-"""Matches the host and the port as in RFC 3986, section 3.2, but no user information, escapes or
-other notations: in `127.0.0.1:@evil.example`, for example, the part before the first colon is not
-the host.
+"""Matches a host and a port (RFC 3986, section 3.2), but no user information, escapes or other
+notations. In `127.0.0.1:@evil.example`, for example, the part before the colon is not the host.
 """
 _NO_TOKEN = (
     "this needs a valid token: the owner's is in UPWELL_HOME/token, others get one from the owner "
@@ -47,8 +46,7 @@ class TooLarge(Exception):
 class Guard:
     """ASGI middleware.
 
-    `hosts` are our own names and addresses, `admission` looks up tokens, and `open_paths` can be
-    read without a token.
+    `hosts` are our own names and addresses. `open_paths` can be read without a token.
     """
 
     def __init__(
@@ -76,8 +74,8 @@ class Guard:
         await self._capped(refusal or self._app, scope, receive, send)
 
     async def _capped(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application. A body over the limit is answered with 413, however the application
-        reacts to the interruption.
+        """Run the application. The response to a body over the limit is 413, however the
+        application reacts to the interruption.
         """
         started, remaining = False, MAX_BODY_BYTES
 
@@ -105,12 +103,12 @@ class Guard:
                 await _refused(413, "the body is too large")(scope, receive, send)
 
     async def _principal(self, headers: Headers) -> Principal | InvalidToken | None:
-        """The principal of the request's token; None without a known token."""
+        """Return the principal of the request's token, or None without a known token."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         return await self._admission.find(token.strip()) if scheme.lower() == "bearer" else None
 
     async def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
-        """The response that refuses the request; None lets it pass."""
+        """Return the response that refuses the request, or None to let it pass."""
         if refusal := self._malformed(headers):
             return refusal
         path = scope["path"]
@@ -135,8 +133,8 @@ class Guard:
         return None
 
     def _malformed(self, headers: Headers) -> Response | None:
-        """The response that refuses a request because of its host, origin or length, regardless of
-        the sender; None if these are valid."""
+        """Return the response that refuses a request because of its host, origin or length, or None
+        if these are valid."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or _name_of(hosts[0]) not in self._hosts:
             return _refused(421, "unknown host name")
@@ -151,12 +149,12 @@ class Guard:
 
 
 def _shown(principal: Principal) -> str:
-    """The name of a principal, with its tenant unless that is the home's own."""
+    """Return the name of a principal, with the tenant unless it is the home's own."""
     return f"{principal.name} of {principal.tenant}" if principal.tenant else principal.name
 
 
 def _address_of(scope: Scope) -> str:
-    """The address of the sender, or of the proxy in front of this server."""
+    """Return the address of the sender, or of the proxy in front of this server."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
@@ -172,12 +170,12 @@ def _refused(status: int, why: str, *, ask: bool = False) -> JSONResponse:
 
 
 def _origin_of(origin: str) -> str:
-    """The host in the origin of a web page; "" if `origin` is not the origin of a web page."""
+    """Return the host in a web page's origin, or "" if `origin` is not a web page's."""
     scheme, separator, authority = origin.partition("://")
     return _name_of(authority) if separator and scheme.lower() in ("http", "https") else ""
 
 
 def _name_of(authority: str) -> str:
-    """The host of `HOST`, `HOST:PORT` or `[IPV6]:PORT`; "" for anything else."""
+    """Return the host of `HOST`, `HOST:PORT` or `[IPV6]:PORT`, or "" for anything else."""
     match = _AUTHORITY.fullmatch(authority)
     return (match[1] or match[2]).lower() if match else ""

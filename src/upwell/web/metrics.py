@@ -12,7 +12,7 @@ Labels = tuple[tuple[str, str], ...]
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One metric. `samples` maps labels to values. For a histogram, `buckets` maps labels to the
-    cumulative number of values up to each bound, and to the sum of all values."""
+    cumulative counts up to each bound, and to the sum of all values."""
 
     name: str
     help: str
@@ -33,7 +33,7 @@ class Metric:
 
 
 def hook_metric(outcomes: Mapping[tuple[str, str], int]) -> Metric:
-    """Hook events by host and outcome."""
+    """Count hook events by host and outcome."""
     samples: dict[Labels, float] = {
         (("host", host), ("outcome", outcome)): float(count)
         for (host, outcome), count in outcomes.items()
@@ -42,12 +42,12 @@ def hook_metric(outcomes: Mapping[tuple[str, str], int]) -> Metric:
 
 
 def gauge(name: str, help: str, value: float) -> Metric:
-    """A metric that goes up and down."""
+    """Return a metric that goes up and down."""
     return Metric(name, help, "gauge", {(): float(value)})
 
 
 def counted(name: str, help: str, value: float) -> Metric:
-    """A metric that only increases."""
+    """Return a metric that only increases."""
     return Metric(name, help, "counter", {(): value})
 
 
@@ -66,7 +66,7 @@ def of_histogram(histogram: Histogram) -> Metric:
 
 
 def exposition(metrics: Iterable[Metric]) -> str:
-    """The metrics in Prometheus' text format."""
+    """Format the metrics as Prometheus text."""
     return "".join(f"{line}\n" for metric in metrics for line in metric.lines())
 
 

@@ -1,9 +1,9 @@
-"""Finds the principals of an OpenID Connect issuer's tokens, which are JSON web tokens and are
-verified with the issuer's public keys.
+"""Verify the JSON web tokens of an OpenID Connect issuer with the issuer's public keys, and find
+their principals.
 
-A token must be signed by a key of the issuer with one of `ALGORITHMS`, and contain the issuer, this
-audience, a subject and an expiry time. Keys are fetched when the first token arrives, again after
-`KEYS_SECONDS`, and when a token refers to an unknown key, so that a rotation needs no restart.
+A token must be signed with one of `ALGORITHMS`, and must contain the issuer, this gateway's
+audience, a subject and an expiry time. The keys are fetched when the first token arrives, after
+`KEYS_SECONDS`, and when a token refers to an unknown key, so a key rotation needs no restart.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
-"""The accepted signatures: only those with public keys. `none` proves nothing, and a signature with
-a shared secret may come from anybody who has the secret.
+"""Only signatures with public keys are accepted. `none` proves nothing, and a signature with a
+shared secret may come from anybody who has the secret.
 """
 KEYS_SECONDS = 600.0
 STALE_SECONDS = 3_600.0
-"""How long the last keys stay in use while the issuer cannot be reached."""
+"""How old the keys may become while the issuer cannot be reached."""
 REFETCH_SECONDS = 5.0
-"""Tokens with unknown keys cause at most one request to the issuer within this time."""
+"""The minimum time between two attempts to fetch the keys."""
 FETCH_SECONDS = 5.0
 MAX_TOKEN_CHARS = 16_384
 MAX_ANSWER_BYTES = 1_000_000
@@ -46,7 +46,7 @@ _DISCOVERY = "/.well-known/openid-configuration"
 
 @dataclass(frozen=True, slots=True)
 class InvalidToken:
-    """The reason why a token is not accepted, and the HTTP status to answer with."""
+    """Why a token is not accepted, and the HTTP status of the response."""
 
     reason: str
     status: int = 401
@@ -66,7 +66,7 @@ class IssuerKeys:
         self._fetching = asyncio.Lock()
 
     async def find(self, key_id: str) -> "PyJWK | None":
-        """The key with this id; None if the issuer has no such key.
+        """Return the key with this id, or None if the issuer has no such key.
 
         Raises:
             OSError, ValueError: the keys cannot be fetched, and the last ones are too old.
@@ -118,7 +118,7 @@ class Oidc:
         self._keys = IssuerKeys(options, clock)
 
     async def verify(self, token: str) -> Principal | InvalidToken:
-        """The principal of a token, or the reason why it is refused."""
+        """Return the principal of a token, or the reason why the token is not accepted."""
         import jwt
 
         if len(token) > MAX_TOKEN_CHARS:
@@ -183,7 +183,7 @@ class Oidc:
         return listed
 
     def _role(self, claims: Mapping[str, Any]) -> Role:
-        """The highest role in the claim; `reader` if it contains none."""
+        """Return the highest role in the claim, or `reader` if the claim has no role."""
         given = claims.get(self._options.role_claim)
         named = given if isinstance(given, list) else str(given or "").split()
         return max((role for role in Role if role in named), key=list(Role).index, default=READER)
@@ -200,7 +200,7 @@ _REASONS = {
 
 
 def open_oidc(options: OidcOptions) -> Oidc | None:
-    """The verifier of tokens; None if no issuer is configured.
+    """Return the verifier of tokens, or None if no issuer is configured.
 
     Raises:
         ConfigError: the audience is missing, an address is not safe, or the library is missing.
@@ -230,9 +230,9 @@ def open_oidc(options: OidcOptions) -> Oidc | None:
 
 
 def name_of(subject: str) -> str:
-    """The name of the principal with this subject. Apart from the colons of its prefix, the name
-    contains no character that our keys use as a separator. Names of upwell's own tokens contain no
-    colon."""
+    """Return the name of the principal with this subject. Apart from the colons of its prefix, the
+    name contains no character that our keys use as a separator. The names of upwell's own tokens
+    contain no colon."""
     name = f"oidc:{quote(subject, safe='', errors='surrogatepass')}"
     if len(name) <= MAX_NAME_CHARS:
         return name
@@ -241,7 +241,7 @@ def name_of(subject: str) -> str:
 
 
 def check_address(address: str) -> None:
-    """Refuse an address if keys from it cannot be trusted.
+    """Reject an address if keys from it cannot be trusted.
 
     Raises:
         ValueError: the address is neither HTTPS nor on this machine.
@@ -253,10 +253,10 @@ def check_address(address: str) -> None:
 
 
 async def fetched(address: str) -> bytes:
-    """The body at an address; redirects are not followed.
+    """Fetch the body at an address. Redirects are not followed.
 
     Raises:
-        OSError: the server cannot be reached, is too slow, sends too much, or answers with a status
+        OSError: the server cannot be reached, is too slow, sends too much, or responds with a status
             other than 200.
     """
     import httpx2
@@ -280,7 +280,7 @@ async def fetched(address: str) -> bytes:
 
 
 def _keys_in(body: bytes) -> "dict[str, PyJWK]":
-    """The public signing keys of a key set, by id. A key of an unknown kind is left out."""
+    """Return the public signing keys of a key set, by id. Keys of unknown kinds are left out."""
     import jwt
 
     found: dict[str, PyJWK] = {}

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcOptions:
-    """The settings `oidc.*`: the issuer and audience of the tokens, the address of the issuer's
-    keys (if empty, it is found by discovery), and the names of the claims for the tenant, the role
-    and the namespaces.
+    """The `oidc.*` settings. `keys_url` is the address of the issuer's keys. If it is empty, the
+    address is found by discovery. The `_claim` settings are the names of claims.
     """
 
     issuer: str = ""
@@ -21,9 +20,9 @@ class OidcOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOptions:
-    """The settings `limits.*`: how many requests one token or subject, or a whole tenant, may send
-    to each replica in a minute, and how many memories and short notes a tenant may have. 0 means no
-    limit. The owner's requests are not limited.
+    """The `limits.*` settings. `requests_per_minute` applies to one token or subject at each
+    replica, and `tenant_requests_per_minute` to a whole tenant. 0 means no limit. The owner's
+    requests are not limited.
     """
 
     requests_per_minute: int = 0

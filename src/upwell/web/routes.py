@@ -1,4 +1,4 @@
-"""The HTTP application: all routes, behind the guard."""
+"""The HTTP application, which has all routes behind the guard."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -21,8 +21,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class AnswerHook(Protocol):
-    """Takes a host, an event name ("" if the body contains it) and a body; returns JSON. The
-    receipt is settled when it is known whether the answer arrived.
+    """Answers an event with JSON. `name` is "" if the body contains the name. `receipt` is settled
+    once it is known whether the answer arrived.
     """
 
     async def __call__(self, host: str, name: str, body: bytes, *, receipt: Receipt) -> bytes: ...
@@ -31,15 +31,13 @@ class AnswerHook(Protocol):
 def http_app(
     routes: Sequence[BaseRoute], admission: Admission, hosts: Iterable[str] = ()
 ) -> ASGIApp:
-    """All routes behind one guard. `hosts` are names that are accepted in addition to loopback
-    names.
-    """
+    """Put all routes behind one guard. `hosts` are accepted in addition to the loopback names."""
     application = Starlette(routes=list(routes))
     return Guard(application, admission, {*LOOPBACK, *hosts}, open_paths=DASHBOARD_PATHS)
 
 
 def hook_routes(answer: AnswerHook) -> list[BaseRoute]:
-    """`POST /hook/HOST` and `/hook/HOST/EVENT`: answer an agent's event."""
+    """Return `POST /hook/HOST` and `/hook/HOST/EVENT`, which answer an agent's event."""
 
     async def hook(request: Request) -> Response:
         names = request.path_params
@@ -59,8 +57,8 @@ def hook_routes(answer: AnswerHook) -> list[BaseRoute]:
 
 
 class _Received(Response):
-    """A JSON response. Its receipt records whether the client was still connected when all of it
-    had been sent.
+    """A JSON response whose receipt records whether the client was still connected when the whole
+    response had been sent.
     """
 
     media_type = "application/json"
@@ -72,8 +70,7 @@ class _Received(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         disconnection = asyncio.ensure_future(receive())
         try:
-            # One turn of the event loop, so that a disconnection that has already happened becomes
-            # visible.
+            # Let the event loop notice a disconnection that has already happened.
             await asyncio.sleep(0)
             await super().__call__(scope, receive, send)
             self._receipt.settle(not disconnection.done())
@@ -87,8 +84,8 @@ def health_routes(
     metrics: Callable[[], Awaitable[Iterable[Metric]]],
     unready: Callable[[], str] = str,
 ) -> list[BaseRoute]:
-    """`/healthz` and `/readyz` for everybody, and `/metrics` for Prometheus. `unready` returns the
-    reason why this process should not get requests now, or "".
+    """Return `/healthz` and `/readyz` for everybody, and `/metrics` for Prometheus. `unready()`
+    returns why this process should not get requests now, or "".
     """
 
     async def readyz(_: Request) -> Response:

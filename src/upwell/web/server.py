@@ -1,4 +1,4 @@
-"""Serves an ASGI application with uvicorn on our own socket. uvicorn handles no signals, and writes
+"""Serve an ASGI application with uvicorn on our own socket. uvicorn handles no signals and writes
 to upwell's log."""
 
 import asyncio
@@ -25,16 +25,16 @@ from upwell.ground.types.principal import IN_SCOPE
 
 MAX_CONNECTIONS = 256
 MAX_STRANGERS = 64
-"""How many connections may be open without having shown a valid token. Beyond this number, the
-oldest of them is closed, so that strangers cannot crowd out clients with a token.
+"""How many connections without a valid token may be open. Beyond this number, the oldest of them is
+closed, so that strangers cannot crowd out clients with a token.
 """
 KEEP_ALIVE_SECONDS = 30
 REQUEST_SECONDS = 10.0
-"""The time limit for the head of each request. It runs from the first byte of the head or, for the
-first request, from the start of the connection.
+"""The time limit for the head of a request. It starts with the first byte of the head or, for the
+first request, with the connection.
 """
 LINGER_SECONDS = 0.5
-"""How long a draining server keeps reading requests after it has stopped accepting connections."""
+"""How long a draining server keeps reading requests after it stopped accepting connections."""
 UNREAD_SECONDS = 0.01
 STARTUP_FAILURE = 3
 WARNING_SECONDS = 60.0
@@ -42,8 +42,8 @@ WARNING_SECONDS = 60.0
 
 
 class TimedProtocol(H11Protocol):
-    """Closes a connection on which the head of a request takes too long. When too many connections
-    have shown no token, the oldest of these is closed.
+    """Closes a connection if the head of a request takes too long. Closes the oldest connection
+    without a token if there are too many of them.
     """
 
     def __init__(self, server: "HttpServer", ended: Callable[[], None]) -> None:
@@ -80,8 +80,8 @@ class TimedProtocol(H11Protocol):
             self._limit_head()
 
     def shutdown(self) -> None:
-        """Close the connection once it is idle. A request that has arrived but has not been read is
-        answered first, because closing now would reset the connection.
+        """Close the connection once it is idle. A request that has arrived but is unread is
+        answered first. Otherwise, closing would reset the connection.
         """
         is_idle = self.cycle is None or self.cycle.response_complete
         if is_idle and not self.transport.is_closing() and self._has_unread():
@@ -95,8 +95,8 @@ class TimedProtocol(H11Protocol):
         return bool(poll.poll(0))
 
     def _recognise(self) -> bool:
-        """True if the connection has shown a valid token: the guard has then put the principal into
-        the scope. Such a connection no longer counts as a stranger's.
+        """Return whether the connection has shown a valid token. If so, the guard has put the
+        principal into the scope, and the connection no longer counts as a stranger's.
         """
         if self.scope and IN_SCOPE in self.scope:
             self._strangers.pop(self, None)
@@ -119,7 +119,7 @@ class TimedProtocol(H11Protocol):
 
 
 class Seldom(logging.Filter):
-    """Lets each warning pass once a minute, because strangers can cause as many as they like."""
+    """Logs the same warning only once a minute, because strangers can cause any number of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,9 +134,9 @@ class Seldom(logging.Filter):
 
 
 class HttpServer(uvicorn.Server):
-    """Exits when `should_exit` is set, or after `drain`. The caller handles signals.
+    """Exits when `should_exit` is set, or after `drain()`. The caller handles signals.
 
-    `strangers` are the connections that have not shown a token, the oldest first.
+    `strangers` are the connections that have not shown a token, oldest first.
     """
 
     is_draining = False
@@ -154,7 +154,7 @@ class HttpServer(uvicorn.Server):
             Listener(
                 listening,
                 lambda ended: TimedProtocol(self, ended),
-                # More than uvicorn's own limit, beyond which it answers 503.
+                # This is more than uvicorn's own limit, beyond which uvicorn responds with 503.
                 max_open=MAX_CONNECTIONS + 2 * MAX_STRANGERS,
                 name="HTTP server",
             )
@@ -176,16 +176,16 @@ class HttpServer(uvicorn.Server):
         drain_seconds: float,
     ) -> None:
         """Exit without dropping a request. For `notice_seconds`, the server still accepts
-        connections, while `/readyz` (which depends on `is_draining`) and `Connection: close` send
-        clients elsewhere. Then it stops listening, and the open requests have `drain_seconds` to
-        finish; `end_streams` ends the streams, which would otherwise stay open."""
+        connections, but `/readyz`, which depends on `is_draining`, and `Connection: close` send
+        clients elsewhere. Then the server stops listening, and open requests get `drain_seconds` to
+        finish. `end_streams()` ends the streams, which would otherwise stay open."""
         self.config.timeout_graceful_shutdown = math.ceil(drain_seconds)
         self.is_draining = True
         if notice_seconds:
             await asyncio.sleep(notice_seconds)
             for listener in self.servers:
                 listener.finish()
-            # Requests on the connections that were accepted last may still be on their way.
+            # Requests on the last accepted connections may still be on their way.
             await asyncio.sleep(LINGER_SECONDS)
         end_streams()
         self.should_exit = True
@@ -204,7 +204,7 @@ class _Closing:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def closing(message: Message) -> None:
-            # The request may have begun before the server was told to exit.
+            # The server may have begun to drain after the request began.
             if message["type"] == "http.response.start" and self._is_draining():
                 headers = [*message.get("headers", ()), (b"connection", b"close")]
                 message = {**message, "headers": headers}
@@ -214,7 +214,7 @@ class _Closing:
 
 
 def http_server(app: ASGIApp) -> HttpServer:
-    """A server for `app`. Run it with `serve(sockets=[…])`. It writes to upwell's own log."""
+    """Return a server for `app`. Run it with `serve(sockets=[…])`."""
     logger = logging.getLogger("uvicorn")
     logger.handlers, logger.propagate = LOG.handlers, False
     logging.getLogger("uvicorn.error").addFilter(Seldom())
@@ -238,7 +238,7 @@ def http_server(app: ASGIApp) -> HttpServer:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, `[::1]:PORT`, or a port on loopback.
+    """Parse `HOST:PORT`, `[::1]:PORT`, or a port on loopback.
 
     Raises:
         UsageError: the text has none of these forms.
@@ -250,23 +250,23 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def url_of(host: str, port: int) -> str:
-    """The gateway's address, for display."""
+    """Return the gateway's address, for display."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
 
 
 def is_loopback(host: str) -> bool:
-    """True if this is a loopback address."""
+    """Return whether `host` is a loopback address."""
     return ipaddress.ip_address(host).is_loopback
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket.
+    """Return a listening socket.
 
     Raises:
         UsageError: the address is in use or not ours.
     """
-    # asyncio disables Nagle's algorithm only for sockets created with an explicit protocol; with
-    # the algorithm, every response waits 40 ms for an acknowledgement.
+    # asyncio disables Nagle's algorithm only for sockets that were created with an explicit
+    # protocol. With the algorithm, every response waits 40 ms for an acknowledgement.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

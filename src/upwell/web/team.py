@@ -1,4 +1,4 @@
-"""`/team`: the team's memories, for machines that keep a copy (`memory/team/exchange.py`)."""
+"""Serve the team's memories at `/team`, for machines with a copy (`memory/team/exchange.py`)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -35,7 +35,7 @@ TEAM_PATHS = frozenset({PATH, PAGES_PATH, WRITES_PATH})
 MAX_AT_ONCE = 8
 MAX_WAITING = 64
 """How many requests are served at once, and how many more may wait. Both numbers are small, because
-machines that update a copy can wait, and agents that make calls cannot.
+machines that update a copy can wait, but calls of agents cannot.
 """
 BODY_SECONDS = 20.0
 RETRY_SECONDS = 2
@@ -48,7 +48,7 @@ class OpenFor(Protocol):
 
 
 class _Refusal(Exception):
-    """The answer to a request that is not served."""
+    """The error response to a request that is not served."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -110,7 +110,7 @@ class TeamDoor:
             except Malformed as error:
                 return _problem(400, str(error))
             except StoreError as error:
-                # The error is left out of the answer, because it may name the database's host.
+                # The response does not contain the error, which may name the database's host.
                 LOG.warning("a request for the team's memories failed: %s", error)
                 return _problem(503, "the team's database failed")
 
@@ -137,7 +137,7 @@ class TeamDoor:
 
 
 async def _body(request: Request) -> bytes:
-    """The body of a request; the guard has limited its size."""
+    """Read the body of a request. The guard has limited its size."""
     headers = request.headers
     if request.method == "GET":
         return b""
@@ -154,10 +154,10 @@ async def _body(request: Request) -> bytes:
 
 
 async def _check_source(memories: AccessedMemories, source: str) -> None:
-    """Refuse a machine whose copy is of another store, or of other parts of this store.
+    """Check that a machine copies this store, and the part of it that the principal may see.
 
     Raises:
-        _Refusal: the machine must start its copy from scratch.
+        _Refusal: the machine must fill its copy again.
     """
     if await memories.identity() != source:
         raise _Refusal(409, "the team's store, or what you may see of it, has changed")

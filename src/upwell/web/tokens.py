@@ -1,8 +1,8 @@
-"""Access tokens: the owner's own and those that the owner gave to others.
+"""The owner's own access token, and the tokens that the owner gave to others.
 
-upwell stores only the digest of a token given to others. A token has 256 random bits, so it cannot
+Of a token given to others, upwell stores only the digest. A token has 256 random bits, so it cannot
 be recovered even from an unsalted digest. Tokens begin with `upw_`, so that they are recognised and
-masked wherever they turn up; older tokens without this prefix stay valid.
+masked everywhere. Older tokens without this prefix stay valid.
 """
 
 import base64
@@ -32,14 +32,14 @@ from upwell.ground.types.principal import OWNER, Principal, Role, granted
 from upwell.memory.records import check_tenant, namespace_pattern
 
 PrincipalOf = Callable[[str], Principal | None]
-"""The principal of a token; None for an unknown token."""
+"""Returns the principal of a token, or None for an unknown token."""
 PREFIX = "upw_"
 MIN_CHARS = 16
-"""The length of the shortest token that an owner may write into the file."""
+"""The minimum length of a token that the owner writes into the file."""
 
 
 def token_of(path: Path) -> str:
-    """The token in the file at `path`. The first call creates the file with mode 0600.
+    """Return the token in the file at `path`. The first call creates the file with mode 0600.
 
     Raises:
         StoreUnwritable: the file cannot be read or written, or the token is too short.
@@ -60,8 +60,8 @@ def token_of(path: Path) -> str:
 
 
 def shared_token(path: Path, secret: bytes) -> str:
-    """The owner's token on all machines that have this secret. Writes it to the file at `path`; a
-    file that contains it without `PREFIX`, as earlier versions wrote it, stays as it is.
+    """Return the owner's token on all machines that have this secret, and write it to the file at
+    `path`. A file in which an earlier version wrote the token without `PREFIX` stays as it is.
 
     Raises:
         StoreUnwritable: the file cannot be written.
@@ -80,7 +80,7 @@ class AccessToken:
     """A token for another user. `made_at` is ISO 8601 in UTC."""
 
     principal: Principal
-    """The principal as the owner entered it. A request with the token has the principal `admitted`.
+    """The principal as the owner entered it. Requests with the token have the principal `admitted`.
     """
     digest: str
     made_at: str
@@ -92,9 +92,9 @@ class AccessToken:
 
 
 class Tokens:
-    """Looks up tokens: the `owner`'s token on this machine, the owner's token on all machines of a
-    team (`team`; None outside a team), and the tokens in the file at `path`. The file is read again
-    when it changes.
+    """Looks up tokens. `owner` is the owner's token on this machine. `team()` returns the owner's
+    token on all machines of a team. The file at `path` has the tokens given to others, and is read
+    again when it changes.
     """
 
     def __init__(self, owner: str, path: Path, team: Callable[[], str] | None = None) -> None:
@@ -105,7 +105,7 @@ class Tokens:
         self._issued: Sequence[AccessToken] = ()
 
     def principal_of(self, token: str) -> Principal | None:
-        """The principal of a token. Takes the same time for every token, known or not."""
+        """Return the principal of a token. Takes the same time for every token, known or not."""
         self._refresh()
         digest, found = _digest(token), None
         shared = self._team() if self._team else ""
@@ -121,9 +121,6 @@ class Tokens:
         return found
 
     def _refresh(self) -> None:
-        """Read the file again if it has changed. While the file cannot be read, only the owner's
-        token is valid.
-        """
         now = stamp(self._path)
         if now == self._stamp:
             return
@@ -144,8 +141,8 @@ def issue(
     tenant: str = "",
     role: Role = Role.WRITER,
 ) -> str:
-    """Create a token for `name`, who may see these namespaces of a tenant. The defaults are all
-    namespaces, and the tenant of the home.
+    """Create a token for `name`, who may see these namespaces of a tenant. By default, these are
+    all namespaces of the home's own tenant.
 
     Raises:
         UsageError: the name, a namespace or the tenant is invalid, or the name already has a token.
@@ -172,8 +169,8 @@ def revoke(path: Path, name: str, locking: Locking = exclusively) -> AccessToken
     """Revoke the token of `name`, and return it.
 
     Raises:
-        UsageError: no token has that name.
-        StoreUnwritable: the file cannot be written; nothing changed.
+        UsageError: no token has this name.
+        StoreUnwritable: the file cannot be written. Nothing has changed.
     """
     with locking(path):
         issued = tokens_in(path)
@@ -185,7 +182,7 @@ def revoke(path: Path, name: str, locking: Locking = exclusively) -> AccessToken
 
 
 def tokens_in(path: Path) -> list[AccessToken]:
-    """The tokens that the owner gave to others.
+    """Return the tokens that the owner gave to others.
 
     Raises:
         StoreCorrupt: the file is damaged.

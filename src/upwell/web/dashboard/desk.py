@@ -1,11 +1,11 @@
-"""The interface between the pages and the rest of upwell: data for each view, actions by name."""
+"""The interface between the dashboard's pages and the rest of upwell."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 Fields = Mapping[str, str]
-"""The parameters of a request, without empty ones."""
+"""The parameters of a request that are not empty."""
 View = Callable[[Fields], Awaitable[Mapping[str, Any]]]
 """Returns the values of one template."""
 Action = Callable[[Fields], Awaitable[str]]

@@ -1,5 +1,5 @@
-"""Turns the Markdown of agents and users into safe text: marks are removed, code and bold text
-become elements, and every address is shown as text.
+"""Turn the Markdown of agents and users into safe HTML. Markup is removed, code and bold text
+become elements, and addresses are shown as text.
 
 No part of the text can become an HTML element, because each piece is escaped before it is put
 between our own tags.
@@ -18,14 +18,14 @@ _QUOTE = re.compile(r"^ {0,3}> ?")
 _BACKTICKS = re.compile(r"`([^`]++)`")
 _INLINE = re.compile(
     r"`([^`\n]{1,2000}+)`"
-    # A pattern of paths such as src/**/test is not bold text.
+    # A path pattern such as src/**/test is not bold text.
     r"|(?<![\w/*])\*\*(?=[^\s*/])([^*\n]{1,500}+)(?<=\S)\*\*(?![\w/*])"
     r"|!?\[([^\[\]\n]{1,300}+)\]\(([^()\s]{1,500}+)\)"
 )
 
 
 def prose(text: str) -> Markup:
-    """The text without Markdown's marks, escaped."""
+    """Return the escaped text without Markdown's markup, with elements for code and bold text."""
     blocks: list[Markup] = []
     fenced: list[str] | None = None
     for line in visible(text).split("\n"):
@@ -43,19 +43,19 @@ def prose(text: str) -> Markup:
 
 
 def plain(text: str) -> str:
-    """The text on one line, without Markdown's marks, for titles. The result is not escaped."""
+    """Return the text on one line without Markdown's markup, for titles. It is not escaped."""
     return prose(text).striptags()
 
 
 def unbroken(command: str) -> Markup:
-    """The escaped command, marked so that lines break only between its words. Without the marks,
-    browsers also break a word such as `--apply` after its hyphens."""
+    """Return the escaped command, in which lines break only between words. Otherwise, browsers also
+    break a word such as `--apply` after its hyphens."""
     words = visible(command).split(" ")
     return Markup(" ").join(Markup('<span class="word">{}</span>').format(word) for word in words)
 
 
 def commands(text: str) -> Markup:
-    """The escaped text, in which each part in backticks is shown as a command."""
+    """Return the escaped text, with the parts in backticks as commands."""
     pieces = _BACKTICKS.split(visible(text))
     return Markup("").join(
         Markup("<code>{}</code>").format(unbroken(piece)) if number % 2 else escape(piece)

@@ -1,8 +1,8 @@
 """The routes of the dashboard.
 
-The shell, scripts and styles hold no data and need no token. The script sends the token with every
-request for a view, in a header that no other site and no plain form can set. The content security
-policy allows nothing but our own files: no inline script or style, no other host.
+The page shell, scripts and styles contain no data and need no token. The script sends the token
+with every request for a view, in a header that no other site and no plain form can set. The content
+security policy allows only our own files: no inline scripts or styles, and no other host.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ PAGES: Mapping[str, str] = {
     "savings": "Savings",
     "health": "Health",
 }
-"""The pages and their titles. Each has a template in `templates/views`."""
+"""The pages and their titles. Each page has a template in `templates/views`."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -46,13 +46,13 @@ _FORM = "application/x-www-form-urlencoded"
 OPEN_PATHS = frozenset(
     (PATH, *(f"{PATH}/{page}" for page in PAGES), *(f"{PATH}/assets/{name}" for name in _ASSETS))
 )
-"""The paths that are served without a token, because they hold no data."""
+"""The paths that are served without a token, because they contain no data."""
 KEEP_ALIVE_SECONDS = 15.0
 
 
 def dashboard_routes(desk: Desk) -> list[BaseRoute]:
-    """The routes of the dashboard: the empty page, its assets, the views, the stream of events and
-    the actions."""
+    """Return the routes of the page shell, the assets, the views, the event stream and the
+    actions."""
 
     async def view(request: Request) -> Response:
         name = request.path_params["name"]
@@ -112,8 +112,8 @@ def _asset_bytes(name: str) -> bytes:
 
 
 def _foreign(request: Request) -> str:
-    """The reason to refuse a request that changes something; "" if it comes from our own page. The
-    guard has checked the token and the host already."""
+    """Return why a request that changes something is refused, or "" if it comes from our own page.
+    The guard has already checked the token and the host."""
     headers = request.headers
     if headers.get("hx-request") != "true":
         return "only the dashboard may do this"
@@ -167,7 +167,7 @@ async def _answered(work: Awaitable[Response]) -> Response:
 
 
 async def _event_stream(desk: Desk, fields: Fields) -> AsyncIterator[str]:
-    """New events as HTML, in the format of server-sent events."""
+    """Yield new events as HTML, in the format of server-sent events."""
     from upwell.web.dashboard.templating import rendered
 
     yield ": begin\n\n"

@@ -1,5 +1,5 @@
-"""Templates of the dashboard. Everything that is put into a page is escaped, and invisible
-characters are shown as codes."""
+"""Render the templates of the dashboard. All values are escaped, and invisible characters are shown
+as codes."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 def rendered(name: str, values: Mapping[str, Any]) -> str:
-    """The template `templates/NAME.html` with these values."""
+    """Render the template `templates/NAME.html` with these values."""
     return _environment().get_template(f"{name}.html").render(values)
 
 
@@ -54,7 +54,7 @@ def _environment() -> Environment:
 
 
 def ago(at: float | None, now: float | None = None) -> str:
-    """A time in the past in a few words."""
+    """Describe a past time in a few words."""
     if not at:
         return ""
     moment = datetime.now(UTC).timestamp() if now is None else now
@@ -66,7 +66,7 @@ def ago(at: float | None, now: float | None = None) -> str:
 
 
 def moment(at: float | None, now: float | None = None) -> str:
-    """The time of an event, with its date if that is not today's."""
+    """Return the time of an event. If the event was not today, the date comes first."""
     if not at:
         return ""
     today = datetime.now(UTC).date() if now is None else _utc(now).date()
