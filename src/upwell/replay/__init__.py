@@ -1,1 +1,1 @@
-"""Replays past sessions of coding agents: shows what upwell would have said in them, and when."""
+"""Replays past sessions of coding agents, to show what upwell would have said in them and when."""

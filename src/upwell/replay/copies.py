@@ -1,6 +1,5 @@
 """Recognises copies of sessions. Hosts and collections of transcripts store some sessions several
-times, under different names and with different times. Replaying every copy would count such a
-session several times.
+times, with different names and times. A replay must count them once.
 """
 
 import hashlib
@@ -10,22 +9,22 @@ from dataclasses import dataclass, field
 from upwell.episodes.events import Event, Kind
 
 MIN_EVENTS = 5
-"""A session with fewer events may equal another by chance: `Run the tests`, and they pass."""
+"""Sessions with fewer events may be equal by chance: `Run the tests`, and they pass."""
 MIN_SHARE = 0.6
 FIRST_PROMPTS = 3
 
 
 @dataclass(slots=True)
 class Fingerprint:
-    """The content of a session without its times: hashes of its first prompts, in order, and of all
-    its events. `begins` is the time of its first event, in seconds since the epoch."""
+    """A session's content without its times: hashes of its first prompts, in order, and of all its
+    events. `begins` is the time of the first event, in seconds since the epoch."""
 
     begins: float
     prompts: list[int] = field(default_factory=list[int])
     events: set[int] = field(default_factory=set[int])
 
     def add(self, event: Event) -> None:
-        """Include an event. A compaction has no content."""
+        """Add an event. A compaction has no content and is ignored."""
         if event.kind is Kind.COMPACT:
             return
         digest = content_digest(event)
@@ -34,8 +33,8 @@ class Fingerprint:
             self.prompts.append(digest)
 
     def copies(self, other: "Fingerprint") -> bool:
-        """True if this session begins with the same prompts as the other one and shares more than
-        `MIN_SHARE` of its events with it.
+        """True if both sessions begin with the same prompts and the other one has more than
+        `MIN_SHARE` of this one's events.
         """
         if len(self.events) < MIN_EVENTS:
             return False
@@ -46,8 +45,8 @@ class Fingerprint:
 
 
 def copied_sessions(fingerprints: Mapping[str, Fingerprint]) -> set[str]:
-    """The names of the sessions that copy an earlier one. If sessions begin at the same time, the
-    first in the mapping is the original."""
+    """The names of the sessions that copy an earlier session. If two begin at the same time, the
+    later one in the mapping is the copy."""
     copies: set[str] = set()
     originals: dict[int, list[Fingerprint]] = {}
     for name, fingerprint in sorted(fingerprints.items(), key=lambda item: item[1].begins):
@@ -62,12 +61,12 @@ def copied_sessions(fingerprints: Mapping[str, Fingerprint]) -> set[str]:
 
 
 def content_digest(event: Event) -> int:
-    """A hash of an event's content, independent of its time and of the session that records it."""
+    """A hash of an event's content, independent of its time and session."""
     return _digest((event.kind, event.text, event.tool, event.args, event.out))
 
 
 def event_digest(event: Event) -> int:
-    """A hash of an event's content and time, independent of the file and session that record it."""
+    """A hash of an event's content and time, independent of its file and session."""
     return _digest((event.t, event.kind, event.text, event.tool, event.args, event.out))
 
 

@@ -6,11 +6,11 @@ from upwell.hosts import claude, events
 from upwell.surface.moments import Moment, moment_of, triggers_in
 
 SESSION_START, COMPACTION = "session_start", "compaction"
-"""The moments at which upwell gives the standing rules without a search."""
+"""The moments at which upwell shows the standing rules without searching."""
 
 
 def cue_of(event: Event, cwd: str | None) -> Cue | None:
-    """The cue of an event in the folder `cwd`; None if no hook reports the event to upwell."""
+    """The cue of an event in the folder `cwd`; None if hooks do not report the event."""
     if event.kind in (Kind.START, Kind.COMPACT):
         reason = "compact" if event.kind is Kind.COMPACT else event.text or events.STARTED
         return Cue(door=Door.SESSION, text=reason, session=event.session, cwd=cwd, at=event.t)
@@ -32,14 +32,14 @@ def cue_of(event: Event, cwd: str | None) -> Cue | None:
 
 
 def surfacing_tool(name: str) -> str:
-    """The name under which surfacing knows an agent's tool; "" if hooks do not report the tool.
-    Neutral events name tools as Claude Code does."""
+    """upwell's name for an agent's tool; "" if hooks do not report the tool. Neutral events use
+    Claude Code's names of tools."""
     return events.surfacing_tool(name, claude.EVENTS.readers, claude.EVENTS.server_marks)
 
 
 def moment_named(event: Event, cue: Cue | None, prompts_before: int) -> str:
-    """The name of an event's moment. `prompts_before` is the number of prompts that the session's
-    context already holds."""
+    """The name of an event's moment. `prompts_before` is the number of earlier prompts in the
+    session."""
     if event.kind is Kind.START:
         return SESSION_START
     if event.kind is Kind.COMPACT:

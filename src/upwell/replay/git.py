@@ -1,7 +1,7 @@
-"""A repository as it was at a time in the past, read object by object.
+"""A repository in an earlier state, read object by object.
 
-No program that the repository names is run: `cat-file` and `ls-tree` apply neither filters nor
-textconv, and the settings that name programs are switched off. Missing objects are not fetched.
+Nothing that the repository configures is run: `cat-file` and `ls-tree` apply neither filters nor
+textconv, and settings that name programs are overridden. Missing objects are not fetched.
 """
 
 import os
@@ -15,7 +15,7 @@ from upwell.ground.errors import UsageError
 
 SECONDS = 120
 MAX_FILE_BYTES = 1_000_000
-"""Larger files are treated as empty."""
+"""Larger files count as empty."""
 _SAFE = (
     *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat"),
     *("-c", "protocol.allow=never", "-c", "core.quotePath=false", "-c", "log.showSignature=false"),
@@ -32,11 +32,10 @@ _REGULAR = ("100644", "100755")
 
 
 class Repository:
-    """The repository around `folder`, which may be bare. `environment` holds the user's
-    variables.
+    """The repository around `folder`, which may itself be a bare repository.
 
     Raises:
-        UsageError: git is not installed, or `folder` holds no repository.
+        UsageError: git is not installed, or there is no repository around `folder`.
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
@@ -53,13 +52,13 @@ class Repository:
         self._commits = self._main_line()
 
     def commit_at(self, at: float) -> str | None:
-        """The newest commit of the main line at the time `at`; None before the first one."""
+        """The newest commit on the main line at the time `at`, None if there was none yet."""
         index = bisect_right(self._commits, at, key=lambda commit: commit[0])
         return self._commits[index - 1][1] if index else None
 
     def changed(self, old: str | None, new: str) -> tuple[dict[str, str], list[str]]:
-        """The difference between two commits: the objects of new and changed files, by path, and
-        the removed paths. Links and submodules are left out."""
+        """The changes between two commits: the new and changed files with their objects, and the
+        removed paths. Links and submodules are left out."""
         if old is None:
             return self._tree(new), []
         raw = self._run("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", old, new)
@@ -75,7 +74,7 @@ class Repository:
         return changed, removed
 
     def blobs(self, objects: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
-        """The content of each object, by path. A missing object is left out; one over
+        """The content of each object, by path. A missing object is left out. An object larger than
         `MAX_FILE_BYTES` is empty."""
         command = ["git", *_SAFE, "-C", self._folder, "cat-file", "--batch"]
         with subprocess.Popen(
@@ -100,7 +99,7 @@ class Repository:
             git.stdin.close()
 
     def times(self, old: str | None, new: str) -> dict[str, float]:
-        """When each file last changed between two commits, in seconds since the epoch."""
+        """The time of each file's last change between two commits, in seconds since the epoch."""
         span = f"{old}..{new}" if old else new
         raw = self._run(
             *("log", "--format=%x00@%ct", "--name-only", "--no-renames", "--no-merges"),
@@ -127,8 +126,8 @@ class Repository:
         return objects
 
     def _main_line(self) -> list[tuple[float, str]]:
-        """The times and names of the commits on the line of first parents, oldest first. A time
-        earlier than the previous one is raised to it.
+        """The times and names of the commits on the line of first parents, oldest first. Times
+        never decrease: a time before its predecessor's is raised to it.
         """
         rows = self._run("log", "--first-parent", "--reverse", "--format=%ct %H", "--")
         commits = [row.split(" ") for row in rows.decode().splitlines()]

@@ -1,4 +1,4 @@
-"""Computes the share of useful memories, and a suitable threshold, from a person's answers about a
+"""Computes the share of useful memories and a suitable threshold from a person's answers about a
 sample.
 """
 
@@ -11,14 +11,14 @@ from upwell.ground.types.memory import Hit
 from upwell.replay.run import Decision
 
 Z = 1.96
-"""The quantile of the normal distribution that leaves 2.5 % on either side."""
+"""The 97.5 % quantile of the normal distribution, for a 95 % interval."""
 MIN_LABELS = 20
-"""The fewest answers to which a threshold is fitted. Fewer would fit it to chance."""
+"""The fewest answers for which a threshold is fitted. Fewer would fit it to chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampledHit:
-    """A surfaced memory, and the decision to surface it."""
+    """A memory that surfaced, and the decision to show it."""
 
     decision: Decision
     hit: Hit
@@ -26,7 +26,7 @@ class SampledHit:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A person's answer about a memory with this score. `useful` is None if they are unsure."""
+    """A person's answer about a memory with this score. `useful` is None for "unsure"."""
 
     score: float
     useful: bool | None
@@ -34,8 +34,8 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The number of useful memories among the answers, and the interval (`low` to `high`) of the
-    true share."""
+    """The number of useful memories among the answers. The true share lies between `low` and `high`
+    with 95 % confidence."""
 
     useful: int
     answers: int
@@ -45,7 +45,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A threshold, and the numbers of useful and other labelled memories that pass it."""
+    """A threshold, and how many useful and other labelled memories pass it."""
 
     min_score: float
     useful: int
@@ -53,8 +53,8 @@ class Fit:
 
 
 class Sample:
-    """Draws `size` memories from a replay, each with the same probability (reservoir sampling,
-    Vitter 1985, algorithm R). The same replay gives the same sample."""
+    """Draws `size` memories from a replay, all with the same probability (reservoir sampling,
+    Vitter 1985, algorithm R). The same replay always gives the same sample."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -63,7 +63,7 @@ class Sample:
         self._drawn: list[SampledHit] = []
 
     def offer(self, decision: Decision) -> None:
-        """Offer the memories of a decision to the sample."""
+        """Let the sample draw from the memories of a decision."""
         for hit in decision.hits:
             self._offered += 1
             if len(self._drawn) < self._size:
@@ -72,14 +72,15 @@ class Sample:
                 self._drawn[index] = SampledHit(decision, hit)
 
     def sampled_hits(self) -> Sequence[SampledHit]:
-        """The sample, in order of time."""
+        """The sample in order of time."""
         return sorted(
             self._drawn, key=lambda sampled_hit: (sampled_hit.decision.t, sampled_hit.decision.i)
         )
 
 
 def share_of(labels: Sequence[Label]) -> Share:
-    """The useful share of the definite answers, with its 95 % interval (Wilson 1927)."""
+    """The share of useful memories among the definite answers, with its 95 % interval (Wilson
+    1927)."""
     answers = [label for label in labels if label.useful is not None]
     useful, total = sum(bool(label.useful) for label in answers), len(answers)
     if not total:
@@ -94,9 +95,9 @@ def share_of(labels: Sequence[Label]) -> Share:
 
 
 def fitted(labels: Sequence[Label]) -> Fit | None:
-    """The `surface.min_score` with which useful memories outnumber the others by the widest
-    margin. None if they never do, or if there are fewer than `MIN_LABELS` answers. The result is
-    never below the current threshold, because nobody has judged memories that did not surface."""
+    """The `surface.min_score` at which useful memories outnumber the others by the widest margin.
+    None if they never do, or if there are fewer than `MIN_LABELS` answers. The result is never
+    below the current threshold, because nobody has judged the memories that did not surface."""
     answers = [label for label in labels if label.useful is not None]
     if len(answers) < MIN_LABELS:
         return None

@@ -1,5 +1,5 @@
-"""The memories that existed at a given time: notes and commits by their dates, and documents in
-their state at that time.
+"""The memories that existed at a given time: notes and commits by their dates, documents in their
+state at that time.
 """
 
 import os
@@ -22,14 +22,14 @@ from upwell.replay.git import Repository
 
 _AFTER_ROOT = r"""(?=[/\s"'`:,;)\]}]|$)"""
 _MIN_PARTS = 2
-"""A path reveals the folder of a checkout if at least this many of its last parts name a file of
-the repository. One part is not enough, because every repository has a README.md.
+"""How many of a path's last parts must name a file of the repository before the rest is taken for
+the repository's folder. One is not enough, because every repository has a README.md.
 """
 _MAX_ROOTS = 8
 
 
 class With(StrEnum):
-    """The kinds of memory that `--with` can name."""
+    """The kinds of memory for `--with`."""
 
     MEMORY = "memory"
     GIT = "git"
@@ -38,7 +38,7 @@ class With(StrEnum):
 
 
 class Arrivals:
-    """Memories in the order of their dates. Those without a date come first."""
+    """Memories in order of date. Memories without a date come first."""
 
     def __init__(self, memories: Iterable[Memory] = ()) -> None:
         self._memories = sorted(memories, key=_date_of)
@@ -46,18 +46,18 @@ class Arrivals:
         self._returned = 0
 
     def until(self, at: float) -> Sequence[Memory]:
-        """The memories up to the time `at` that no earlier call returned."""
+        """The memories up to the time `at` that have not been returned before."""
         first, self._returned = self._returned, max(self._returned, bisect_right(self._dates, at))
         return self._memories[first : self._returned]
 
     @property
     def left(self) -> int:
-        """The number of memories that no call has returned."""
+        """The number of memories that have not been returned yet."""
         return len(self._memories) - self._returned
 
 
 class Checkout:
-    """The files of a repository as of a time on its main line, in a folder of upwell's own."""
+    """A repository's files in an earlier state, in a folder of upwell's own."""
 
     def __init__(self, repository: Repository, folder: Path) -> None:
         self._repository = repository
@@ -67,7 +67,7 @@ class Checkout:
         (folder / ".git").mkdir(parents=True)
 
     def move(self, at: float) -> bool:
-        """Update the files to their state at the time `at`. Returns whether anything changed."""
+        """Update the files to their state at the time `at`. Returns whether the commit changed."""
         commit = self._repository.commit_at(at)
         if commit is None or commit == self._commit:
             return False
@@ -82,7 +82,7 @@ class Checkout:
         return True
 
     def _write(self, path: str, content: bytes, changed_at: float) -> None:
-        """Write a file, unless its path leads out of the folder or into `.git`."""
+        """Write a file, unless its path leads outside the folder or into `.git`."""
         parts = path.split("/")
         if ".." in parts or ".git" in parts or "" in parts:
             return
@@ -95,7 +95,7 @@ class Checkout:
                 shutil.rmtree(target)
             target.write_bytes(content)
         except OSError as error:
-            # git can store names that this system does not allow.
+            # git can store file names that this system does not allow.
             LOG.debug("a file of a commit is left out: %s", error)
             return
         os.utime(target, (changed_at, changed_at))
@@ -113,9 +113,9 @@ class Project:
 
 
 class Projects:
-    """The repositories that sessions ran in. If `named`, the repository of `--repo`, is given,
-    every session belongs to it. Otherwise a session belongs to the repository around its folder,
-    if that repository still exists."""
+    """The repositories of the sessions. With `named`, the repository from `--repo`, all sessions
+    belong to it. Otherwise a session belongs to the repository around its folder, if that still
+    exists."""
 
     def __init__(
         self, scratch: Path, environment: Mapping[str, str], named: Path | None = None
@@ -126,7 +126,7 @@ class Projects:
         self._known: dict[str, Project | None] = {}
 
     def root_of(self, cwd: str | None) -> str | None:
-        """The root of the repository to which a session in the folder `cwd` belongs."""
+        """The root of the repository that a session in the folder `cwd` belongs to."""
         if self._named is not None:
             return self._named.root
         return repository_of(cwd) if cwd else None
@@ -136,7 +136,7 @@ class Projects:
         return root in self._known
 
     def at(self, root: str) -> Project | None:
-        """The project with this root; None if git cannot read it."""
+        """The project with this root; None if git cannot read the repository."""
         if root not in self._known:
             self._known[root] = self._opened(root)
         return self._known[root]
@@ -151,13 +151,13 @@ class Projects:
         return Project(repository, Checkout(repository, Path(folder)), folder, Arrivals())
 
     def folder_of(self, root: str) -> str:
-        """The folder of a repository's checkout. Within the scratch folder, it is the same in every
-        run."""
+        """The folder of a repository's checkout. Its path below the scratch folder is the same in
+        every run."""
         name = Path(root).name or "repository"
         return str(self._scratch / sha256(root.encode()).hexdigest()[:6] / name)
 
     def moved(self, memory: Memory) -> Memory:
-        """The memory, with paths in its repository replaced by paths in the checkout."""
+        """The memory with its paths changed from the repository to the checkout."""
         if memory.project is None or self.root_of(memory.project) != memory.project:
             return memory
         folder = self.folder_of(memory.project)
@@ -169,7 +169,7 @@ class Projects:
         return replace(memory, project=folder, paths=paths)
 
     def shown(self, text: str) -> str:
-        """`text`, with the folders of checkouts replaced by those of their repositories."""
+        """`text` with the repositories' folders in place of their checkouts'."""
         for root, project in self._known.items():
             if project is not None:
                 text = text.replace(project.folder, root)
@@ -177,10 +177,10 @@ class Projects:
 
 
 class Relocation:
-    """Moves the paths in a session's events into the checkout of its repository.
+    """Changes the paths in a session's events so that they lie in the checkout.
 
-    Where the repository was on the session's machine is learned from the session's folder, and from
-    the first path that ends with the path of a file in the repository.
+    The session may have run elsewhere, even on another machine. Where its repository was follows
+    from the session's folder, and from paths that end like a file of the repository.
     """
 
     def __init__(self, project: Project, cwd: str | None) -> None:
@@ -197,13 +197,13 @@ class Relocation:
         return self._project.folder
 
     def cwd(self, cwd: str | None) -> str:
-        """The folder in the checkout that corresponds to `cwd`; the checkout itself for a folder
-        outside the repository."""
+        """The folder in the checkout that corresponds to `cwd`. For a folder outside the
+        repository, the checkout itself."""
         moved = self._text(cwd) if cwd else ""
         return moved if moved.startswith(self._project.folder) else self._project.folder
 
     def event(self, event: Event) -> Event:
-        """The event, with its paths moved into the checkout."""
+        """The event with its paths changed to those in the checkout."""
         for path in _paths_in(event.args):
             if not self._inside(path) and (root := self._root_before(path)):
                 self._learn(root)
@@ -242,8 +242,8 @@ class Relocation:
         return any(path == root or path.startswith(f"{root}/") for root in self._roots)
 
     def _root_above(self, cwd: str) -> str:
-        """The root of the repository around this folder: the folder without its last parts, if
-        these name a folder in the repository.
+        """The root of the repository around the folder `cwd`: what precedes the last parts of
+        `cwd`, if these name a folder in the repository.
         """
         files = self._project.checkout.files
         folders = {

@@ -1,5 +1,4 @@
-"""Merges streams of events, each in order of time. A stream is opened only when its first event is
-due."""
+"""Merges streams of events by time. A stream is opened only when its first event is due."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
@@ -10,14 +9,15 @@ from upwell.episodes.events import Event
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream of events. `begins` is the time of the first one, in seconds since the epoch."""
+    """A stream of events in order of time. `begins` is the time of the first event, in seconds
+    since the epoch."""
 
     begins: float
     open: Callable[[], Iterator[Event]]
 
 
 def merged(streams: Iterable[Stream]) -> Iterator[Event]:
-    """All events in order of time. Those with the same time are in the order of their streams."""
+    """All events in order of time. Events at the same time are in the order of their streams."""
     numbered = enumerate(streams)
     unopened = sorted(numbered, key=lambda pair: (pair[1].begins, pair[0]), reverse=True)
     running: list[tuple[float, int, Event, Iterator[Event]]] = []

@@ -1,4 +1,4 @@
-"""The report of a replay for people: session by session, and in total."""
+"""The report of a replay for people: each session, and the totals."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,17 +13,15 @@ from upwell.replay.run import SAID, Decision, Summary, kind_of, name_of
 from upwell.replay.silence import Material, in_words
 
 SHOWN = 3
-"""The maximum number of decisions to speak that are shown for one session."""
+"""How many decisions to speak the report shows for each session."""
 SUBJECT_CHARS, TEXT_CHARS, LABEL_CHARS = 90, 160, 600
 _CITED = ("commit", "learned")
-"""Kinds of memory that the report names by their source."""
+"""The kinds of memory that the report identifies by their source."""
 COLUMNS = ("moment", "events", "spoke", "memories", "per 100", "tokens")
 
 
 @dataclass(slots=True)
 class _Moment:
-    """Counts of the events of one moment."""
-
     events: int = 0
     spoke: int = 0
     memories: int = 0
@@ -32,7 +30,7 @@ class _Moment:
 
 @dataclass(slots=True)
 class _Session:
-    """A session's decisions to speak, and the number of all its decisions."""
+    """A session: `events` counts all its decisions, and `spoken` holds the decisions to speak."""
 
     began: float
     events: int = 0
@@ -45,20 +43,18 @@ class Report:
     def __init__(self, projects: Projects) -> None:
         self.summary = Summary()
         self.verdicts: Mapping[str, int] = {}
-        """The judge's work and cost, if there is a judge."""
+        """How many verdicts the judge gave and what they cost; empty without a judge."""
         self.shortening: Mapping[str, int] = {}
-        """The savings that `hook.compress` would have brought: `results`, `shortened`, `tokens`,
-        `saved`.
-        """
+        """What `hook.compress` would have saved: `results`, `shortened`, `tokens`, `saved`."""
         self.material: Material | None = None
-        """The memories that the replay could draw on, which are counted at its end if none
-        surfaced."""
+        """The memories that were available to the replay. They are counted at the end, and only if
+        none of them surfaced."""
         self._projects = projects
         self._moments: dict[str, _Moment] = {}
         self._sessions: dict[str, _Session] = {}
 
     def add(self, decision: Decision) -> None:
-        """Add a decision to the report."""
+        """Count a decision, and keep it if a memory surfaced."""
         self.summary.add(decision)
         session = self._sessions.setdefault(decision.session, _Session(decision.t))
         session.events += 1
@@ -88,35 +84,34 @@ class Report:
                 yield f"  … and {rest} more (--json shows all)"
 
     def decision(self, decision: Decision) -> Iterator[str]:
-        """Lines about a decision to speak: its time, its event, and the memories."""
+        """Lines with the time, the event and the memories of a decision to speak."""
         yield f"  {_moment(decision, SUBJECT_CHARS)}"
         for hit in decision.hits:
             text = _cut(self._projects.shown(hit.memory.text), TEXT_CHARS)
             yield f"    {hit.score:.2f}  {self._named(hit)}: {text}"
 
     def sampled_hit(self, decision: Decision, hit: Hit) -> Iterator[str]:
-        """Lines with the event, and then the whole memory without its score."""
+        """Lines with the event and the whole text of a memory, without its score."""
         yield _moment(decision, LABEL_CHARS)
         yield f"  {self._named(hit)}"
         for line in self._projects.shown(hit.memory.text).splitlines():
             yield f"  | {line}"
 
     def _named(self, hit: Hit) -> str:
-        """The kind of a memory, and its source or id."""
         memory = hit.memory
         kind = kind_of(memory)
         name = memory.source if kind in _CITED else name_of(memory)
         return f"{kind} {self._projects.shown(name)}"
 
     def rows(self) -> Sequence[Mapping[str, Any]]:
-        """The totals by moment, and overall."""
+        """The totals for each moment, and for all moments together."""
         moments = sorted(self._moments.items(), key=lambda item: -item[1].memories)
         total = self.summary
         sums = _Moment(total.events, total.said, total.memories, total.tokens)
         return [_row(name, moment) for name, moment in [*moments, ("all", sums)]]
 
     def silences(self) -> Sequence[str]:
-        """Lines with the number of events for each reason for silence."""
+        """A line for each reason for silence, with its number of events."""
         silent = Counter(self.summary.outcomes)
         del silent[SAID]
         return [
@@ -138,8 +133,7 @@ def _row(name: str, moment: _Moment) -> Mapping[str, Any]:
 
 
 def _moment(decision: Decision, chars: int) -> str:
-    """The time and the event of a decision. Secrets are masked, since prompts and commands may
-    contain them."""
+    """The time and the event. Secrets are masked, because prompts and commands may contain them."""
     subject = _cut(redact(decision.subject)[0], chars)
     return f"{_minute(decision.t)}  {decision.moment}: {subject}"
 

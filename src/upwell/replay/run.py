@@ -1,5 +1,5 @@
-"""The simulation: today's surfacing answers the events of past sessions, on a clock that shows the
-time of the current event."""
+"""Replays the events of past sessions through today's surfacing, on a clock that shows the time of
+the current event."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -17,13 +17,13 @@ from upwell.replay.memories import Arrivals, Project, Projects, Relocation, With
 
 SAID = "said"
 NO_HOOK = "no_hook"
-"""The outcome of an event that hooks do not report to upwell."""
+"""The outcome of an event that hooks do not report."""
 _DECIDED = frozenset({Kind.START, Kind.COMPACT, Kind.PROMPT, Kind.TOOL})
 _MAX_TEXTS = 500
 
 
 class SimulatedClock:
-    """Shows the time of the current event. It never runs backwards."""
+    """A clock that shows the time of the current event and never runs backwards."""
 
     def __init__(self, at: float = 0.0) -> None:
         self._at = at
@@ -35,15 +35,15 @@ class SimulatedClock:
         return self._at
 
     def advance(self, at: float) -> None:
-        """Set the time to `at`, unless it is already later."""
+        """Set the time to `at` unless it is already later."""
         self._at = max(self._at, at)
 
 
 class Product(Protocol):
-    """The part of upwell that a replay drives, on a scratch home."""
+    """The parts of upwell that a replay drives, in a scratch home."""
 
     async def surface(self, cue: Cue) -> Surfacing | Skip:
-        """Answer a cue."""
+        """Decide whether to show memories for a cue."""
         ...
 
     async def compacting(self, session: str) -> None:
@@ -53,8 +53,8 @@ class Product(Protocol):
     async def turn_ended(
         self, session: str, written: Sequence[tuple[float, str]], *, over: bool
     ) -> None:
-        """Note the end of a turn in which the agent wrote these texts at these times, in seconds
-        since the epoch. `over` is true if the session ended with the turn.
+        """Record the end of a turn. `written` holds the agent's texts and their times, in seconds
+        since the epoch. `over` is True if the session ended too.
         """
         ...
 
@@ -63,24 +63,22 @@ class Product(Protocol):
         ...
 
     async def read_documents(self, folder: str) -> None:
-        """Index the changed documents of a checkout."""
+        """Index the documents of a checkout that have changed."""
         ...
 
     def commits(self, root: str) -> list[Memory]:
-        """Memories from the commits of a repository that give a reason."""
+        """Memories from those commits of a repository that give a reason."""
         ...
 
     async def learn(self, events: Sequence[Event], project: str) -> None:
-        """Learn from these events of a session in `project`, as capture does at the end of a
-        turn.
-        """
+        """Learn from a session's events in `project`, as capture does at the end of a turn."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """The outcome of an event: the memories that surfaced, or the reason for silence. `subject` is
-    the event in one line, and `detail` explains a skip."""
+    the event on one line, and `detail` explains the silence."""
 
     session: str
     i: int
@@ -96,8 +94,8 @@ class Decision:
 
 @dataclass(slots=True)
 class Summary:
-    """The totals of a replay. `events` counts session starts, compactions, prompts and calls;
-    `doors` counts them by door."""
+    """The totals of a replay. `events` counts session starts, compactions, prompts and calls, and
+    `doors` counts the same events by door."""
 
     sessions: int = 0
     events: int = 0
@@ -108,7 +106,7 @@ class Summary:
     doors: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, decision: Decision) -> None:
-        """Count a decision."""
+        """Add a decision to the totals."""
         self.sessions += decision.moment == SESSION_START
         self.events += 1
         self.said += decision.outcome == SAID
@@ -130,8 +128,8 @@ class Summary:
 
 @dataclass(slots=True)
 class _Session:
-    """A session in progress. `prompts` counts its prompts so far. `turn` holds the agent's texts
-    since the last prompt, and `events` holds what capture reads at the end of the turn."""
+    """A session in progress. `turn` holds the agent's texts since the last prompt, and `events`
+    holds what capture reads at the end of the turn."""
 
     relocation: Relocation | None
     prompts: int = 0
@@ -140,8 +138,8 @@ class _Session:
 
 
 class Replay:
-    """Runs events through the product. `choices` are the kinds of memory to use, and `memories` are
-    the user's own memories.
+    """Runs events through `product`. `choices` are the kinds of memory to use, and `memories` are
+    the user's own.
     """
 
     def __init__(
@@ -160,7 +158,7 @@ class Replay:
         self._sessions: dict[str, _Session] = {}
 
     async def decisions(self, events: Iterable[Event]) -> AsyncIterator[Decision]:
-        """One decision for every session start, compaction, prompt and call.
+        """Yield a decision for every session start, compaction, prompt and call.
 
         Raises:
             UpwellError: the scratch home or a repository failed.
@@ -186,7 +184,6 @@ class Replay:
         return self._notes.left
 
     async def _remember_due_notes(self) -> None:
-        """Store the user's notes that existed at the current time."""
         if notes := self._notes.until(self._clock.now()):
             await self._product.remember([self._projects.moved(note) for note in notes])
 
@@ -198,9 +195,7 @@ class Replay:
         return _Session(Relocation(project, event.cwd))
 
     async def _project_at(self, root: str, at: float) -> Project | None:
-        """The project in its state when a session began: its files, documents and commits. None if
-        git cannot read it.
-        """
+        """The project in its state at the time `at`; None if git cannot read it."""
         is_new = not self._projects.knows(root)
         project = self._projects.at(root)
         if project is None:
@@ -253,7 +248,7 @@ class Replay:
 
 
 def described(decision: Decision, projects: Projects) -> dict[str, Any]:
-    """A decision as `--json` shows it."""
+    """The decision as `--json` shows it."""
     return {
         "session": decision.session,
         "i": decision.i,
@@ -292,20 +287,21 @@ def kind_of(memory: Memory) -> str:
 
 
 def name_of(memory: Memory) -> str:
-    """The id of a memory. A passage of a document is identified by its file and lines, since its id
-    depends on the folder of the checkout."""
+    """The id of a memory; for a passage of a document its file and lines, because the id of a
+    passage depends on the folder of the checkout."""
     if memory.lines is None:
         return memory.id
     return f"{memory.source}#L{memory.lines[0]}-L{memory.lines[1]}"
 
 
 def _tokens(surfacing: Surfacing) -> int:
-    """The number of tokens of a surfacing. A constant replaces its id, because ids are random."""
+    """The number of tokens in the text that surfaced. A constant replaces the surfacing's id,
+    because ids are random."""
     return count(surfacing.text.replace(surfacing.id, "s_" + "0" * (len(surfacing.id) - 2)))
 
 
 def _texts_written(event: Event) -> list[tuple[float, str]]:
-    """The agent's words, or the texts that it passed to a tool."""
+    """What the agent said, or the texts that it passed to a tool."""
     if event.kind is Kind.SAY:
         return [(event.t, event.text)]
     if event.kind is Kind.TOOL:
@@ -315,7 +311,6 @@ def _texts_written(event: Event) -> list[tuple[float, str]]:
 
 
 def _line(event: Event) -> str:
-    """An event in one line."""
     if event.kind is not Kind.TOOL:
         return " ".join(event.text.split())
     subject = next((value for value in event.args.values() if isinstance(value, str)), "")

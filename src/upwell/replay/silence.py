@@ -1,5 +1,5 @@
-"""Explains in plain words a replay in which nothing surfaced: what it looked at, why it found
-nothing, and what would change that."""
+"""Explains a replay in which nothing surfaced: what it read, why nothing qualified, and what would
+change that."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -27,14 +27,14 @@ REMEDY = (
 
 @dataclass(slots=True)
 class Material:
-    """The memories that a replay could draw on: their numbers by kind, and how many of the user's
-    own are newer than every session."""
+    """The memories that were available to a replay, counted by kind. `later` counts the user's own
+    memories that are newer than every session."""
 
     kinds: Counter[str] = field(default_factory=Counter[str])
     later: int = 0
 
     def add(self, memory: Memory) -> None:
-        """Count a memory."""
+        """Count a memory by its kind."""
         kind = kind_of(memory)
         self.kinds["lesson" if kind in _LESSONS else kind] += 1
 
@@ -45,8 +45,8 @@ class Material:
 
 
 def silence(summary: Summary, material: Material | None) -> Iterator[str]:
-    """Lines for a person about a replay in which no memory surfaced. `material` is None if the
-    replay was interrupted."""
+    """Explain to a person, in lines, why no memory surfaced. `material` is None if the replay was
+    interrupted."""
     counts = [(summary.doors["prompt"], "prompt"), (summary.doors["tool"], "call")]
     looked = _listed([counted(number, name) for number, name in counts if number])
     sessions = counted(summary.sessions, "session")
@@ -78,7 +78,7 @@ def _why(material: Material) -> str:
 
 
 def _commonest(outcomes: Mapping[str, int]) -> str:
-    """The most common reason for silence. Routine events count only if there are no others."""
+    """The most common reason for silence. `ROUTINE` counts only if there is no other reason."""
     reasons = sorted(
         (SkipReason(code) for code in outcomes if code in SkipReason),
         key=lambda reason: (reason is SkipReason.ROUTINE, -outcomes[reason]),
@@ -89,7 +89,7 @@ def _commonest(outcomes: Mapping[str, int]) -> str:
 
 
 def in_words(code: str) -> str:
-    """A reason for silence, in words."""
+    """A reason for silence in plain words."""
     return REASONS[SkipReason(code)] if code in SkipReason else "hooks do not report these events"
 
 

@@ -1,10 +1,10 @@
-"""Joins the sessions of many files into one stream of events, in order of time.
+"""Joins the sessions in many files into one stream of events, in order of time.
 
-Hosts copy history: a session that is resumed or forked may begin with the events of another one,
-and checkpoints of a session repeat each other. An event belongs to the first file that records it,
-and a session that copies an earlier one is skipped. Unreadable files are left out.
+Hosts copy history: a resumed or forked session may begin with the events of another, and the
+checkpoints of a session repeat each other. An event belongs to the first file that records it, and
+a session that copies an earlier one is skipped. Unreadable files are left out.
 
-Each file is read twice: first to learn which sessions exist and where each ends, then in order.
+Every file is read twice: first to find the sessions and where they end, then to replay them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,17 +19,17 @@ from upwell.replay.merge import Stream, merged
 from upwell.replay.transcripts import Transcript
 
 Report = Callable[[str], None]
-"""Receives one line about a file that is left out."""
+"""Receives a line about a file that is left out."""
 Progress = Callable[[int, int], None]
 Selects = Callable[[Event], bool]
-"""Returns, given a session's first event, whether to replay the session."""
+"""Decides, from the first event of a session, whether to replay the session."""
 _BOUNDARIES = frozenset({Kind.START, Kind.END})
 
 
 @dataclass(slots=True)
 class _Session:
-    """The state of a session: how many of its events are still to come, from how many files, and
-    how many have passed.
+    """`pending` counts the events that are still to come, `files` the files that hold them, and
+    `count` the events so far.
     """
 
     selected: bool
@@ -46,18 +46,16 @@ def every_session(_: Event) -> bool:
 
 
 def selecting(since: float, folder: Path | None) -> Selects:
-    """Select the sessions that began at `since` or later and ran inside `folder`."""
+    """Select the sessions that began at or after `since` inside `folder`."""
     prefix = f"{folder}/" if folder else ""
     return lambda event: event.t >= since and f"{event.cwd or ''}/".startswith(prefix)
 
 
 class Timeline:
-    """The events of the sessions in `transcripts` that `selects` accepts. `report` receives a line
-    for each file that cannot be read, and `show` receives the number of files surveyed so far and
-    the number of all files.
+    """The events of the sessions that `selects()` accepts. `report()` receives a line for each file
+    that cannot be read. `show()` receives the number of files surveyed and the number of all files.
 
-    `done` counts the events that have passed. `copies` counts the sessions that were skipped
-    because they copy earlier ones.
+    `done` counts the events so far. `copies` counts the sessions that were skipped as copies.
     """
 
     def __init__(
@@ -115,8 +113,8 @@ class Timeline:
                 yield from self._framed(event, session)
 
     def _framed(self, event: Event, session: _Session) -> Iterator[Event]:
-        """The event, after the start of its session if it is the first one, and before the end if
-        it is the last one. A session without events of its own has neither."""
+        """The event, with a start before a session's first event and an end after its last. A
+        session whose events all belong to other files has neither."""
         if not session.pending:
             return
         if session.files > 1 and event.kind not in _BOUNDARIES:
@@ -135,7 +133,7 @@ class Timeline:
             yield _boundary(event, Kind.END, event.i + 1)
 
     def _survey(self, show: Progress) -> int:
-        """Read every file once, and deselect the copies. Returns the number of copies."""
+        """Read every file once and deselect the copies. Returns the number of copies."""
         fingerprints: dict[str, Fingerprint] = {}
         for number in range(len(self._transcripts)):
             self._survey_file(number, fingerprints)
@@ -160,7 +158,7 @@ class Timeline:
                 fingerprints.setdefault(event.session, Fingerprint(event.t)).add(event)
 
     def _readable(self, number: int) -> Iterator[Event]:
-        """The events of a file up to the point where reading fails, which is reported once."""
+        """The events of a file, up to the first error. Each file's error is reported once."""
         transcript = self._transcripts[number]
         try:
             yield from transcript.events()
@@ -177,6 +175,6 @@ class Timeline:
 
 
 def _boundary(event: Event, kind: Kind, number: int) -> Event:
-    """The event that marks the start or the end of the session to which this event belongs."""
+    """An event that marks the start or end of this event's session."""
     text = "startup" if kind is Kind.START else ""
     return replace(event, kind=kind, i=number, text=text, tool="", args={}, out="", failed=False)

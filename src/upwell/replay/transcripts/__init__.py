@@ -1,4 +1,4 @@
-"""Finds the transcripts of sessions on this machine, recognises their formats and reads them."""
+"""Finds the transcripts on this machine, recognises their formats and reads them."""
 
 import os
 import stat
@@ -29,35 +29,35 @@ FORMATS: tuple[Format, ...] = (
     claude.FORMAT,
     specstory.FORMAT,
 )
-"""The formats in the order in which they are tried: the strictest comes first."""
+"""The formats in the order in which they are tried, strictest first."""
 NAMES = tuple(sorted(format.name for format in FORMATS))
 SPECSTORY_FILES = ".specstory/history/*.md"
-"""The pattern of SpecStory's files, relative to the project's folder. The patterns of hosts are
-relative to the user's home folder."""
+"""The pattern of SpecStory's files, relative to a project. The hosts' own patterns are relative to
+the user's home folder."""
 _SUFFIXES = frozenset({".jsonl", ".json", ".md", ".db"})
 _SKIPPED = frozenset({"node_modules", ".git", "__pycache__", "subagents", "tool-results"})
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A file and its format."""
+    """A transcript file and its format."""
 
     path: Path
     format: Format
 
     def events(self) -> Iterator[Event]:
-        """The events of the file, in order."""
+        """The events in the file, in order."""
         return self.format.read(self.path)
 
     def events_from(self, start: int) -> Iterator[Event]:
-        """The events from byte `start` of the file onward; none if the format does not support
+        """The events from the byte `start` of the file on. Empty if the format does not support
         this."""
         read_from = self.format.read_from
         return read_from(self.path, start) if read_from else iter(())
 
 
 def format_named(name: str) -> Format:
-    """The format that `--host` names.
+    """The format named by `--host`.
 
     Raises:
         UsageError: there is no format of that name.
@@ -92,8 +92,8 @@ def transcripts_at(paths: Sequence[Path], only: Format | None = None) -> list[Tr
 
 
 def events_at_end(path: str, max_bytes: int) -> Iterator[Event]:
-    """The events in the last `max_bytes` of a transcript; none if the file does not belong to this
-    user or cannot be read."""
+    """The events in the last `max_bytes` of a transcript. Empty if the file cannot be read or
+    belongs to another user."""
     size = own_bytes(path)
     if not size:
         return
@@ -116,8 +116,8 @@ def own_bytes(path: str) -> int:
 
 
 def transcripts_of_user(home: Path, cwd: Path, format: Format | None) -> list[Transcript]:
-    """The transcripts of every host below a user's home folder, and the SpecStory histories of the
-    folder `cwd`. If `format` is given, only those of that format."""
+    """The hosts' transcripts below the user's home folder, and the SpecStory histories in the
+    folder `cwd`. With `format`, only those in that format."""
     transcripts: list[Transcript] = []
     for candidate in [format] if format else FORMATS:
         root, patterns = home, _patterns_of(candidate)
@@ -129,7 +129,6 @@ def transcripts_of_user(home: Path, cwd: Path, format: Format | None) -> list[Tr
 
 
 def _patterns_of(format: Format) -> list[str]:
-    """The file patterns of this format, relative to the user's home folder."""
     recorded = [host.transcripts for host in HOSTS.values() if host.transcripts]
     return [
         pattern
@@ -152,7 +151,7 @@ def _below(folder: Path, only: Format | None) -> Iterator[Transcript]:
 
 
 def _is_session(path: Path) -> bool:
-    """False for a subagent's transcript; Claude Code stores these next to those of sessions."""
+    """False for a subagent's transcript. Claude Code stores them beside those of sessions."""
     return path.is_file() and not path.name.startswith("agent-")
 
 

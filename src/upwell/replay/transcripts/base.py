@@ -1,7 +1,7 @@
-"""The interface of a transcript format, and functions that all readers use on untrusted values.
+"""The interface of a transcript format, and functions with which readers check untrusted values.
 
-A transcript is untrusted data: a reader takes the values that have the expected shape and ignores
-the rest. If a file contains nothing in the expected format, the reader raises `Unreadable`.
+A transcript is untrusted data. A reader takes the values that have the expected shape and ignores
+the rest. If nothing in a file has the expected format, the reader raises `Unreadable`.
 """
 
 import re
@@ -21,11 +21,11 @@ from upwell.hosts.events import plain_args
 MAX_TEXT_CHARS = 100_000
 MAX_NAME_CHARS = 200
 MAX_OUT_CHARS = 24_000
-"""How many characters of a tool's result are read."""
+"""How much of a tool's result is read."""
 HEAD_BYTES = 4_096
 CHUNK_BYTES = 1_000_000
 LATEST = 4_102_444_800.0
-"""The end of 2099 in seconds since the epoch. A larger number must be in milliseconds."""
+"""The end of 2099 in seconds since the epoch. Larger numbers must be milliseconds."""
 _OTHER_AGENTS: Mapping[str, str] = {"view_file": "Read", "run_command": "Bash"}
 """Tools of agents that are not in `HOSTS`."""
 TOOLS: Mapping[str, str] = {
@@ -38,10 +38,10 @@ TOOLS: Mapping[str, str] = {
     )
     for name, tool in tools.items()
 }
-"""The names of tools in all hosts, in lower case, each with the name that surfacing knows."""
+"""The tool names of all hosts, in lower case, mapped to upwell's names."""
 _PATH_TOOLS = frozenset({"Read", "Edit", "Write"})
 _OTHER_NAMES: Mapping[str, str] = {"cmd": "command"}
-"""Names of arguments that occur in transcripts, but not in hooks."""
+"""Argument names that occur only in transcripts, not in hooks."""
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete|Modify|Create) File: (.+)$", re.MULTILINE)
 _COMMAND = re.compile(r"<command-name>(/?[\w:.-]+)</command-name>")
 _COMMAND_ARGS = ("<command-args>", "</command-args>")
@@ -61,12 +61,12 @@ _SYNTHETIC = (
     "Stop hook feedback",
     "[upwell]",
 )
-"""The beginnings of messages that the host writes in the user's name."""
+"""How messages begin that the host writes in the user's name."""
 _INSERTED = re.compile(
     r"<(system-reminder|system_reminder|ide_\w{1,40}|user-prompt-submit-hook|hook_context)\b[^<>]*+>"
 )
 _MAX_OPEN = 20
-"""After this many unclosed inserted texts, the rest of a message is left as it is."""
+"""After this many inserted texts without an end, the rest of a message is left unchanged."""
 
 
 class Unreadable(UsageError):
@@ -75,11 +75,11 @@ class Unreadable(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """How a host records sessions; a `Host` refers to its format by `name`.
+    """How a host records sessions. A `Host` refers to its format by `name`.
 
-    `recognises` decides based on the path and the first `HEAD_BYTES` bytes of a file. `read` yields
-    the events of a file in order; it raises `Unreadable` or `OSError`. `read_from`, for formats
-    that only append lines, yields the events after a byte offset.
+    - `recognises` gets the path and the first `HEAD_BYTES` bytes of a file.
+    - `read` yields the events of a file in order. It raises `Unreadable` or `OSError`.
+    - `read_from` yields the events after a byte offset, for files that are only appended to.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Format:
 
 @dataclass(slots=True)
 class Draft:
-    """Makes the events of a session, one after another. The events' times never run backwards."""
+    """Creates the events of a session in order. Their times never run backwards."""
 
     session: str
     host: str
@@ -99,7 +99,7 @@ class Draft:
     offset: int = 0
 
     def event(self, kind: Kind, at: float = 0.0, **fields: Any) -> Event:
-        """Make an event. Without a time of its own, it gets the time of the previous event."""
+        """Create an event. If `at` is 0 or too early, it gets the time of the previous event."""
         self.at = max(self.at, at)
         return Event(
             session=self.session,
@@ -113,7 +113,7 @@ class Draft:
         )
 
     def prompt(self, message: str, at: float = 0.0) -> Iterator[Event]:
-        """Yield the user's prompt, if the message holds one."""
+        """Yield the user's prompt, if the message contains one."""
         if prompt := prompt_in(message):
             yield self.event(Kind.PROMPT, at, text=prompt)
 
@@ -123,7 +123,7 @@ class Draft:
             yield self.event(Kind.SAY, at, text=words.strip()[:MAX_TEXT_CHARS])
 
     def tool(self, name: Any, args: Any, out: Any, *, failed: bool, at: float = 0.0) -> Event:
-        """Make the event of a call that returned."""
+        """Create the event of a finished call."""
         tool = tool_name(name)
         return self.event(
             Kind.TOOL,
@@ -136,8 +136,8 @@ class Draft:
 
 
 def closed(events: Iterable[Event]) -> Iterator[Event]:
-    """The events of one session, numbered, with its start before them and its end after them.
-    Yields nothing if there are no events."""
+    """The events of one session, numbered, between a start event and an end event. Yields nothing
+    if there are no events."""
     last: Event | None = None
     for number, event in enumerate(events, start=1):
         if last is None:
@@ -152,20 +152,18 @@ _BLANK: Mapping[str, Any] = {"tool": "", "args": {}, "out": "", "failed": False}
 
 
 MAX_LINE_BYTES = 64_000_000
-"""A longer line of a transcript is ignored: no host writes one, and it would have to fit in
-memory."""
+"""Longer lines are ignored. No host writes them, and each would have to fit in memory."""
 MAX_DOCUMENT_BYTES = 256_000_000
 
 
 def records(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a file with one per line, beginning with the first line that starts at
-    the byte `start` or later. Any other line is ignored, such as the incomplete last line of a
-    session in progress."""
+    """The JSON objects in a file with one per line, from the first line that starts at or after the
+    byte `start`. Other lines are ignored, such as the incomplete last line of a running session."""
     return (record for _, record in placed_records(path, start))
 
 
 def placed_records(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Like `records`, but each object comes with the byte at which its line begins."""
+    """Like `records()`, but yields each object with the byte offset of its line."""
     with path.open("rb") as file:
         if start:
             file.seek(start - 1)
@@ -175,7 +173,7 @@ def placed_records(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, 
             begin, whole = offset, line.endswith(b"\n") or len(line) < MAX_LINE_BYTES
             offset += len(line)
             while not whole:
-                # The rest of a line that is too long is skipped in pieces.
+                # Skip the rest of a line that is too long.
                 rest = file.readline(MAX_LINE_BYTES)
                 offset += len(rest)
                 whole, line = not rest or rest.endswith(b"\n"), b""
@@ -191,7 +189,7 @@ def document(path: Path) -> dict[str, Any]:
     """The JSON object in a file.
 
     Raises:
-        Unreadable: the file does not contain one, or is too large.
+        Unreadable: the file contains something else or is too large.
     """
     if path.stat().st_size > MAX_DOCUMENT_BYTES:
         raise Unreadable(f"larger than {MAX_DOCUMENT_BYTES:,} bytes")
@@ -220,8 +218,8 @@ def text(value: Any) -> str:
 
 
 def moment(value: Any) -> float:
-    """Seconds since the epoch, from ISO 8601 or a number of seconds or milliseconds; 0 for any
-    other value."""
+    """A time in seconds since the epoch, from ISO 8601 or a number of seconds or milliseconds; 0
+    for any other value."""
     if isinstance(value, bool):
         return 0.0
     try:
@@ -255,8 +253,7 @@ def holds(path: Path, needle: bytes) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """The text of a message or an answer, which is a string, a list of content blocks or an
-    object."""
+    """The text of a message or a tool's result: a string, a list of content blocks or an object."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -290,7 +287,7 @@ def between(text: str, opening: str, closing: str) -> str:
 
 
 def without(text: str, opening: str, closing: str) -> str:
-    """`text` without each part from an `opening` to the next `closing`."""
+    """`text` without the parts that begin with `opening` and end with the next `closing`."""
     parts, offset = [], 0
     while (start := text.find(opening, offset)) >= 0:
         end = text.find(closing, start + len(opening))
@@ -302,8 +299,8 @@ def without(text: str, opening: str, closing: str) -> str:
 
 
 def prompt_in(message: str) -> str:
-    """The user's own words in a message, with a slash command as it was typed, and without text
-    that the host inserted; "" if nothing is left."""
+    """The user's own words in a message, without text that the host inserted; "" if nothing is
+    left. A slash command is returned as it was typed."""
     words = message.strip()
     command = _COMMAND.search(words[:HEAD_BYTES])
     if command:
@@ -314,7 +311,7 @@ def prompt_in(message: str) -> str:
 
 
 def _without_inserted(text: str) -> str:
-    """`text` without the parts that the host inserted, from each opening tag to its closing one."""
+    """`text` without the elements that the host inserted."""
     parts, offset, unclosed = [], 0, 0
     while (opening := _INSERTED.search(text, offset)) and unclosed < _MAX_OPEN:
         closing = f"</{opening[1]}>"
@@ -326,14 +323,14 @@ def _without_inserted(text: str) -> str:
 
 
 def tool_name(name: Any) -> str:
-    """The name under which surfacing knows a tool."""
+    """upwell's name for a tool."""
     host_name = text(name)[:MAX_NAME_CHARS]
     return TOOLS.get(host_name.lower(), host_name)
 
 
 def arguments(tool: str, raw: Any) -> dict[str, Any]:
-    """The arguments of a call as hooks pass them to surfacing (`hosts.events.plain_args`), from an
-    object or its JSON. A patch names the first file that it changes."""
+    """The arguments of a call in the form that hooks use (`hosts.events.plain_args()`). `raw` is an
+    object or its JSON. For a patch, `file_path` is the first file that the patch changes."""
     if isinstance(raw, str):
         raw = _decoded(raw)
     args = plain_args({_OTHER_NAMES.get(name, name): value for name, value in table(raw).items()})

@@ -1,8 +1,8 @@
 """Claude Code: `~/.claude/projects/FOLDER/SESSION.jsonl`, one record per line.
 
-Records with a message have the `type` user or assistant. A tool's result is a block of a user
-message and refers to its call by `tool_use_id`. Sidechains belong to subagents, and meta records
-belong to the host.
+A record with a message has the `type` user or assistant. A tool's result is a block in a user
+message and refers to its call by `tool_use_id`. Sidechains belong to subagents, and meta records to
+the host.
 """
 
 import re
@@ -29,7 +29,7 @@ _REFUSED = "The user doesn't want to proceed with this tool use."
 
 
 def read(path: Path, start: int = 0) -> Iterator[Event]:
-    """The events of a session, beginning at the byte `start` of the file."""
+    """The events of a session, from the byte `start` of the file on."""
     return closed(_events(path, start))
 
 

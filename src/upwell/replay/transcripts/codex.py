@@ -1,7 +1,7 @@
-"""Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-….jsonl`, one rollout item per line.
+"""Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-….jsonl`, one item per line.
 
-Items are `{"timestamp", "type", "payload"}`; until mid-2025 the payload was the whole item. A call
-and its output share a `call_id`. Subagents have files of their own, which are left out.
+An item is `{"timestamp", "type", "payload"}`. Until mid-2025 it was the payload alone. A call and
+its output share a `call_id`. Subagents have their own files, which are skipped.
 """
 
 import re
@@ -32,7 +32,7 @@ _NAME = re.compile(r"\Arollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})
 
 
 def read(path: Path, start: int = 0) -> Iterator[Event]:
-    """The events of a session, beginning at the byte `start` of the file."""
+    """The events of a session, from the byte `start` of the file on."""
     return closed(_events(path, start))
 
 
@@ -109,8 +109,8 @@ def _answered(
 
 
 def _failed(output: Any, out: str) -> bool:
-    """True if a call failed. Codex writes the exit status of a command in words, before or after
-    the output."""
+    """True if the call failed. Codex writes a command's exit status as text before or after the
+    output."""
     if table(output).get("success") is False:
         return True
     status = _EXIT.search(out[:_EDGE_CHARS]) or _EXIT.search(out[-_EDGE_CHARS:])

@@ -1,7 +1,7 @@
 """Copilot CLI: `~/.copilot/session-state/SESSION/events.jsonl`; `SESSION.jsonl` before 0.0.342.
 
 Every line is `{"type", "data", "id", "timestamp", "parentId"}`. A call begins with
-`tool.execution_start` and ends with `tool.execution_complete`; both have its `toolCallId`.
+`tool.execution_start` and ends with `tool.execution_complete`, which share a `toolCallId`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,11 +22,11 @@ from upwell.replay.transcripts.base import (
 )
 
 _OWN_TOOLS = ("report_intent",)
-"""Tools that the agent uses to report to its host."""
+"""Tools with which the agent reports to its host."""
 
 
 def read(path: Path, start: int = 0) -> Iterator[Event]:
-    """The events of a session, beginning at the byte `start` of the file."""
+    """The events of a session, from the byte `start` of the file on."""
     return closed(_events(path, start))
 
 
@@ -69,7 +69,7 @@ def _of_record(
 
 
 def _name(call: Mapping[str, Any]) -> str:
-    """The name of the tool, which includes the server if the tool belongs to an MCP server."""
+    """The name of the tool. For an MCP tool, it includes the server's name."""
     server, tool = text(call.get("mcpServerName")), text(call.get("mcpToolName"))
     return f"mcp__{server}__{tool}" if server and tool else text(call.get("toolName"))
 

@@ -1,8 +1,8 @@
 """Gemini CLI: `~/.gemini/tmp/PROJECT/chats/session-*.json`; `.jsonl` since 0.39.
 
 In both forms a session is a list of messages, which contain calls and their results. In a `.jsonl`
-file a message appears again whenever it grows, `$rewindTo` removes a message and all later ones,
-and `$set` changes fields of the session.
+file, a message is repeated whenever it grows, `$rewindTo` removes a message and all later ones, and
+`$set` changes fields of the session.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -97,7 +97,7 @@ def _from_lines(path: Path) -> tuple[Mapping[str, Any], Iterable[Any]]:
 
 
 def _folder(path: Path, session: Mapping[str, Any]) -> str | None:
-    """The folder in which the session ran. A newer CLI records it beside the chats."""
+    """The folder in which the session ran. Newer versions record it beside the chats."""
     try:
         root = (path.parent.parent / ".project_root").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Neutral events, which other programs and `upwell replay --events` write."""
+"""Neutral events, as `upwell replay --events` and other programs write them."""
 
 from pathlib import Path
 

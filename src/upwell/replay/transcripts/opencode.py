@@ -1,10 +1,9 @@
-"""OpenCode: `~/.local/share/opencode/opencode.db`, files in `storage/` before 1.2, and the output
-of `opencode export`.
+"""OpenCode: `~/.local/share/opencode/opencode.db`, the files in `storage/` before 1.2, and the
+output of `opencode export`.
 
-A session has messages, and a message has parts; a tool's part holds the call and its result. The
-files are laid out as `storage/session/PROJECT/SESSION.json`,
-`storage/message/SESSION/MESSAGE.json` and `storage/part/MESSAGE/PART.json`. Sessions with a parent
-belong to subagents.
+A session has messages, and a message has parts. A tool's part holds the call and its result. The
+files are `storage/session/PROJECT/SESSION.json`, `storage/message/SESSION/MESSAGE.json` and
+`storage/part/MESSAGE/PART.json`. Sessions with a parent belong to subagents.
 """
 
 import sqlite3
@@ -46,7 +45,7 @@ _PARTS = (
 
 
 def read(path: Path) -> Iterator[Event]:
-    """The events of a session, or of all sessions of a database, one after another.
+    """The events of a session, or of all sessions in a database in order of time.
 
     Raises:
         Unreadable: the file contains neither.
@@ -98,7 +97,7 @@ def _exported(document: Mapping[str, Any]) -> Iterator[Message]:
 
 
 def _stored(path: Path, session: str) -> Iterator[Message]:
-    """The messages of a session, from the folders `message` and `part` of its storage."""
+    """The messages of a session in `storage/`."""
     storage = path.parent.parent.parent
     messages = [
         table(_file(file)) for file in sorted((storage / "message" / session).glob("*.json"))
@@ -110,7 +109,7 @@ def _stored(path: Path, session: str) -> Iterator[Message]:
 
 
 def _file(path: Path) -> Mapping[str, Any]:
-    """A message or part; empty while OpenCode is writing the file."""
+    """A message or part; empty if OpenCode is just writing the file."""
     try:
         return table(orjson.loads(path.read_bytes()))
     except (OSError, orjson.JSONDecodeError):
@@ -130,8 +129,8 @@ def _of_database(path: Path) -> Iterator[Event]:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """Open the database for reading. If it has no write-ahead log, or an empty one, it is opened as
-    immutable, so that SQLite creates no files next to it."""
+    """Open the database for reading. A database without a write-ahead log, or with an empty one, is
+    opened as immutable, so that SQLite creates no files beside it."""
     log = Path(f"{path}-wal")
     is_idle = not log.exists() or not log.stat().st_size
     quoted = quote(str(path.absolute()))

@@ -1,9 +1,9 @@
 """SpecStory: `.specstory/history/*.md`, the sessions of other hosts as Markdown.
 
-The format has two generations. The newer one has a time in every heading (`_**User (2026-…Z)**_`)
-and calls in `<tool-use>` blocks. The older one has neither: a call is a line like
-`Tool use: **grep**` or `Read file: …`, or a summary, and its time is estimated from that of
-the file.
+There are two generations of the format. In the newer one every heading has a time
+(`_**User (2026-…Z)**_`) and calls are `<tool-use>` blocks. In the older one a call is a summary or
+a line such as `Tool use: **grep**` or `Read file: …`, and times are estimated from the time of the
+file.
 """
 
 import re
@@ -32,8 +32,7 @@ _TOOL_START = re.compile(r'<tool-use data-tool-type="[^"]*" data-tool-name="([^"
 _TOOL_END = re.compile(r"</details>\s*</tool-use>|^</tool-use>")
 _SUMMARY = ("<summary>", "</summary>")
 _MARKS = re.compile(r"\n(_\*\*|<tool-use|</| {0,3}(?:```|~~~))[^\n]*")
-"""The lines that decide where headings and calls begin and end. The first line of a file is never
-one of them.
+"""The lines that can begin or end a turn or a call. The first line of a file is never one of them.
 """
 _FENCES = re.compile(r"\n {0,3}(`{3,}|~{3,})([^\n]*)")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
@@ -106,7 +105,7 @@ def _events(path: Path, raw: str) -> Iterator[Event]:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """The text of the user or of the agent under a heading, calls included."""
+    """The text below a heading, including calls. `speaker` is the user or the agent."""
 
     speaker: str
     sidechain: bool
@@ -115,7 +114,7 @@ class _Turn:
 
 
 def _turns(raw: str) -> Iterator[_Turn]:
-    """The turns of a history. A heading inside a call belongs to the tool's result."""
+    """The turns of a history. A heading inside a call is part of the tool's result."""
     heading: re.Match[str] | None = None
     start = 0
     call_state = _Inside()
@@ -137,15 +136,15 @@ def _turn(heading: re.Match[str], text: str) -> _Turn:
 
 
 class _Inside:
-    """Tracks, along the marked lines of a text, whether the current one is inside a call."""
+    """Tracks whether the current line of a text is inside a call."""
 
     def __init__(self) -> None:
         self.is_open = False
         self._fence = ""
 
     def call(self, line: str) -> bool:
-        """Take the next marked line. Returns True if the line is part of a call, including the line
-        that ends it. Fences close as in CommonMark 0.31, section 4.5.
+        """Process the next line that matches `_MARKS`. Returns True if it belongs to a call, which
+        includes the line that ends the call. Fences close as in CommonMark 0.31, section 4.5.
         """
         if not self.is_open:
             self.is_open = line.startswith("<tool-use") and bool(_TOOL_START.match(line))
@@ -163,9 +162,7 @@ class _Inside:
 
 
 def _fence(line: str) -> re.Match[str] | None:
-    """Match a line that is a fence. Most lines are not, so it is quicker to look for the marks
-    first.
-    """
+    """Match a fence. Few lines are fences, so a search for their characters comes first."""
     return _FENCE.match(line) if "```" in line or "~~~" in line else None
 
 
@@ -193,8 +190,7 @@ def _spoken(draft: Draft, text: str, at: float) -> Iterator[Event]:
 
 
 def _called(draft: Draft, block: str, at: float) -> Iterator[Event]:
-    """Read a call from its block: the summary, arguments in backticks, and fences with the
-    answer."""
+    """Parse a call. Its arguments are in the summary or in backticks, its result in a fence."""
     start, summary = _TOOL_START.match(block), between(block, *_SUMMARY)
     if start is None:
         return
@@ -213,7 +209,7 @@ def _called(draft: Draft, block: str, at: float) -> Iterator[Event]:
 
 
 def _titled(tool: str, title: str) -> dict[str, Any]:
-    """The arguments in the title of a call: `Read file: PATH`, `Grep for "PATTERN" in "PATH"`."""
+    """The arguments in a call's title: `Read file: PATH`, `Grep for "PATTERN" in "PATH"`."""
     if tool in _FILE_TOOLS and (named := _FILE_TITLE.match(title)):
         return {"file_path": named[1].strip()}
     if tool in ("Grep", "Glob") and (search := _SEARCH_TITLE.match(title)):
@@ -246,13 +242,13 @@ def _arguments(tool: str, ticked: list[str], fences: list[tuple[str, str]]) -> d
 
 
 def _written(tool: str, out: str) -> dict[str, Any]:
-    """The file that an edit changed, taken from the result because the call does not name it."""
+    """The changed file, taken from the result of an edit whose call does not name it."""
     match = _WRITTEN.search(out) if tool in ("Edit", "Write") else None
     return {"file_path": match[1]} if match else {}
 
 
 def _fences(text: str) -> list[tuple[str, str]]:
-    """The fenced blocks of a text, each with its language and content."""
+    """The fenced blocks of a text, as pairs of language and content."""
     fences: list[tuple[str, str]] = []
     body = f"\n{text}"
     mark, language, start = "", "", 0
@@ -268,7 +264,7 @@ def _fences(text: str) -> list[tuple[str, str]]:
 
 
 def _old_style(draft: Draft, words: str, at: float, *, marked: bool) -> Iterator[Event]:
-    """The calls of an older history, and the words between them."""
+    """The calls in an older history, and what the agent said between them."""
     calls = [call for call in _OLD_CALL.finditer(words) if _ran(call, words, marked=marked)]
     offset = 0
     for number, call in enumerate(calls):
@@ -288,8 +284,8 @@ def _plain(words: str) -> str:
 
 
 def _ran(call: re.Match[str], words: str, *, marked: bool) -> bool:
-    """True if the agent ran the command rather than only showed it. In a file with marks, a mark
-    precedes a command that ran; in a file without marks, its output follows it.
+    """True if the agent ran the command, False if it only showed it. In a file with `_MARKED`, such
+    a line precedes a command that ran. In other files, the output follows the command.
     """
     if call["command"] is None:
         return True
@@ -301,8 +297,8 @@ def _ran(call: re.Match[str], words: str, *, marked: bool) -> bool:
 
 
 def _answer(call: re.Match[str], words: str, end: int) -> tuple[str, int]:
-    """A tool's result and the offset of its end: the fence after a command, or the table after a
-    search. The history does not contain the content of files."""
+    """A tool's result and where it ends: the fence after a command, or the table after a search.
+    The history does not contain the content of files that were read."""
     pattern = _OUTPUT if call["command"] else _LISTED if call["summary"] else None
     match = pattern.match(words, call.end(), end) if pattern else None
     return (match[1].strip(), match.end()) if match else ("", call.end())
@@ -330,7 +326,7 @@ def _of_summary(summary: str) -> tuple[str, dict[str, Any]] | None:
 
 
 def _time_in(words: str) -> float:
-    """The first time in a text, read as UTC, in seconds since the epoch; 0 if the text has none."""
+    """The first time in a text, taken as UTC, in seconds since the epoch; 0 for none."""
     stamp = _STAMP.search(words)
     if stamp is None:
         return 0.0
@@ -347,7 +343,7 @@ def _modified_at(path: Path) -> float:
 
 
 def _project(path: Path) -> str | None:
-    """The folder that holds `.specstory/history`."""
+    """The folder that contains `.specstory/history`."""
     parts = path.absolute().parts
     if parts[-3:-1] != (".specstory", "history"):
         return None
