@@ -1,6 +1,6 @@
 """The only package that wires objects together.
 
-`build` builds the app of a home; `serve` runs the gateway.
+`build()` builds a home's app, and `serve()` runs the gateway.
 """
 
 from upwell.app.doctor import examine

@@ -1,6 +1,4 @@
-"""Facts for the hook that asks the agent, at the end of a turn, to store what it learned: the name
-under which the agent sees `add_memory`, whether something has been stored already, and the commands
-of the session."""
+"""Facts for the hook that, at the end of a turn, asks the agent to store what it learned."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,8 +23,7 @@ from upwell.replay.transcripts import events_at_end
 TOOL = "add_memory"
 MAX_TRANSCRIPT_BYTES = 300_000
 MAX_FILE_BYTES = 400_000
-"""A larger settings file is not read, because parsing the parts that are not about servers would
-take too long."""
+"""A larger settings file is not read, because parsing it would take too long."""
 
 
 async def tool_name(config: Config, host: Host, event: Event) -> str:
@@ -42,8 +39,8 @@ async def tool_name(config: Config, host: Host, event: Event) -> str:
 
 
 async def has_noted(library: Library, notes: ShortTerm, event: Event, since: float) -> bool:
-    """True if, after `since`, an agent has stored a note or anybody has stored a memory in the
-    event's project.
+    """True if, after the time `since`, an agent has stored a note or anybody has stored a memory in
+    the event's project.
     """
     project = project_of(event.cwd)
     latest = await library.store.list(Scope(project=project), limit=1)
@@ -58,7 +55,7 @@ async def has_noted(library: Library, notes: ShortTerm, event: Event, since: flo
 
 async def commands_in(event: Event, since: float) -> Sequence[tuple[str, bool]]:
     """The commands that the event's session has run since the time `since`, and whether each
-    failed. They are read from the end of the transcript."""
+    failed."""
     return await asyncio.to_thread(_commands_in, event.transcript, since)
 
 

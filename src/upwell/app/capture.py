@@ -25,8 +25,8 @@ from upwell.surface.options import never_excluded
 MAX_TURN_BYTES = 2_000_000
 """How many bytes from the end of a transcript are read after a turn."""
 Accepts = Callable[[Proposal], Trust | None]
-"""Returns the memory's trust if a proposal is accepted without asking a person, or None if the
-proposal has to wait for a person's decision.
+"""Decides whether to accept a proposal without asking a person. Returns the trust of the new
+memory, or None if a person has to decide.
 """
 MAX_DELETED = 500
 MAX_HELD = 10_000_000
@@ -35,10 +35,10 @@ READ_TTL_SECONDS = 400 * 86_400.0
 
 @dataclass(slots=True)
 class Gain:
-    """Counts what was learned from sessions: new proposals, older proposals that were dropped to
-    make room (`displaced`), memories that were stored, known memories that a session confirmed
-    (`strengthened`), and places of files and symbols. `redacted` lists the rules that masked a
-    secret. `read_before` counts the transcripts that were left out because they were read before.
+    """What was learned from sessions. The numbers count new proposals, older proposals that were
+    dropped to make room (`displaced`), stored memories, known memories that a session confirmed
+    (`strengthened`), places of files and symbols, and transcripts that were skipped because they
+    had been read before (`read_before`). `redacted` lists the rules that masked a secret.
     """
 
     proposed: int = 0
@@ -72,7 +72,7 @@ class Holdings:
     transcripts: frozenset[str] = frozenset()
 
     def since(self, earlier: "Holdings") -> "Holdings":
-        """The part that is new since `earlier`."""
+        """The holdings that are not in `earlier`."""
         return Holdings(
             memories=self.memories - earlier.memories,
             proposals=self.proposals - earlier.proposals,
@@ -82,12 +82,12 @@ class Holdings:
 
 
 class SessionCapture:
-    """Stores the findings of sessions. The places of files and symbols are stored at once;
-    everything else becomes a proposal in the inbox, or a memory if `accepts` says so. Past sessions
-    in a folder that `is_excluded` are left out.
+    """Stores the findings of sessions. Places of files and symbols are stored at once. Everything
+    else becomes a proposal in the inbox, or a memory if `accepts()` returns a trust. Past sessions
+    in a folder for which `is_excluded()` is true are skipped.
 
-    The TTL store records how far each transcript was read. `end_turn` continues there, and `read`
-    skips a transcript that was read to its end.
+    The TTL store records how far each transcript was read. `end_turn()` continues there, and
+    `read()` skips a transcript that was read to its end.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class SessionCapture:
         self._is_excluded = is_excluded
 
     async def end_turn(self, transcript: str, session: str, cwd: str | None) -> Gain:
-        """Learn from the part that the turn has added to the session's transcript.
+        """Learn from the part of the session's transcript that the turn has added.
 
         Raises:
             StoreError: the store or the inbox failed.
@@ -190,8 +190,8 @@ class SessionCapture:
         )
 
     async def forget(self, holdings: Holdings) -> None:
-        """Drop these holdings, so that they can be learned again. A proposal that a person has
-        accepted in the meantime is that person's memory and stays.
+        """Delete these holdings, so that they can be learned again. Proposals that a person has
+        accepted in the meantime stay, because they are now that person's memories.
 
         Raises:
             StoreError: the store or the inbox failed.
@@ -204,7 +204,7 @@ class SessionCapture:
                 await self._ttl_store.delete(kind, batch)
 
     async def learned(self, holdings: Holdings) -> list[Memory]:
-        """The memories of these holdings that still exist."""
+        """The memories of these holdings that were learned from sessions and still exist."""
         memories = [await self._library.store.get(memory_id) for memory_id in holdings.memories]
         return [known for known in memories if known and known.provenance.door == "capture"]
 
@@ -224,25 +224,24 @@ class SessionCapture:
 
 
 def no_proposal(proposal: Proposal) -> None:
-    """Accept no proposal: a person decides about each one."""
+    """Accept no proposal, so that a person decides about each one."""
 
 
 def measured_episodes(proposal: Proposal) -> Trust | None:
-    """Accept episodes of a kind whose precision was measured, with the trust of a memory that
-    nobody has vouched for.
+    """Accept episodes of the kinds whose precision was measured. Nobody has vouched for them, so
+    they get the trust of a memory that an agent stored.
     """
     return Trust.AGENT if proposal.triggers and proposal.why in MEASURED else None
 
 
 def every_proposal(proposal: Proposal) -> Trust:
-    """Accept each proposal, as if the user had done so."""
+    """Accept every proposal, as if the user had done so."""
     return Trust.USER
 
 
 def _findings_from(
     transcript: str, start: int, project: str, cwd: str | None, source: str
 ) -> Findings:
-    """The findings of a transcript, beginning at the byte `start`."""
     try:
         (known,) = transcripts_at([Path(transcript)])
     except UsageError:
@@ -254,8 +253,8 @@ def _findings_from(
 def _findings_of(
     events: Iterable[Event], is_excluded: Callable[[str | None], bool]
 ) -> Iterator[Findings]:
-    """The findings of each session in a transcript. Sessions in an excluded project are left out,
-    and so are sessions whose folder is gone, because their findings could not be checked.
+    """The findings of each session in a transcript, except for sessions in excluded projects. A
+    session whose folder is gone is skipped, because its findings could not be checked.
     """
     for session in _by_session(events):
         cwd = next((event.cwd for event in session if event.cwd), None)
@@ -279,7 +278,6 @@ def _masked(place: Memory) -> Memory:
 
 
 def _strengthened(known: Memory, proposal: Proposal) -> Memory:
-    """The memory with a higher count, because another session reached the same conclusion."""
     last = max(known.updated_at or 0.0, proposal.at or 0.0)
     return replace(known, occurrences=known.occurrences + 1, updated_at=last)
 

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 MAX_BYTES = 20_000_000
-"""How many bytes are read at the end of a transcript, where the latest compaction is."""
+"""How many bytes are read from the end of a transcript, where the latest compaction is."""
 
 
 def commands_in(path: str) -> Sequence[str]:
     """The commands that worked and are worth repeating; empty if the file is not a transcript that
     belongs to this user.
     """
-    # Imported here, because every app has this function, but few sessions are compacted.
+    # Imported here, because few sessions are compacted.
     from upwell.episodes.failures import succeeded
     from upwell.episodes.signatures import command_of
     from upwell.replay.transcripts import events_at_end

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class CitedTexts:
     """The texts that the owner of a home may read by a key or a citation. `cwd` determines the
-    project; `viewed` is called with the memories that were read; `past` opens the past sessions."""
+    project. `viewed()` is called with the memories that were read."""
 
     def __init__(
         self,
@@ -72,12 +72,10 @@ class CitedTexts:
         return await self._memory.documents.lines(citation, project, namespaces)
 
     async def search_sessions(self, question: str, limit: int) -> Sequence[str]:
-        """The past sessions of this project that answer a question, as texts."""
+        """The past sessions of this project that match a question, each as a text."""
         return await self._past().search(question, limit)
 
     async def _is_memory(self, memory_id: str) -> bool:
-        """True if there is a memory with this id. If there is none yet, new documents are indexed
-        first."""
         if await self._memory.library.get(memory_id) is None:
             with contained("looking for new notes"):
                 await self._memory.documents.refresh()

@@ -36,7 +36,7 @@ class _Pending:
 class Cuts:
     """Records shortened results in the TTL store. The texts that the agent saw are recorded only
     for the owner of the home, and only if none of them contains a secret. The file of a call is
-    recorded only if `journal` may store it, and is kept for as long as the files of decisions are.
+    recorded only if `journal` may store it. It is kept for as long as the files of decisions.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class Cuts:
         self._tasks = BackgroundTasks("cuts")
 
     def note(self, call: ToolCall, cut: Cut) -> None:
-        """Queue the record of a shortened result, which is written after the call."""
+        """Queue the record of a shortened result. It is written after the call."""
         self._pending.append(_Pending(call, cut, self._clock.now()))
         if len(self._pending) == 1:
             self._tasks.start(self.flush())
 
     async def flush(self) -> None:
-        """Write the pending records, after those that another task is writing. If the store fails,
-        the records are lost, and a warning is logged."""
+        """Write the pending records, and wait for those that another task is writing. If the store
+        fails, the records are lost, and a warning is logged."""
         async with self._writing:
             pending, self._pending = self._pending, []
             if pending:
@@ -100,8 +100,8 @@ class Cuts:
         return rows
 
     async def texts(self, cut_id: str) -> list[tuple[str, str]]:
-        """The originals of a shortened result, each with the text that the agent saw. Empty if they
-        expired or contain a secret.
+        """The originals of a shortened result, each with the text that the agent saw. Originals
+        that expired or contain a secret are left out.
 
         Raises:
             StoreError: the store cannot be read.
@@ -176,7 +176,7 @@ class Cuts:
         }
 
     async def aclose(self) -> None:
-        """Write everything that is pending."""
+        """Write all pending records."""
         await self._tasks.drain()
         await self.flush()
 

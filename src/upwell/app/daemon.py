@@ -35,7 +35,7 @@ for a prompt, and importing them earlier would delay the answer to the prompt.
 
 class Warm:
     """An app that stays loaded, and the `HookDoor` that answers hook events with it. A changed
-    `config.toml` replaces both; an invalid one leaves them as they are."""
+    `config.toml` replaces both; an invalid file leaves them as they are."""
 
     def __init__(self) -> None:
         self._app: App | None = None
@@ -163,7 +163,7 @@ def _do_nothing() -> None:
 
 @asynccontextmanager
 async def opened() -> AsyncIterator[Warm]:
-    """A warm app, closed at the end."""
+    """Open a warm app, and close it at the end."""
     warm = Warm()
     await warm.open()
     try:
@@ -173,7 +173,8 @@ async def opened() -> AsyncIterator[Warm]:
 
 
 async def run_daemon() -> bool:
-    """Run the home's daemon until it is stopped or idle. Returns False if one is running already.
+    """Run the home's daemon until it is stopped or idle. Returns False if another daemon is running
+    already.
 
     Raises:
         UpwellError: the daemon cannot start.
@@ -197,8 +198,8 @@ async def run_daemon() -> bool:
 
 
 def run_or_replace() -> bool:
-    """Run the daemon. A running daemon that no longer answers is replaced; if it does answer, the
-    result is False.
+    """Run the daemon. It replaces a running daemon that no longer answers. Returns False if the
+    running daemon still answers.
 
     Raises:
         UpwellError: the daemon cannot start.

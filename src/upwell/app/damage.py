@@ -15,8 +15,8 @@ _DAY = 86_400.0
 
 
 def damage(home: Home, since: float | None = None) -> Ping | None:
-    """The damage found after `since` (epoch seconds), or in the last thirty days; None if there
-    was none, or if the damaged file was removed."""
+    """The damage found after `since` (epoch seconds), or in the last thirty days. None if there was
+    no damage, or if the damaged file was removed."""
     salvaged = last_salvage(home.memory_db)
     earliest = time.time() - REPORTED_DAYS * _DAY if since is None else since
     if salvaged is None or salvaged.at < earliest:
@@ -31,7 +31,6 @@ def damage(home: Home, since: float | None = None) -> Ping | None:
 
 
 def _restore_hint(home: Home, damaged_at: float) -> str:
-    """Instructions to restore the newest backup from before the damage."""
     copies = Backups(home.memory_db, home.backups).list()
     sound = next((copy for copy in copies if copy.stat().st_mtime < damaged_at), None)
     if sound is None:

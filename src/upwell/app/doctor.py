@@ -36,7 +36,7 @@ TRIAL = Query(texts=("upwell doctor",), limit=1)
 
 
 async def examine(cwd: str | None = None) -> AsyncIterator[tuple[str, Ping]]:
-    """`upwell doctor`: yield the name and the health of each part as soon as it is known."""
+    """Yield the name and the health of each part as soon as it is known."""
     try:
         config, mistakes = config_mistakes()
         config.home.prepare()
@@ -67,7 +67,7 @@ async def examine(cwd: str | None = None) -> AsyncIterator[tuple[str, Ping]]:
 
 
 async def _parts(app: App) -> AsyncIterator[tuple[str, Ping]]:
-    """The health of each part of the app in order, and of a search in each place."""
+    """Run all checks at the same time, and yield their results in order."""
     places = dict(app.places_of_recall())
     checks = {**app.checks(), "documents": _documents(app)}
     tasks = {
@@ -84,7 +84,6 @@ async def _parts(app: App) -> AsyncIterator[tuple[str, Ping]]:
 
 
 async def _tried(check: Awaitable[Ping | None], place: Recall | None) -> Ping | None:
-    """The outcome of a check, and of a search in that place if the check succeeded."""
     ping = await check
     if place is None or ping is None or not ping.ok:
         return ping
@@ -101,8 +100,6 @@ async def _tried(check: Awaitable[Ping | None], place: Recall | None) -> Ping | 
 
 
 async def _servers(config: Config) -> AsyncIterator[tuple[str, Ping]]:
-    """The health of every server, the quickest first."""
-
     async def examined(server: ServerOptions) -> tuple[str, Ping]:
         state = await probe(server, config.gateway, connecting(config))
         return f"server {server.name}", _with_login(config, server, state)
@@ -113,7 +110,6 @@ async def _servers(config: Config) -> AsyncIterator[tuple[str, Ping]]:
 
 
 def _with_login(config: Config, server: ServerOptions, state: Ping) -> Ping:
-    """The health of a server, and whether its login is still valid."""
     if not state.ok or server.auth is not Auth.OAUTH:
         return state
     login = Logins(config.home.logins_file).described(server.name, server.url)
@@ -165,7 +161,7 @@ def _hooks(config: Config) -> list[tuple[str, Ping]]:
 
 def _hook(installer: "Installer", own: "Installation", host: str) -> Ping:
     """Run the hook from an agent's settings file on an event that upwell never answers, and look
-    for a setting that keeps the agent from running it.
+    for a setting that prevents the agent from running the hook.
     """
     from upwell.hosts import HOSTS
     from upwell.setup.proof import run_once
@@ -200,7 +196,6 @@ def _daemon(home: Home, hosts: Sequence[str]) -> Ping:
 
 
 async def _documents(app: App) -> Ping:
-    """Refresh the index of documents, and report its contents and unreadable files."""
     try:
         state = await app.documents.refresh()
         sources = await app.imports.all()

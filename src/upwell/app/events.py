@@ -12,7 +12,7 @@ from upwell.surface.explain import reason_of, why_shown
 from upwell.surface.render import preview
 
 EXACT = ("host", "project", "session", "tool")
-"""Fields of an event that a filter compares as a whole."""
+"""A filter on one of these fields has to match the whole value."""
 POLL_SECONDS = 1.0
 QUIET_POLLS = 5
 MAX_LOOKED_AT = 5_000
@@ -44,8 +44,8 @@ async def events(
 async def following(
     app: App, filters: Mapping[str, str], after: float
 ) -> AsyncIterator[Sequence[Event]]:
-    """Matching events that are written after the time `after`, oldest first, as they arrive. While
-    there are none, yields an empty list from time to time. Never ends.
+    """Yield matching events written after the time `after`, oldest first, as they arrive. While
+    there are none, yield an empty list from time to time. Never ends.
 
     Raises:
         StoreError: the journal cannot be read.
@@ -68,7 +68,7 @@ async def following(
 
 
 def is_match(event: Event, filters: Mapping[str, str]) -> bool:
-    """True if an event passes the filters of `events`."""
+    """True if an event passes the filters of `events()`."""
     exact = all(event.get(name) == value for name, value in _exact(filters).items())
     wants_speech = bool(filters.get("spoke"))
     spoke = event["kind"] == "shortened" or bool(event["memories"])
@@ -78,7 +78,6 @@ def is_match(event: Event, filters: Mapping[str, str]) -> bool:
 async def _decisions(
     app: App, filters: Mapping[str, str], limit: int, before: float
 ) -> list[dict[str, Any]]:
-    """Decisions with their reason in words and the texts of their memories."""
     journal = app.surfacer.journal
     exact = _exact(filters) | ({"outcome": "surfaced"} if filters.get("spoke") else {})
     found: list[dict[str, Any]] = []
@@ -149,5 +148,5 @@ def _matches_file(event: Event, filters: Mapping[str, str]) -> bool:
 
 
 def _version(event: Event) -> tuple[str, float]:
-    """The id and the time of writing. A decision that is taken back is written again."""
+    """A decision that is taken back is written again."""
     return event["id"], event["written"]

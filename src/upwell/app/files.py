@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 PROJECT_FOLDER = ".upwell"
 _JOURNAL_BYTES = 64_000_000
-"""The maximum size of the journal of decisions: about a hundred thousand events."""
+"""The maximum size of the journal of decisions, which is about a hundred thousand events."""
 _STEPS_BYTES = 32_000_000
 _CUTS_BYTES = 16_000_000
 _QUERIES_BYTES = 8_000_000
@@ -102,12 +102,11 @@ class Files:
 def open_files(
     config: Config, *, tolerant: bool = False, postgres: "Postgres | None" = None
 ) -> Files:
-    """The `Files` of a home. Only the team's database is open, if there is one; the caller opens
-    the others. `postgres` holds connections to the team's database that are already open. If the
-    driver is missing, a tolerant app runs without that database.
+    """Open the team's database, if there is one. The caller adds the other databases. `postgres`
+    holds connections to the team's database that are already open.
 
     Raises:
-        ConfigError: the driver is not installed.
+        ConfigError: the driver is not installed, and `tolerant` is false.
     """
     try:
         team = open_team(config, postgres)
@@ -153,8 +152,8 @@ def open_store(
 def _open_team_store(
     config: Config, files: Files, questions: Questions | None, clock: Clock
 ) -> tuple[Store, Sources, LearningStore | None]:
-    """The stores that a team shares. If the driver is missing, there is no memory at all, because
-    the home's own store contains other memories."""
+    """If the driver is missing, there is no memory at all, because the home's own store contains
+    other memories."""
     team = files.team
     if team is None:
         missing = StoreError("the PostgreSQL driver is missing", hint="run `upwell doctor`")
@@ -252,11 +251,10 @@ def open_memory(
 def _open_ltm(
     config: Config, ttl_store: TtlStore, patience: Patience, *, tolerant: bool
 ) -> "LtmRecall | None":
-    """The memory server configured by `ltm.*`. If no such key is set, the result is None, and the
-    modules for it are not imported. A tolerant app ignores a server whose keys are incomplete.
+    """The memory server configured by `ltm.*`. If no such key is set, its modules are not imported.
 
     Raises:
-        ConfigError: a key that another one needs is missing.
+        ConfigError: a key that another key needs is missing, and `tolerant` is false.
     """
     if not any(key.startswith("ltm.") for key in config.values):
         return None
@@ -278,7 +276,6 @@ def open_qmd(config: Config) -> QmdRecall | None:
 
 
 def _patience_of(config: Config) -> Patience:
-    """How long a search waits for another program or server."""
     return Patience(
         race_seconds=config.surface.race_ms / 1000,
         max_failures=config.surface.circuit_max_failures,
@@ -395,17 +392,17 @@ def open_audit_log(config: Config, files: Files) -> Log:
 
 
 def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:
-    """The cache of servers' answers; None if `cache.tools` is empty."""
+    """The cache of servers' results; None if `cache.tools` is empty."""
     if not config.cache.tools:
         return None
     return Cache(ttl_store, secret_of(config), config.cache, has_secret)
 
 
 def secret_of(config: Config) -> Secret:
-    """The secret for the keys of originals and cached answers: `store.secret` if it is set, or else
-    the content of a file in the home, which is created once, atomically, with mode 0600. A changed
-    file is read again, so a replica that started without the team's database adopts the team's
-    secret once it has been copied to the file."""
+    """The secret for the keys of originals and cached results. It is `store.secret` if this is set.
+    Otherwise it is the content of a file in the home, which is created once, atomically, with mode
+    0600. A changed file is read again, so a replica that started without the team's database adopts
+    the team's secret once the file contains it."""
     if config.store.secret:
         configured = hashlib.sha256(config.store.secret.encode()).digest()
         return lambda: configured

@@ -48,8 +48,7 @@ class Traces:
 
 
 class FollowUp:
-    """Learns from shortened results: how many were delivered, and which ones an agent went on
-    reading.
+    """Learns from shortened results: how many were delivered, and whose originals an agent read.
 
     While tracing is on, `ttl_store` keeps the trace of each shortened result, because the result
     may come from another process, such as a hook, or from before a restart.
@@ -79,7 +78,7 @@ class FollowUp:
         """
         TOKENS_SAVED.add(call.server, by=cut.tokens_before - cut.tokens_after)
         self._learning.shortened(_place_of(call), cut.tokens_before, cut.tokens_after)
-        # Stored at once: another process may show the savings before this one counts again.
+        # Stored at once, because another process may show the savings before this one counts again.
         self._writes.start(self._learning.store_figures())
         self._cuts.note(call, cut)
         self._traces.note(cut.keys, call.trace_id)
@@ -87,7 +86,7 @@ class FollowUp:
             self._writes.start(self._keep(cut.keys, call.trace_id))
 
     def on_follow_up(self, original: StoredOriginal, text: str) -> None:
-        """Count `text`, the part of an original that an agent reads."""
+        """Count `text`, the part of an original that an agent has read."""
         self._budgets.on_follow_up(original.key)
         self._reading.start(self.read_again(original.key, text))
 

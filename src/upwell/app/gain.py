@@ -1,5 +1,5 @@
-"""The savings in tokens and money, minus the tokens of memories and of originals that were read
-after all, for `upwell gain`, `upwell stats --by` and the dashboard."""
+"""The savings in tokens and money for `upwell gain`, `upwell stats --by` and the dashboard. The
+tokens of memories, and of originals that were read after all, are subtracted."""
 
 from collections.abc import Mapping
 from typing import Any

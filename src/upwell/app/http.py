@@ -34,7 +34,7 @@ from upwell.web.tokens import Tokens, token_of
 
 async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None:
     """Serve `/mcp`, `/team`, `/hook`, `/dashboard`, `/healthz`, `/readyz` and `/metrics` at
-    `HOST:PORT` until a signal ends the process. `say` receives the invalid settings, and then the
+    `HOST:PORT` until a signal ends the process. `say()` receives the invalid settings, and then the
     address and the path of the token.
 
     Raises:
@@ -118,7 +118,6 @@ def _admission(app: App, shared: Callable[[], str] | None) -> Admission:
 
 
 def _servers(gateway: Gateway) -> list[dict[str, str]]:
-    """The servers behind the gateway, with the state of each."""
     return [
         {
             "name": upstream.name,
@@ -132,9 +131,9 @@ def _servers(gateway: Gateway) -> list[dict[str, str]]:
 
 
 class _Readiness:
-    """Whether the gateway is ready. It becomes ready once every server has come up or failed, after
-    `seconds` at the latest, and stays ready while a failed server restarts. So one broken server
-    does not keep the others from being used.
+    """The gateway becomes ready once every server has started or failed, after `seconds` at the
+    latest. It stays ready while a failed server restarts, so that one broken server does not make
+    the others unavailable.
     """
 
     def __init__(self, gateway: Gateway, seconds: float) -> None:
@@ -143,7 +142,6 @@ class _Readiness:
         self._is_ready = False
 
     def reason(self) -> str:
-        """Why the gateway is not ready: the servers that are starting. "" if it is ready."""
         upstreams = self._gateway.upstreams
         starting = [upstream.name for upstream in upstreams if upstream.state is State.STARTING]
         self._is_ready = self._is_ready or not starting or time.monotonic() >= self._until
@@ -151,8 +149,6 @@ class _Readiness:
 
 
 def _health(app: App, gateway: Gateway, unready: Callable[[], str]) -> list[BaseRoute]:
-    """The gateway's routes for health and metrics."""
-
     def state() -> Mapping[str, Any]:
         return {"version": __version__, "servers": len(gateway.upstreams)}
 

@@ -73,8 +73,8 @@ async def leave(*, drop_waiting: bool) -> int:
     number of memories that were removed.
 
     Raises:
-        UsageError: there is no copy, another process keeps it up to date, or unsent changes would
-            be lost.
+        UsageError: there is no copy, `store.url` is not set in `config.toml`, another process keeps
+            the copy up to date, or unsent changes would be lost.
         StoreError: the home cannot be written.
     """
     from upwell.setup.config_file import read_document, write_document

@@ -1,5 +1,5 @@
 """Wires the learning side of a home, and runs its chores. Chores at the end of a turn run after the
-answer to the event, so they do not delay it.
+event has been answered.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ async def load_learned(learned: Learned, *, tolerant: bool) -> None:
 
 
 async def tidy(config: Config, ttl_store: TtlStore, journal: Journal, learned: Learned) -> None:
-    """Clear query texts past their retention once a day; adjust thresholds once an hour."""
+    """Clear query texts past their retention once a day, and adjust thresholds once an hour."""
     surface = config.surface
     chore = f"queries {surface.query_retention_days} {surface.persist_query_text}"
     if await _is_due(ttl_store, chore, _DAY_SECONDS):
@@ -120,7 +120,7 @@ async def end_turn(
     event: Event,
 ) -> None:
     """Before a compaction, let the session's memories surface again. At the end of a turn, pass the
-    agent's texts to learning. `capture`, which is given only if the user has turned it on, also
+    agent's texts to learning. `capture`, which is None unless the user has turned it on, also
     stores the findings of the turn.
     """
     if event.kind is EventKind.COMPACT:
@@ -143,8 +143,6 @@ async def _has_lost_memories(event: Event) -> bool:
 
 
 def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:
-    """The texts that the agent has written since the time `since`: the event's own, and those in
-    the transcript."""
     last_message = [(now, event.text)] if event.text else []
     earlier = written_in(event.transcript, since) if event.transcript else []
     return [*last_message, *earlier]

@@ -1,5 +1,5 @@
 """Keeps the copy of a team's memories on a developer's machine up to date, and sends what this
-machine shares. The team's store is a database (`store.local`), or a gateway that has one.
+machine shares. The team's store is a database (`store.local`), or a gateway that has a database.
 
 Decisions and commands read the copy and never wait for the store. One process of a home at a time,
 usually the daemon, keeps the copy up to date.
@@ -28,7 +28,7 @@ from upwell.memory.team.base import SharedMemories
 from upwell.memory.team.replication import Replication
 
 LOOK_SECONDS = 1.0
-"""How often to look for writes of other processes of this home."""
+"""How often to look for writes by other processes of this home."""
 CHECK_SECONDS = 60.0
 """How often to poll for changes even without a notification, and to resend refused changes."""
 RETRY_SECONDS = 2.0
@@ -61,7 +61,7 @@ async def keep_copy(config: Config, store: Store) -> None:
 
 async def send_now(config: Config, store: Store) -> str:
     """Send the waiting changes, for a command that has just shared something. Returns "" if all
-    were sent, otherwise the reason; the next process that keeps the copy sends the rest."""
+    were sent, otherwise the reason. The process that keeps the copy sends the rest later."""
     if not isinstance(store, TeamStore):
         return ""
     reason = ""
@@ -117,7 +117,7 @@ async def _replicate(store: TeamStore, shared: SharedMemories, woken: asyncio.Ev
         except StoreError as error:
             if error.message != reported:
                 LOG.warning("the copy of the team's memories is not up to date: %s", error)
-            # By the time the store answers again, it may have been replaced by another store.
+            # By the time the store answers again, another store may have replaced it.
             reported, is_begun = error.message, False
             await asyncio.sleep(RETRY_SECONDS)
         await _wait_for_work(store, woken, is_failing=bool(reported))

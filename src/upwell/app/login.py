@@ -18,10 +18,10 @@ async def log_in(
     secret_variable: str = "",
     issuer: str = "",
 ) -> Login:
-    """Log in to a server, either in the user's browser (`show` receives the address) or as a
-    machine client at `issuer`, with the secret from the environment variable `secret_variable`.
-    Every upwell process of this home uses the login, and the server's entry gets `auth = "oauth"`.
-    All cached answers are removed, because they may be meant for another user.
+    """Log in to a server. The user logs in with a browser, at the address that `show()` receives.
+    With `secret_variable`, a machine client logs in at `issuer`, with the secret from this
+    environment variable. The server's entry gets `auth = "oauth"`. All cached results are removed,
+    because they may be meant for another user.
 
     Raises:
         ConfigError: there is no such server.
@@ -64,7 +64,7 @@ async def log_in(
 
 
 async def log_out(name: str) -> bool:
-    """Remove the login at a server, and all cached answers. Returns False if there was no login.
+    """Remove the login at a server, and all cached results. Returns False if there was no login.
 
     Raises:
         StoreError: the login could not be removed.

@@ -24,10 +24,10 @@ MAX_ANSWER_BYTES = 4_000_000
 
 
 def open_ltm(config: Config, ttl_store: TtlStore, patience: Patience) -> LtmRecall:
-    """The configured memory server. It starts with the first question.
+    """The configured memory server. It starts with the first search.
 
     Raises:
-        ConfigError: a key that another one needs is missing.
+        ConfigError: a key that another key needs is missing.
     """
     options = replace(config.gateway, max_line_bytes=MAX_ANSWER_BYTES)
     server = LtmServer(server_of(config.ltm, str(config.home.root)), options, config.environment)
@@ -35,8 +35,8 @@ def open_ltm(config: Config, ttl_store: TtlStore, patience: Patience) -> LtmReca
 
 
 def server_of(options: LtmOptions, folder: str) -> ServerOptions:
-    """`ltm.*` as an upstream. A URL without a transport means streamable HTTP. A program runs in
-    `folder`, so that no cloned repository can configure it.
+    """The `ltm.*` settings as an upstream. A URL without a transport means streamable HTTP. A
+    program runs in `folder`, so that no cloned repository can configure it.
 
     Raises:
         ConfigError: see `open_ltm`.
@@ -56,8 +56,8 @@ def server_of(options: LtmOptions, folder: str) -> ServerOptions:
 
 
 class LtmServer:
-    """Implements `Calls` with an upstream server, which starts with the first question and restarts
-    with backoff."""
+    """Implements `Calls` with an upstream server. The server starts with the first search and
+    restarts with backoff."""
 
     def __init__(
         self, server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]
@@ -96,7 +96,7 @@ class LtmServer:
     async def _ask(
         self, method: str, params: Mapping[str, Any], deadline: Deadline
     ) -> Mapping[str, Any]:
-        """The decoded result. A call that times out is cancelled at the server.
+        """A call that times out is also cancelled at the server.
 
         Raises:
             RecallUnavailable: the call failed in any way.
@@ -124,7 +124,7 @@ class LtmServer:
 
 
 async def _ignore_changes(upstream: Upstream) -> None:
-    """Do nothing: the list of tools is read again for every question."""
+    """Do nothing, because every search reads the list of tools again."""
 
 
 def _declared(tool: RawObject) -> frozenset[str]:

@@ -26,7 +26,7 @@ def gateway_metrics(app: App, gateway: Gateway) -> list[Metric]:
 
 
 def process_metrics() -> list[Metric]:
-    """Memory, processor time and open files of this process, with the names that Prometheus's own
+    """Memory, processor time and open files of this process, under the names that Prometheus
     clients use."""
     return [
         gauge("process_resident_memory_bytes", "Resident memory", rss_bytes()),

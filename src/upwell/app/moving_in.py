@@ -40,7 +40,6 @@ def _addition(item: Setting | Server) -> tuple[Key, object]:
 
 
 def _mistakes_in(content: str) -> list[ConfigError]:
-    """The mistakes that upwell would find in this content of `config.toml`."""
     with TemporaryDirectory(prefix="upwell-") as folder:
         path = Path(folder, "config.toml")
         path.write_text(content, encoding="utf-8")

@@ -25,8 +25,8 @@ async def demoted(app: App) -> list[dict[str, Any]]:
 
 
 async def learned(app: App) -> dict[str, Any]:
-    """The thresholds and budgets of each tool, both those in use and those that the evidence
-    suggests, and the memories that no longer surface by themselves: `upwell tune --json`.
+    """`upwell tune --json`: the thresholds and budgets of each tool, both in use and suggested, and
+    the memories that no longer surface by themselves.
 
     Raises:
         StoreError: a store cannot be read.

@@ -23,8 +23,8 @@ from there.
 def index_of_user(
     home: Home, cwd: str | None, excludes: Callable[[str], bool], clock: Clock
 ) -> SessionIndex:
-    """The index of this user's sessions with every agent, and of the SpecStory histories in the
-    folder `cwd`, without those in folders for which `excludes` is true."""
+    """The index of this user's sessions with all agents, and of the SpecStory histories in the
+    folder `cwd`. Folders for which `excludes()` is true are left out."""
     folder = Path(cwd) if cwd else Path.home()
     transcripts = partial(transcripts_of_user, Path.home(), folder, None)
     return SessionIndex(home.sessions_db, transcripts, excludes=excludes, clock=clock)
@@ -42,8 +42,8 @@ class SeenSessions:
         self._environment = environment
 
     async def search(self, question: str, limit: int) -> Sequence[str]:
-        """The sessions most relevant to the question, a few lines for each, and a remark if some
-        transcripts have not been read yet.
+        """A few lines for each of the sessions most relevant to the question. The last text is a
+        remark if some transcripts have not been read yet.
         """
         is_complete = await self._index.refresh(seconds=REFRESH_SECONDS)
         scope = Scope(project=self._project)
@@ -52,7 +52,7 @@ class SeenSessions:
         return texts if is_complete else [*texts, INCOMPLETE]
 
     async def page(self, locator: str) -> str:
-        """A whole turn.
+        """The whole text of a turn.
 
         Raises:
             UsageError: this project has no session with that locator.

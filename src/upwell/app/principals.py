@@ -42,7 +42,7 @@ class ManyTenants(Calls, Protocol):
     """The apps of a gateway's tenants, and the pipelines through which the tenants' calls go."""
 
     def of(self, tenant: str) -> AbstractAsyncContextManager[OfTenant]:
-        """Open a tenant's app; an empty `tenant` opens the home's own."""
+        """Open a tenant's app. An empty `tenant` opens the home's own app."""
         ...
 
 

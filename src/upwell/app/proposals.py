@@ -68,12 +68,12 @@ def paused(rule: Memory) -> Memory:
 
 
 def resumed(rule: Memory) -> Memory:
-    """The rule without the tag of `paused`."""
+    """The rule without that tag."""
     return replace(rule, tags=tuple(tag for tag in rule.tags if tag != PAUSED))
 
 
 def described_rules(rules: Sequence[Memory]) -> list[dict[str, Any]]:
-    """The rules as JSON, like `described_rule`. `replaced` is true if another rule replaces the
+    """The rules as JSON, like `described_rule()`. `replaced` is true if another rule replaces the
     rule."""
     replaced = replaced_among(rules)
     return [{**described_rule(rule), "replaced": rule.id in replaced} for rule in rules]

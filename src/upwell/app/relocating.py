@@ -34,9 +34,9 @@ class Outcome:
 
 
 async def migrate(to: str, origin: str, *, apply: bool, notes: bool, progress: Progress) -> Outcome:
-    """Move this home's memories `to` an address, or from the address `origin` to the home if `to`
-    is "sqlite". Without `apply`, only count them. With `notes`, also copy the notes of `stm.json`
-    as memories, once.
+    """Move this home's memories to the address `to`. If `to` is "sqlite", move the memories from
+    the address `origin` to the home instead. Without `apply`, only count them. With `notes`, also
+    copy the notes of `stm.json` as memories, once.
 
     Raises:
         UsageError: there is no database to move to or from.

@@ -56,7 +56,7 @@ class Replaying:
         return self.app.surfacer.verdicts
 
     async def material(self) -> Material:
-        """Counts of the memories that the replay has had available so far.
+        """Count the memories that have been available to the replay so far.
 
         Raises:
             StoreError: the scratch home failed.
@@ -152,7 +152,6 @@ class _AppProduct:
 
 
 def _accepted(proposals: Iterable[Proposal]) -> list[Memory]:
-    """The memories of the proposals, as if the user accepted each."""
     return [proposal.memory() for proposal in proposals]
 
 
@@ -180,7 +179,6 @@ def _scratch() -> Iterator[Path]:
 
 
 def _home_like(home: Home, folder: Path, left_out: Sequence[str]) -> Path:
-    """Make a home with the user's settings, without the sections in `left_out`."""
     scratch_home = Home(folder).prepare()
     if home.lexicon_file.exists():
         shutil.copyfile(home.lexicon_file, scratch_home.lexicon_file)
@@ -196,14 +194,11 @@ def _home_like(home: Home, folder: Path, left_out: Sequence[str]) -> Path:
 
 
 def _environment_like(environment: Mapping[str, str], left_out: Sequence[str]) -> dict[str, str]:
-    """The environment without the settings of the sections in `left_out`."""
     prefixes = tuple(f"UPWELL_{section.upper()}__" for section in left_out)
     return {name: value for name, value in environment.items() if not name.startswith(prefixes)}
 
 
 async def _memories_of(config: Config, copy: Path) -> list[Memory]:
-    """The user's memories and notes, read from a copy of the home's files, or from the team's
-    database."""
     if config.store.is_team:
         return await _exported(Settings(home=config.home.root, environment=config.environment))
     home = config.home

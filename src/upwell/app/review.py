@@ -50,7 +50,7 @@ class Offer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """The recorded use of memories, by memory id. `successors` contains the id of the memory that
-    replaced a superseded one, `negatives` contains the weight of the bad ratings, and `uses`
+    replaced a superseded memory, `negatives` contains the weight of the bad ratings, and `uses`
     contains the verdicts, oldest first. `observed_since` is the time of the first verdict on any
     memory; None if there is no verdict.
     """
@@ -118,9 +118,9 @@ class Review:
         return deleted
 
     async def forget_project(self, project: str, *, for_good: bool) -> int:
-        """Forget every memory of a project as `forget` does, and drop the project's proposals.
+        """Forget every memory of a project as `forget()` does, and drop the project's proposals.
         Memories that the project shares under its remote address stay. Returns the number of
-        memories.
+        forgotten memories.
 
         Raises:
             StoreError: the store or the inbox failed.
@@ -193,12 +193,12 @@ def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> 
 
 
 def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
-    """Pairs of memories of one project that say nearly the same: the id of the one to drop, and the
-    id of the one to keep. If only one of them is a standing rule, the rule is kept, otherwise the
-    newer memory.
+    """Pairs of memories of one project that say nearly the same. Each pair is the id of the memory
+    to drop and the id of the memory to keep. A standing rule is kept in preference to another
+    memory, and otherwise the newer memory is kept.
 
-    Two texts that share 80 % of their words also share one of the rarest fifth of their words, so
-    only those words are looked up (prefix filtering, Chaudhuri et al. 2006)."""
+    Two texts that share 80 % of their words also share a word among the rarest fifth of their
+    words, so only those words are looked up (prefix filtering, Chaudhuri et al. 2006)."""
     ranked = sorted(memories, key=lambda memory: (memory.pinned, _age(memory)), reverse=True)
     words = {memory.id: frozenset(terms(memory.text)) for memory in ranked}
     holding: dict[str, int] = defaultdict(int)
@@ -233,8 +233,8 @@ def _replaced_episodes(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
 
 def _missing_parts(memory: Memory) -> str:
     """The files or symbols of a memory that no longer exist; "" if the memory still applies. An
-    episode (a conclusion from a session) needs all its files and symbols; any other memory needs
-    only one of its files."""
+    episode (a conclusion from a session) applies while all its files and symbols exist. Any other
+    memory applies while one of its files exists."""
     if memory.project is None or not os.path.isabs(memory.project) or memory.pinned:
         return ""
     if not os.path.isdir(memory.project):

@@ -55,7 +55,7 @@ async def serve(
     lines: AsyncIterator[Line], sink: Sink, cwd: str, hello: Hello, say: Callable[[str], None]
 ) -> None:
     """Run the gateway for the agent at the other end of `lines` and `sink` until it disconnects.
-    `say` receives the mistakes in the configuration."""
+    `say()` receives the mistakes in the configuration."""
     app = await build(Settings(tolerant=True, cwd=cwd))
     report_problems(app, say)
     export_spans(app.config.environment, __version__)
@@ -65,8 +65,8 @@ async def serve(
 
 
 def report_problems(app: App, say: Callable[[str], None]) -> None:
-    """Report invalid settings, which the gateway ignores, and when the connection to a team's
-    database is lost or restored."""
+    """Report the invalid settings, which the gateway ignores. Also report when the connection to a
+    team's database is lost or restored."""
     if app.postgres:
         app.postgres.report_to(say)
     for mistake in app.mistakes:
@@ -79,7 +79,7 @@ async def housekeeping(app: App, gateway: Gateway) -> AsyncIterator[None]:
     with contained("adopting learned ratios"):
         await app.budgets.load_learned()
     await forget_notes(app.notes)
-    # Not a TaskGroup: a task that fails must not stop the gateway.
+    # Not a TaskGroup, because a task that fails must not stop the gateway.
     tasks = BackgroundTasks("housekeeping")
     for chore in (run_housekeeping(app), follow_config(app, gateway), app.follow_team()):
         tasks.start(chore)
@@ -123,7 +123,7 @@ async def follow_config(app: App, gateway: Gateway) -> None:
 
 
 async def _apply_change(app: App, gateway: Gateway) -> None:
-    """Apply the changed configuration. The worker processes restart with the next large result."""
+    """The worker processes restart with the next large result."""
     try:
         before = app.config
         app.config = fresh = load(before.home.root, environment=before.environment)
@@ -144,7 +144,6 @@ async def _apply_change(app: App, gateway: Gateway) -> None:
 
 
 def _keys_for_restart(before: Config, fresh: Config) -> list[str]:
-    """The changed keys that are read only at the start, in order."""
     settings = [
         {key: entry.value for key, entry in config.values.items()} for config in (before, fresh)
     ]

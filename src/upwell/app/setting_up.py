@@ -82,7 +82,7 @@ class SettingUp:
 
     @property
     def folder(self) -> Path:
-        """upwell's own folder, with everything that it stores."""
+        """The folder that contains everything that upwell stores."""
         return self._home.root
 
     def plan(self, *, shorten: bool = False) -> SetupPlan:
@@ -210,7 +210,7 @@ class SettingUp:
         return read_record(self._home.setup_file) or SetupRecord()
 
     def _files_of_older(self, record: SetupRecord) -> list[str]:
-        """The files that an older version changed, whose record names only the agents."""
+        """The files in a record of an older version, which names only the agents."""
         if record.files:
             return []
         hooks = [path for agent in record.hooks for path in self._installer.paths(agent)]
@@ -284,7 +284,7 @@ class SettingUp:
         return int(daemon.state.get("answered", 0)) if daemon else 0
 
     def _end_daemon(self) -> None:
-        """Stop the daemon. The next event starts a new one with the current configuration."""
+        """The next event starts a new daemon with the current configuration."""
         if daemon := daemon_at(str(self._home.root)):
             end(daemon)
 

@@ -19,10 +19,10 @@ from upwell.surface.options import READ_COMMAND
 
 
 class Shortening:
-    """Fits the texts of a result as the gateway does: according to `compress.*` and to the tables
-    of tools, where a built-in tool is called `HOST__Tool` (`[tool."claude__Bash"]`). `paused`
-    returns whether a session is paused. Nothing is learned here, because hooks do not see which
-    originals the agent reads on the command line.
+    """Fits the texts of a result as the gateway does, according to the `compress.*` settings and
+    the tables of tools. In these tables, a built-in tool is called `HOST__Tool`
+    (`[tool."claude__Bash"]`). Nothing is learned here, because hooks do not see which originals the
+    agent reads on the command line.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Shortening:
 
 
 def load() -> None:
-    """Load the compressor and its rules now; otherwise the first long result would miss its
+    """Load the compressor and its rules now, because the first long result would otherwise miss its
     deadline.
     """
     redact(compress("a line of a log\n" * 200, max_tokens=50).text)

@@ -53,8 +53,8 @@ def no_driver() -> ConfigError:
 
 def open_team(config: Config, postgres: "Postgres | None" = None) -> Team | None:
     """The team's database; None if `store.url` is not set, or if this home has a copy of the team's
-    memories instead. `postgres` holds another tenant's connections, which are shared; without
-    them, the first use connects.
+    memories instead. `postgres` holds another tenant's connections, which are then shared. Without
+    `postgres`, the first use connects.
 
     Raises:
         ConfigError: the driver is not installed.

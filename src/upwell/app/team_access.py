@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 MAX_TENANTS = 500
 IDENTITY_SECONDS = 60.0
-"""How long the identity of a tenant's store is remembered; it changes only if the tenant is deleted
-or the database is replaced."""
+"""How long the identity of a tenant's store is remembered. The identity changes only if the tenant
+is deleted or the database is replaced."""
 
 
 class _Remembered:

@@ -56,8 +56,8 @@ async def exported(tenant: str) -> AsyncIterator[dict[str, Any]]:
 
 async def delete(tenant: str) -> dict[str, int]:
     """Delete everything that this gateway stores for a tenant, beginning with its tokens. If the
-    tenant is not the home's own, record the deletion in the home's audit log. Returns the number of
-    deleted tokens, of files, and of rows by table.
+    tenant is not the home's own, record the deletion in the home's audit log. Returns the numbers
+    of deleted tokens, files, and rows of each table.
 
     Raises:
         UsageError: the name is invalid, or the tenant is the home's own and has no database.
@@ -121,7 +121,6 @@ async def record_administration(tenant: str, action: str, subject: str) -> None:
 
 @asynccontextmanager
 async def _of(tenant: str) -> AsyncIterator[tuple[Config, Home]]:
-    """The configuration and the home of a tenant."""
     check_tenant(tenant)
     own = load()
     if tenant == own.store.tenant:
@@ -169,7 +168,7 @@ async def _delete_rows(config: Config) -> dict[str, int]:
     from upwell.ground.postgres.schema import TABLES_OF_A_TENANT
 
     postgres = Postgres(config.store.url)
-    # The last table records the deletions from the others.
+    # The last table records the deletions from the other tables.
     tables = sorted(TABLES_OF_A_TENANT, key=lambda table: table == "audit")
     deleting = "DELETE FROM upwell.{} WHERE tenant = %(tenant)s"
     counting = "SELECT count(*) FROM upwell.{} WHERE tenant = %(tenant)s"

@@ -1,5 +1,5 @@
-"""Runs upwell's commands in separate processes, since a replay or a setup would delay the server's
-other answers."""
+"""Runs upwell's commands in separate processes. In the server's process, a replay or a setup would
+delay other responses."""
 
 import asyncio
 import sys
@@ -19,7 +19,7 @@ async def run_command(
     """The output of `upwell ARGS` for the home of this app.
 
     Raises:
-        UsageError: the command took too long, or refused its arguments.
+        UsageError: the command took too long, or rejected its arguments.
         UpwellError: the command failed.
     """
     own = {"UPWELL_HOME": str(app.config.home.root), "NO_COLOR": "1"}

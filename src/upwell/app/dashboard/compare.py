@@ -17,17 +17,16 @@ from upwell.ground.text.safe import clip
 
 MAX_LINES = 4_000
 MAX_LINE_CHARS, MAX_CHARS = 4_000, 1_000_000
-"""The comparison shows at most this much of a line and of a text. More would make the browser slow.
-"""
+"""The most characters of a line and of a text that are shown. More would slow the browser down."""
 MAX_PIECES = 50_000
 """At most this many values or words are compared, which takes a second or two."""
 LONG_LINE_CHARS = 200
-"""A text whose lines are longer on average is compared word by word."""
+"""If the lines of a text are longer than this on average, it is compared word by word."""
 MIN_WORDS = 3
-"""A shorter sequence of words that is in both texts counts as a coincidence."""
+"""If fewer consecutive words than this are in both texts, they count as a coincidence."""
 MIN_BEGINNING_CHARS, MAX_SIMILAR = 20, 20
-"""The fewest characters that the beginning of a clipped value has, and the most beginnings that may
-start with these same characters."""
+"""Clipped values are looked up by this many characters of their beginning. At most `MAX_SIMILAR`
+beginnings may share these characters."""
 _WORD = re.compile(r"\S++\s*+")
 _CLIPPED = re.compile(r"(.+)…(?:\(\+[\d,]+\))?", re.DOTALL)
 
@@ -36,10 +35,10 @@ Part = tuple[str, bool]
 
 
 def compared(original: str, seen: str) -> Mapping[str, Any]:
-    """The original, in `blocks` that the agent either saw or did not see. Of its `total` lines,
-    values or words (`unit`), `omitted` were not seen. With `is_partial`, only the beginning was
-    compared; with `is_cut`, the blocks do not show everything. Takes a second for tens of
-    megabytes, so call it in a thread."""
+    """The original as `blocks`, each of which the agent either saw or did not see. The original has
+    `total` lines, values or words (`unit`), of which `omitted` were not seen. If `is_partial`, only
+    the beginning was compared. If `is_cut`, the blocks do not show the whole original. Tens of
+    megabytes take a second, so call this function in a thread."""
     beginning = original[:MAX_CHARS]
     is_partial = len(original) > MAX_CHARS
     if is_json(beginning, is_cut=is_partial):
@@ -126,8 +125,7 @@ def _by_value(original: str, seen: str, is_partial: bool) -> Mapping[str, Any]:
 def _parts(
     pieces: Sequence[Piece], marks: Sequence[bool], beginnings: Mapping[str, Sequence[str]]
 ) -> list[list[Part]]:
-    """The parts of each piece. A bracket counts as seen if anything between it and its counterpart
-    was seen."""
+    """A bracket counts as seen if anything between it and its counterpart was seen."""
     upcoming = iter(marks)
     parts: list[list[Part]] = []
     seen_so_far = [0]
@@ -147,7 +145,7 @@ def _parts(
 
 
 def _split(piece: Piece, is_seen: bool, beginnings: Mapping[str, Sequence[str]]) -> list[Part]:
-    """A value in two parts if the agent saw only its beginning."""
+    """Split a value if the agent saw only its beginning."""
     text = piece.text
     if not is_seen and piece.value and piece.value[1].startswith('"'):
         value = piece.value[1][1:]
@@ -162,8 +160,8 @@ def _split(piece: Piece, is_seen: bool, beginnings: Mapping[str, Sequence[str]])
 
 
 def _spaced(pieces: Sequence[Piece], parts: Sequence[Sequence[Part]]) -> list[Part]:
-    """The parts with the gaps between them. A gap counts as unseen if the parts on both sides
-    are unseen."""
+    """Insert the gaps between the parts. A gap counts as unseen if the parts on both sides are
+    unseen."""
     spaced: list[Part] = []
     for number, piece in enumerate(pieces):
         spaced += parts[number]
@@ -173,7 +171,7 @@ def _spaced(pieces: Sequence[Piece], parts: Sequence[Sequence[Part]]) -> list[Pa
 
 
 def _beginnings(shown: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The beginnings of clipped values, by their first characters."""
+    """The beginnings of clipped values, keyed by their first characters."""
     beginnings: dict[str, list[str]] = {}
     for _, value in shown:
         if (match := _CLIPPED.fullmatch(value)) and len(match[1]) > MIN_BEGINNING_CHARS:
@@ -192,10 +190,11 @@ def _joined(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 
 def found(original: Sequence[Hashable], seen: Sequence[Hashable]) -> list[bool]:
-    """Whether each item of `original` is found in `seen`. An item that occurs once in both is
-    found; such items, where they are in the same order in both, are joints. Equal items next to a
-    joint are matched with each other. Any other item is found if `seen` has an equal item, not yet
-    matched, between the same joints or between neighbouring ones. Takes n log n time."""
+    """Tell for each item of `original` whether it is found in `seen`. An item that occurs once in
+    each is found. The longest series of such items that is in the same order in both serves as
+    joints. From each joint, equal items are matched in both directions, up to the first difference.
+    Any other item is found if `seen` has an equal, unmatched item between the same two joints or in
+    a neighbouring interval. Takes O(n log n) time."""
     joints = [(-1, -1), *_joints(original, seen), (len(original), len(seen))]
     unique = _places(original).keys() & _places(seen).keys()
     marks = [item in unique for item in original]
@@ -217,8 +216,6 @@ def _find_between(
     original: tuple[Sequence[Hashable], list[bool]],
     seen: tuple[Sequence[Hashable], Sequence[bool]],
 ) -> None:
-    """Mark the items of the original that are also between the same joints, or between neighbouring
-    ones."""
     ends = [other for _, other in joints]
     stretches: list[Counter[Hashable]] = [Counter() for _ in joints]
     for other, (item, is_taken) in enumerate(zip(*seen, strict=True)):
@@ -235,14 +232,13 @@ def _find_between(
 
 
 def _places(items: Sequence[Hashable]) -> dict[Hashable, int]:
-    """The places of the items that occur once."""
     counts = Counter(items)
     return {item: place for place, item in enumerate(items) if counts[item] == 1}
 
 
 def _joints(original: Sequence[Hashable], seen: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """The longest sequence of places, increasing in both texts, of items that occur once in both
-    (patience sorting)."""
+    """Find the longest series of items that occur once in each text and are in the same order in
+    both (patience sorting). Returns the place of each item in both texts."""
     places = _places(seen)
     pairs = [(place, places[item]) for item, place in _places(original).items() if item in places]
     tops: list[int] = []

@@ -1,4 +1,4 @@
-"""Connects the pages to the functions that feed them."""
+"""Connects the dashboard's pages to the functions that provide their data."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -50,9 +50,9 @@ def desk_of(
     servers: Servers = list,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> Desk:
-    """The views, the actions and the event stream of the dashboard. Each request asks `app_now` for
-    the app, because a changed configuration replaces it. `servers` lists the servers behind a
-    gateway. Streams end soon after `is_ending` has become true."""
+    """The views, the actions and the event stream of the dashboard. Each request calls `app_now()`,
+    because a changed configuration replaces the app. `servers` lists the servers behind a gateway.
+    Streams end soon after `is_ending()` becomes true."""
     views: Mapping[str, Data] = {**VIEWS, "health": partial(health, servers=servers)}
     actions = {**CHANGES, "setup": set_up, "mend": mend}
 

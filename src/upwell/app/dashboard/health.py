@@ -53,7 +53,7 @@ async def doctor(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def setup(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The changes that `upwell setup` would make on this machine: a summary, and every line."""
+    """The changes that `upwell setup` would make on this machine, and a summary."""
     plan = await run_command(app, "setup", "--dry-run", seconds=SETUP_SECONDS)
     changes, _, summary = plan.rpartition("upwell would\n")
     return {"summary": summary, "changes": changes}
@@ -66,7 +66,7 @@ async def set_up(app: App, fields: Fields) -> str:
 
 
 async def mend(app: App, fields: Fields) -> str:
-    """Run a command from a hint of doctor, if a button may run it."""
+    """Run the command from a hint of doctor, if a button may run it."""
     command = fields.get("command", "")
     if not _MENDS.fullmatch(command):
         raise UsageError("run this command in a terminal", hint=command)

@@ -10,7 +10,7 @@ from typing import Any
 from upwell.compress.json.rows import NONE, SIGN
 
 ROW_CHARS = 100
-"""Objects and lists longer than this have line breaks."""
+"""Objects and lists longer than this are laid out with line breaks."""
 MAX_DEPTH = 40
 """The deepest indentation, in levels."""
 _TOKEN = re.compile(
@@ -28,9 +28,9 @@ quotation mark, which distinguishes them from numbers."""
 
 @dataclass(slots=True)
 class Piece:
-    """A bracket or a value with its name, and the `gap` before the next piece. Brackets have no
-    `value`, except for one that opens an empty object or list. `until` is the number of the piece
-    that closes this bracket; it is -1 for a closing bracket, and 0 for a value."""
+    """A bracket, or a value with its name, and the white space (`gap`) before the next piece. Of
+    the brackets, only one that opens an empty object or list has a `value`. `until` is the index of
+    the piece that closes this bracket. It is -1 for a closing bracket and 0 for a value."""
 
     text: str
     value: Value | None = None
@@ -39,7 +39,7 @@ class Piece:
 
 
 class _Number(str):
-    """A number as written."""
+    """A number as it is written in the text."""
 
 
 def is_json(text: str, *, is_cut: bool) -> bool:
@@ -67,8 +67,8 @@ def _is_document(line: str) -> bool:
 
 
 def values_of(text: str) -> list[Value]:
-    """The values of shortened JSON, in order. Values in tables are found under the names of their
-    columns. If the text is not JSON, the values of its JSON parts are returned."""
+    """The values of shortened JSON, in order. A value in a table has the name of its column as its
+    key. If the text is not JSON, the values of its JSON parts are returned."""
     values: list[Value] = []
     try:
         try:
@@ -126,8 +126,8 @@ def _value(node: Any) -> str:
 
 
 def pieces_of(text: str, limit: int) -> list[Piece]:
-    """The first pieces of a JSON text. Objects and lists that do not fit in a row have line breaks.
-    The text may end too early, or not be JSON at all."""
+    """The first `limit` pieces of a JSON text. Objects and lists that do not fit in a row have line
+    breaks. The text may end too early, or not be JSON at all."""
     pieces = _pieces(text, limit)
     _add_gaps(pieces)
     return pieces

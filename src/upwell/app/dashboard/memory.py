@@ -19,8 +19,8 @@ from upwell.web.dashboard.desk import Fields
 SHOWN = 40
 MAX_LOOKED_AT = 20_000
 LOOKED_AT = 5_000
-"""How many of the latest decisions are searched to count the surfacings of a memory. Of the
-older decisions, only those whose use was judged are counted.
+"""How many of the latest decisions are searched to count how often a memory surfaced. Older
+decisions count only if the use of the memory was judged.
 """
 MAX_RULES = 500
 MIN_RULE_SHARE = 0.5
@@ -39,7 +39,7 @@ KINDS = {
 
 
 async def memory(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The first memories that match, and the values to browse by."""
+    """The first matching memories, and the values for the filters."""
     sample = await app.memory.list(limit=_OPTIONS_FROM)
     topics = await app.topics.all()
     return {
@@ -54,8 +54,8 @@ async def memory(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def memories(app: App, fields: Fields) -> Mapping[str, Any]:
-    """One page of the memories that match. A search lists standing rules first, then its hits, best
-    first; without a search, the newest memories come first."""
+    """One page of the matching memories. A search lists the standing rules first, and then its
+    hits, most relevant first. Without a search, the newest memories come first."""
     offset = int(fields["offset"]) if fields.get("offset", "").isdigit() else 0
     if "q" in fields:
         hits, following = await _found(app, fields), None
@@ -118,7 +118,7 @@ async def rules(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def review(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The memories that are offered for removal, each with its reason."""
+    """The memories offered for removal, each with its reason."""
     offers = await app.review().offers(None)
     rows = [
         {
@@ -154,8 +154,8 @@ async def _found(app: App, fields: Fields) -> list[Hit]:
 
 
 def _rules_with(rules: Sequence[Memory], query: str) -> list[Hit]:
-    """The standing rules that share enough words with the query, most words first. No search of a
-    store returns them."""
+    """The standing rules that share enough words with the query, starting with those that share the
+    most. A search in a store does not return rules."""
     wanted = set(stemmer().stems(query_words(query)))
     shares = {
         rule.id: len(wanted & counted(" ".join((rule.text, *rule.triggers))).keys()) / len(wanted)
@@ -168,8 +168,7 @@ def _rules_with(rules: Sequence[Memory], query: str) -> list[Hit]:
 
 
 async def _listed(app: App, fields: Fields, offset: int) -> tuple[list[Hit], int | None]:
-    """A page of the newest memories that match, beginning at `offset`, and the offset of the next
-    page."""
+    """The newest matching memories from `offset` on, and the offset of the next page."""
     found: list[Hit] = []
     names = [fields["namespace"]] if "namespace" in fields else ()
     end = offset + MAX_LOOKED_AT

@@ -17,7 +17,7 @@ FILTERS = ("host", "project", "session", "tool", "file", "spoke")
 
 
 async def now(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The newest events, and the values to filter by."""
+    """The newest events, and the values for the filters."""
     recent = await app.surfacer.journal.latest(_OPTIONS_FROM)
     options = {
         name: sorted({str(event[name]) for event in recent if event[name]})
@@ -33,13 +33,14 @@ async def now(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def rows(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The newest events, or the next older ones after `before`. That position consists of the times
-    at which the last event shown was written and at which it happened, joined by `_`."""
+    """The newest events, or the ones before the position `before`. This position consists of two
+    times of the last event shown, joined by `_`: when the event was written, and when it happened.
+    """
     written, _, at = fields.get("before", "").partition("_")
     if not _is_number(written) or not _is_number(at):
         shown = await events(app, _filters(fields), SHOWN)
     else:
-        # Events that were written together share a time, and a page may end between them.
+        # Events that were written together share this time, and a page may end between them.
         together = await events(app, _filters(fields), SHOWN, float(written) + _TINY)
         shown = [event for event in together if event["at"] < float(at)]
         shown = shown or await events(app, _filters(fields), SHOWN, float(written))
@@ -51,8 +52,8 @@ async def rows(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def stream(app: App, fields: Fields) -> AsyncIterator[Sequence[Event]]:
-    """New events that pass the filters. A decision and the shortened result of its call may arrive
-    one after the other; the later one then comes with the earlier one."""
+    """New events that match the filters. If a decision and the shortened result of its call arrive
+    separately, the later one comes joined to the earlier one."""
     after = float(fields["after"]) if _is_number(fields.get("after")) else time.time()
     async for fresh in following(app, _filters(fields), after):
         if not fresh:
@@ -73,15 +74,14 @@ async def stream(app: App, fields: Fields) -> AsyncIterator[Sequence[Event]]:
 
 
 def _joined_for(fields: Fields, shown: Sequence[Event]) -> Sequence[Event]:
-    """The events, joined unless `spoke` is set. With `spoke`, `shown` lacks the decisions that
-    compete for a shortened result."""
+    """With `spoke`, the events are not joined, because `shown` then lacks some of the decisions to
+    which a shortened result may belong."""
     return shown if "spoke" in fields else joined(shown)
 
 
 def joined(shown: Sequence[Event]) -> list[Event]:
-    """The events, newest first, without the shortened results whose decision is among them: each of
-    these becomes the `cut` of its decision. A result that may belong to one of several decisions
-    remains an event."""
+    """The events, newest first. If the decision about a shortened result is among them, the result
+    becomes its `cut`. A result that may belong to several decisions remains an event."""
     decisions = {event["id"]: event for event in shown if event["kind"] == "event"}
     cuts: dict[str, Event] = {}
     for cut in reversed(shown):
@@ -113,7 +113,7 @@ def _is_same_call(decision: Event, cut: Event) -> bool:
 
 
 def _ended(decision: Event, cut: Event, shown: Sequence[Event]) -> bool:
-    """True if the turn ended between a decision and a shortened result, so that they belong to
+    """True if the turn ended between the decision and the shortened result. They then belong to
     different calls."""
     return any(
         event["kind"] == "event"

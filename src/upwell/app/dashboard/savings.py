@@ -19,7 +19,6 @@ def days_in(fields: Fields) -> int:
 
 
 def _every_day(rows: Sequence[Mapping[str, Any]], days: int) -> list[Mapping[str, Any]]:
-    """A row for each day, including those on which nothing happened."""
     today = datetime.now(UTC).date()
     known = {row["name"]: row for row in rows}
     names = [(today - timedelta(days=back)).isoformat() for back in reversed(range(days))]
@@ -28,7 +27,6 @@ def _every_day(rows: Sequence[Mapping[str, Any]], days: int) -> list[Mapping[str
 
 
 def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The rows with the largest gain or loss, without those that have neither."""
     counted = [row for row in rows if row["net"]]
     return sorted(counted, key=lambda row: -abs(row["net"]))[:MAX_ROWS]
 

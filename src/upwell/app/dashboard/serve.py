@@ -20,8 +20,8 @@ from upwell.web.tokens import Tokens, token_of
 
 
 async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
-    """Serve the dashboard on loopback until a signal ends the process. `opened` receives the
-    address, with the token after the `#`, a part that browsers send to no server.
+    """Serve the dashboard on loopback until a signal ends the process. `opened()` receives the
+    address. The token comes after the `#`, because browsers do not send that part to servers.
 
     Raises:
         UsageError: the port is in use.
@@ -46,8 +46,8 @@ async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
 
 
 def _following_config(app: App) -> Callable[[], App]:
-    """Return a function that returns the app. Each call first reads `config.toml` again if the file
-    has changed, so that the pages show the current price and limits."""
+    """Return a function that returns the app. If `config.toml` has changed, the function first
+    reads it again, so that the pages show the current price and limits."""
     home = app.config.home
     known = stamp(home.config_file)
 

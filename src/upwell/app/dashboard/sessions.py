@@ -1,5 +1,5 @@
-"""Sessions, newest first: those that upwell took part in, and those in the agents' transcripts.
-Also the figures of one session, and the originals of its shortened results."""
+"""The sessions that upwell took part in or that the agents' transcripts contain. Also the figures
+of one session, and the originals of its shortened results."""
 
 import asyncio
 import math
@@ -25,7 +25,7 @@ READ_SECONDS = 0.5
 
 
 async def sessions(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The newest sessions, and the values to filter by."""
+    """The newest sessions, and the values for the filters."""
     if "id" in fields or "cut" in fields:
         return {}
     shown = await sessionlist(app, fields)
@@ -41,8 +41,8 @@ async def sessions(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def sessionlist(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The sessions that answer the search `q`, best first. Without `q`, all sessions of a `project`
-    and a `host`, newest first, beginning with the one after `before`."""
+    """The sessions that match the search `q`, most relevant first. Without `q`, all sessions of a
+    `project` and a `host`, newest first, beginning after the position `before`."""
     scope = Scope(project=fields.get("project"), host=fields.get("host"))
     recent = await _recent(app)
     if "q" in fields:
@@ -92,8 +92,8 @@ async def _past(
 
 
 async def reading(app: App, fields: Fields) -> Mapping[str, Any]:
-    """Index new parts of the transcripts for a moment, and return how much is left. `fields` holds
-    the `total` and `left` (bytes) that the previous step returned."""
+    """Index new parts of the transcripts for `READ_SECONDS`, and return how much is left. `fields`
+    holds the `total` and `left` (bytes) that the previous step returned."""
     due = read = 0
 
     def show(done: int, total: int) -> None:
@@ -112,7 +112,7 @@ async def reading(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 def is_indexed(app: App) -> bool:
-    """True if past sessions have been indexed, by `setup`, by a search or from the page."""
+    """True if past sessions have been indexed."""
     return app.config.home.sessions_db.exists()
 
 
@@ -188,7 +188,6 @@ def _session(
 
 
 def _found(match: Match, recent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A session that a search found, with the turn that answers the question."""
     session, turn = match.session, match.turn
     return {
         **recent.get(session.name, _UNATTENDED),
@@ -221,7 +220,7 @@ async def _recent(app: App) -> dict[str, dict[str, Any]]:
 
 
 async def _with_prompts(app: App, sessions: Iterable[Sequence[Event]]) -> None:
-    """Add the text of each session's first prompt to its event, for the list of sessions."""
+    """Add the text of each session's first prompt to its event."""
     prompts = [
         next((event for event in reversed(entries) if event["door"] == "prompt"), None)
         for entries in sessions
@@ -266,7 +265,7 @@ def _id_of(memory: Any) -> str:
 
 
 async def verdicts(app: App) -> dict[tuple[str, str], str]:
-    """Whether a memory was used or ignored, by surfacing and memory."""
+    """Whether each memory was used or ignored, by surfacing id and memory id."""
     return {
         (sighting.sample.surfacing, sighting.sample.memory): str(sighting.sample.evidence)
         for sighting in await app.learning.sightings()

@@ -22,7 +22,7 @@ REPLAY_SECONDS = 120.0
 MAX_EARLIER, MAX_EARLIER_BYTES = 60, 40_000_000
 """How many earlier sessions, and how many bytes of them, a session's replay may learn from."""
 _AT_ONCE_SECONDS = 30.0
-"""A decision belongs to a step of the transcript that is at most this far away."""
+"""The largest difference in time between a decision and its step in the transcript."""
 
 
 async def timeline(app: App, fields: Fields) -> Mapping[str, Any]:
@@ -100,7 +100,6 @@ async def _earlier(app: App, first: Match) -> list[str]:
 
 
 async def _with_use(app: App, seen: Sequence[Event]) -> None:
-    """Add to each memory whether the agent used it."""
     if not any(event["memories"] for event in seen if event["kind"] == "event"):
         return
     used = await verdicts(app)
@@ -117,14 +116,14 @@ def _start(matches: Sequence[Match], fields: Fields) -> int:
 
 
 def _part_at(parts: Sequence[Part], event: Event) -> Part:
-    """The turn in which something happened. A hook reports a prompt a moment before or after the
+    """Prompts have a larger margin, because a hook reports a prompt shortly before or after the
     transcript records it."""
     margin = _AT_ONCE_SECONDS if event["kind"] == "event" and event["door"] == "prompt" else 1.0
     return next((part for part in reversed(parts) if part.at <= event["at"] + margin), parts[0])
 
 
 def _with_events(part: Part, seen: Sequence[Event]) -> dict[str, Any]:
-    """A turn with its steps and events in order of time. The reason for a silence is given at the
+    """A turn with its steps and events in order of time. The reason for a silence is shown at the
     step at which upwell stayed silent."""
     why: dict[int, str] = {}
     rows: list[tuple[float, int, Any]] = []
@@ -149,8 +148,8 @@ def _with_events(part: Part, seen: Sequence[Event]) -> dict[str, Any]:
 
 
 def _step_at(steps: Sequence[Step], event: Event, taken: Mapping[int, str]) -> int | None:
-    """The number of the step to which a decision belongs: a call of the same tool that has no
-    decision yet, with the same command if possible, and nearest in time. None if there is none."""
+    """The index of the step to which a decision belongs: a call of the same tool that has no
+    decision yet. A step with the same command is preferred, then the nearest one in time."""
     near = [
         (not step.text.startswith(event["step"]), distance, number)
         for number, step in enumerate(steps)

@@ -26,8 +26,8 @@ MAX_REPLAYED = 20
 
 
 async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The figures for a number of days, the thresholds, and what other thresholds would let
-    through."""
+    """The figures for a number of days, the thresholds, and how many decisions would reach other
+    thresholds."""
     days = days_in(fields)
     await app.learning.counts.flush()
     decisions = await app.surfacer.journal.latest_without_texts(LOOKED_AT)
@@ -49,7 +49,7 @@ async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
 
 async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
     """The memories that would have surfaced in past sessions, with a link to each session that has
-    a page. A separate process computes them.
+    a page.
 
     Raises:
         UsageError: a field is invalid.
@@ -69,7 +69,7 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
             environment={"UPWELL_SURFACE__MIN_SCORE": score},
         )
     except UsageError as error:
-        # Not an error worth reporting: a new user has no sessions in this period.
+        # Not reported as an error, because a new user has no sessions in this period.
         return {"since": since, "score": score, "trouble": str(error)}
     rows = [json.loads(line) for line in output.splitlines()]
     surfacings = [row for row in rows if row.get("memories")]
@@ -87,8 +87,8 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 def _moments(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The moments (a prompt, a failed call …) at which the latest decisions were made: how often
-    each came, how often a memory surfaced, and the usual reason why none did."""
+    """For each moment (a prompt, a failed call …): how often it came, how often a memory surfaced,
+    and the usual reason why none did."""
     seen: Counter[str] = Counter()
     spoke: Counter[str] = Counter()
     why: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -112,7 +112,7 @@ def _moments(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _what_if(decisions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """For each threshold, the number and the percentage of decisions whose best memory reaches it.
-    This counts memories that surfaced, and memories held back only because of their score."""
+    This covers memories that surfaced, and memories held back only because of their score."""
     scores = []
     for decision in decisions:
         if decision["memories"]:
