@@ -89,7 +89,7 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The whole configuration. `values` contains the settings that are not defaults, by dotted key.
+    """The whole configuration. `values` contains only the settings that were set, by dotted key.
     `overrides` maps a tool pattern or `server:NAME` to tables of settings.
     """
 
@@ -224,7 +224,7 @@ def load(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Config:
-    """Read a home's configuration and lexicon. The keys of `flags` are dotted.
+    """Read a home's configuration and lexicon. `flags` maps dotted keys to values.
 
     Raises:
         ConfigError: a setting is invalid. Only the first mistake is reported.
@@ -283,7 +283,7 @@ class _Reading:
 
     @contextmanager
     def mistakes_noted(self) -> Iterator[None]:
-        """If a mistake is raised in the block, record it and continue after the block."""
+        """Record a `ConfigError` raised in the block, and continue after the block."""
         try:
             yield
         except ConfigError as mistake:

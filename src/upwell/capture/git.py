@@ -162,7 +162,6 @@ def _log(
 
 
 def _parts(chunks: Iterable[str], mark: str) -> Iterator[str]:
-    """Split a text that arrives in chunks at each `mark`."""
     rest = ""
     for chunk in chunks:
         *parts, rest = (rest + chunk).split(mark)

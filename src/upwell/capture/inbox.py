@@ -25,14 +25,14 @@ WHY_RULE = "standing rule"
 WHY_COMMAND = "command that worked"
 _WORDS = re.compile(r"\w+")
 HABIT_SESSIONS = 3
-"""In this many sessions, a mistake is a habit."""
+"""A mistake that was made in this many sessions counts as a habit."""
 KINDS: Mapping[str, str] = {"commit": WHY_COMMIT, "rule": WHY_RULE, "command": WHY_COMMAND}
 
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """The result of adding proposals: the number of new proposals, the number of older proposals
-    that were removed to make room, and the names of the rules that masked a secret.
+    """The result of adding proposals. `displaced` is the number of older proposals that were
+    removed to make room. `redacted` contains the names of the rules that masked a secret.
     """
 
     new: int = 0
@@ -139,8 +139,7 @@ class Inbox:
         return int(number)
 
     def propose(self, proposals: Iterable[Proposal]) -> Intake:
-        """Add proposals, except those that are settled, which means that a person has already
-        decided about them.
+        """Add proposals, except those that a person has already decided about.
 
         Of two proposals with the same text or for the same situation, only the later one is kept.
         If they come from different sessions, their occurrences are added up.
@@ -293,9 +292,7 @@ def _settle(content: dict[str, Any], keys: Iterable[str]) -> None:
 def _latest_of_projects(
     waiting: Sequence[dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """Return the latest `MAX_WAITING` entries of each project, in order, and the number of older
-    entries.
-    """
+    """Return the latest `MAX_WAITING` entries per project, and the number of older entries."""
     counts: Counter[str] = Counter()
     displaced: Counter[str] = Counter()
     latest = []

@@ -8,8 +8,8 @@ from typing import Literal
 class CaptureOptions:
     """The `capture.*` settings. `accept` selects the proposals that become memories without a
     person's decision: none, or episodes of the kinds whose precision was measured. With
-    `ask_agent`, an agent that may have learned something is asked at the end of the turn to store
-    it.
+    `ask_agent`, an agent that may have learned something in a turn is asked to store it when the
+    turn ends.
     """
 
     accept: Literal["nothing", "episodes"] = "nothing"

@@ -69,7 +69,7 @@ def _add(findings: Findings, episodes: Iterable[Episode], project: str, source: 
 
 
 def _in_project(path: str, cwd: str | None, project: str) -> str:
-    """Convert a path that is relative to `cwd` to a path relative to the project's root."""
+    """Return the path relative to the project's root. A relative `path` starts from `cwd`."""
     return relative_to(str(PurePosixPath(cwd or project, path)), project)
 
 

@@ -18,8 +18,8 @@ from upwell.hosts.events import plain_args
 WRITTEN_BYTES = 500_000
 HISTORY_BYTES = 20_000_000
 _REWRITTEN = b'\n{"$set":{"messages":'
-"""The mark of a compaction by Gemini CLI. The line with this mark repeats the whole
-history. Source: `chatCompressionService` and recorded chats of Gemini CLI 0.61.0.
+"""The mark of a compaction by Gemini CLI. The line with this mark repeats the whole history.
+Source: `chatCompressionService` and recorded chats of Gemini CLI 0.61.0.
 """
 _CALLS = ("function_call", "custom_tool_call")
 _TEXTS = ("text", "output_text")

@@ -308,7 +308,6 @@ def unstamped(params: RawObject) -> RawObject:
 
 
 def _without_meta(body: RawObject, *names: str) -> RawObject:
-    """Remove these keys from `_meta`, and `_meta` itself if no key is left."""
     if "_meta" not in body:
         return body
     meta = meta_of(body).without(*names)

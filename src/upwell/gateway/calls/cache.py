@@ -36,8 +36,6 @@ Send = Callable[[], Awaitable[Reply]]
 
 @dataclass(slots=True)
 class _Flight:
-    """A call in flight, and the number of callers that wait for it."""
-
     task: "asyncio.Task[Reply]"
     waiting: int = 0
 
@@ -116,7 +114,6 @@ class Cache:
             LOG.warning("an answer cannot be cached: %s", error)
 
     def _key(self, call: ToolCall, server: ServerOptions, client: Client) -> str:
-        """Return the cache key of the call, or "" if it must not be cached."""
         name = f"{call.server}__{call.tool}"
         read_only = call.annotations.get("readOnlyHint") is True
         if not read_only or not first_match(name, self._options.tools):
@@ -141,7 +138,6 @@ def _reprs(value: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _lasting_meta(params: RawObject) -> RawObject:
-    """Return the keys of `_meta` that the result may depend on."""
     return meta_of(bare(params)).without(*_PER_CALL_META)
 
 
@@ -163,7 +159,6 @@ def _lexeme(number: str) -> dict[str, str]:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Sort members by key. Equal keys keep their order."""
     return {"object": sorted(pairs, key=lambda pair: pair[0])}
 
 

@@ -48,7 +48,7 @@ Reading = Callable[[str], str]
 
 
 def by_tool(key: str) -> str:
-    """Tell the agent how to read the original with our own tool, as named for gateway clients."""
+    """Say how to read the original with our own tool, under its name in the gateway."""
     return f'{READ_MORE} with key="{key}" (a part: lines="12-44")'
 
 
@@ -150,9 +150,8 @@ class Fitter:
         name: str = "",
         read_later: bool = False,
     ) -> Compressed:
-        """Fit one text. Its original is kept under the `key` of the return value. If `read_later`
-        is set, and the original is kept only in memory, `key` is "", because another process could
-        not read the original."""
+        """Fit one text. The returned `key` is that of the original. With `read_later`, `key` is ""
+        if the original is kept only in memory, where no other process can read it."""
         (original,) = await self._keep(self._originals, [text], name)
         key = "" if read_later and original.private else original.key
         passage = Passage(text=text, query=query, name=original.name, key=key)
@@ -256,7 +255,6 @@ class Fitter:
     async def _shorten(
         self, call: ToolCall, texts: Sequence[_Text], budget: Budget, options: Options
     ) -> list[_Shortened | None]:
-        """Fit each text to its share of the budget. Returns None for each unchanged text."""
         shares = _shares([text.tokens for text in texts], budget.max_tokens, NOTICE_TOKENS)
         char_shares = _shares([len(text.text) for text in texts], budget.max_chars, NOTICE_CHARS)
         exceeds = [
@@ -443,7 +441,6 @@ def _rebuilt(
 
 
 def _contents(text: str, key: str, share: Budget) -> str:
-    """Return the table of contents for a first chunk, or "" if the table is too large."""
     from upwell.compress.base import RemainingBudget
     from upwell.compress.selective import table
 

@@ -402,7 +402,6 @@ _MAY_BE_ERROR = re.compile(rb'"isError"\s{0,9}:\s{0,9}true')
 
 
 async def _outcome_of(reply: Reply) -> str:
-    """Return the outcome of a call, for its span and the metrics."""
     if reply.error:
         return "error"
     if wants_input(reply.result):

@@ -71,7 +71,6 @@ def load_offer(home: Home) -> Offer | None:
 
 
 def _configuration_state(home: Home) -> list[int]:
-    """Return a value that changes whenever the configuration file changes."""
     return list(stamp(home.config_file) or ())
 
 

@@ -61,7 +61,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 PATH = "/mcp"
 PRIMED_FROM = "2025-11-25"
-"""Since this version, a stream begins with an event that has an id and no data."""
+"""In this and later versions, a stream begins with an event that has an id and no data."""
 
 
 class HttpFront:

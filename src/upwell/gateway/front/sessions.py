@@ -218,6 +218,5 @@ class _OwnStream:
 
 
 def _identity(principal: Principal) -> list[Any]:
-    """Return a principal and its rights in a form for JSON."""
     rights = [list(principal.namespaces), principal.tenant, str(principal.role)]
     return [principal.name, *rights]

@@ -262,7 +262,6 @@ class Stream:
             LOG.debug("nothing to send for %g s: the answer becomes a stream", SILENCE_SECONDS)
 
     def _end(self, work: "asyncio.Task[bytes]") -> None:
-        """Make the reply the last message of the stream."""
         self._has_messages = self._outbox.count > 0
         if not work.cancelled() and not work.exception() and (line := work.result()):
             self._outbox.put(line)

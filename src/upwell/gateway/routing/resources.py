@@ -26,7 +26,7 @@ NO_COMPLETIONS = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 _VARIABLE = re.compile(r"\{[^{}]*\}")
 
 Relay = Callable[[Upstream, RequestContext, Callable[[], Awaitable[Reply]]], Awaitable[Reply]]
-"""`Router.relay()`."""
+"""The type of `Router.relay()`."""
 
 
 class LocalResources(Protocol):

@@ -279,7 +279,6 @@ def _supported(envelope: Envelope | None) -> Envelope | None:
 
 
 def _own_state(params: RawObject) -> str:
-    """Return the `requestState` if it is ours, or else ""."""
     raw = params.get("requestState")
     if raw is None or STATE_PREFIX.encode() not in raw:
         return ""
@@ -339,6 +338,5 @@ async def _ping(_: RawObject, __: RequestContext) -> RawObject:
 
 
 def _traceparent(meta: RawObject) -> str:
-    """Return the W3C `traceparent` in the `_meta` of a request, or ""."""
     parent = meta.value("traceparent")
     return parent if isinstance(parent, str) else ""

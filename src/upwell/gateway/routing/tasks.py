@@ -83,7 +83,6 @@ class Tasks:
         self._principals.setdefault(task, set()).add(context.principal)
 
     def _visible(self, reply: Reply, context: RequestContext) -> Reply:
-        """Remove the tasks of other principals from a list."""
         try:
             result = RawObject.parse(reply.result)
             items = RawArray.parse(result.get("tasks") or b"[]").items

@@ -55,8 +55,7 @@ class Names:
 
     A name with a server's prefix belongs to that server, even while the server is down. `upwell__`
     is ours. A name without a prefix belongs to the first server that has it, in the order of the
-    configuration, not in the order in which the servers reply. It stays with that server for as
-    long as the server is configured.
+    configuration, and stays with that server for as long as the server is configured.
     """
 
     def __init__(self) -> None:
@@ -258,7 +257,6 @@ def _listed(tool: RawObject, name: str, may_compress: bool) -> RawObject:
 
 
 def _mirrors(tool: RawObject) -> tuple[Mirror, ...]:
-    """Return the arguments that the tool declares for HTTP headers, if all are valid."""
     try:
         return declared_by(tool)
     except BadMirror:

@@ -1,5 +1,4 @@
-"""The calls that an upstream is working on, and the client that each of its messages is for.
-
+"""Tracks the calls to an upstream, and finds the client that each of its messages is for.
 A progress notification contains a token from the gateway, which identifies the call. A request or a
 log message identifies no call, so it goes to the client that has calls in flight. If a request
 could be for several clients, it is declined, because an answer from the wrong client would be

@@ -323,7 +323,6 @@ class Upstream:
             await self._tasks.drain()
 
     async def _restore(self, connection: Connection) -> None:
-        """Send the clients' subscriptions and log level to a server that has just started."""
         self._stream = ListenStream(connection, self._tools_changed)
         self._stream.open(self.subscribed_uris)
         level = self._audience.log_level()
@@ -393,7 +392,6 @@ def _uri(uri: str) -> RawObject:
 
 
 def _without_stream(message: Message) -> Message:
-    """Remove the listen stream's id from a notification."""
     try:
         params = RawObject.parse(message.params)
     except NotJson:
