@@ -256,8 +256,8 @@ async def fetched(address: str) -> bytes:
     """Fetch the body at an address. Redirects are not followed.
 
     Raises:
-        OSError: the server cannot be reached, is too slow, sends too much, or responds with a status
-            other than 200.
+        OSError: the server cannot be reached, is too slow, sends too much, or does not respond with
+            status 200.
     """
     import httpx2
 

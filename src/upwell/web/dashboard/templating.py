@@ -66,7 +66,7 @@ def ago(at: float | None, now: float | None = None) -> str:
 
 
 def moment(at: float | None, now: float | None = None) -> str:
-    """Return the time of an event. If the event was not today, the date comes first."""
+    """Return the time of an event, with the date before it if the event was not today."""
     if not at:
         return ""
     today = datetime.now(UTC).date() if now is None else _utc(now).date()
