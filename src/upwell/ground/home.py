@@ -15,8 +15,8 @@ from upwell.ground.errors import StoreUnwritable
 LAUNCHER = "upwell-hook"
 """The script in the home that agents' hooks run."""
 MAX_PATH_BYTES = 400
-"""The maximum length of the home's path. SQLite's limit for the path of a file is 512 bytes, and a
-tenant's backups have the longest paths.
+"""The maximum length of the home's path. SQLite's limit for the path of a file is 512 bytes, and
+the paths of a tenant's backups are longer than the home's.
 """
 
 

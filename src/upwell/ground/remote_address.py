@@ -89,8 +89,8 @@ def _is_worktree_of(common: str, own: Path, folder: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _address_in(path: str, written: Stamp) -> str | None:
-    """Return the address in a configuration file. `written`, the file's stamp, is part of the cache
-    key, so that a changed file is read again."""
+    """`written`, the file's stamp, is part of the cache key, so that a changed file is read
+    again."""
     try:
         remotes = list(_remotes(_beginning(Path(path))))
     except (OSError, ValueError):
@@ -107,8 +107,7 @@ def _beginning(path: Path) -> str:
 
 
 def _remotes(config: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the address of each remote. A remote with several addresses is yielded
-    several times."""
+    """A remote with several addresses is yielded several times."""
     remote = None
     for line in map(str.strip, config.splitlines()):
         if line.startswith("["):

@@ -238,6 +238,5 @@ def _kind(kind: str) -> str:
 
 
 def _name(session: str, key: str) -> str:
-    """Return the key in the TTL store. It begins with the length of the session's name, so that the
-    keys of two sessions cannot be equal."""
+    """The length of the session's name ensures that the keys of two sessions cannot be equal."""
     return f"{len(session)}:{session}{key}"

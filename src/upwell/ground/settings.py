@@ -191,11 +191,6 @@ def _choices(kind: type, name: str, hint: Any) -> Sequence[str]:
 
 
 def _words_of(key: str, text: str, known: Sequence[str], origin: str) -> Sequence[str]:
-    """Split a comma-separated string of known words.
-
-    Raises:
-        ConfigError: a word is not known.
-    """
     words = [word.strip() for word in text.split(",")]
     for word in words:
         if word not in known:

@@ -348,7 +348,6 @@ class Postgres:
             self._tasks.start(self._reach_again())
 
     def _suspect(self, since: float) -> None:
-        """Find out whether the server responds at all, because a statement is taking long."""
         if self._suspicion is None or self._suspicion.done():
             self._suspicion = self._tasks.start(self._probe(since))
 
@@ -410,7 +409,6 @@ async def _outcome[T](work: Coroutine[Any, Any, T]) -> T | StoreError:
 
 
 def _is_loss(error: Exception) -> bool:
-    """Return True if the connection or the server is gone, and False if only a statement failed."""
     if isinstance(error, PoolTimeout | PoolClosed):
         return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

@@ -281,8 +281,7 @@ def encoded(key: str) -> bytes:
 
 
 def _sorted(values: Mapping[str, bytes]) -> dict[str, object]:
-    """Return keys and values as two arrays. The arrays have the same order in all processes, so
-    that processes cannot deadlock."""
+    """Return keys and values as two arrays, sorted so that processes cannot deadlock."""
     pairs = sorted((encoded(key), value) for key, value in values.items())
     return {"keys": [key for key, _ in pairs], "values": [value for _, value in pairs]}
 

@@ -271,7 +271,7 @@ def _line(window: bytes, start: int, end: int) -> bytes:
 
 
 def _without_overlaps(matches: Iterator[Finding]) -> list[Finding]:
-    """Sort findings and merge overlapping ones. A specific rule overrides the generic rule."""
+    """A specific rule overrides the generic rule."""
     findings: list[Finding] = []
     for finding in sorted(matches, key=lambda f: (f.start, f.rule == GENERIC, -f.end)):
         if findings and finding.start < findings[-1].end:

@@ -203,9 +203,7 @@ def _byte(digits: bytes) -> bytes:
 
 
 def _substituted(data: bytes, substitutions: list[tuple[int, int, bytes]]) -> View:
-    """Return a view of `data` with substitutions. Each is (start, end, replacement), and they are
-    in order and do not overlap.
-    """
+    """`substitutions`: (start, end, replacement), in order and without overlaps."""
     pieces, origins = [], []
     position = 0
     for start, end, replacement in substitutions:

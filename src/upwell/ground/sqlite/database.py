@@ -74,7 +74,7 @@ class Follower:
         self.use(prepare(self.plan), _inode(self.plan.path))
 
     def use(self, connection: sqlite3.Connection, inode: int) -> None:
-        """Replace the connection. `inode`: that of the file that the new connection is to."""
+        """Replace the connection. `inode` identifies the file of the new connection."""
         self.drop()
         self._connection, self._inode = connection, inode
         self.generation += 1

@@ -156,7 +156,6 @@ class _Pages:
         return next((size for size, share in shares.items() if share >= enough), PAGE_SIZES[0])
 
     def _leaf_share(self, size: int) -> float:
-        """Return the share of b-tree pages among the first pages, if pages had this size."""
         kinds = (TABLE_LEAF, TABLE_INTERIOR, INDEX_LEAF, INDEX_INTERIOR)
         starts = range(size, min(self._bytes, size * 200), size)
         count = 0
@@ -243,7 +242,7 @@ class _Pages:
 
 
 def _start(number: int) -> int:
-    """Return the offset of a page's header. The first page begins with the file's header."""
+    """The first page begins with the file's header."""
     return 100 if number == 1 else 0
 
 

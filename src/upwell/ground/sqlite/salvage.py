@@ -107,7 +107,7 @@ def is_sound(db: sqlite3.Connection, plan: Plan) -> bool:
 
 
 def _is_readable(db: sqlite3.Connection) -> bool:
-    """Return whether every row can be read. SQLite's checks accept text that is not valid UTF-8."""
+    """SQLite's checks accept text that is not valid UTF-8, so every row is read."""
     try:
         for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             for _ in db.execute(f'SELECT * FROM "{name}"'):
@@ -304,7 +304,6 @@ def _page_by_page(plan: Plan) -> Iterator[sqlite3.Connection]:
 
 
 def _read_pages(db: sqlite3.Connection, path: Path) -> None:
-    """Insert the rows on intact pages, except those of text indexes."""
     derived = tuple(f"{name}_" for name in _text_indexes(db))
     for table, row in rows_by_table(path, tables_of(db)):
         if not table.name.startswith((*derived, "sqlite_", "schema_version")):

@@ -48,9 +48,9 @@ OWNER = Owner("shelf", [_create, _add_sum], expendable=True)
 
 
 def _sum(kind: str, key: str, value: bytes) -> int:
-    """Return the checksum of an entry, because SQLite does not detect damage inside a value. An
-    entry with a wrong checksum counts as absent, so that no reader gets half a document. Entries
-    created by version 0.1.0 have no checksum."""
+    """SQLite does not detect damage inside a value. An entry with a wrong checksum counts as
+    absent, so that no reader gets half a document. Entries created by version 0.1.0 have no
+    checksum."""
     return crc32(value, crc32(f"{kind}\0{key}".encode(errors="surrogatepass")))
 
 
@@ -276,9 +276,8 @@ class SqliteTtlStore(TtlStore):
 
 
 def _having(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
-    """Return the condition for keys that begin with `prefix`, and the condition's values. SQLite
-    looks up a range in the primary key. For `substr(key, …) = …`, it would read every key of the
-    kind."""
+    """SQLite looks up this range in the primary key. For `substr(key, …) = …`, it would read every
+    key of the kind."""
     # No byte of UTF-8 is 0xff, so every key with the prefix sorts below the prefix with 0xff.
     after = prefix.encode(errors="surrogatepass") + b"\xff"
     return ("AND key >= ? AND key < CAST(? AS TEXT)", (prefix, after)) if prefix else ("", ())

@@ -37,9 +37,7 @@ only at the beginning of a line, so that searching a long line takes linear time
 
 
 def _is_row(line: str) -> bool:
-    """Return whether a stripped line is a row of a table. Lines may be long, so the line is
-    searched only once.
-    """
+    """`line` is stripped. Lines may be long, so it is searched only once."""
     if len(line) > 1 and line[0] == line[-1] == "|":
         return True
     return _BAR.search(line, 1, len(line) - 1) is not None
@@ -121,7 +119,6 @@ def _line_end(text: str, offset: int) -> int:
 
 
 def _fence_end(text: str, offset: int, fence: str) -> int:
-    """Return the end of the line that closes the fence, or else the end of the text."""
     while (fence_start := text.find(fence, offset)) >= 0:
         start, end = text.rfind("\n", offset - 1, fence_start) + 1, _line_end(text, fence_start)
         if _closes(text[start:end], fence):

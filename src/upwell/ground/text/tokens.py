@@ -181,8 +181,7 @@ def _blank_tokens(piece: str) -> float:
 
 
 def _word_tokens(before: str, letters: str) -> float:
-    """Estimate the tokens of an ASCII word and the character before the word. The parts of a
-    camel-case name (`getItem`) do not share a token."""
+    """The parts of a camel-case name (`getItem`) do not share a token."""
     parts = _PART.findall(letters)
     return _PARTS[before + parts[0]] + sum([_PARTS[part] for part in parts[1:]])
 
