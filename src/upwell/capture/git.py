@@ -1,5 +1,5 @@
 """Proposals from a repository's history: commits that give a reason, with the files that they
-touched. An agent that reads such a file learns why it looks as it does.
+touched.
 """
 
 import re
@@ -225,7 +225,6 @@ def _masked(entry: Commit) -> tuple[Commit, tuple[str, ...]]:
 
 
 def _proposal(entry: Commit, root: str) -> Proposal | None:
-    """Return the proposal for a commit that gives a reason, or None for any other commit."""
     sha, seconds, message, files = entry
     subject, _, body = message.partition("\n")
     details = " ".join(_TRAILER.sub("", body).split())

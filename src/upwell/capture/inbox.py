@@ -316,7 +316,6 @@ def _proposal(entry: Mapping[str, Any]) -> Proposal:
 def _same_situation(
     entry: Mapping[str, Any], open_entries: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """Find the open proposal with the same text or for the same situation."""
     if entry["id"] in open_entries:
         return open_entries[entry["id"]]
     if not entry["triggers"]:

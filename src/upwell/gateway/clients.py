@@ -175,7 +175,6 @@ class Session:
         self.listed = b""
         """The latest tool list that the agent received, as raw JSON."""
         self.uris: set[str] = set()
-        """The resources that the agent has subscribed to."""
         self.ready = asyncio.Event()
 
     @property

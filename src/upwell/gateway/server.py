@@ -41,8 +41,7 @@ class OwnServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolListing:
-    """How tools are listed. If `may_compress(server, tool)` is true, the tool is listed without its
-    output schema. `definitions` shortens a list that is too long."""
+    """How tools are listed; see `Catalog`."""
 
     may_compress: Callable[[str, str], bool]
     definitions: Definitions = field(default_factory=Definitions)
@@ -174,8 +173,7 @@ class Gateway:
 
     def http(self) -> HttpFront:
         """Return the ASGI application for `/mcp`. The clients are not known in advance, so all
-        client capabilities are declared to the servers. A client is only sent requests for which it
-        has declared the capability.
+        client capabilities are declared to the servers.
         """
         self._hello = Hello(capabilities=EVERY_CLIENT)
         return HttpFront(self.router, self.audience, self._records.sessions)

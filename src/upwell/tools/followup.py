@@ -86,7 +86,6 @@ def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
 
 
 async def _lines(originals: Originals, on_follow_up: OnFollowUp, key: str, lines: str) -> Result:
-    """Return a range of lines, but not more whole lines than fit into one result."""
     first, last = line_range(lines)
     original = await originals.find(key)
     text = lines_of(await originals.get(original.key), first, last)

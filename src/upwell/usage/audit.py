@@ -144,7 +144,6 @@ class _Strangers:
         return unlisted
 
     def is_new(self, address: str, why: str, now: float) -> bool:
-        """Return whether to record a denial."""
         key = (address, why)
         if key in self._listed or len(self._listed) >= MAX_OF_STRANGERS:
             self._unlisted += 1
@@ -220,6 +219,5 @@ class Audit:
 
 
 def _plain(text: str) -> str:
-    """Convert a text so that every log can store it on one line."""
     printable = "".join(char if char.isprintable() else " " for char in text[:MAX_CHARS])
     return printable.encode("utf-8", "replace").decode()

@@ -65,5 +65,4 @@ class DailyNumbers:
 
 @lru_cache(maxsize=1_000)
 def _plain(name: str, max_chars: int) -> str:
-    """Remove separators from a name, and cut it to `max_chars`."""
     return " ".join(name.split())[:max_chars].encode(errors="replace").decode()

@@ -102,9 +102,8 @@ def ignore_cut(call: ToolCall, cut: Cut) -> None:
 class Fitter:
     """Shortens results and texts, and keeps their originals.
 
-    `options(server, tool)` returns the options of a tool. `result_tokens` is the default budget.
-    `ratios` maps a `server__tool` name to the learned factor for its budget. `shortened` is called
-    for every shortened result.
+    `result_tokens` is the default budget. `ratios` maps a `server__tool` name to the learned factor
+    for its budget. `shortened` is called for every shortened result.
     """
 
     def __init__(
@@ -297,8 +296,6 @@ def _counted(texts: Sequence[str]) -> list[_Text]:
 def _with_notice(
     texts: Sequence[_Text], fitted: Sequence[_Shortened | None], how_to_read: Reading
 ) -> list[str | None] | None:
-    """Return the shortened texts with the notices, or None if another process could not read an
-    original later, or if nothing is saved."""
     replacements = [short.text if short else None for short in fitted]
     notices: list[str] = []
     for text, short in zip(texts, fitted, strict=True):

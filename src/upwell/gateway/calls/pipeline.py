@@ -160,10 +160,8 @@ class Race:
 class CallSurfacing:
     """Searches for memories about each call while the call is in flight. If the memories chosen for
     a reply (a `Surfacing`) do not reach the agent, they are taken back, so that a later call may
-    deliver them.
-
-    `options(server, tool)` returns the options of a tool. `progressive(server, tool)` returns
-    whether a tool's results are delivered in chunks.
+    deliver them. `progressive(server, tool)` returns whether a tool's results are delivered in
+    chunks.
     """
 
     def __init__(
@@ -191,9 +189,8 @@ class CallSurfacing:
         return self._sessions.known(client.session)
 
     async def refusal(self, call: ToolCall, client: Client) -> Reply | None:
-        """Return the result of a call that a guard refuses, or None if the call may be made. A
-        guard is a user's rule that refuses the first matching call of a session. If the refusal
-        does not reach the client, the guard refuses the next matching call.
+        """Return the result of a call that a guard refuses, or None if the call may be made. If the
+        refusal does not reach the client, the guard refuses the next matching call.
         """
         guards = self._guards
         if guards is None:

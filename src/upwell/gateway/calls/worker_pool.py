@@ -38,7 +38,7 @@ MAX_SUMMARIES = 4
 JOB_SECONDS, MEGABYTE_SECONDS = 20.0, 10.0
 """The time limit of a job: a fixed part, and a part for each megabyte of the result. Waiting for a
 language model does not count. The limit is many times longer than any job takes, so that a busy
-machine does not change the result. If a job reaches the limit, this is a bug.
+machine does not change the result.
 """
 _WORKER_ARGS = ("-P", "-m", "upwell.cli.worker")
 """`-P` keeps Python from importing modules from the agent's working directory."""
@@ -118,11 +118,10 @@ async def no_brief(call: ToolCall, result: bytes) -> bytes:
 class WorkerPool:
     """The gateway's side: sends large results to the workers.
 
-    `options(server, tool)` returns the options of a tool. `private` stores the originals that must
-    not be written to disk, for `ttl_seconds`. `brief` fits a result on which a worker failed, or a
-    result over `MAX_LOCAL_BYTES` if no worker can be started. One server's results are fitted one
-    at a time, so that they do not delay those of other servers. The second worker is stopped as
-    soon as both are idle.
+    `private` stores the originals that must not be written to disk, for `ttl_seconds`. `brief` fits
+    a result on which a worker failed, or a result over `MAX_LOCAL_BYTES` if no worker can be
+    started. One server's results are fitted one at a time, so that they do not delay those of other
+    servers. The second worker is stopped as soon as both are idle.
     """
 
     def __init__(

@@ -49,7 +49,6 @@ class HttpSession:
     is_recorded: bool = False
     checked_at: float = 0.0
     running: dict[bytes, "asyncio.Task[bytes]"] = field(default_factory=dict)
-    """The requests in progress, by id."""
     followed: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
     """The streams that the client has opened with GET, by name."""
 

@@ -45,7 +45,6 @@ class Outbox:
         self.last_read = 0
         """The number of the newest message that any reader has received."""
         self.count = 0
-        """How many messages have been put so far."""
         self.size = 0
         """The size of the retained messages in bytes."""
         self._lines: deque[tuple[int, bytes]] = deque()

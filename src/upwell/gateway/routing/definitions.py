@@ -78,7 +78,7 @@ class Definitions:
 
     def search(self, query: str) -> Mapping[str, str]:
         """Return the tools that match a query, best first: full definitions up to `ANSWER_TOKENS`,
-        then only names and descriptions. Slow for long lists, and safe to call from any thread."""
+        then only names and descriptions. Slow for long lists, but thread-safe."""
         matches: dict[str, str] = {}
         remaining_tokens, full = ANSWER_TOKENS, self._full
         for name in _ranked(full, query):
@@ -343,7 +343,7 @@ _ARGUMENT_ERROR = re.compile(r"-32602|validation error", re.IGNORECASE)
 
 def refusal(name: str, schema: bytes, params: RawObject) -> Reply | None:
     """Return a result for the model if the arguments of a call cannot fit the schema, or None if
-    the call may be sent. Slow for large arguments, and safe to call from any thread.
+    the call may be sent. Slow for large arguments, but thread-safe.
     """
     try:
         fault = argument_fault(RawObject.parse(schema), params.value("arguments", {}))

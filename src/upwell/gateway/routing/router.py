@@ -181,8 +181,7 @@ class Router:
         return fresh_only(RawObject.parse(dumps(result)))
 
     async def _list_tools(self, _: RawObject, context: RequestContext) -> RawObject:
-        """Wait for servers that are starting, then return the tools of all servers. If a server is
-        down, its latest known tools are returned."""
+        """List the tools of all servers. If a server is down, its latest known tools are listed."""
         await self._resources.settled()
         await self._catalog.refresh()
         context.owner.listed = self._catalog.listing

@@ -302,7 +302,7 @@ class Connection:
         await asyncio.shield(self._reading)
 
     async def exit_reason(self, how: str) -> UpstreamUnavailable:
-        """Return an error that says how the server exited, with the last lines of its stderr."""
+        """Return an error that says why the server exited, with the last lines of its stderr."""
         if self._link.locked_out:
             return locked_out(self._server, await self._link.exit_reason())
         hint = (
@@ -365,8 +365,7 @@ async def connect(
     logins: Logins | None = None,
 ) -> Connection:
     """Start the server's program, or open a link to its address. In the server's `env` and
-    `headers`, `${NAME}` is replaced with the variable from `environment`. `logins` contains the
-    tokens for servers that require a login.
+    `headers`, `${NAME}` is replaced with the variable from `environment`.
 
     Raises:
         UpstreamUnavailable: the program is missing or may not be run, the address is invalid, or a
