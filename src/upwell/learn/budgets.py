@@ -24,8 +24,7 @@ RETENTION_SECONDS = 30 * 86_400.0
 MIN_RATIO, MAX_RATIO = 0.5, 3.0
 _STEP = 0.15
 FEW = 3
-"""A budget changes only from this many reports on, because a single report does not show a
-trend."""
+"""A budget changes only after this many reports, because a single report does not show a trend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

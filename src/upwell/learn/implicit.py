@@ -225,8 +225,6 @@ class Watching:
     async def _follow(
         self, session: str, events: Sequence[_Event], undelivered: set[tuple[str, str]]
     ) -> None:
-        """Look for the watched memories of one session in its events, and start to watch new
-        ones."""
         before = await self._watched(session)
         watched = {name: entry for name, entry in before.items() if entry.key not in undelivered}
         observations: list[Observation] = []
@@ -300,7 +298,6 @@ class Watching:
 
 
 async def _spoken_words(event: _Event, watched: Mapping[str, Watched]) -> frozenset[str]:
-    """The words of the event's cue; empty if nothing is watched."""
     if event.cue is None or not (watched or event.surfacing):
         return frozenset()
     text = _spoken_text(event.cue)
@@ -359,7 +356,6 @@ def _strings(value: Any, depth: int) -> Iterable[str]:
 
 
 def _use_of(watched: Watched, words: frozenset[str], opened_id: str) -> Use | None:
-    """The use of a watched memory; None while it is undecided."""
     if opened_id == watched.memory or (words and watched.shows_in(words)):
         return Use.USED
     return Use.IGNORED if watched.looks <= 0 else None

@@ -40,7 +40,7 @@ CASE_SIGN = " / "
 EXACT_MARGIN = 0.4
 """How much lower, in log-odds, the threshold is for a memory that was learned in exactly the
 current situation, such as the same error. Measurements showed that such memories help. Observed use
-moves a threshold by at most 0.3, so it never silences them by itself."""
+moves a threshold by at most 0.3, so it alone cannot cancel this margin."""
 _UNKNOWN = (-1, -1)
 
 
@@ -249,7 +249,6 @@ class Learned:
         return samples_by_tool
 
     async def _demotions(self, ratings: LearningStore) -> dict[str, float]:
-        """The demoted memories, with the evidence against each."""
         limit = self._limits.negatives
         if limit <= 0:
             return {}

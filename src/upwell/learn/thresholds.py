@@ -18,7 +18,7 @@ from enum import StrEnum
 from upwell.ground.types.surfacing import Rating
 
 MIN_SAMPLES = 10
-"""A threshold changes only from this many surfacings with evidence on."""
+"""A threshold changes only after this many surfacings with evidence."""
 LOWEST_SHIFT, HIGHEST_SHIFT = -0.5, 1.0
 """The bounds of a shift, in log-odds. They keep a threshold of 0.50 between 0.38 and 0.73. The
 lower bound is closer, because there is no feedback on memories that a lower threshold would have
@@ -71,8 +71,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """One tool's threshold: the `min_score` in use, the one that the evidence suggests, the number
-    of surfacings with evidence (`samples`), and the number of samples of each kind (`evidence`)."""
+    """One tool's threshold: the `min_score` in use, the one that the evidence suggests
+    (`suggested`), the number of surfacings with evidence (`samples`), and the number of samples of
+    each kind (`evidence`)."""
 
     tool: str
     min_score: float

@@ -26,8 +26,8 @@ MAX_FILE_BYTES = 2_000_000
 MIN_LINE_CHARS = 4
 """A shorter line counts as punctuation, such as a bracket."""
 _MARGIN_SECONDS = 120.0
-"""A file that is too large to compare counts as changed since the turn if it was modified later
-than this after the turn's end."""
+"""A file that is too large to compare counts as changed since the turn only if it was modified more
+than this long after the turn ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +199,10 @@ def _verdict(change: Change, content: str) -> str:
 
 
 def _lines(text: str) -> set[str]:
-    """The lines that contain more than punctuation."""
     return {line for raw in text.split("\n") if len(line := raw.strip()) >= MIN_LINE_CHARS}
 
 
 def _relevant_runs(runs: Sequence[Run], question: str) -> list[Run]:
-    """The commands that worked: first those that share words with the question, then the latest."""
     words = set(informative(terms(question)))
     worked = [run for run in runs if run.worked]
     ranked = sorted(worked, key=lambda run: -len(words & set(terms(run.command))))

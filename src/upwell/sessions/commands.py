@@ -22,7 +22,7 @@ _GIT = frozenset(
     "rev-parse rebase reset clone remote tag blame ls-files config worktree mv rm init".split()
 )
 _INLINE = frozenset({"-c", "-e", "-p", "--eval", "-"})
-"""Options for a program written for the occasion."""
+"""Options that make an interpreter run a one-off program."""
 
 
 def notable(runs: Iterable[Run]) -> list[Run]:
@@ -61,9 +61,9 @@ something elsewhere."""
 
 @dataclass(slots=True)
 class _Purpose:
-    """The runs of one program and sub-command. `worked` counts how often each command worked, and
-    lists the command that worked last at its end. `was_hard` is True if a failed run preceded one
-    that worked."""
+    """The runs of one program and sub-command. `worked` maps each command to how often it worked.
+    The command that worked last is at the end. `was_hard` is True if a failed run preceded one that
+    worked."""
 
     worked: dict[str, int] = field(default_factory=dict[str, int])
     has_failed: bool = False

@@ -36,8 +36,8 @@ from upwell.sessions.terms import (
 from upwell.sessions.turns import Turn, turns_of
 
 CHUNK_BYTES, CHUNK_FILES = 16_000_000, 200
-"""A transaction stores about this many bytes and files of transcripts at most. An interruption
-loses at most one transaction."""
+"""A transaction stores about this many bytes of transcripts, and at most this many files. An
+interruption loses at most one transaction."""
 MAX_TURNS = 400_000
 """The maximum number of turns in all sessions together. The oldest sessions are dropped first."""
 MAX_STORED_CHARS = 200
@@ -155,8 +155,8 @@ class SessionIndex:
     async def listed(
         self, scope: Scope, before: tuple[float, str] | None, limit: int
     ) -> list[Listed]:
-        """A page of sessions, with the latest last turn first. The page begins after the session
-        with the end and the name in `before`. None begins with the newest session.
+        """A page of sessions, sorted by the end of their last turn, newest first. The page begins
+        after the session whose end and name are `before`, or with the newest session.
 
         Raises:
             StoreError: the database cannot be read.
@@ -216,7 +216,6 @@ class SessionIndex:
         return sorted(matches, key=lambda match: -match.score)[:limit]
 
     async def _drop_excluded(self, database: Database) -> None:
-        """Remove the turns in folders that were excluded after they were indexed."""
         folders = await database.read(tables.folders)
         excluded = [folder for folder in folders if self._excludes(folder)]
         if excluded:
@@ -251,7 +250,6 @@ def read_turn(match: Match) -> Turn | None:
 def _due(
     transcripts: Sequence[Transcript], known: dict[str, KnownTranscript]
 ) -> Iterator[tuple[Transcript, int]]:
-    """The transcripts that have changed, newest first, each with its size."""
     due = []
     for transcript in transcripts:
         try:

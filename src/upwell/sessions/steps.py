@@ -66,7 +66,6 @@ def parts_of(matches: Sequence[Match]) -> list[Part]:
 
 
 def _read(matches: Sequence[Match]) -> dict[int, Part]:
-    """The turns of one session that its transcript still contains, by number."""
     numbers = {match.turn.number: match.turn for match in matches}
     parts: dict[int, Part] = {}
     try:
@@ -128,7 +127,6 @@ def _step(event: Event) -> Step:
 
 
 def _trouble(out: str) -> str:
-    """The first line that reports an error, or else the first line."""
     lines = [line.strip() for line in out.split("\n") if line.strip()]
     return next(iter(error_lines(out)), lines[0] if lines else "")
 

@@ -235,7 +235,7 @@ def _put_turn(db: sqlite3.Connection, session: int, entry: Entry, postings: "Pos
 
 
 class Postings:
-    """The postings of a batch: for each term, the keys of turns and the weights."""
+    """The postings of a batch: for each term, the keys of turns and the term's weights in them."""
 
     def __init__(self) -> None:
         self._by_term: dict[int, tuple[array[int], bytearray]] = {}
@@ -264,8 +264,7 @@ class Postings:
 def postings_of(
     db: sqlite3.Connection, terms: Sequence[int]
 ) -> dict[int, tuple["array[int]", bytes]]:
-    """For each term, the keys of the turns that contain it, and its weight in each of these
-    turns."""
+    """For each term, the keys of the turns that contain it, and its weight in each of them."""
     postings: dict[int, tuple[array[int], bytearray]] = {}
     for chunk in batched(terms, _IN_CHUNKS):
         marks = ",".join("?" * len(chunk))
@@ -340,8 +339,8 @@ def listed(
     before: tuple[float, str],
     limit: int,
 ) -> list[Listed]:
-    """A page of the sessions of a project and host, with the latest last turn first. The page
-    begins after the session with the end and the name in `before`. A session that several
+    """A page of the sessions of a project and host, sorted by the end of their last turn, newest
+    first. The page begins after the session whose end and name are `before`. A session that several
     transcripts record is listed once."""
     filters = {"project = ?": project, "host = ?": host}
     given = {condition: value for condition, value in filters.items() if value is not None}

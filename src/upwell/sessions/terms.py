@@ -49,8 +49,8 @@ QUESTION = Field(2.2, 40)
 CONCLUSION = Field(1.5, 120)
 REMARKS = Field(0.5, 150)
 WORK = Field(0.7, 120)
-"""The commands, the files and the errors. The question counts most, because users repeat a question
-in similar words."""
+"""The commands, files and errors. Of all fields, the question counts most, because users repeat a
+question in similar words."""
 
 
 def impacts_of(turn: Turn) -> dict[int, int]:

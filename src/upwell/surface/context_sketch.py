@@ -138,8 +138,9 @@ class ContextSketch:
         return all(hash(name) in self.terms() for name in names)
 
     def _has_met(self, conclusion: Sequence[str]) -> bool:
-        """True if the context contains a command of the conclusion. A conclusion without commands
-        needs all of its names in the context, and one without names counts as known."""
+        """True if the context contains one of the conclusion's commands. If the conclusion has no
+        commands, True if the context contains all of its names. A conclusion with neither counts as
+        known."""
         phrases = self._phrases.hashes()
         commands = [span for span in conclusion if " " in span]
         if commands:
@@ -180,7 +181,7 @@ class ContextSketches:
         return sketch
 
     def note(self, cue: Cue) -> None:
-        """Add a cue to its session's sketch. A new session starts with an empty sketch."""
+        """Add a cue to its session's sketch. A new session begins with an empty sketch."""
         if cue.door == Door.SESSION:
             self._forget(cue.session, goes_on=cue.text == COMPACTED)
         elif cue.session:
@@ -265,5 +266,5 @@ AUTO_LOADED = frozenset(
     for host in HOSTS.values()
     for pattern in (*host.auto_loaded.folder, *host.auto_loaded.fallback, *host.auto_loaded.scoped)
 )
-"""Patterns of the instruction files that at least one host loads by itself, relative to any folder
-of the project."""
+"""Patterns of the instruction files that at least one host loads by itself, relative to any
+folder."""

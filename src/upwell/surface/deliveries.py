@@ -27,7 +27,7 @@ and `SessionStart` record such deliveries."""
 
 
 class Deliveries:
-    """Tracks which surfacings reach their agents. `query_of` returns the query of a cue."""
+    """Tracks which memories reach their agents. `query_of` returns the query of a cue."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Deliveries:
         await self._pending.settled(session)
 
     async def reserve(self, surfacing: Surfacing, cue: Cue, query: Query) -> None:
-        """Count the memories of a surfacing as delivered for a minute, and count the surfacing
-        towards the session's rate limit."""
+        """Count the memories in `surfacing` as delivered for a minute, and count it towards the
+        session's rate limit."""
         if not cue.session:
             return
         reader = cue.session, cue.principal.name
@@ -67,7 +67,7 @@ class Deliveries:
             await pace()
 
     async def delivered(self, surfacing: Surfacing, cue: Cue) -> None:
-        """Record that the agent received this surfacing."""
+        """Record that the agent received `surfacing`."""
         memories = [hit.memory for hit in _without_opening(surfacing.hits)]
         MEMORIES.add(by=len(surfacing.hits))
         await self.settled(cue.session)
@@ -84,7 +84,7 @@ class Deliveries:
         await self._record.write(log)
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
-        """Undo a surfacing that did not reach the agent, so that its memories may surface again.
+        """Undo `surfacing`, which did not reach the agent, so that its memories may surface again.
         With `late`, it was ready too late for its call, and a later call may get its memories
         (`LateHits`)."""
         await self.settled(cue.session)
@@ -99,8 +99,8 @@ class Deliveries:
                 await self._offer_later(surfacing, cue)
 
     async def cut(self, surfacing: Surfacing, cue: Cue, omitted: int) -> Surfacing:
-        """Undo the delivery of the last `omitted` memories, for which the host had no room. Returns
-        the surfacing without them."""
+        """Undo the delivery of the last `omitted` memories in `surfacing`, for which the host had
+        no room. Returns `surfacing` without them."""
         await self.settled(cue.session)
         delivered_hits, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
         shorter = replace(surfacing, hits=delivered_hits, held_back=(*rest, *surfacing.held_back))

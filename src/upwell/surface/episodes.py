@@ -50,13 +50,13 @@ def situation_of(cue: Cue, trigger: str) -> str:
 async def applicable(
     hits: Sequence[Hit], triggers: Sequence[str], project: str | None
 ) -> tuple[list[Hit], str]:
-    """Reduce the episodes among `hits` to at most one, and place it first. Returns the hits, and ""
-    or, if every episode was left out, the reason against one of them.
+    """Reduce the episodes among `hits` to at most one, and place it first. Returns the hits and "".
+    If every episode was left out, returns the reason against one of them instead of "".
 
     The first of `triggers` with an episode that holds in `project` decides. Its newest conclusion
-    is chosen, because older conclusions are outdated. If that does not hold, the location that
-    sessions found for the trigger is chosen, provided that exactly one location holds. Episodes
-    that cannot be checked in time are left out.
+    is chosen, because older conclusions are outdated. If the newest one does not hold, the location
+    that sessions found for the trigger is chosen, provided that exactly one location holds.
+    Episodes that cannot be checked in time are left out.
     """
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:
@@ -138,7 +138,6 @@ def lack_of(memory: Memory, project: str | None) -> str:
 
 
 def _content(path: Path) -> bytes:
-    """The beginning of a regular file; b"" for anything else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:

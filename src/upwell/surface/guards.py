@@ -1,9 +1,8 @@
 """Guards: standing rules that refuse a matching call once.
 
 Only a person can make a rule a guard (`upwell rules add --guard`). A guard applies to a command or
-to a server's tool. It refuses the first matching call of a session, and its text is the reason that
-the agent reads. After that, it lets the calls of that session pass. If guards cannot be read in
-time, no call is refused.
+to a server's tool. It refuses the first matching call of each session, and its text is the reason
+that the agent reads. If guards cannot be read in time, no call is refused.
 """
 
 import asyncio
@@ -106,7 +105,6 @@ class Guards:
         )
 
     def _cached(self, project: str | None) -> list[Memory] | None:
-        """The guards of a project if they were read less than a second ago."""
         read_at, guards = self._known.get(project, (-math.inf, []))
         return guards if self._clock.monotonic() - read_at < FRESH_SECONDS else None
 

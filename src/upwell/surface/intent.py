@@ -219,13 +219,13 @@ class Classifier:
 
 
 def question(prompt: str) -> str:
-    """The question to the model, with the prompt as JSON, cut at 2 000 characters."""
+    """The question to the model, with the beginning of the prompt as JSON."""
     return _QUESTION + json.dumps(prompt[:MAX_PROMPT_CHARS])
 
 
 def parsed(answer: str) -> Intent | None:
-    """The intent in the model's answer, whose JSON may be fenced or inside prose. None if there is
-    no intent in it."""
+    """The intent in the model's answer, whose JSON may be fenced or inside prose. None if the
+    answer contains no intent."""
     for value in _objects(answer[:MAX_ANSWER_CHARS]):
         kind = value.get("type", value.get("intent_type", value.get("intent")))
         confidence = value.get("confidence")
@@ -256,7 +256,7 @@ def merged(keyword: Intent, reply: Intent, min_confidence: float) -> Intent:
 
 
 def _objects(answer: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text, from the left. Tries at most `MAX_OBJECTS` positions."""
+    """The JSON objects in a text, from the left."""
     decoder = json.JSONDecoder()
     start = answer.find("{")
     for _ in range(MAX_OBJECTS):

@@ -82,15 +82,15 @@ class Journal:
         self._pending[key] = _Decision(cue, outcome, took_ms, late)
 
     async def flush(self) -> None:
-        """Write pending decisions, after any write in progress. If the store fails, only they are
-        lost."""
+        """Write pending decisions, after any write in progress. If the store fails, only these
+        decisions are lost."""
         async with self._writing:
             pending, self._pending = self._pending, {}
             if pending:
                 await self._write(pending)
 
     async def find(self, key: str) -> dict[str, Any] | None:
-        """The decision of this surfacing; None if it does not exist or has expired.
+        """The decision with this key; None if it does not exist or has expired.
 
         Raises:
             StoreError: the store cannot be read.
@@ -254,12 +254,12 @@ class Journal:
         return [_digest(text) for text in texts]
 
     def may_persist(self, tool: str | None) -> bool:
-        """True if readable texts of this tool may be stored. For None, the texts are messages."""
+        """True if readable texts of this tool, or of messages if `tool` is None, may be stored."""
         return self._options.for_cue(Cue(door="", tool=tool)).surface.persist_query_text
 
 
 def undelivered(surfacing: Surfacing, *, late: bool) -> Skip:
-    """The journal's record of a surfacing that did not reach the agent."""
+    """The record of `surfacing` if it did not reach the agent."""
     return Skip(
         reason=SkipReason.NOT_DELIVERED,
         detail="too late" if late else "",
@@ -317,8 +317,8 @@ def shown_project(cwd: str | None) -> str:
 
 
 def file_key(key: str) -> str:
-    """The key of the file that belongs to the decision or the shortened result `key`. Files are
-    stored among the steps."""
+    """The key of the file that belongs to the decision or shortened result with the key `key`.
+    Files are stored among the steps."""
     return key + _FILE
 
 
@@ -337,7 +337,7 @@ def file_of(args: Mapping[str, Any], cwd: str | None) -> str:
 
 
 def _step_of(cue: Cue) -> str:
-    """The prompt or the subject of the call: its beginning, on one line, with secrets masked."""
+    """The beginning of the prompt or of the call's subject, on one line, with secrets masked."""
     text = subject_of(cue.args) if cue.tool else cue.text
     return redacted_start(" ".join(text[: 4 * STEP_CHARS].split()), STEP_CHARS)
 

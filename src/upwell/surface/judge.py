@@ -86,12 +86,12 @@ class JudgeModel:
         )
 
     def late(self, cue: Cue) -> None:
-        """Count a verdict's hit that is offered after its event."""
+        """Count a chosen hit that is offered only after its event."""
         self._count("late", cue)
 
     def may_ask(self, cue: Cue) -> bool:
         """True if the session is within its limit of questions and the model has not failed several
-        times in a row. A refusal by the limit is counted."""
+        times in a row. Counts that the limit was reached."""
         if cue.session and self._calls.get(cue.session, 0) >= self._options.calls:
             self._count("capped", cue)
             return False
@@ -239,8 +239,7 @@ class Judge:
 
     async def choose(self, case: Case, seconds: float) -> Choice:
         """The model's choice, or the filters' choice if the model is not asked or gives no verdict.
-        A prompt waits up to `seconds` for the verdict. The late verdict for a call is offered at
-        the next call."""
+        A prompt waits up to `seconds` for the verdict."""
         cue, chosen = case.cue, case.chosen
         # The owner pays for the model, so other principals' clients must not use it.
         if cue.door not in (Door.PROMPT, Door.TOOL) or cue.principal.name or _is_exact(chosen):
@@ -285,8 +284,6 @@ class Judge:
         return seconds if cue.door == Door.PROMPT or not cue.session else 0.0
 
     async def _offer_later(self, case: Case, verdict_task: "asyncio.Task[Verdict | None]") -> None:
-        """Wait for a late verdict, and keep its choice for the session's next event. Without a
-        verdict, keep the filters' choice."""
         try:
             with contained("waiting for a verdict"):
                 verdict = await verdict_task

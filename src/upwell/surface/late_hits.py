@@ -44,7 +44,8 @@ class LateHits:
         delivers. With `judged`, the session's next call gets the hits, whatever it is about."""
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
-        # `changes` is read before `known`, so that deleting a memory in between changes the token.
+        # `changes()` is called before `known()`, so that deleting a memory in between changes the
+        # token.
         changes = repr(await self._reader.changes())
         existing = [hit for hit in hits if not hit.memory.pinned and await self._exists(hit)]
         offer = _Offer(cue.tool, query, judged, tuple(existing), changes)
@@ -52,7 +53,7 @@ class LateHits:
 
     async def take(self, cue: Cue, query: Query) -> list[Hit]:
         """The session's late hits, if this cue is about the same thing and the memory has not
-        changed. Any automatic cue ends the offer, because its own search finds the current
+        changed. Any automatic cue ends the offer, because the cue's own search finds the current
         memories."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return []

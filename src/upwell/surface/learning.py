@@ -55,8 +55,8 @@ def _case_of(surfacing: Surfacing, hit: Hit) -> str:
 
 
 def _tokens_of(surfacing: Surfacing) -> int:
-    """The number of tokens of a surfacing. A surfacing reduced to the hits that were cut still has
-    the whole text. Then only its last lines count, one for each of these hits."""
+    """The number of tokens in `surfacing.text`. If `surfacing` has only the hits that were cut, but
+    still the text of the whole block, only the last lines count, one for each of these hits."""
     lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
     if len(lines) <= len(surfacing.hits):
         return count(surfacing.text)
@@ -64,8 +64,8 @@ def _tokens_of(surfacing: Surfacing) -> int:
 
 
 class Learning:
-    """What one `Surfacer` learns. During a call it only reads values in memory and queues events.
-    The work of `jobs()` follows afterwards.
+    """What one `Surfacer` learns. During a call, it only reads values in memory and queues events.
+    `jobs()` returns the work to do afterwards.
 
     `rare` returns those of the given words that few memories contain. `mark_used` receives the ids
     of the memories that were used.
@@ -116,7 +116,7 @@ class Learning:
         return self.learned.is_demoted(memory_id, cue.principal.name)
 
     async def sightings(self) -> Sequence[Sighting]:
-        """Whether agents used or ignored memories, oldest observation first."""
+        """The observations of whether agents used or ignored memories, oldest first."""
         return await self._uses.all()
 
     async def was_ignored_twice(self, memory_id: str) -> bool:
@@ -153,7 +153,7 @@ class Learning:
             self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=memories)
 
     def undo(self, surfacing: Surfacing, cue: Cue, *, late: bool) -> None:
-        """Take a surfacing that did not reach the agent out of the counts."""
+        """Subtract `surfacing`, which did not reach the agent, from the counts."""
         door, tool = str(cue.door), cue.tool or ""
         self.counts.add(Event.DECISION, "surfaced", door=door, tool=tool, by=-1)
         self.counts.add(Event.DECISION, SkipReason.NOT_DELIVERED, door=door, tool=tool)
@@ -162,7 +162,8 @@ class Learning:
         self.undo_part(surfacing, cue)
 
     def undo_part(self, surfacing: Surfacing, cue: Cue) -> None:
-        """Take the memories and tokens of a surfacing out of the counts, but not the decision."""
+        """Subtract the memories and tokens of `surfacing` from the counts, but not the decision
+        itself."""
         door, tool = str(cue.door), cue.tool or ""
         self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
         tokens = _tokens_of(surfacing)

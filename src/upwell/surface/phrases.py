@@ -105,7 +105,7 @@ class Phrases:
         return [*self._by_word.get(token, ()), *affixed]
 
     def _beginnings(self, tokens: Sequence[str]) -> set[int]:
-        """The indexes of the first word of each sentence, and of the words after polite
+        """The indexes of words that may start a sentence: its first word, and the word after polite
         openings."""
         starts: set[int] = set()
         for position, token in enumerate(tokens):
@@ -190,7 +190,6 @@ def _one_left_out(word: str) -> set[str]:
 
 
 def _one_slip(token: str, word: str) -> bool:
-    """True if `token` is one typo away from `word`."""
     if len(token) == len(word):
         wrong = [position for position in range(len(word)) if token[position] != word[position]]
         if len(wrong) == 2 and wrong[1] == wrong[0] + 1:

@@ -74,7 +74,7 @@ class _Question:
 
 
 class Surfacer:
-    """Decides whether to speak and what to say. Doors report to `deliveries` which surfacings
+    """Decides whether to speak and what to say. Doors report to `deliveries` which memories
     arrived, and pass ratings to `ratings`. `journal` stores the decisions.
 
     `reader` reads the memory. `ttl_store` contains the home's log of deliveries and its journal.
@@ -212,8 +212,6 @@ class Surfacer:
         await self._record.aclose()
 
     async def _outcome(self, cue: Cue) -> Outcome:
-        """The decision about a cue, with the standing rules that the session lacks and its pending
-        opening, if any."""
         if self._judge:
             self._judge.note(cue)
         await self.deliveries.settled(cue.session)
@@ -255,7 +253,7 @@ class Surfacer:
         if isinstance(question, Skip):
             return question
         searching = partial(self._search, question, deadline)
-        # A replica checks the pace in a database, so its search runs in the meantime.
+        # In a replica, checking the pace queries a database, so the search runs in the meantime.
         async with _started(searching, ahead=self._pace.is_shared) as search:
             if refusal := await self._pace.refusal(cue, question.query):
                 return replace(refusal, intent=question.intent)
@@ -322,8 +320,6 @@ class Surfacer:
         return self._options.for_cue(cue).surface.timeout_seconds
 
     async def _take_late_hits(self, question: _Question) -> list[Hit]:
-        """The hits that came too late for an earlier call of the session, if this cue is about the
-        same thing and they pass its filters."""
         hits = await self._late_hits.take(question.cue, question.query)
         if not hits:
             return []

@@ -159,7 +159,7 @@ def messages_of(lexicon: Lexicon) -> Messages:
 
 
 def word_count(text: str) -> int:
-    """The number of words, in any script. Without spaces, two characters count as one word."""
+    """The number of words, in any script."""
     spaceless = sum(len(run) for run in _SPACELESS.findall(text))
     others = words(_SPACELESS.sub(" ", text))
     hangul = sum(1 for word in others if _is_hangul(word))
@@ -250,7 +250,7 @@ TEMPLATES: Mapping[str, str] = {
     "*get-library-docs": "{topic} {context7CompatibleLibraryID}",
 }
 """For each tool pattern, a query with placeholders for arguments. A placeholder may be dotted
-(`{filter.title}`). The user's `surface.templates` take precedence."""
+(`{filter.title}`)."""
 FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", "*find*")
 """Tools whose `path` is the folder to search, not the subject."""
 GENERIC_KEYS = frozenset({"description", "output_mode", "repo", "owner", "type", "branch"})
@@ -303,8 +303,8 @@ class CueReader:
     def five_levels(
         self, tool: str, args: Mapping[str, Any], root: str | None = None
     ) -> tuple[str, QuerySource]:
-        """The text of a call's query and its source: the first of the five that yields usable
-        text."""
+        """The text of a call's query, and its source: the first of the five sources that yields
+        usable text."""
         speech = speech_of(self.lexicon)
         levels: tuple[tuple[QuerySource, Callable[[], str]], ...] = (
             (QuerySource.TEMPLATE, lambda: self._from_template(tool, args, speech, root)),
@@ -438,7 +438,7 @@ def _in_words(key: str, value: Any, speech: Speech, root: str | None) -> str:
 
 
 def anchors_of(tool: str, args: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The files and the identifiers in the arguments of a call, at most a dozen of each."""
+    """The files and the identifiers in the arguments of a call."""
     is_search = first_match(tool, FOLDER_TOOLS)
     paths: dict[str, None] = {}
     symbols: dict[str, None] = {}
@@ -461,7 +461,6 @@ def _command(args: Mapping[str, Any]) -> str:
 
 
 def _is_file_pattern(value: str) -> bool:
-    """True if this is a pattern for files (`**/*name*.py`), not for text."""
     return "*" in value and "/" in value and " " not in value
 
 

@@ -39,8 +39,8 @@ class SurfacingRatings:
     async def rate_all(
         self, surfacing_id: str, feedback: Sequence[Feedback], principal: Principal = OWNER
     ) -> list[Rated]:
-        """Learn from ratings of single memories in one surfacing. If any rating is rejected, learn
-        from none.
+        """Learn from ratings of single memories in one surfacing. If one rating is rejected, none
+        counts.
 
         Raises:
             UsageError: as in `rate`.
@@ -69,11 +69,6 @@ class SurfacingRatings:
         return ratings
 
     def _spend(self, principal: str, number: int) -> None:
-        """Count ratings of a principal who is not the owner.
-
-        Raises:
-            UsageError: the principal has made too many ratings within the hour.
-        """
         if not principal:
             return
         now, spent = self._clock.monotonic(), self._spent.setdefault(principal, deque())

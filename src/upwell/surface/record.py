@@ -45,8 +45,8 @@ class DecisionRecord:
             self.write_soon()
 
     def undo(self, surfacing: Surfacing, cue: Cue, *, late: bool) -> None:
-        """Record that a surfacing did not reach the agent. If `late`, it was ready too late for its
-        call."""
+        """Record that `surfacing` did not reach the agent. With `late`, it was ready too late for
+        its call."""
         if not self.covers(cue):
             return
         self.learning.undo(surfacing, cue, late=late)
@@ -55,7 +55,7 @@ class DecisionRecord:
         self.write_soon()
 
     def shorten(self, shorter: Surfacing, omitted: Sequence[Hit], cue: Cue) -> None:
-        """Record that a surfacing had to omit its last hits."""
+        """Record that the hits in `omitted` were cut from a surfacing, which became `shorter`."""
         if not self.covers(cue):
             return
         self.learning.undo_part(replace(shorter, hits=tuple(omitted)), cue)
@@ -110,8 +110,8 @@ class BackgroundWork:
 
 
 async def together(*jobs: Job) -> None:
-    """Run the jobs together, so that their writes share a transaction. A job that fails does not
-    stop the others."""
+    """Run the jobs at the same time, so that their writes share a transaction. A job that fails
+    does not stop the others."""
 
     async def run(job: Job) -> None:
         with contained("background work of surfacing"):

@@ -205,13 +205,13 @@ def without_heading(hit: Hit) -> Hit:
 
 
 def by_command(text: str, command: str) -> str:
-    """The block `text` for an agent that may lack our tools: its reminder names a shell command
-    that prints the full text of a memory."""
+    """The block `text` for an agent that may lack our tools. Its reminder names `command`, a shell
+    command that prints the full text of a memory."""
     return text.replace(REMINDER, reminder_of(command), 1)
 
 
 def reminder_of(command: str) -> str:
-    """The reminder that names this shell command."""
+    """The reminder for such an agent."""
     return f"{NOTICE}; `{command}` gives the full text of one."
 
 

@@ -46,7 +46,7 @@ SILENT = frozenset(
         SkipReason.EXCLUDED_TOOL,
     }
 )
-"""Skip reasons for which no rules are given either."""
+"""A cue that was skipped for one of these reasons gets no rules either."""
 
 
 class Rules:
@@ -166,7 +166,7 @@ async def _not_loaded(rules: list[Memory], cue: Cue) -> list[Memory]:
 
 
 def with_rules(outcome: Surfacing | Skip, rules: Sequence[Memory]) -> Surfacing | Skip:
-    """The outcome as a surfacing that ends with these rules. Unchanged if no rule fits."""
+    """`outcome` with these rules at the end of its block. Unchanged if no rule fits."""
     shown, lines = rule_lines(rules, MAX_BYTES)
     if not shown:
         return outcome

@@ -75,7 +75,7 @@ def scope_of(rule: Memory) -> RuleScope:
 
 
 def is_own(rule: Memory) -> bool:
-    """True if the user wrote this rule, so that it is neither imported nor shared with the team."""
+    """True if the user wrote this rule. Imported rules and team rules are not the user's own."""
     return rule.trust is Trust.USER and not is_teams(rule.namespace)
 
 
@@ -147,8 +147,6 @@ def _with(prefix: str, triggers: Sequence[str]) -> tuple[str, ...]:
 
 
 def _runs(pattern: str, cue: Cue) -> bool:
-    """True if the pattern matches the cue's tool and, if the pattern has a glob, the glob matches
-    one of the cue's commands."""
     match = _NAMED_TOOL.fullmatch(pattern)
     if not cue.tool or match is None or not first_match(cue.tool, (match[1],)):
         return False
@@ -195,7 +193,6 @@ def _from_program(step: Step) -> list[str]:
 
 
 def _scripts_in(words: Sequence[str]) -> list[str]:
-    """The scripts that a command passes to a shell."""
     if words[0] == "eval":
         return [" ".join(words[1:])]
     for place, word in enumerate(words[:-1]):

@@ -101,7 +101,7 @@ class SeenLog:
         keys = [_session_key(memory, session, principal) for memory in memories]
         shared_keys = [_shared_key(memory, principal) for memory in memories]
         entries = await self._ttl_store.get(Kind.SEEN, shared_keys)
-        # An entry is kept if its value is another session, which received the memory.
+        # An entry whose value is another session is kept, because that session received the memory.
         own = [key for key, entry in entries.items() if entry.value == _value(session)]
         await self._ttl_store.delete(Kind.SEEN, [*keys, *own])
 

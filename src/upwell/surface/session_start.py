@@ -103,7 +103,7 @@ HEADING = "Recently in this project:"
 COMMANDS_HEADING = "Commands that worked in this session:"
 HEADING_AFTER_COMPACTION = "From this session and this project:"
 FORGETFUL = frozenset({COMPACTED, "clear"})
-"""Values of `Cue.text` with which a host says that the starting session has lost its context."""
+"""Values of `Cue.text` by which a host reports that the session has lost its context."""
 RESUMED = "resume"
 """The value of `Cue.text` for a resumed session, whose host restores its context."""
 MISSED = "missed"
@@ -351,7 +351,6 @@ class _Block:
         self._id = surfacing_id
 
     def add_rules(self, rules: Sequence[Memory]) -> list[Memory]:
-        """Add the first rules that fit, and return them."""
         added, lines = rule_lines(rules, self._max_bytes - len(beneath([], self._id)) - 1)
         return added if added and self._add(lines) else []
 
@@ -368,7 +367,6 @@ class _Block:
         return added
 
     def add_lines(self, heading: str, lines: Sequence[str]) -> bool:
-        """Add these lines below a heading: all of them or none."""
         return bool(lines) and self._add([heading, *lines])
 
     def _add(self, lines: Sequence[str]) -> bool:

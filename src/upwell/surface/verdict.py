@@ -221,9 +221,8 @@ def _step(cue: Cue) -> str:
 
 
 def _plain(text: str, limit: int) -> str:
-    """At most `limit` characters of a text, without secrets or odd characters."""
-    # The text is cut twice, with room to spare before it is redacted, so that a secret across the
-    # limit is still recognised.
+    # The text is cut with room to spare, redacted, and only then cut to the limit, so that a secret
+    # across the limit is still recognised.
     return harmless(redact(text[: 2 * limit + 200])[0])[:limit]
 
 
