@@ -1,8 +1,8 @@
 """Fit a JSON document into a budget: select the values that matter most and write valid JSON.
 
 A unit is a value, or a piece of a long string. Units are selected ("bought") in an order that does
-not depend on the budget, until one does not fit. The cost of a unit is an overestimate; further
-rounds spend what is left over.
+not depend on the budget, until a unit does not fit. Costs are overestimated, so further rounds
+spend what is left.
 """
 
 import math
@@ -29,12 +29,11 @@ from upwell.ground.types.compression import Omission
 MANY = 20
 """In an array with at least this many objects, whole records are selected one by one."""
 _LONGEST = 60
-"""If the records of an array have more values than this on average, each value is selected by its
-own salience instead."""
+"""If the records of an array have more values than this on average, values are selected one by one
+instead."""
 _LATER, _ENDS, _ODDNESS = 0.25, 1.0, 0.5
-"""`_LATER`: the salience that a record loses each time its position doubles. `_ENDS`: the salience
-that the first and the last record gain. `_ODDNESS`: the weight of the amount by which a record's
-oddest value stands out.
+"""A record loses `_LATER` of salience each time its position doubles. The first and the last record
+gain `_ENDS`. Each record gains `_ODDNESS` times the amount by which its oddest value stands out.
 """
 _TIE = 1e-6
 
@@ -42,7 +41,7 @@ _TIE = 1e-6
 def rank_records(doc: Outline, saliences: MutableSequence[float], tables: Tables) -> None:
     """Give all values of a record the same salience, so that records are bought one by one.
 
-    The first and the last record rank high, and so do those with a value unlike the others. Changes
+    The first record, the last record, and records with an unusual value rank high. Changes
     `saliences`.
     """
     for array in _arrays(doc, tables):
@@ -69,7 +68,8 @@ def rank_records(doc: Outline, saliences: MutableSequence[float], tables: Tables
 
 
 def _arrays(doc: Outline, tables: Tables) -> Iterator[Node]:
-    """Yield the arrays of many objects that are not tables, skipping those inside a yielded one."""
+    """Yield the arrays of many objects that are not tables, without arrays inside other yielded
+    arrays."""
     end = -1
     for box in doc.boxes:
         if box.kind != ARRAY or len(box.items) < MANY or box.start < end:
@@ -108,7 +108,7 @@ class Basket:
         self._pay(text)
 
     def buy(self, order: Sequence[int]) -> list[int]:
-        """Buy units in this order until one does not fit. Returns the units that were bought."""
+        """Buy units in this order until a unit does not fit. Return the units that were bought."""
         bought_units = []
         for unit in order:
             chars, tokens = self.chars, self.tokens
@@ -134,7 +134,7 @@ class Basket:
         return not node.units and not node.selected and not self._tables.row(node)
 
     def _add(self, unit: int) -> list[Node]:
-        """Buy a unit and open the containers around it. Returns the nodes that were opened."""
+        """Buy a unit and open the containers around it. Return the nodes that were opened."""
         doc, node = self._doc, self._doc.nodes[unit]
         piece = self._text[doc.starts[unit] : doc.ends[unit]]
         cell = self._tables.take(unit, doc.nodes)
@@ -155,7 +155,7 @@ class Basket:
         return opened
 
     def _head(self, cell: Cell) -> None:
-        """Pay for the name of a column in the head of its table."""
+        """Pay for the name of a column when its table gets enough rows for a head."""
         table = cell.table
         if table.depth[cell.column] == MIN_ROWS:
             self._pay(f'"{table.columns[cell.column]}", ')
@@ -163,7 +163,7 @@ class Basket:
                 self._pay(HEAD)
 
     def _open_all(self, node: Node) -> list[Node]:
-        """Open `node` and the containers around it that are not open yet. Returns them."""
+        """Open `node` and the containers around it that are not open yet. Return all of them."""
         opened = []
         ancestor = node
         while ancestor.parent is not None and (
@@ -193,7 +193,7 @@ class Basket:
                 box.selected = None
 
     def _open(self, node: Node) -> None:
-        """Pay for a container or a value: its name, its brackets, and space for its mark."""
+        """Select a container or a value, and pay for its name, brackets and omission mark."""
         if node.parent is not None:
             if node.parent.selected is None:
                 node.parent.selected = []
@@ -221,25 +221,25 @@ class Basket:
 
 @lru_cache(maxsize=4096)
 def _weigh_short(text: str) -> float:
-    """Weigh a name or bracket. Cached, because the same ones recur."""
+    """Cached, because the same names and brackets recur."""
     return weigh(text)
 
 
 Emphasis = Literal["values", "fields", "schema"]
-"""What is selected first when there is no question: nothing in particular (`values`), a value of
-each top-level key (`fields`), or a value of each key path (`schema`)."""
+"""What is selected first if there is no question: a value of each top-level key (`fields`), a value
+of each key path (`schema`), or nothing in particular (`values`)."""
 
 _TIER = 100.0
 _SMALL_SCHEMA = 1_500
 _LIFT = 2.5
-"""Values that show the schema come first if they take at most `_SMALL_SCHEMA` characters. Otherwise
-they are raised by `_LIFT`, which keeps them behind the names of records."""
+"""If the values that show the schema have at most `_SMALL_SCHEMA` characters in total, they come
+first. Otherwise they are raised by `_LIFT` only, and rank behind the names of records."""
 _DEEPER = 2.0
-"""The penalty for each level below a top-level key, because every level needs brackets. The value
-with the highest salience after this penalty represents the key."""
+"""The value with the highest salience represents its top-level key. This penalty is subtracted for
+each level between them, because every level needs brackets."""
 _ROUNDS = 6
 """The maximum number of rounds of selection. No unit costs more than its estimate, so a larger
-budget always gets at least as far."""
+budget never selects less."""
 
 
 def fit(
@@ -254,7 +254,7 @@ def fit(
     """Select the values that matter most within `remaining`.
 
     `root` is the tree of `text`; the selection is recorded in its nodes. Values that answer
-    `question`, or are close to its `meaning`, compete with those that `emphasis` raises.
+    `question`, or are close to its `meaning`, compete with the values that `emphasis` raises.
     """
     if not root.items:
         piece = _scalar_within(root, text, remaining)
@@ -285,8 +285,8 @@ def fit(
 def _with_heads(
     ordered: Sequence[int], relevances: Mapping[int, float], implied: Mapping[int, int]
 ) -> Iterator[int]:
-    """Leave out values that the head of a table shows, unless they answer the question. Before such
-    an answer, yield the value in the head, so that a table shows it only once.
+    """Leave out the values that the head of a table shows for all rows, unless they answer the
+    question. Before such an answer, yield the value of the first row, which stands in the head.
     """
     shown: set[int] = set()
     for unit in ordered:
@@ -301,7 +301,7 @@ def _with_heads(
 def _spend(
     basket: Basket, ordered: list[int], remaining: RemainingBudget, write: Callable[[], Fitted]
 ) -> Fitted:
-    """Buy units until the written document fills `remaining`; give some back if it is too long."""
+    """Buy units until the written document fills `remaining`. If it is too long, give some back."""
     purchases = basket.buy(ordered)
     fitted = write()
     for _ in range(_ROUNDS - 1):
@@ -332,7 +332,7 @@ def _empty(root: Node, style: Style) -> str:
 
 
 def _scalar_within(root: Node, text: str, remaining: RemainingBudget) -> str:
-    """Fit a document that is a single value: a string can be cut, a number cannot."""
+    """Fit a document that is a single value. Only a string can be cut."""
     from upwell.compress.json.outline import pieces_of
 
     if text[root.start] != '"':
@@ -347,7 +347,6 @@ def _scalar_within(root: Node, text: str, remaining: RemainingBudget) -> str:
 
 
 def _emphasise(doc: Outline, saliences: list[float], emphasis: Emphasis) -> None:
-    """Raise the salience of the units that show the shape of the document."""
     if emphasis == "values":
         return
     best: dict[int, tuple[float, int]] = {}

@@ -17,12 +17,12 @@ _BREAK = re.compile(r"\\n|[.;,] |\s")
 class Outline:
     """The units of a document in order.
 
-    Unit `i` is `text[starts[i]:ends[i]]`. It belongs to the scalar `nodes[i]` and is its piece
-    number `pieces[i]` (0 for the first or only one).
+    Unit `i` is `text[starts[i]:ends[i]]`. It is piece number `pieces[i]` of the scalar `nodes[i]`;
+    the first or only piece has number 0.
 
-    Key paths are numbered: path `p` ends in the raw key `keys[p]` ("[]" for an array's items) below
-    path `parents[p]`, and `below[p]` is the number of values with this path. `boxes` are the
-    containers that are not empty, outer ones first; `root` is the tree.
+    Key paths are numbered. Path `p` consists of path `parents[p]` and the raw key `keys[p]` ("[]"
+    for the items of an array), and `below[p]` values have this path. `boxes` contains the
+    containers that are not empty, outer containers first. `root` is the tree.
     """
 
     root: Node
@@ -96,7 +96,7 @@ def _add_units(doc: Outline, node: Node, text: str) -> None:
 
 
 def pieces_of(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Split the inside of a string into pieces, never inside an escape."""
+    """Split the inside of a string into pieces. No piece ends inside an escape."""
     spans = []
     offset = start
     while end - offset > PIECE_CHARS * 3 // 2:
@@ -108,7 +108,7 @@ def pieces_of(text: str, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def _cut(text: str, start: int, limit: int) -> int:
-    """Choose a cut at or before `limit`: after a line break, clause or word, never in an escape."""
+    """Choose a cut at or before `limit`, if possible after a line break, a clause or a word."""
     best = 0
     for match in _BREAK.finditer(text, start + PIECE_CHARS // 2, limit):
         if match.group()[0] != "\\" or text[match.start() - 1] != "\\":

@@ -1,9 +1,9 @@
-"""Parse a JSON passage into a tree; in a very large document, read only the records that matter.
+"""Parse a JSON passage into a tree. Of a very large document, read only the records that matter.
 
-A large document is scanned once without building nodes below its records (the items of the array
-that makes up most of it). Records that match the question and a sample of all others are then read
-in full; the rest are only counted. The number of records read does not depend on the budget, so a
-smaller budget still selects a subset of what a larger one selects.
+The records of a document are the items of the array that makes up most of it. A large document is
+first scanned without building nodes below its records. Records that match the question and a sample
+of the others are then read in full; the rest are only counted. The number of records read does not
+depend on the budget, so a smaller budget still selects a subset of what a larger one selects.
 """
 
 import re
@@ -17,10 +17,10 @@ LARGE_CHARS = 2_000_000
 _READ_CHARS = 800_000
 """The records read in full have about this many characters in total."""
 _FROM_EVERYWHERE = 0.5
-"""The share of `_READ_CHARS` that goes to a sample of all records."""
+"""The share of `_READ_CHARS` that is reserved for a sample of all records."""
 _CHARS_PER_ITEM = 8
 """If the items of a large document are shorter than this on average, as in an array of numbers,
-only its beginning is read."""
+only the beginning of the document is read."""
 
 
 JSON_KINDS = frozenset(
@@ -29,7 +29,7 @@ JSON_KINDS = frozenset(
 
 
 def read_json(passage: Passage) -> Node | None:
-    """Parse a passage. Returns None when its kind is not a JSON kind or the text is not JSON."""
+    """Parse a passage. Returns None if its kind is not a JSON kind or the text is not JSON."""
     if passage.kind == Kind.JSON_LINES:
         return parse_lines(passage.text, ask(passage.query))
     if passage.kind not in JSON_KINDS:
@@ -43,10 +43,10 @@ def read_json(passage: Passage) -> Node | None:
 
 
 def thin(text: str, question: Question) -> Node | None:
-    """Parse `text`, but only those records that matter.
+    """Parse `text`, but only the records that matter.
 
-    Returns None when the text is not JSON, or no array at the root or one level below makes up most
-    of it.
+    Returns None if the text is not JSON. Also returns None if no array at the root or one level
+    below it makes up most of the text.
     """
     root = _outer(text, 1 if text.lstrip("\ufeff \t\r\n")[:1] == "[" else 2)
     if root is None:
@@ -69,9 +69,9 @@ def thin(text: str, question: Question) -> Node | None:
 
 
 def _outer(text: str, depth: int) -> Node | None:
-    """Parse `text` down to `depth` (0 is the root); containers at that depth get no children.
+    """Parse `text` down to `depth` (0 is the root). Containers at that depth get no children.
 
-    Only the brackets are checked here; the contents of containers are checked when they are read.
+    Their contents are checked later, when they are read.
     """
     root = current = Node(ARRAY, "", 0, len(text), None)
     level = 0
@@ -110,7 +110,7 @@ def _value(parent: Node, match: re.Match[str], token: int) -> Node:
 
 
 def _read_rest(root: Node, array: Node, text: str) -> Node | None:
-    """Read the siblings of the array of records in full."""
+    """Parse the siblings of the array of records."""
     if root is array:
         return root
     for index, node in enumerate(root.items):
@@ -126,7 +126,6 @@ def _read_rest(root: Node, array: Node, text: str) -> Node | None:
 
 
 def _chosen(records: list[Node], text: str, question: Question) -> list[Node]:
-    """Return the records to read, in their original order."""
     starts = [record.start for record in records]
     scores: dict[int, float] = {}
     lowercase = lowered(text) if question else ""
@@ -168,10 +167,10 @@ def shift(node: Node, by: int) -> None:
 
 
 def parse_lines(text: str, question: Question = NO_QUESTION) -> Node | None:
-    """Parse JSON Lines as one array, ignoring blank lines. Returns None if a line that is read is
-    not JSON, or if there are no lines.
+    """Parse JSON Lines as one array, ignoring blank lines. Of a very large text, only the lines
+    that matter are read.
 
-    In a very large text, only the lines that matter are read.
+    Returns None if one of these lines is not JSON, or if there are no lines.
     """
     root = Node(ARRAY, "", 0, len(text), None)
     records = _lines(text)
@@ -190,7 +189,6 @@ def parse_lines(text: str, question: Question = NO_QUESTION) -> Node | None:
 
 
 def _lines(text: str) -> list[Node]:
-    """Return the lines of a text that are not blank, as nodes without children."""
     records: list[Node] = []
     offset = 0
     for line in text.split("\n"):

@@ -3,7 +3,7 @@
     [{"…": "table", "same": {"on": true}, "columns": ["id", "at.day"], "∅": "no such key"},
      [7, 26], [8, "∅", {"by": "x"}], [9]]
 
-A table is still an array. A row may end early: its missing cells were left out. Values without a
+A table is still an array. If a row ends early, the missing cells were left out. Values without a
 column are in an object at the end of the row, under their names.
 """
 
@@ -26,17 +26,18 @@ GAP = f'"{NONE}", '
 HEAD = f'{{"{SIGN}": "table", "columns": [], "{NONE}": "no such key"}}, '
 """The head of a table without the names of its columns."""
 _LIKE = 0.5
-"""At least this share of an array's items must have a value in a column, and at least this share of
-all its values must be in columns."""
+"""In each column, at least this share of the items of the array must have a value. At least this
+share of all values must be in columns."""
 _TABLE_SIGNS = (f'"{SIGN}', '"\\u2026', f'"{NONE}"', '"\\u2205"')
 _STANDS_OUT = 2.0
 """A value whose salience exceeds that of its column by this much keeps its own salience."""
 _LOOKS = 8
-"""How often a value may be examined for a table; bounds the work for deeply nested arrays."""
+"""How often each value may be examined for a table on average. The limit bounds the work for deeply
+nested arrays."""
 _TIE = 1e-6
 _LATER, _FIRST = 0.25, 16
-"""The salience that a cell loses each time its row number doubles beyond `_FIRST`. The first rows
-therefore show more of their columns, and the budget still reaches many rows.
+"""Beyond row `_FIRST`, a cell loses `_LATER` of salience each time its row number doubles. The
+first rows therefore show more of their columns, and the budget still reaches many rows.
 """
 _NAMING = 0.5
 """The additional salience of the column that names the rows."""
@@ -46,9 +47,9 @@ _NAMING = 0.5
 class Table:
     """An `array` whose items share key paths.
 
-    `columns`: the dotted key paths, the most telling first. `same`: key path → the units of a value
-    that is equal in all rows, one for each row. `depth`: the number of rows bought, for each
-    column. `gaps`: whether any item lacks a column.
+    `columns`: the dotted key paths, most salient first. `same` maps the key path of each value that
+    is equal in all rows to its units, one for each row. `depth`: for each column, the number of
+    rows bought. `gaps`: whether any item lacks a column.
     """
 
     array: Node
@@ -59,7 +60,7 @@ class Table:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether enough rows were bought to pay for a head."""
+        """Whether enough rows were bought to write a head."""
         return bool(self.depth) and self.depth[0] >= MIN_ROWS
 
     @property
@@ -69,7 +70,7 @@ class Table:
 
 
 class Cell(NamedTuple):
-    """The position of a unit: its table, its record, the number of its column."""
+    """The position of a unit in a table."""
 
     table: Table
     record: Node
@@ -79,8 +80,8 @@ class Cell(NamedTuple):
 @dataclass(slots=True)
 class Row:
     """The `units` of item number `index`, one for each column, or `ABSENT` if the item lacks the
-    column. The first `filled` units were bought. Of these, `alone` counts the ones that only the
-    row shows, because they are not selected in any container.
+    column. The first `filled` units were bought. `alone` of them appear only in the row, because
+    they are not selected in any container.
     """
 
     table: Table
@@ -93,8 +94,8 @@ class Row:
 class Tables:
     """The tables of a document, and how many cells of each row have been bought.
 
-    `implied` concerns values that are equal in all rows: it maps the unit in each later row to
-    the unit in the first row, which represents them all.
+    If a value is equal in all rows, the unit in the first row represents the others. `implied` maps
+    each of the others to it.
     """
 
     def __init__(self) -> None:
@@ -107,10 +108,11 @@ class Tables:
         self._alone: set[int] = set()
 
     def find(self, doc: Outline, text: str, saliences: MutableSequence[float]) -> None:
-        """Find the tables of `doc`, and align the `saliences` of each column.
+        """Find the tables of `doc`, and align the `saliences` of each column, so that columns are
+        bought one after the other.
 
-        Aligned columns are bought one after the other. If a string of the document begins with `…`
-        or is `∅`, the document gets no tables, so that these signs are always marks of a table.
+        If a string of the document begins with `…` or is `∅`, the document gets no tables. In a
+        table, these characters are therefore always marks.
         """
         if any(sign in text for sign in _TABLE_SIGNS):
             return
@@ -128,7 +130,7 @@ class Tables:
                 end = array.end
 
     def of(self, node: Node) -> Table | None:
-        """Return the table that was found for the array `node`; None if there is none."""
+        """Return the table of the array `node`, or None."""
         return self._tables.get(id(node))
 
     def row(self, record: Node) -> list[int]:
@@ -137,12 +139,12 @@ class Tables:
         return row.units[: row.filled] if row is not None else []
 
     def shared(self, table: Table) -> dict[str, Node]:
-        """Return the bought values that are equal in all rows, by name."""
+        """Map names to the bought values that are equal in all rows."""
         firsts = ((name, self._nodes[units[0]]) for name, units in table.same.items())
         return {name: node for name, node in firsts if node.units}
 
     def repeated(self, record: Node) -> list[Node]:
-        """Return the values of an item that the head of its table shows for all rows."""
+        """Return the values of an item that are shown in the head of its table."""
         row = self._rows.get(id(record))
         if row is None:
             return []
@@ -159,8 +161,8 @@ class Tables:
     def take(self, unit: int, nodes: Sequence[Node]) -> Cell | None:
         """Record that `unit` was bought, if it is the next cell of its row.
 
-        Later cells of the record that have already been bought join the row. Returns the cell if
-        its column has enough rows, so that the value needs no name of its own.
+        The cells after it join the row if they have already been bought. Returns the cell if its
+        column has enough rows, so that the value needs no name of its own.
         """
         cell = self._cells.get(unit)
         if cell is None:
@@ -180,7 +182,7 @@ class Tables:
         return cell
 
     def gaps_before(self, cell: Cell) -> int:
-        """Count the absent columns directly before a cell in its row."""
+        """Count the columns directly before a cell that its record lacks."""
         units = self._rows[id(cell.record)].units
         gaps = 0
         while gaps < cell.column and units[cell.column - 1 - gaps] == ABSENT:
@@ -188,7 +190,7 @@ class Tables:
         return gaps
 
     def put_back(self, unit: int) -> Node | None:
-        """Undo the last `take`. Returns the record if only its row showed the unit."""
+        """Undo the last `take()`. Returns the record if the unit was shown only in its row."""
         before = self._before.pop(unit, None)
         if before is None:
             return None
@@ -250,9 +252,9 @@ class Tables:
 def _naming(doc: Outline, text: str, columns: Mapping[int, Mapping[int, int]], rows: int) -> int:
     """Return the path of the column that distinguishes the rows, or -1 if there is none.
 
-    The best key is the first in the order of `IDENTITIES`. Among equals, a whole key is better than
-    the end of a longer one (`name` before `generateName`), and a key higher up is better than one
-    further down (`metadata.name` before `metadata.owner.name`).
+    The best key is the first in `IDENTITIES`. Then a whole key is better than the end of a longer
+    key (`name` before `generateName`), and a shallow path is better than a deep one
+    (`metadata.name` before `metadata.owner.name`).
     """
     best, least = -1, (len(IDENTITIES), False, 0)
     for path, units in columns.items():
@@ -277,7 +279,6 @@ def _value(doc: Outline, text: str, unit: int) -> str:
 
 
 def _arrays(doc: Outline) -> Iterator[Node]:
-    """Yield the arrays in which all items are filled objects, outer arrays first."""
     for box in doc.boxes:
         if box.kind != ARRAY or len(box.items) < MIN_ROWS:
             continue
@@ -287,7 +288,7 @@ def _arrays(doc: Outline) -> Iterator[Node]:
 
 def _columns(doc: Outline, array: Node) -> dict[int, dict[int, int]]:
     """Map key path → position of the item → unit, for whole values that occur in at
-    least half of the items and at most once in each."""
+    least half of the items and at most once in each item."""
     columns: dict[int, dict[int, int]] = {}
     unfit: set[int] = set()
     places = {id(item): index for index, item in enumerate(array.items)}
@@ -312,7 +313,7 @@ def _columns(doc: Outline, array: Node) -> dict[int, dict[int, int]]:
 
 
 def _record(node: Node, array: Node) -> Node | None:
-    """Return the item of `array` around a value, or None if an array of several items is
+    """Return the item of `array` around a value, or None if an array of several items lies
     between them."""
     box = node.parent
     while box is not None and box.parent is not array:

@@ -1,5 +1,5 @@
-"""Score the values of a JSON document: by their relevance to a question, and by their salience,
-that is, how much they matter when there is no question."""
+"""Score the values of a JSON document by their relevance to a question, and by their salience: how
+much they matter when there is no question."""
 
 import math
 import re
@@ -18,15 +18,15 @@ _TELLING = frozenset(
     number count total path file email key value label description summary result conclusion
     date time created updated phase severity level method operation""".split()
 )
-"""Words in keys whose values tell most about a record."""
+"""Words in the keys whose values say most about a record."""
 _DULL = frozenset(
     """url uri href link links self sha hash etag checksum integrity signature gravatar avatar
     curies node digest nonce html git ssh svn managed microsecond second minute hour""".split()
 )
-"""Words in keys whose values tell little: links, hashes, parts of a time."""
+"""Words in the keys whose values say little: links, hashes, parts of a time."""
 _WRITTEN = frozenset("body text content comment message reply answer".split())
-"""Keys of texts written by a person. They are longer than other values, and usually the point of
-the record."""
+"""Keys of texts written by a person. These texts are longer than other values, and usually the most
+important part of the record."""
 _TROUBLE = "error fail denied fatal exception panic crash invalid timeout refused".split()
 _TIME = re.compile(r'"?(?:\d{4}-\d\d-\d\d|\w{3}, \d\d? \w{3} \d{4}|1[5-9]\d{8}(?:\d{3})?\b)')
 _NUMBER = re.compile(r'"?-?\d[\d,.]*+(?: ?[A-Za-z%]{1,3})?"?\Z')
@@ -36,14 +36,14 @@ _TYPES = {"time": _TIME, "number": _NUMBER, "place": _PLACE}
 _EMPTY = frozenset({"null", "true", "false", '""', "[]", "{}", "0"})
 _EMPTY_CHARS = max(map(len, _EMPTY))
 _COMMON = 64
-"""Occurrences of a value beyond this number do not lower its salience further."""
+"""Further occurrences of a value do not lower its salience."""
 _LONGEST = 400
-"""Characters of a value beyond this number do not lower its salience further."""
+"""A value longer than this does not lose more salience for its length."""
 _WRITTEN_WORTH = 4.0
 _SENTENCE_CHARS = 40
-"""A value shorter than this counts like any other, even under a key in `_WRITTEN`."""
+"""A value shorter than this gains nothing from a key in `_WRITTEN`."""
 _STEP_UP = 0.72
-"""The credit of a term in the parent's key, relative to a term in the value's own key."""
+"""The credit for a term in the parent's key, relative to a term in the value's own key."""
 _EXPECTED = 1.3
 _NAMES = 3
 _HOLLOW = 0.5
@@ -52,24 +52,24 @@ IDENTITIES = (
     "name", "id", "key", "title", "subject", "headline", "identifier", "number", "slug", "login",
     "path", "file", "sha", "oid", "email", "type",
 )  # fmt: skip
-"""Keys that identify a record, best first. A key may also end in one of these words, as
+"""Keys that identify a record, best first. Longer keys may end in one of these words, as
 `messageHeadline` does."""
 _CODES = frozenset({"sha", "oid", "email", "type"})
 """Keys that identify a record only if nothing else does."""
 _FEW = 3
-"""In an array of at most this many records, the position of a record identifies it, so most need no
-other identity. A `name` is still given, and so is a file, because a line number or a message is of
-no use without its file."""
+"""In an array of at most this many records, the position of a record identifies it, so most records
+need no other identity. A `name` is still given. So is a file, because a line number or a message is
+useless without its file."""
 _NAME_KEY, _PLACES = '"name"', frozenset({"path", "file"})
 _NAMING_DEPTH = 1
-"""The values of an object at most this deep in a record may name the record."""
+"""A record may be named by the values of an object that is at most this deep in it."""
 
 
 def salience(doc: Outline, text: str) -> list[float]:
     """Score how much each unit matters when there is no question.
 
     Short values, names, states and errors rank before links and hashes, and rare values rank before
-    common ones. The first value of a key path ranks before the others, because it shows the schema.
+    common values. The first value of each key path gains, because it shows the schema.
     """
     by_path = _path_salience(doc)
     values = [text[start:end] for start, end in zip(doc.starts, doc.ends, strict=True)]
@@ -105,7 +105,6 @@ def _doubling_costs(step: float, most: int, least: int) -> tuple[float, ...]:
 
 
 def _troubled(doc: Outline, text: str) -> set[int]:
-    """Return the units whose value mentions an error."""
     lowercase = lowered(text)
     units: set[int] = set()
     for word in _TROUBLE:
@@ -143,7 +142,7 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
     """Score the units that answer `question`.
 
     Returns the score of each such unit, and the share of the question that the best unit covers,
-    0..1. A term counts when it is in the unit's key path or its value, and counts less when it is
+    0..1. A term counts if it is in the key path or the value of the unit. It counts less if it is
     in another value of an enclosing container.
     """
     hits, holders = _value_hits(doc, text, question)
@@ -197,7 +196,7 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
 def _first_equal_paths(
     credits: list[dict[int, float]], precision: list[float], expected: set[int]
 ) -> list[int]:
-    """Map each path to the first path with the same score."""
+    """Map each path to the first path that scores equally, so that scores can be cached."""
     first: dict[tuple[int, float, bool], int] = {}
     return [
         first.setdefault((id(path_credits), precision[path], path in expected), path)
@@ -208,7 +207,7 @@ def _first_equal_paths(
 def _value_hits(
     doc: Outline, text: str, question: Question
 ) -> tuple[dict[int, set[int]], dict[int, list[int]]]:
-    """Return the terms in each unit, and the terms in each container (by `id`)."""
+    """Map units, and containers (by `id`), to the numbers of the terms in them."""
     lowercase = lowered(text)
     hits: dict[int, set[int]] = {}
     holders: dict[int, list[int]] = {}
@@ -233,8 +232,7 @@ def _value_hits(
 
 
 def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, float]], list[float]]:
-    """Return the credit of every term in each path, and the share of each path's words that
-    match."""
+    """For each path, return the credit of each term and the share of matching words."""
     credits: list[dict[int, float]] = []
     precision: list[float] = []
     finder = Finder(question)
@@ -285,9 +283,9 @@ def _weights(
 
 
 def _contexts(doc: Outline, holders: dict[int, list[int]]) -> dict[int, dict[int, float]]:
-    """Map each container (by `id`) to the terms found in it or around it, each with the credit that
-    it gives to a value inside. A smaller container gives more credit. Containers with equal
-    contexts share one dict."""
+    """Map each container (by `id`) to the terms found in it or in an enclosing container, with the
+    credit that each term gives to a value inside. Smaller containers give more credit. Containers
+    with equal contexts share one dict."""
     contexts: dict[int, dict[int, float]] = {}
     no_credits: dict[int, float] = {}
     shared: dict[tuple[int, float, tuple[int, ...]], dict[int, float]] = {}
@@ -305,7 +303,6 @@ def _contexts(doc: Outline, holders: dict[int, list[int]]) -> dict[int, dict[int
 
 
 def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
-    """Return the paths whose first value has the type that the question expects."""
     pattern = _TYPES.get(question.expects)
     if pattern is None:
         return set()
@@ -320,11 +317,11 @@ def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
 def with_identities(
     doc: Outline, ordered: Sequence[int], relevances: Mapping[int, float]
 ) -> list[int]:
-    """Before each value, place the values that identify its records, such as an id or a title.
+    """Insert, before each value, the values that identify its records, such as an id or a title.
 
-    Without them, a reader could not tell which record the value belongs to. In a small array, a
-    record is named only if the value answers the question, or if the record has a key `name`, a
-    path or a file.
+    Without them, a reader could not tell which record a value belongs to. In a small array, a
+    record is named only if the value answers the question, or if the identifying value is a `name`,
+    a path or a file.
     """
     names = _identities(doc)
     units: dict[int, None] = {}
@@ -354,8 +351,8 @@ def _is_one_of_many(record: Node) -> bool:
 
 
 def _identities(doc: Outline) -> dict[int, int]:
-    """Map each record (by `id`) to the unit that names it: a value of the record itself, or of an
-    object in it, such as `metadata`."""
+    """Map each record (by `id`) to the unit that names it. The unit is a value of the record itself
+    or of an object in it, such as `metadata`."""
     best: dict[int, tuple[int, int, int]] = {}
     ranks = {path: _naming_rank(key) for path, key in enumerate(doc.keys)}
     for unit, node in enumerate(doc.nodes):
@@ -375,9 +372,9 @@ def _identities(doc: Outline) -> dict[int, int]:
 
 @lru_cache(maxsize=65_536)
 def _naming_rank(key: str) -> int:
-    """Return how well a key identifies a record (0 is best), or -1 if it does not. A key that only
-    ends in a word of `IDENTITIES` may identify something else (`gravatar_id`), so it ranks below
-    the keys that consist of such a word. A key in `_CODES` ranks last.
+    """Return how well a key identifies a record (0 is best), or -1 if it does not. Keys that only
+    end in a word of `IDENTITIES` may identify something else (`gravatar_id`). They rank below keys
+    that consist of such a word. Keys in `_CODES` rank last.
     """
     words = split_identifier(key[1:-1])
     if not words or words[-1] not in IDENTITIES:
@@ -388,7 +385,7 @@ def _naming_rank(key: str) -> int:
 
 
 def _records(node: Node) -> Iterator[Node]:
-    """Yield the objects around a value that are items of an array, the innermost first."""
+    """Yield the objects around a value that are items of an array, innermost first."""
     box = node.parent
     while box is not None and box.parent is not None:
         if box.kind == OBJECT and box.parent.kind == ARRAY:

@@ -1,8 +1,7 @@
 """Parse JSON into spans of its text, so that numbers, strings and duplicate keys stay as they were
-written.
+written: `1.10` stays `1.10`.
 
-Nothing is converted: `1.10` stays `1.10`, and a number of thirty digits keeps them all. Nothing
-recurses: a document may be nested 100 000 levels deep.
+The parser does not recurse, so a document may be nested 100 000 levels deep.
 """
 
 import re
@@ -16,29 +15,29 @@ ITEM = re.compile(
     rf"{_GAP}(?:(?:({_STRING}){_GAP}:{_GAP})?+(?:({_STRING}|{_BARE})(?:{_GAP},)?+|([{{\[]))"
     rf"|([}}\]])(?:{_GAP},)?+|)"
 )
-"""Matches a value with its name and the following comma, the beginning of a container with its
-name, or the end of a container with the following comma. Elsewhere it matches the empty string, so
-that each match begins where the previous match ended."""
+"""Matches a value with its name and the comma after it, the beginning of a container with its name,
+or the end of a container with the comma after it. Elsewhere it matches the empty string, so that
+each match begins where the previous match ended."""
 KEY, VALUE, OPEN, CLOSE = 1, 2, 3, 4
 _NOT_JSON = frozenset({"NaN", "Infinity", "-Infinity"})
 
 _ITEM, _ITEM_OR_END, _END = 0, 1, 2
-"""What may come next: an item after a comma, an item or the end after the beginning of a container,
-and only the end after an item without a comma."""
+"""What the parser expects next: an item (after a comma), an item or the end (after the beginning of
+a container), or only the end (after an item without a comma)."""
 _NO_ITEMS: "list[Node]" = []
 _NO_UNITS: list[int] = []
-"""Shared empty lists. Most nodes are scalars that are never selected, and a list for each would
-cost more than its node."""
+"""Shared empty lists. Most nodes are scalars that are never selected, and a list of its own would
+cost more than such a node."""
 
 
 class Node:
     """One value of a document.
 
     `kind`: SCALAR, OBJECT or ARRAY. `start`, `end`: its span in the text. `parent`: its container.
-    `key`: the raw lexeme of its name, with quotes; "" in an array. `items`: its children.
-    `size`: the number of scalars below it. `path`: the number of its key path. `nested`: whether it
-    is inside an array. `beyond`: the number of children that were never read.
-    `selected`: the selected children of a container. `units`: the selected units of a scalar.
+    `key`: its name as written, with quotes; "" in an array. `items`: its children. `size`: the
+    number of scalars in it. `path`: the number of its key path. `nested`: whether it is inside an
+    array. `beyond`: the number of children that were never read. `selected`: the selected children
+    of a container. `units`: the selected units of a scalar.
     """
 
     __slots__ = (
@@ -61,7 +60,7 @@ class Node:
         self.units = _NO_UNITS
 
     def lexeme(self, text: str) -> str:
-        """Return the scalar as written; NaN and Infinity, which JSON lacks, become `null`."""
+        """Return the scalar as written, except that NaN and Infinity become `null`."""
         raw = text[self.start : self.end]
         if raw in _NOT_JSON:
             return "null"
@@ -81,10 +80,10 @@ def most_nodes(text: str) -> int:
 
 
 def parse(text: str, limit: int | None = None) -> Node | None:  # noqa: C901, PLR0915 — one hot loop
-    """Parse `text`. Returns None when it is not JSON; NaN and Infinity are accepted.
+    """Parse `text`. Returns None if it is not JSON; NaN and Infinity are accepted.
 
-    Time and space are linear in the length of `text`. Beyond `limit` nodes (`most_nodes` by
-    default), further items of a container are only counted, in `beyond`, and a container below
+    Time and space are linear in the length of `text`. When there are `limit` nodes (by default
+    `most_nodes()`), further items of a container are only counted, in `beyond`. A container below
     `_MOST_DEPTH` levels becomes a single value.
     """
     offset = 1 if text.startswith("\ufeff") else 0
@@ -153,10 +152,8 @@ def parse(text: str, limit: int | None = None) -> Node | None:  # noqa: C901, PL
 
 
 def compact(text: str) -> str:
-    """Remove the blanks between values, except a single one after a colon.
-
-    `"state": "open"` can therefore still be found as it was written. NaN and Infinity become
-    `null`.
+    """Remove the blanks between values, but keep a single blank after a colon, so that
+    `"state": "open"` can still be found as it was written. NaN and Infinity become `null`.
     """
     packed = _BLANKS.sub(r"\1", text.removeprefix("\ufeff"))
     if "NaN" in packed or "Infinity" in packed:

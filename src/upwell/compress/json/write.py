@@ -1,4 +1,4 @@
-"""Write the selected part of a JSON document as valid JSON, with a mark at every omission."""
+"""Write the selected part of a JSON document as valid JSON, with omission marks."""
 
 from dataclasses import dataclass
 from operator import attrgetter
@@ -13,10 +13,10 @@ _START = attrgetter("start")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """The format of the source.
+    """The format of the result.
 
-    `colon`: `": "` or `":"`. `lines`: one record per line (JSON Lines). `note`: text for the mark
-    of the root, such as the key of the original.
+    `colon`: `": "` or `":"`, as in the source. `lines`: one record per line (JSON Lines). `note`:
+    text for the mark of the root, such as the key of the original.
     """
 
     colon: str = ": "
@@ -25,24 +25,23 @@ class Style:
 
 
 def is_brief(node: Node) -> bool:
-    """Return whether the mark of this container is only a number.
+    """Return whether the mark of this container only counts missing children, as in `+5 keys`.
 
-    The root and arrays outside other arrays have full marks. An object in an array has no mark of
-    its own; the mark of the outermost array counts the item that contains the object as shortened.
+    The root and arrays outside other arrays have full marks. An object in an array has no mark;
+    instead, the mark of the outermost array counts the item around the object as shortened.
     """
     return node.nested or (node.kind == OBJECT and node.parent is not None)
 
 
 def _plain(key: str) -> str:
-    """Return a key without quotes, with an escaped `…` unescaped."""
     return key[1:-1].replace("\\u2026", SIGN)
 
 
 class Writer:
     """Writes the selected part of a document, with marks such as `"…": "7 of 12 keys left out"`.
 
-    After `write`, `omitted` contains the sums of the marks: of keys, of items, of items that were
-    shortened, and of characters within strings.
+    After `write()`, `omitted` contains the totals of all marks: keys, items, items that were
+    shortened, and characters within strings.
     """
 
     def __init__(self, doc: Outline, text: str, style: Style, tables: Tables) -> None:
@@ -76,7 +75,6 @@ class Writer:
         )
 
     def _count(self, what: str, count: int, total: int) -> None:
-        """Add the figures of a mark to the sums."""
         counts, totals = self._sums.get(what, (0, 0))
         self._sums[what] = counts + count, totals + total
 
@@ -110,14 +108,14 @@ class Writer:
         return parts
 
     def _selected_children(self, node: Node) -> list[Node]:
-        """Return the selected children of a container that no row shows, in their order."""
+        """Return the selected children that are not in a row or a head, in their order."""
         selected = node.selected or []
         if self._shown:
             selected = [child for child in selected if id(child) not in self._shown]
         return sorted(selected, key=_START) if len(selected) > 1 else selected
 
     def _head(self, table: Table) -> str:
-        """Write the head of a table: the values equal in all rows, and the names of the columns."""
+        """Write the values that are equal in all rows, and the names of the columns."""
         colon = self._style.colon
         parts = [f'"{SIGN}"{colon}"table"']
         same = [
@@ -133,7 +131,8 @@ class Writer:
         return "{" + ", ".join(parts) + "}"
 
     def _mark_shown(self, table: Table, selected: list[Node]) -> None:
-        """Record the values that need no name, because a row or the head shows them."""
+        """Record the values that are not written under their names, because a row or the head
+        contains them."""
         for record in selected:
             for node in self._tables.repeated(record):
                 self._note_shown(node, record)
@@ -149,7 +148,8 @@ class Writer:
                 return
 
     def _row(self, node: Node) -> list[Node | str]:
-        """Write an item of a table as a row, if it has cells."""
+        """Write an item of a table as a row, if it has cells. The rest of the item is last in the
+        row."""
         units = self._tables.row(node)
         if not units:
             return [node]
@@ -200,7 +200,6 @@ class Writer:
         return f'"{name} {text}"'
 
     def _missing_below(self, item: Node) -> int:
-        """Count the scalars left out inside a selected item."""
         missing = item.size
         shown_in_row = self._tables.shown_in_row
         stack = [item]

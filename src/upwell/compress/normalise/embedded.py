@@ -1,4 +1,4 @@
-"""Write an array of objects that fills one line of a text as a list, one object per line.
+"""If an array of objects fills a line of a text, write it as a list with one object per line.
 
     Links: [{"title":"Cranes","url":"https://example.org/c"},{"title":"Quays","url":"https://…"}]
     →
@@ -6,7 +6,7 @@
     - Cranes <https://example.org/c>
     - Quays <https://example.org/q>
 
-Web search tools return results like this. Each line can then be selected or left out.
+Web search tools return such arrays. Each line of the list can be selected or left out.
 """
 
 import json
@@ -19,7 +19,7 @@ LINK = re.compile(r"- .* <https?://[^\s>]+>\s*\Z")
 
 
 def as_lists(text: str) -> str:
-    """Write the arrays of `text` as lists. Returns the same text if it has none."""
+    """Write the arrays in `text` as lists."""
     return _ARRAY.sub(_list, text) if "[{" in text else text
 
 
@@ -39,7 +39,7 @@ def _list(match: re.Match[str]) -> str:
 
 
 def _row(item: object) -> str:
-    """Write an object of plain values as a line; "" for anything else."""
+    """Write an object of strings as a line. Returns "" for anything else."""
     if not isinstance(item, dict) or not all(isinstance(value, str) for value in item.values()):
         return ""
     if "\n" in "".join(item.values()):

@@ -1,4 +1,4 @@
-"""Write lists of paths and search results, without loss, so that each folder or file appears once.
+"""Fold lists of paths and search results without loss, so that each folder or file appears once.
 
     src/harbor/crane.py            src/harbor/
     src/harbor/quay.py      →       crane.py
@@ -30,11 +30,11 @@ FOLDER, FILE = "/", ":"
 
 
 def fold(text: str, *, matches: bool = True) -> str:
-    """Fold a list of paths or, with `matches`, of search results.
+    """Fold a list of paths or, with `matches`, search results.
 
-    Returns the same text if it is neither, or if folding does not shorten it. Callers that have a
-    question leave search results unfolded, so that the agent can quote each match with its file
-    and line.
+    Returns the same text if it is neither, or if folding does not shorten it. If there is a
+    question, callers leave search results unfolded, so that the agent can quote each match with its
+    file and line.
     """
     rows = text.split("\n")
     forms = [form for form in _FORMS if _is_likely(rows, form[0])]
@@ -53,7 +53,7 @@ def fold(text: str, *, matches: bool = True) -> str:
 
 
 def count_lines(text: str) -> int:
-    """Count the lines of the original that the lines of a folded list represent: an entry or match
+    """Count the lines of the original that the lines of a folded list represent. An entry or match
     represents one line, and a folder or file represents none.
     """
     rows = text.removesuffix("\n").split("\n")
@@ -62,7 +62,7 @@ def count_lines(text: str) -> int:
 
 
 def parts(text: str) -> str:
-    """Count the folders or files that begin in this part of a folded list, such as `2 folders`.
+    """Count the folders or files that begin in this part of a folded list, as in `2 folders`.
     Returns "" if none begins there."""
     heads = [row for row in text.split("\n") if row.endswith((FOLDER, FILE))]
     heads = [row for row in heads if not _LIKE_MEMBER.match(row)]
@@ -71,7 +71,7 @@ def parts(text: str) -> str:
 
 
 def _is_likely(rows: list[str], pattern: re.Pattern[str]) -> bool:
-    """Return whether most rows may match, judging by a sample."""
+    """Judge by a sample whether most rows may match."""
     sample = [row for row in rows[:: 1 + len(rows) // _SAMPLE_ROWS] if row.strip()]
     return sum(1 for row in sample if pattern.match(row)) >= _LIKELY * len(sample)
 
@@ -96,10 +96,10 @@ def _matches(rows: list[str], heads: list[re.Match[str] | None]) -> list[str]:
 def _full_names(rows: list[str], heads: list[re.Match[str] | None]) -> dict[str, str]:
     """Map the names of files to their full names.
 
-    A search may show one file under both its absolute path and its path from the working
-    directory. This is recognised only if all absolute paths are below that directory. No line is
-    found twice in one file, so if two names of one file would share a line number, all names are
-    left as they are.
+    A search may show a file under its absolute path and also under its path from the working
+    directory. This is recognised only if all absolute paths are below that directory. A search
+    finds each line of a file once. If two names for a file would share a line number, all names are
+    therefore left as they are.
     """
     names = {name: name for head in heads if head for name in (head[1] or head[2],)}
     absolute = [name for name in names if name.startswith("/")]

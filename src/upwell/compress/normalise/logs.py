@@ -6,8 +6,8 @@
     test b::two ... ok                  b::one
                                         b::two
 
-Nothing is lost: the head line contains the common words and the number of lines, and each following
-line contains the words that differ. Lines are compared word by word.
+Nothing is lost: the head line contains the common words and the number of lines, and each line
+below it contains the words that differ.
 """
 
 import re
@@ -18,14 +18,15 @@ HEAD = re.compile(r"\[(\d+) lines like: (.*)\]$")
 _REPEATS = re.compile(r"^\[the line above ([\d,]+) times\]\r?$", re.M)
 _SLOT = "{}"
 _ALIKE = 0.4
-"""At least this share of the characters, and half of the words, are equal in all lines of a run."""
+"""In a run, at least this share of the characters, and half of the words, are equal in all lines.
+"""
 
 
 def fold(text: str) -> str:
     """Fold every run of at least four equal or similar lines.
 
-    If the text already has lines like our heads, only equal lines are folded, so that every head in
-    a result is one that we wrote.
+    If the text already contains lines that look like heads, only equal lines are folded. Every head
+    in a result was therefore written by this function.
     """
     return _fold_alike(_fold_equal(text)) if not _HEADS.search(text) else _fold_equal(text)
 
@@ -80,8 +81,8 @@ def _fold_alike(text: str) -> str:
 
 
 def _run(words: list[list[str]], first: int) -> tuple[int, set[int]]:
-    """Return the end of the run of lines similar to line `first`, and the positions of the words
-    that they share."""
+    """Return the end of the run of similar lines that begins at line `first`, and the positions of
+    the words that they share."""
     first_words = words[first]
     enough = _ALIKE * sum(map(len, first_words))
     same = set(range(len(first_words)))

@@ -1,5 +1,5 @@
-"""Try lossless forms, such as JSON without blanks or as tables, and logs without colours. HTML
-becomes Markdown, which keeps all of the page's text; scripts and styles are left out and counted.
+"""Try lossless forms, such as JSON without blanks, JSON as tables, and logs without colours. HTML
+becomes Markdown, which keeps all text of the page; scripts and styles are left out and counted.
 
 A form that is not shorter is discarded.
 """
@@ -18,8 +18,8 @@ from upwell.ground.types.compression import Compressed, Kind, Omission, Passage
 
 _MAX_CHARS = 8_000_000
 _MOST_TAGS, _MOST_ENTITIES = 60_000, 100_000
-"""The time and memory of the converter grow faster than the number of unclosed tags and entities. A
-page with more tags or entities than this becomes plain text."""
+"""The converter's time and memory grow faster than the number of unclosed tags and entities. A page
+with more tags or entities than this becomes plain text."""
 _TAG = re.compile(
     r"<(?:(/?(?:p|div|br|li|tr|h[1-6]|table|ul|ol|section|pre)\b)|[a-z/!?])[^<>]*>?", re.I
 )
@@ -27,11 +27,11 @@ _UNSEEN = re.compile(r"<(script|style|noscript|template)\b[^<>]*>", re.I)
 _BLANKS = re.compile(r"[ \t]{2,}+")
 _LINE_ENDS = re.compile(r"\n\s++")
 _DRAWING = re.compile(r"!\[[^\[\]\n]*+\]\(data:[^()\s]*+\)")
-"""A drawing in the page; the converter writes it as an image with encoded data."""
+"""A drawing in the page, which the converter writes as an image with encoded data."""
 
 
 def to_markdown(html: str) -> str:
-    """Convert a page to Markdown. Returns the input when it is too large or has no content."""
+    """Convert a page to Markdown. Returns the input if it is too large or has no content."""
     if len(html) > _MAX_CHARS:
         return html
     if not _is_convertible(html):
@@ -67,7 +67,6 @@ def _unseen(html: str) -> tuple[Omission, ...]:
 
 
 def _without_tags(html: str) -> str:
-    """Return the text of a page, with a line for each block."""
     from html import unescape
 
     text = unescape(_TAG.sub(lambda tag: "\n" if tag[1] else " ", html))
@@ -81,16 +80,16 @@ _LISTS = frozenset({Kind.GREP, Kind.TEXT, Kind.CODE})
 _MIXED = frozenset({Kind.TEXT, Kind.MARKDOWN, Kind.API_DOCS})
 """Kinds that may have arrays of objects among their lines."""
 _TABLES_SAVE = 2.5
-"""Tables are tried only if the document is at most this many times the budget. A table rarely takes
-less than two fifths of its document (measured: 0.68 on average; the best three files 0.27, 0.35 and
-0.44), and reading a larger document twice is not worth it."""
+"""Tables are tried only if the document is at most this many times the budget. Tables rarely have
+less than two fifths of the size of the document (measured: 0.68 on average; the best three files
+0.27, 0.35 and 0.44), and it is not worth reading a larger document twice."""
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """The `passage` to continue with, or, if nothing more must be left out, the finished result in
-    `whole`.
+    """The `passage` to continue with. If it already fits the budget, `whole` is the finished
+    result.
 
     `omitted` counts the content that is not part of `passage`, such as scripts.
     """
@@ -109,8 +108,8 @@ def normalise(
 ) -> Normal:
     """Find a shorter form with the same content.
 
-    If that form fits `remaining`, the result is complete and names `strategy`, or for JSON the
-    strategy of `choice`.
+    If that form fits `remaining`, the result is finished. It names `strategy`, or for JSON the
+    strategy that `choice` returns.
     """
     if passage.kind in JSON_KINDS:
         return _json(passage, remaining, choice)
@@ -138,8 +137,8 @@ def normalise(
 
 
 def _page(passage: Passage, remaining: RemainingBudget, strategy: str) -> Normal:
-    """Write a page as Markdown. If scripts or styles were left out, a last line gives the number of
-    their characters and the key of the original."""
+    """Write a page as Markdown. If scripts or styles were left out, the last line counts their
+    characters and gives the key of the original."""
     markdown = to_markdown(passage.text)
     omitted = _unseen(passage.text)
     if not omitted:
@@ -174,7 +173,6 @@ def _json(passage: Passage, remaining: RemainingBudget, choice: Choice) -> Norma
 
 
 def _dense_chars(text: str) -> int:
-    """Count the characters of `text` that are not blanks."""
     return len(text) - text.count(" ") - text.count("\n") - text.count("\t") - text.count("\r")
 
 
@@ -198,15 +196,15 @@ _SIGN = "…"
 
 
 def as_tables(root: Node, text: str) -> str | None:
-    """Write uniform arrays of objects as tables: the keys and constant values once, then the rows.
+    """Write uniform arrays of objects as tables: first the keys and constant values, then the rows.
 
         [{"id": 1, "on": true, "a": {"b": 2}}, …]
         → [{"…": "table", "same": {"on": true}, "columns": ["id", "a.b"]}, [1, 2], …]
 
     The result is valid JSON with the same content in fewer tokens (0.68 of the source on average
-    for uniform arrays). `json/rows.py` uses the same form for shortened arrays. Returns None for a
-    document without such arrays, or with a string that begins with `…`: every table in a result
-    must be one that upwell wrote.
+    for uniform arrays). `json/rows.py` uses the same form for shortened arrays. Returns None if the
+    document has no such arrays. Also returns None if one of its strings begins with `…`, because
+    readers must be able to trust that upwell wrote every table in a result.
     """
     if f'"{_SIGN}' in text or '"\\u2026' in text:
         return None
@@ -239,7 +237,7 @@ def _bare(node: Node, text: str) -> str:
 
 
 def _rows(array: Node, text: str) -> list[dict[str, str]] | None:
-    """Return the rows as path → raw value, or None when the array is short or not uniform."""
+    """Return the rows as path → raw value, or None if the array is short or not uniform."""
     if len(array.items) < _MIN_ROWS:
         return None
     rows: list[dict[str, str]] = []
@@ -252,7 +250,7 @@ def _rows(array: Node, text: str) -> list[dict[str, str]] | None:
 
 
 def _flat(item: Node, text: str) -> dict[str, str] | None:
-    """Return an object as dotted path → raw value, or None when paths would be ambiguous."""
+    """Return an object as dotted path → raw value, or None if paths would be ambiguous."""
     row: dict[str, str] = {}
     stack = [("", child) for child in reversed(item.items)]
     while stack:

@@ -1,7 +1,7 @@
 """Remove the numbers that a tool put before the lines of a file, and remember the first number.
 
-The code can then be recognised, quoted and edited directly; omission marks give the numbers of the
-missing lines.
+Without the numbers, the code can be recognised, quoted and edited. Omission marks give the numbers
+of the missing lines.
 """
 
 import re
@@ -18,10 +18,10 @@ _RANGE = re.compile(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*")
 
 
 def without_numbers(passage: Passage) -> Passage:
-    """Return the passage without its line numbers, or the same passage when it has none.
+    """Return the passage without its line numbers, or the same passage if it has none.
 
-    The numbers must count up by one, without a gap except in a diff. Lines without a number may
-    come before and after. If the numbers do not begin with 1, the first line keeps its number.
+    The numbers must be consecutive, except in a diff. Lines without a number may come before and
+    after the numbered lines. If the numbers do not begin with 1, the first line keeps its number.
     """
     rows = passage.text.split("\n")
     begin = next((index for index, row in enumerate(rows[:4]) if _ROW.match(row)), None)
@@ -48,9 +48,9 @@ def _diff_without_numbers(passage: Passage, rows: list[str], sign: str) -> Passa
     """Remove the line numbers of a diff, which may have gaps. Returns the same passage if it is not
     a diff.
 
-    A diff is recognised by the signs at the beginning of its lines, so the numbers before them must
-    be removed. The line after a gap keeps its number. Nobody edits a diff by its line numbers, so
-    omission marks do not give them.
+    Without the numbers, the diff can be recognised by the first character of its lines. The line
+    after a gap keeps its number. Nobody edits a diff by its line numbers, so omission marks do not
+    give them.
     """
     if sign == ":":
         return passage
@@ -72,8 +72,8 @@ def plain_start(passage: Passage) -> str:
 
 
 def lines_of(text: str, first: int, last: int) -> str:
-    """Return the lines `first` to `last` of `text`, by the numbers that a tool gave them, or else
-    counted from 1. Omission marks use the same numbers.
+    """Return the lines `first` to `last` of `text`. If a tool numbered the lines, these numbers
+    count, otherwise lines are counted from 1. Omission marks use the same numbers.
     """
     begin = without_numbers(Passage(text=text)).first_line or 1
     rows = text.split("\n")
@@ -81,7 +81,7 @@ def lines_of(text: str, first: int, last: int) -> str:
 
 
 def line_range(lines: str) -> tuple[int, int]:
-    """Read a range of lines such as `120-180`, or a single line.
+    """Parse a range of lines such as `120-180`, or a single line number.
 
     Raises:
         UsageError: `lines` is neither.

@@ -1,7 +1,7 @@
 """Units: the smallest parts of a text that are selected or left out as a whole.
 
-This module also finds the salience of lines from the words in them (`Marks`), and splits plain
-lines.
+This module also derives the salience of lines from their words (`Marks`), and splits a text into
+plain lines.
 """
 
 import math
@@ -16,8 +16,8 @@ from upwell.compress.relevance import lowered
 from upwell.ground.text.safe import boundary
 
 BLANK = -4.0
-"""The salience of units that matter only because others need them. In an order by names they are
-not selected for their own sake."""
+"""The salience of units that matter only because other units need them. In an order by names they
+are never selected for their own sake."""
 FIRST = 50.0
 """The salience of units that are selected before all others."""
 SIGNATURE = 5.0
@@ -32,15 +32,14 @@ _MOST_GROUPS, _MOST_PIECES = 16_000, 64_000
 class Units:
     """Units in order, without gaps: unit `i` is `text[starts[i]:ends[i]]`.
 
-    `salience[i]`: its importance when there is no question.
-    `needs[i]`: the units that unit `i` makes no sense without (its heading, its file, both ends of
-    its fence), outermost first.
-    `by_names`: whether the units are ordered by the names that they contribute (`coverage.py`); a
-    salience above zero then doubles the worth of a unit's names, and the salience of a signature
-    quadruples it.
-    `raised_share`: the part of a budget that raised units (salience `FIRST` or more) get first.
+    `salience[i]`: how much unit `i` matters when there is no question.
+    `needs[i]`: the units without which unit `i` makes no sense (its heading, its file, both ends of
+    its fenced block), outermost first.
+    `by_names`: whether the units are ordered by the names in them (`coverage.py`). A salience above
+    zero then doubles the worth of a unit's names, and the salience `SIGNATURE` quadruples it.
+    `raised_share`: the share of the budget that raised units (salience `FIRST` or more) get first.
     `early`: in an order by names, how much more the first units are worth (see `coverage.py`).
-    `reach`: how many neighbours on each side share in the score of a match; 0 for none.
+    `reach`: how many neighbours on each side get a part of the score of a match.
     """
 
     by_names: bool = False
@@ -74,12 +73,13 @@ class Units:
 
 
 def lines(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """Yield the span of each line of `text`, including its line ending; a long line in pieces."""
+    """Yield the span of each line of `text`, including its line ending. Long lines are yielded in
+    pieces."""
     stop = len(text) if end is None else end
     if start >= stop:
         return iter(())
     sizes = [len(row) + 1 for row in text[start:stop].split("\n")]
-    # The last line has no line ending, and after a final line ending it is empty.
+    # The last line has no line ending. If the text ends with a line ending, that line is empty.
     sizes[-1] -= 1
     if not sizes[-1]:
         sizes.pop()
@@ -97,7 +97,7 @@ def _in_pieces(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[in
 
 
 def pieces(text: str, start: int, end: int, size: int = PIECE) -> Iterator[tuple[int, int]]:
-    """Yield a span, split at natural places into pieces of about `size` if it is long."""
+    """Split a long span at natural places into pieces of about `size`."""
     while end - start > 2 * size:
         cut = _cut(text, start, size)
         yield start, cut
@@ -127,14 +127,14 @@ _SUMMARY = [
 _MAX_HITS = 50_000
 _USUAL_CHARS = 60
 _LONG_COSTS = 0.5
-"""The salience that a unit loses each time its length doubles, since short units use the budget
-better. The loss is rounded to whole steps, so that lines of similar length stay adjacent and need
-no marks.
+"""The salience that a unit loses each time its length doubles, because short units use the budget
+better. The loss is rounded to whole steps. Lines of similar length are therefore selected together
+and need no omission marks between them.
 """
 
 
 class Trouble:
-    """The places in a text that mention an error, found once per text."""
+    """The places in a text that mention an error."""
 
     def __init__(self, text: str) -> None:
         self._places = _places(lowered(text), _TROUBLE)
@@ -145,7 +145,7 @@ class Trouble:
 
 
 class Marks:
-    """The places in a text that report an error, warn, or summarise, found once per text."""
+    """The places in a text that report an error, warn, or summarise."""
 
     def __init__(self, text: str) -> None:
         lowercase = lowered(text)
@@ -179,7 +179,7 @@ _LENGTH_COSTS = [_length_cost(size) for size in range(LONG_LINE + 1)]
 
 
 def _places(lowercase: str, words: list[str]) -> list[int]:
-    """Return the sorted offsets of `words`, followed by an offset beyond every unit."""
+    """Return the sorted offsets of `words`, and finally an offset beyond every unit."""
     offsets: list[int] = []
     for word in words:
         offset = lowercase.find(word)
@@ -195,8 +195,7 @@ _VARIABLE = re.compile(
     r"\d(?:(?<=0)x[0-9a-fA-F]+|(?<=[0-9])[0-9a-fA-F]{7,}|\d*+)|[a-fA-F][0-9a-fA-F]{7,}"
 )
 _EDGE = 3
-"""The salience of this many lines at each end of a text is raised, because they show how the text
-begins and ends."""
+"""This many lines at each end of a text are raised, because they show how it begins and ends."""
 
 
 def template(line: str) -> str:
@@ -205,7 +204,7 @@ def template(line: str) -> str:
 
 
 def split_lines(text: str, name: str = "") -> Units:
-    """Split into lines. A line similar to earlier ones ranks below the first of its kind."""
+    """Split into lines. A line that is similar to earlier lines ranks lower."""
     units = Units()
     marks = Marks(text)
     counts: dict[str, int] = {}
@@ -223,9 +222,9 @@ def split_lines(text: str, name: str = "") -> Units:
 
 
 def split_groups(text: str) -> Units:
-    """Split a very long text into at most `_MOST_GROUPS` groups of whole lines. Together they have
-    at most twice `_MOST_PIECES` pieces, so that time and memory stay bounded. The first line is
-    raised: it may be the head of a table.
+    """Split a very long text into about `_MOST_GROUPS` groups of whole lines, and split long groups
+    into pieces. There are at most twice `_MOST_PIECES` pieces, so that time and memory stay
+    bounded. The first line is raised, because it may be the head of a table.
     """
     units = Units(reach=1)
     marks = Marks(text)
@@ -245,8 +244,8 @@ def split_groups(text: str) -> Units:
 
 
 def lift_edges(units: Units, above: float = -math.inf) -> None:
-    """Raise the first and the last units of a text, except those with a salience of at most `above`
-    and those already raised."""
+    """Raise the first and the last units of a text, unless they are already raised or their
+    salience is not higher than `above`."""
     size = len(units)
     for step in range(min(_EDGE, size // 4)):
         for unit in (step, size - 1 - step):

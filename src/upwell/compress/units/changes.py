@@ -1,4 +1,4 @@
-"""Split diffs and git logs: lines need their file and hunk, messages need their commit."""
+"""Split diffs and git logs. Lines need their file and hunk, and messages need their commit."""
 
 import math
 import re
@@ -24,14 +24,15 @@ _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? change
 
 
 _SUBJECT, _HEADER_WORTH, _EARLIER, _MERGE = 4.0, 0.5, 0.15, 2.0
-"""`_SUBJECT`: the salience of a commit's subject. `_HEADER_WORTH`: the salience of its author and
-date. A subject loses `_EARLIER` with each doubling of its position in the log, and `_MERGE` if it
-is the usual subject of a merge, which only names branches.
+"""The subject of a commit has the salience `_SUBJECT`; its author and date have `_HEADER_WORTH`. A
+subject loses `_EARLIER` each time its position in the log doubles. It loses `_MERGE` if it is the
+usual subject of a merge, which only names branches.
 """
 
 
 def split_diff(text: str, name: str = "") -> Units:
-    """Split a diff into lines. Changed lines rank before context; each needs its file and hunk."""
+    """Split a diff into lines. Changed lines rank before context. Each line needs its file and
+    hunk."""
     units = Units(by_names=True)
     diff = _Changes(text, units)
     for start, end in lines(text):
@@ -41,7 +42,7 @@ def split_diff(text: str, name: str = "") -> Units:
 
 
 def _pair(units: Units, text: str) -> None:
-    """Pair each removed line with the added line that replaces it: each needs the other."""
+    """Make each removed line and the added line that replaces it need each other."""
     removed: list[int] = []
     added: list[int] = []
     for unit, start in enumerate(units.starts):
@@ -61,8 +62,8 @@ def _pair(units: Units, text: str) -> None:
 
 
 def _pair_block(units: Units, text: str, removed: list[int], added: list[int]) -> None:
-    """Pair the lines of one change in order. If one side has more lines than the other, lines with
-    the same first word are paired first, such as the two versions of an entry in a list."""
+    """Pair the lines of one change in order. If one side has more lines, first pair lines that
+    begin with the same word, such as two versions of an entry in a list."""
     if len(removed) == len(added):
         for old, new in zip(removed, added, strict=True):
             _bind(units, old, new)
@@ -93,7 +94,7 @@ def _first_word(units: Units, text: str, unit: int) -> str:
 
 
 class _Changes:
-    """Adds the lines of a diff to `units`, one after the other."""
+    """Adds the lines of a diff to `units`."""
 
     def __init__(self, text: str, units: Units) -> None:
         self._text = text
@@ -103,11 +104,11 @@ class _Changes:
         self._in_header = False
 
     def begins(self, line: str) -> bool:
-        """Return whether the diff of a file begins at this line."""
+        """Return whether `line` begins the diff of a file."""
         return _FILE.match(line) is not None
 
     def add(self, start: int, end: int, above: tuple[int, ...]) -> None:
-        """Add a line. `above` are units that the whole diff needs (its commit)."""
+        """Add a line. `above` contains the units that the whole diff needs (its commit)."""
         line, units = self._text[start:end], self._units
         if self.begins(line) or (line.startswith("--- ") and not self._in_header):
             self._file = (*above, units.add(start, end, 3.0, above))
@@ -124,7 +125,7 @@ class _Changes:
             units.add(start, end, _line_worth(line), (*self._file, *self._hunk))
 
     def _is_named(self) -> bool:
-        """Return whether the line that began the file already contains its name."""
+        """Return whether the first line of the file's diff contains the name of the file."""
         start = self._units.starts[self._file[-1]]
         return self.begins(self._text[start : start + 12])
 
@@ -136,8 +137,8 @@ def _line_worth(line: str) -> float:
 
 
 def parts(text: str, kind: Kind) -> str:
-    """Count the commits that begin in this part of a git log or diff. If there are none, count the
-    files, and if there are none, the hunks. Returns a text such as `2 files`, or ""."""
+    """Count the commits that begin in this part of a git log or diff, else the files, else the
+    hunks. Returns a text such as `2 files`, or "" if none begins here."""
     for pattern, noun in ((_COMMITS, "commit"), (_FILES, "file"), (_HUNKS, "hunk")):
         count = 0 if noun == "commit" and kind == Kind.DIFF else len(pattern.findall(text))
         if count:
@@ -146,8 +147,8 @@ def parts(text: str, kind: Kind) -> str:
 
 
 def split_log(text: str, name: str = "") -> Units:
-    """Split a git log. A commit gets a unit for the line with its hash, one for the rest of its
-    header, and one for each line of its message. Subjects rank first, the latest before the others.
+    """Split a git log. The units of a commit are the line with its hash, the rest of its header,
+    and each line of its message. Subjects rank first, and recent subjects before older ones.
     """
     if not _HASHED.search(text[:2_000]):
         return split_plain(text, name)

@@ -1,4 +1,4 @@
-"""Split Markdown: paragraphs into sentences, tables into rows, code into lines, under headings."""
+"""Split Markdown into units: headings, sentences, table rows and lines of code."""
 
 from upwell.compress.normalise.embedded import LINK
 from upwell.compress.units.base import BLANK, FIRST, Units, lines, pieces
@@ -15,12 +15,11 @@ from upwell.ground.text.sections import (
 _LONG = 220
 _SHORT_FENCE = 3
 _EARLY = 30.0
-"""The bonus for units at the beginning of a document, because they introduce the rest."""
+"""`Units.early` for Markdown: the first units introduce the rest of the document."""
 
 
 def split(text: str, name: str = "") -> Units:
-    """Split into sentences, list items, table rows and lines of code. Each is selected together
-    with the headings above it."""
+    """Split Markdown. Each unit needs the headings above it."""
     units = Units(reach=1, by_names=True, early=_EARLY)
     above: dict[int, tuple[int, ...]] = {-1: ()}
     for number, block in enumerate(blocks(text)):
@@ -56,7 +55,7 @@ def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
 
 
 def _add_fence(units: Units, text: str, block: Block, needs: tuple[int, ...]) -> None:
-    """Add the lines of a fence; each needs both ends of the fence."""
+    """Add the lines of a fenced block. Each line needs both ends of the block."""
     spans = list(lines(text, block.start, block.end))
     if len(spans) <= _SHORT_FENCE + 2 and block.end - block.start <= _LONG:
         units.add(block.start, block.end, 0.0, needs)
@@ -67,7 +66,7 @@ def _add_fence(units: Units, text: str, block: Block, needs: tuple[int, ...]) ->
 
 
 def _add_table(units: Units, text: str, block: Block, needs: tuple[int, ...]) -> None:
-    """Add the rows of a table; each needs the head of the table."""
+    """Add the rows of a table. Each row needs the head of the table."""
     spans = list(lines(text, block.start, block.end))
     head: tuple[int, ...] = ()
     for index, (start, end) in enumerate(spans):

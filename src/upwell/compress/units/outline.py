@@ -1,7 +1,6 @@
-"""Split source code and the output of commands into lines, each linked to the enclosing lines it
-depends on.
+"""Split source code and command output into lines. Each line needs the lines that enclose it.
 
-Indentation shows which lines govern a line: the nearest lines above it with ever less
+The enclosing lines are found by indentation: they are the nearest lines above with less and less
 indentation, such as the `if`, the signature and the class around a statement. This method needs no
 grammar, treats all languages alike, and takes time linear in the length of the text.
 """
@@ -44,26 +43,25 @@ _DEFINES = re.compile(
     rf"(?:{_MODIFIER}[ \t]++)*+(?:({_KEYWORD}|{_FUNCTION_VALUE})|{_BINDING})"
     r"|#{1,6}[ \t]|[A-Z][A-Z0-9_]{3,}[ \t]*+[:=]"
 )
-"""Matches the beginning of a line that defines something in most languages: a keyword or a
-constant. Only a function or a type fills the first group. Headings also match."""
+"""Matches the beginning of a line that defines something in most languages. Headings also match.
+Only functions and types fill the first group."""
 _DEFINING = frozenset("#abcdefilmnoprstuvABCDEFGHIJKLMNOPQRSTUVWXYZ")
-"""The characters with which such a line may begin."""
+"""The characters with which a match of `_DEFINES` may begin."""
 _SIGNATURE = re.compile(
     rf"(?!{_STATEMENT})[\w~$#*][^\n;={{(]{{0,160}}+\([^\n;]{{0,300}}\)[^\n;=(){{]*+\{{\s*+$"
 )
-"""Matches a line with parentheses before the brace of a body."""
+"""Matches a line in which parentheses precede the opening brace of a body."""
 _PROTOTYPE = re.compile(
     rf"(?!{_STATEMENT})(?:[\w:<>,*&\[\]]++[ \t]++)++[*&]*+[\w:~]++"
     r"\([^\n;]{0,300}\)[^\n;=(){]{0,80};\s*+$"
 )
-"""Matches a signature without a body: the name follows a type, and a semicolon follows the
-parameters."""
+"""Matches a signature without a body: a type, a name, parameters, and a semicolon."""
 _ELEMENT = re.compile(
     r"^[ \t]*+(?:- )?(?:\[[\w-]+\][ \t])?(?:link|button|textbox|searchbox|checkbox|radio|combobox"
     r"|menuitem|tab|option|switch|slider|spinbutton|treeitem)\b",
     re.M,
 )
-"""Matches a page element that can be clicked or filled in, as it is written in a snapshot of the
+"""Matches a page element that can be clicked or filled in, as written in a snapshot of the
 accessibility tree.
 """
 _MANY_ELEMENTS = 0.1
@@ -73,8 +71,7 @@ _LEAST_RECORDS = 3
 _LAST_LINES, _LONG = 3, 200
 _RAISED_SHARE, _LINKS_SHARE = 0.85, 0.35
 _EARLY = 14.0
-"""`Units.early` for code: the lines that agents edit next are often among the first of a file
-(imports, settings)."""
+"""`Units.early` for code: agents often edit the first lines of a file next (imports, settings)."""
 _CLOSING = "})]"
 _MAX_GOVERNING = 6
 _PROSE_CHARS = 120
@@ -82,7 +79,7 @@ _PROSE_CHARS = 120
 
 
 def split(text: str, name: str = "") -> Units:
-    """Split code into lines, each with the lines that govern it. Definitions count more."""
+    """Split code into lines. Each line needs its enclosing lines. Definitions count more."""
     units = Units(by_names=True, early=_EARLY)
     starts, ends, saliences, all_needs = units.starts, units.ends, units.salience, units.needs
     defines = _DEFINES.match
@@ -127,15 +124,14 @@ def _salience(bare: str, definition: re.Match[str] | None) -> float:
 
 
 def _ends_signature(text: str, start: int, end: int) -> bool:
-    """Return whether a line above an opening brace ends a function's signature."""
+    """Return whether the line above an opening brace ends the signature of a function."""
     line = text[start:end].rstrip()
     return line.endswith(")") and not _CONTROL.match(line.lstrip())
 
 
 def _governing(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the lines that govern a line below `line`: at most six, the outermost and the
-    nearest.
-    """
+    """Return the enclosing lines of a line below `line`. If there are more than
+    `_MAX_GOVERNING`, return the outermost and the nearest."""
     _, number, above = line
     if len(above) >= _MAX_GOVERNING:
         above = (*above[: _MAX_GOVERNING // 2], *above[1 - _MAX_GOVERNING // 2 :])
@@ -143,7 +139,7 @@ def _governing(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def split_text(text: str, name: str = "") -> Units:
-    """Split a text of no particular kind. Prose is ranked by salience, other text by its names."""
+    """Split a text of no particular kind. Prose is ranked by salience, and other texts by names."""
     if len(text) > _PROSE_CHARS * (1 + text.count("\n")):
         units = split_lines(text, name)
         _raise_links(units, text)
@@ -161,8 +157,8 @@ def split_text(text: str, name: str = "") -> Units:
 
 
 def _raise_links(units: Units, text: str) -> None:
-    """Raise the links of search results, because a summary of them is of little use without the
-    addresses. The links get a part of the budget (`_LINKS_SHARE`) first; the rest is for all lines.
+    """Raise the links of search results, because results are of little use without their addresses.
+    Links get their share of the budget (`_LINKS_SHARE`) first; the rest is for all lines.
     """
     if " <http" not in text:
         return
@@ -173,8 +169,8 @@ def _raise_links(units: Units, text: str) -> None:
 
 
 def _raise_elements(units: Units, elements: Container[int]) -> None:
-    """Raise the elements of a page, and remove all needs, because the line of an element repeats
-    everything in the groups around it.
+    """Raise the elements of a page. Remove all needs, because the groups around an element add
+    nothing to its line.
     """
     units.needs = [()] * len(units)
     for unit, start in enumerate(units.starts):
@@ -183,7 +179,8 @@ def _raise_elements(units: Units, elements: Container[int]) -> None:
 
 
 def _name_records(units: Units, text: str) -> None:
-    """Make the lines of a record need its first line, if all records begin with the same field:
+    """Make the lines of a record need its first line, if all records begin with the same field, as
+    in:
 
     Name: harbor-0
     Status: running
@@ -200,7 +197,7 @@ def _name_records(units: Units, text: str) -> None:
 
 
 def _raise_trouble(units: Units, text: str) -> None:
-    """Raise the lines that report results and errors; each error needs the line below that gives
+    """Raise the lines that report results and errors. An error needs the line below it that gives
     its location.
     """
     trouble, report = Trouble(text), Report(text)
@@ -222,8 +219,8 @@ def _raise_trouble(units: Units, text: str) -> None:
 
 
 def _raise_ends(units: Units) -> None:
-    """Raise the first line and the last ones, which show which program ran and how it ended. Blank
-    and long lines do not count.
+    """Raise the first line and the last lines, because they show which program ran and how it
+    ended. Blank and long lines do not count.
     """
     sizes = map(sub, units.ends, units.starts)
     filled = [

@@ -1,4 +1,4 @@
-"""Split tables and search results: each row needs the table's header, and each match is a unit."""
+"""Split tables into rows, and search results into matches."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -7,19 +7,19 @@ from upwell.compress.normalise.listings import FILE, FOLDER
 from upwell.compress.units.base import BLANK, Marks, Trouble, Units, lines, pieces
 
 _MEMBER = re.compile(r"[ \t]|\d+[:-]")
-"""The prefix of an entry in a folder or of a match in a file (`normalise/listings.py`)."""
+"""The beginning of an entry in a folder or of a match in a file (`normalise/listings.py`)."""
 _CONTEXT = re.compile(r"(?:[^\s:]+?\.[A-Za-z]\w{0,8}-)?\d+-")
-"""The prefix of a line of context, which a search shows next to its matches (`quay.py-12-`)."""
+"""The beginning of a context line, which a search shows next to its matches (`quay.py-12-`)."""
 _EARLY = 2.0
-"""`Units.early` for a search with context, lower than for a list of matches alone. Otherwise the
-context of the first matches would take the place of the last matches."""
+"""`Units.early` for a search with context. It is lower than for matches alone, because otherwise
+the context of the first matches would displace the last matches."""
 _MAX_JOINED = 50
 """A quoted cell spans at most this many lines."""
 
 
 def split_csv(text: str, name: str = "") -> Units:
-    """Split CSV into rows, each of which needs the header. A quoted cell may span lines. Rows are
-    ranked by their words and not by their length, so that they form runs, which need few marks."""
+    """Split CSV into rows, which need the header. A quoted cell may span lines. Rows are ranked by
+    their words and not by their length, so that they form runs, which need few omission marks."""
     units = Units(reach=0)
     marks = Marks(text)
     header: tuple[int, ...] = ()
@@ -61,8 +61,8 @@ def _rows(text: str) -> list[tuple[int, int]]:
 
 
 def split_grep(text: str, name: str = "") -> Units:
-    """Split into matches. If they are folded, each match needs its folder or file. A context
-    line ranks below the matches and needs the nearest one."""
+    """Split into matches. If they are folded, each match needs its folder or file. A context line
+    ranks below the matches and needs the nearest match."""
     units = Units(reach=1, by_names=True)
     trouble = Trouble(text)
     head: tuple[int, ...] = ()
@@ -88,7 +88,7 @@ def split_grep(text: str, name: str = "") -> Units:
 
 
 def _bind(units: Units, matches: list[int], context: list[int], groups: list[int]) -> None:
-    """Raise the matches, and make each line of context need the nearest match of its group."""
+    """Raise the matches, and make each context line need the nearest match of its group."""
     for unit in matches:
         units.salience[unit] = max(1.0, units.salience[unit])
     for unit in context:

@@ -1,7 +1,7 @@
 """The salience of lines in the output of test runners, compilers, linters and builds.
 
-The reader of such a report asks, in this order: how the command ended, what failed, and why and
-where. Lines are recognised by shapes that many tools share (`FAILED name`, `path:line: error: …`,
+A reader wants to know, in this order: how the command ended, what failed, and why and where. Lines
+are recognised by forms that many tools share (`FAILED name`, `path:line: error: …`,
 `3 passed, 1 failed`), not by the name of a tool.
 """
 
@@ -10,8 +10,8 @@ import re
 from upwell.compress.units.base import FIRST, Units, template
 
 _MARGIN = r"(?:#\d+ [\d.]++ |[\w.-]++ ++\| |)[\s│|]*+"
-"""What may precede the text of a line: blanks, the frame that some tools draw on the left, and the
-number of a step or the name of a service.
+"""What may precede the text of a line: blanks, a frame drawn on the left, the number of a step, or
+the name of a service.
 """
 _COUNT = re.compile(
     r"\d(?<![\d,]\d)[\d,]*+ (?:\w+ ){0,2}(?:pass(?:ed|ing|es)?|fail(?:ed|ing|ures?)?|errors?"
@@ -19,18 +19,18 @@ _COUNT = re.compile(
     r"|files? (?:changed|re?formatted|checked)|insertions?|deletions?|actionable tasks?"
     r"|to (?:add|change|destroy))\b"
 )
-"""A count of results. The pattern begins with a digit and only then looks behind it, because the
-engine can skip to a digit quickly."""
+"""A count of results. The lookbehind comes after the first digit, because the regex engine can skip
+to a digit quickly."""
 _SUM = re.compile(
     r"\b(?:Tests run|Failures|Errors|Tests|Assertions|Failed|Passed|failures|errors)[:=] *\d"
 )
 _SUM_END = re.compile(r"[snd][:=] *+\d")
-"""Matches the end of each `_SUM` and is three times as fast. It is tried first."""
+"""Matches the end of each `_SUM`. It is tried first, because it is three times as fast."""
 _VERDICT = re.compile(
     r"\b(?:BUILD|COMPILATION) (?:FAILED|FAILURE|SUCCESS)|\bexit(?:ed with)? (?:code|status)\b"
 )
 _LAST_WORDS = ("BUILD ", "COMPILATION ", "exit")
-"""Every verdict contains one of these."""
+"""Each match of `_VERDICT` contains one of these."""
 _BAD = re.compile(
     r"(?<![\d.,])(?!0+ )\d[\d,]* (?:\w+ ){0,2}(?:fail|error|problem|offense|issue|vulnerabilit)"
     r"|(?:[Ff]ailures|[Ee]rrors|Failed)[:=] *(?!0\b)\d|FAILED|FAILURE|exit"
@@ -43,7 +43,8 @@ _FAILED = re.compile(
 )
 """The name of a failed test, or of its file or package."""
 _BADLY, _NAMED = (" FAILED", " FAIL", " ERROR"), (" ... ", " > ")
-"""The ends of lines that report one failed test, and the separators after its name or suite."""
+"""The ends of lines that report a failed test, and the separators after the name of the test or its
+suite."""
 _NUMBERED = re.compile(r"\s{0,4}+\d{1,3}\) \S")
 """The name of a failed test in a numbered list."""
 _ERROR = re.compile(
@@ -56,7 +57,7 @@ _ERROR = re.compile(
     r"|make(?:\[\d+\])?: \*\*\* |Error from \w"
     r"|[A-Za-z_][\w.:]*(?:Error|Exception|Failure)(?:\b|(?=:)):? ?)"
 )
-"""The head of an error: its message or its place, often both."""
+"""The first line of an error: its message, its location, or both."""
 _LEVEL = re.compile(r"[EFCP](?<!\w\w)(?:RROR|ATAL|RITICAL|ANIC)\b")
 _BORDER = re.compile(r"[=_!*-]{3}")
 _WARNING = re.compile(rf"{_MARGIN}(?:\S*warning(?:\[\w+\])?: |\S+:\d+: warning|\d+:\d+ ++warning)")
@@ -73,15 +74,15 @@ _FOREIGN = re.compile(
 LAST_RESULT, FAILED, ERROR, BAD_RESULT, RESULT = 6.0, 5.0, 4.5, 4.3, 4.2
 DETAIL, WARNING = 4.0, 1.5
 _AGAIN, _LATER = 0.4, 0.2
-"""`_AGAIN`: the salience that an error loses if it was reported before; a failed test loses twice
-that. `_LATER`: the salience lost with each further detail of a failure, and each further result."""
+"""An error that was reported before loses `_AGAIN` of salience, and a failed test loses twice that.
+Each further detail of a failure, and each further result, loses `_LATER`."""
 _MOST_DETAILS = 6
 _MENTIONS_FAILURE = re.compile(r"\bfail", re.I)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^“”]*”|(?<!\S)[^\s/'\"`]*+/\S*")
 
 
 class Report:
-    """The salience of the lines of one report, which are passed to it in order."""
+    """Finds the salience of the lines of one report, which must be passed in order."""
 
     def __init__(self, text: str) -> None:
         self._seen: set[str] = set()
@@ -90,7 +91,7 @@ class Report:
         self._numbered = _MENTIONS_FAILURE.search(text) is not None
 
     def salience(self, line: str, unit: int) -> float:
-        """Return the salience of a line by its role, or 0 if it has none."""
+        """Return the salience of a line by its role in the report, or 0 if it has no role."""
         if len(line) > _LINE_CHARS:
             return 0.0
         if _is_result(line):
@@ -107,8 +108,8 @@ class Report:
         return WARNING if _WARNING.match(line) else 0.0
 
     def raise_last(self, units: Units) -> None:
-        """Raise the last verdict and the last counts of failures (if there are neither, the last
-        counts) above everything else: they show how the command ended.
+        """Raise the last verdict and the last count of failures above everything else, because they
+        show how the command ended. If there are neither, raise the last count of results.
         """
         last = [self._last[kind] for kind in ("bad counts", "verdict") if kind in self._last]
         for unit in last or list(self._last.values()):
@@ -142,7 +143,6 @@ class Report:
 
 
 def _is_result(line: str) -> bool:
-    """Return whether a line counts results or reports how a command ended."""
     return (
         _COUNT.search(line) is not None
         or (_SUM_END.search(line) is not None and _SUM.search(line) is not None)

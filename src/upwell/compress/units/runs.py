@@ -1,4 +1,4 @@
-"""Split logs, test output and stack traces into lines; failures and first occurrences rank high."""
+"""Split logs, test output and stack traces. Failures and first occurrences rank high."""
 
 import math
 import re
@@ -15,10 +15,10 @@ _PASSED_FIRST = re.compile(r"\s*+(?:ok\b|[✓✔√])")
 _PASSED = re.compile(
     r"P(?<=\bP)ASS(?:ED)?\b|--- PASS|=== (?:RUN|PAUSE|CONT)|\.\.\. ok\b|\[ +(?:OK|RUN) "
 )
-"""For `search`: each alternative begins with a literal, which the engine looks for first. A leading
-`\\b` would be tried at every offset of the line."""
+"""Each alternative begins with a literal, which `search` can find quickly. A leading `\\b` would be
+tried at every offset of the line."""
 _PACKAGE = re.compile(r"\s*+(?:ok|FAIL)\s++\S+\s++(?:[\d.]+s|\(cached\))")
-"""Matches the result of a Go test package, which is a summary whether or not the tests passed."""
+"""Matches the result of a Go test package, which is a summary even if the tests passed."""
 _BLOCK = re.compile(
     r"-{3,} .* -{3,}|={3,} .* ={3,}|_{3,} .* _{3,}|\s*● |--- FAIL|FAIL[: ]|failures:"
 )
@@ -40,7 +40,7 @@ _FOREIGN = re.compile(
 
 
 def _template(line: str) -> str:
-    """Return the words of a line, with `#` in place of each word that is not purely alphabetic."""
+    """Replace each word of a line that is not purely alphabetic with `#`."""
     return " ".join(
         word if word.strip(_PUNCTUATION).isalpha() else "#"
         for word in line.split()[:_TEMPLATE_WORDS]
@@ -48,9 +48,9 @@ def _template(line: str) -> str:
 
 
 class Line(NamedTuple):
-    """A line of a log. Its `shape` is the beginning of the line, by which lines are compared. In a
-    fold (similar lines under one head line, see `normalise/logs.py`), the shape contains the words
-    of the head, and the line needs the head."""
+    """A line of a log. Lines are compared by their `shape`, which is the beginning of the line. In
+    a fold (similar lines under one head line, see `normalise/logs.py`), the shape is the words of
+    the head, and the line needs the head."""
 
     start: int
     end: int
@@ -59,7 +59,7 @@ class Line(NamedTuple):
 
 
 def _lines(text: str) -> Iterator[Line]:
-    """Yield the lines of a log. The number of a line is also the number of its unit."""
+    """Yield the lines of a log. Each line becomes one unit, so `needs` contains line numbers."""
     left, shape = 0, ""
     needs: tuple[int, ...] = ()
     for number, (start, end) in enumerate(lines(text)):
@@ -74,7 +74,7 @@ def _lines(text: str) -> Iterator[Line]:
 
 
 def split_log(text: str, name: str = "") -> Units:
-    """Split a log into lines. Errors, rare templates and first occurrences rank high."""
+    """Split a log into lines. Errors, rare lines and first occurrences rank high."""
     lines = list(_lines(text))
     shapes = [_template(line.shape) for line in lines]
     counts: dict[str, int] = {}
@@ -100,7 +100,7 @@ class _Repeats:
     """Counts the occurrences of lines.
 
     A detail such as `expected: 0` counts as new in each new failure, even if an earlier failure had
-    the same line. In a failure that is reported again, the detail is a repetition.
+    the same line. If the same failure is reported again, its details are repetitions.
     """
 
     def __init__(self) -> None:
@@ -109,12 +109,12 @@ class _Repeats:
         self._is_new_failure = False
 
     def count(self, line: str) -> int:
-        """Count one more occurrence of a line."""
+        """Count this occurrence of a line, and return the number of its occurrences."""
         self._seen[line] = count = self._seen.get(line, 0) + 1
         return count
 
     def is_first(self, line: str, role: float) -> bool:
-        """Return whether a counted line with a `role` occurs for the first time in its failure."""
+        """Return whether a line with this `role`, already counted, is new in its failure."""
         is_new = self._seen[line] == 1
         if role >= ERROR or (role > DETAIL and not is_new):
             self._details, self._is_new_failure = set(), is_new
@@ -127,7 +127,7 @@ class _Repeats:
 
 def split_tests(text: str, name: str = "") -> Units:
     """Split test output into lines. They rank in this order: failures and their details, summaries,
-    the rest, passes."""
+    other lines, passed tests."""
     units = Units()
     marks, report = Marks(text), Report(text)
     repeats = _Repeats()
@@ -163,7 +163,7 @@ def split_tests(text: str, name: str = "") -> Units:
 
 
 def _worth(marks: Marks, line: Line, units: Units) -> float:
-    """Return the salience of a line, or of the head of its fold if that is higher."""
+    """Return the salience of a line or of the head of its fold, whichever is higher."""
     worth = marks.worth(line.start, line.end)
     for head in line.needs:
         worth = max(worth, marks.worth(units.starts[head], units.ends[head]))
@@ -171,8 +171,8 @@ def _worth(marks: Marks, line: Line, units: Units) -> float:
 
 
 def split_trace(text: str, name: str = "") -> Units:
-    """Split a stack trace into lines. They rank in this order: exceptions, frames of the program's
-    own files, frames of libraries. Repeated lines rank lower.
+    """Split a stack trace into lines. They rank in this order: exceptions, frames in the program's
+    own files, frames in libraries. Repeated lines rank lower.
     """
     units = Units()
     marks = Marks(text)
