@@ -1,5 +1,5 @@
-"""The contract for programs from which upwell can import memories. A `Program` reads the stores of
-one program and yields items. `migration/moving.py` decides what to do with them.
+"""The interface of a program that upwell can import memories from. A `Program` finds and reads its
+stores and yields items. `migration/moving.py` decides what to do with them.
 """
 
 import hashlib
@@ -17,30 +17,29 @@ from upwell.memory.records import is_text, moment, namespace
 
 MAX_PATHS = 50
 _MILLISECONDS = 100_000_000_000
-"""A time above this is in milliseconds: in seconds it would be in the year 5138."""
+"""Larger times are in milliseconds. In seconds, this is the year 5138."""
 _PROJECTS = ("project", "project_path", "repository", "repo", "cwd")
-"""The keys of metadata that may give a project."""
+"""The metadata keys that may name a project."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What decides where programs store their files: the home folder of the user, the environment,
-    and the working directory."""
+    """What determines where programs store their files. `folder` is the working directory."""
 
     user_folder: Path
     environment: Mapping[str, str]
     folder: Path
 
     def folder_named(self, variable: str, usual: str) -> Path:
-        """The folder given by an environment variable, else `usual` in the home folder."""
+        """The folder that the environment variable names, else `usual` in the home folder."""
         named = self.environment.get(variable, "")
         return Path(os.path.expanduser(named)) if named else self.user_folder / usual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A memory of another program. `project_name` is the name of its project if the program stores
-    only a name and no path.
+    """A memory of another program. `project_name` is its project if the program stores only the
+    project's name and no path.
     """
 
     memory: Memory
@@ -49,8 +48,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A note for `stm.json`. `project` is the absolute root of its project, None for every
-    project."""
+    """A note for `stm.json`. `project` is the absolute root of its project, None if it applies to
+    every project."""
 
     entry: Entry
     project: str | None = None
@@ -58,7 +57,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of upwell: the parts of its key, its value, and its name in the other program."""
+    """A setting of upwell. `key` holds the parts of its key, and `original` is its name in the
+    other program."""
 
     key: tuple[str, ...]
     value: Any
@@ -75,7 +75,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Something that is not imported: the reason, and an example of it."""
+    """Something that is not imported: why, and an example."""
 
     why: str
     example: str = ""
@@ -86,15 +86,15 @@ Item = Record | Note | Setting | Server | LeftOut
 
 
 def link_out(file: Path, folder: Path) -> LeftOut | None:
-    """Leave out `file` if it is a link that leads out of `folder`: nobody wrote its target as a
-    memory. Returns None for any other file."""
+    """Leave out `file` if it is a link to a target outside `folder`, because nobody wrote that
+    target as a memory. Returns None for any other file."""
     if file.resolve().is_relative_to(folder.resolve()):
         return None
     return LeftOut("a link out of the folder", str(file))
 
 
 class Program(Protocol):
-    """A program whose memories can be imported."""
+    """A program to import memories from."""
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ class Program(Protocol):
 
     @property
     def usual(self) -> str:
-        """Where the program usually stores its memories, for messages."""
+        """For messages: where the program usually stores its memories."""
         ...
 
     def stores(self, place: Place) -> list[Path]:
@@ -111,7 +111,7 @@ class Program(Protocol):
         ...
 
     def read(self, path: Path, place: Place) -> Iterator[Item]:
-        """Everything in a store.
+        """Yield everything in a store.
 
         Raises:
             UsageError: the file is not a store of this program, or cannot be read.
@@ -133,9 +133,9 @@ def record(
     project_name: str = "",
     session: str = "",
 ) -> Record:
-    """A memory with its provenance: the program that it comes from, and its id and timestamps in
-    that program. Its id in upwell is the same at every import. A kind that is not a valid namespace
-    becomes a tag."""
+    """Create a memory. Its provenance names the program and the session, its `source` the program
+    and the id there. Its id in upwell is the same at every import. A `kind` that is not a valid
+    namespace becomes a tag."""
     name, extra_tags = _namespace(kind)
     identity = json.dumps([program, record_id])
     memory = Memory(
@@ -155,7 +155,7 @@ def record(
 
 
 def standing_rule(rule: Record, scope: Sequence[str] = ()) -> Record:
-    """The same memory as a standing rule. Without a scope, the rule is shown at the start of every
+    """The memory as a standing rule. A rule without a scope is shown at the start of every
     session."""
     return replace(rule, memory=replace(rule.memory, pinned=True, triggers=tuple(scope)))
 
@@ -168,7 +168,7 @@ def _namespace(kind: str) -> tuple[str, tuple[str, ...]]:
 
 
 def time_of(value: object) -> float | None:
-    """Epoch seconds from seconds, milliseconds or ISO 8601; None for anything else."""
+    """Seconds since the epoch, from seconds, milliseconds or ISO 8601; None for anything else."""
     try:
         if isinstance(value, int | float) and not isinstance(value, bool) and value > _MILLISECONDS:
             value = value / 1000
@@ -178,7 +178,7 @@ def time_of(value: object) -> float | None:
 
 
 def texts(value: object) -> list[str]:
-    """The strings in a list, in a list encoded as JSON, or in a comma-separated string."""
+    """The strings in a list, in a JSON list, or in a comma-separated string."""
     if isinstance(value, str):
         stripped = value.strip()
         if stripped.startswith("["):
@@ -192,12 +192,12 @@ def texts(value: object) -> list[str]:
 
 
 def string(value: object) -> str:
-    """A text that can be stored; "" for anything else."""
+    """The value if it is a text that can be stored, otherwise ""."""
     return value if isinstance(value, str) and is_text(value) else ""
 
 
 def metadata_of(value: object) -> Mapping[str, Any]:
-    """The metadata of a memory: a mapping, or the JSON object in a text; else empty."""
+    """A memory's metadata, from a mapping or a JSON object in a string; otherwise empty."""
     if isinstance(value, str) and value:
         try:
             value = json.loads(value)
@@ -207,8 +207,8 @@ def metadata_of(value: object) -> Mapping[str, Any]:
 
 
 def project_in(metadata: Mapping[str, Any]) -> tuple[str | None, str]:
-    """The folder of the project and "", or None and the name of the project. If the metadata gives
-    no project, the name is ""."""
+    """The project's folder and "", or None and the project's name, which is "" if the metadata
+    names no project."""
     stated = [string(metadata.get(name)) for name in _PROJECTS]
     for value in filter(None, stated):
         return (value, "") if value.startswith("/") else (None, value)

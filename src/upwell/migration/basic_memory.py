@@ -1,8 +1,8 @@
 """The notes of basic-memory: Markdown files with front matter, observations and relations.
 
-An observation (`- [decision] Text #tag (context)`) becomes a memory of its kind, with the title of
-its note. The rest of the note, including its relations, becomes one memory, or one per section if
-it is long. Tasks are left out. `~/.basic-memory/config.json` lists the folders of the projects.
+An observation (`- [decision] Text #tag (context)`) becomes a memory of its kind that includes the
+note's title. The rest of the note, with its relations, becomes one memory, or one per section if it
+is long. Tasks are left out. `~/.basic-memory/config.json` lists the folders of the projects.
 
 Sources: basic-memory 0.24 (`markdown/plugins`, `config`) and its documentation of the format.
 """
@@ -33,7 +33,7 @@ _KINDS = {
     **dict.fromkeys(("security", "performance", "testing"), ""),
 }
 MAX_WHOLE_CHARS = 2_000
-"""A longer note is divided at its headings."""
+"""Longer notes are split at their headings."""
 _OBSERVATION = re.compile(r"[-*] \[(?P<category>[^\[\]()]{1,60})\] (?P<text>.+)")
 _TASKS = (" ", "x", "X", "-")
 _TAG = re.compile(r"(?<!\S)#([\w][\w/-]*)")
@@ -43,7 +43,7 @@ _SKIPPED = {".git", ".obsidian", "node_modules", ".trash"}
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """A note: its name for ids, its title, and the fields that all of its memories share."""
+    """What all memories from one note share. `name` is part of their ids."""
 
     name: str
     title: str
@@ -90,7 +90,7 @@ def _may_be_searched(folder: Path, place: Place) -> bool:
 
 
 def _folders(config: Any) -> list[Path]:
-    """The folders of the projects; a project is a path, or an object with one."""
+    """The folders of the projects. A project is given as a path or as an object with a path."""
     projects = config.get("projects") if isinstance(config, Mapping) else None
     values = projects.values() if isinstance(projects, Mapping) else ()
     paths = (value.get("path") if isinstance(value, Mapping) else value for value in values)
@@ -122,7 +122,7 @@ def _memories(file: Path, name: str) -> Iterator[Item]:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """The text of a note, or each section with its heading if the note is long. Sections with the
+    """The note as a whole or, if it is long, its sections with their headings. Sections with the
     same heading are joined.
     """
     if len(text) <= MAX_WHOLE_CHARS:
@@ -144,7 +144,7 @@ def _note(file: Path, name: str, fields: Fields) -> _Note:
     status = file.stat()
     type_ = field(fields, "type").lower()
     return _Note(
-        # The permalink stays the same when the file is moved.
+        # The permalink stays the same if the file is moved.
         name=field(fields, "permalink") or name,
         title=field(fields, "title") or file.stem,
         tags=[tag.lstrip("#") for tag in items(fields, "tags")],
@@ -166,7 +166,7 @@ def _observation(note: _Note, category: str, text: str) -> Record:
 
 
 def _without_last_tags(text: str) -> str:
-    """The text without the tags at its end. A context in brackets after the tags is kept."""
+    """The text without the tags at its end. A context in brackets after them is kept."""
     start = text.rfind("(") if text.endswith(")") else len(text)
     words = text[:start].split()
     while words and words[-1].startswith("#"):

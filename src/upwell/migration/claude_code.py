@@ -1,10 +1,9 @@
 """Claude Code's own memory files, `~/.claude/projects/PROJECT/memory/*.md`.
 
-Each file contains one memory, with a description and a type in its front matter. `MEMORY.md` links
-to them, or contains memories itself; Claude Code loads it into each session. `PROJECT` is the path
-of the project's folder, with `-` in place of every character other than a letter or digit; the
-transcripts in `PROJECT` contain the path itself. `CLAUDE.md` is left out, because Claude Code loads
-it by itself.
+Each file holds one memory, with a description and a type in its front matter. `MEMORY.md` links to
+the files or holds memories itself. Claude Code loads it into every session. `PROJECT` is the path
+of the project with `-` for every character that is not a letter or digit; the transcripts in
+`PROJECT` contain the real path. `CLAUDE.md` is left out, because Claude Code loads it by itself.
 
 Sources: Claude Code 2.1 (its documentation of memory; the layout is not documented).
 """
@@ -62,7 +61,7 @@ class ClaudeCode:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The memory files of one project, or of all projects below a folder."""
+    """The memory files of a project, or of all projects below a folder."""
     folders = [folder, folder / MEMORY, *sorted(folder.glob(f"*/{MEMORY}"))]
     found = [inner for inner in folders if inner.name == MEMORY and inner.is_dir()]
     return [file for inner in found for file in sorted(inner.glob("*.md"))]
@@ -75,7 +74,7 @@ def _memories(file: Path, project: str) -> Iterator[Item]:
         return
     fields, body = front_and_body(text)
     description = field(fields, "description")
-    # When the lines of a memory are joined, the colon separates the description from the body.
+    # A memory's lines may be joined later. The colon then separates the description from the body.
     if description and description[-1] not in ".:!?":
         description += ":"
     parts = [] if description.rstrip(":") in body else [description]
@@ -92,7 +91,7 @@ def _memories(file: Path, project: str) -> Iterator[Item]:
 
 
 def _of_index(file: Path, text: str, project: str) -> Iterator[Item]:
-    """The list items of the index as memories, each with the heading of its section. Links to files
+    """Make each list item of the index a memory, with the heading of its section. Links to files
     and all other lines are left out."""
     section = ""
     for line in text.splitlines():
@@ -135,8 +134,8 @@ def _record(
 
 
 def _project(folder: Path) -> str:
-    """The project's path according to a transcript next to the memory folder, else the name of the
-    folder, to which `--project` can assign a path.
+    """The project's path from a transcript beside the memory folder, else the name of the project's
+    folder, for which `--project` can give a path.
     """
     for transcript in sorted(folder.parent.glob("*.jsonl")):
         if cwd := _cwd(transcript):

@@ -1,9 +1,8 @@
 """The SQLite database of claude-mem, `~/.claude-mem/claude-mem.db`.
 
-An observation has a type, a title, a narrative, facts (a JSON list) and files; a session has a
-summary. For both, the project is only the name of the repository's folder, without its path. The
-database of claude-mem's server also contains memories added by people, in `memory_items`; their
-projects have paths.
+An observation has a type, a title, a narrative, facts (a JSON list) and files. A session has a
+summary. Both name only the folder of their repository, not its path. The database of claude-mem's
+server also contains memories that people added (`memory_items`), with the paths of their projects.
 
 Sources: the schema of claude-mem 13.25 (`SessionStore`, `storage/sqlite/schema`) and its mode
 `code`.
@@ -34,7 +33,7 @@ _KINDS_OF_CONCEPTS = {
     "pattern": "patterns",
 }
 _OPEN_TYPES = ("discovery", "change")
-"""Types too vague to decide the kind; the first known concept decides instead."""
+"""Types too vague to determine the kind, so the first known concept determines it."""
 _SENSITIVE = "sensitive"
 _MANUAL = (
     "SELECT item.*, project.root_path FROM memory_items AS item "
@@ -133,7 +132,7 @@ def _manual(database: ForeignDatabase) -> Iterator[Item]:
 
 
 def _prompts(database: ForeignDatabase) -> Iterator[Item]:
-    """Prompts are left out, because the agent's own transcripts contain them with the results."""
+    """Leave out prompts, because the agent's own transcripts contain them with the results."""
     if database.columns("user_prompts"):
         (row,) = database.rows("SELECT count(*) AS count FROM user_prompts")
         if row["count"]:

@@ -1,11 +1,11 @@
 """Cursor's rules in a project, `.cursor/rules/*.mdc`, and the older `.cursorrules`.
 
-A rule that always applies becomes a standing rule; a rule with globs becomes a standing rule for
-the files that its globs match. Cursor uses any other rule only when the agent asks for it or the
-user mentions it, so it becomes a memory that is found by its description. Rules in `.cursor/rules`
-of a subfolder apply in that subfolder.
+A rule that always applies becomes a standing rule. A rule with globs becomes a standing rule for
+the files that match. Cursor uses all other rules only if the agent asks for them or the user
+mentions them, so they become memories that a search finds by their description. Rules in
+`.cursor/rules` of a subfolder apply to that subfolder.
 
-Sources: Cursor's documentation of rules; its front matter is not YAML.
+Source: Cursor's documentation of rules. The front matter of a rule is not valid YAML.
 """
 
 import os
@@ -47,7 +47,7 @@ class CursorRules:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The rule files in a folder and in all folders below it."""
+    """The rule files in a folder and its subfolders."""
     if folder.parts[-2:] == _RULES.parts:
         yield from folder.rglob("*.mdc")
         return
@@ -62,7 +62,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _root(path: Path) -> Path:
-    """The project of a file or folder of rules."""
+    """The project that a file or folder of rules belongs to."""
     absolute = path.resolve()
     parts = absolute.parts
     if ".cursor" in parts:
@@ -96,9 +96,9 @@ def _rule(file: Path, root: Path) -> Item:
 
 
 def _text(fields: Fields, body: str, *, is_standing: bool) -> str:
-    """The text of a rule. A rule that must be found by a search starts with its description. A
-    standing rule keeps the exact text of its file: Cursor loads that file itself, and upwell
-    recognises the text and does not repeat it in Cursor."""
+    """The text of a rule. If a search has to find the rule, its text starts with the description. A
+    standing rule keeps the exact text of its file: Cursor loads the file itself, and by the text
+    upwell recognises the rule and does not repeat it in Cursor."""
     description = field(fields, "description")
     if not body or (not is_standing and description not in body):
         return f"{description}\n{body}".strip()
@@ -112,7 +112,7 @@ def _scope(globs: list[str]) -> tuple[str, ...]:
 
 
 def _without_braces(glob: str) -> list[str]:
-    """`*.{js,ts}` as `*.js` and `*.ts`."""
+    """`*.{js,ts}` becomes `*.js` and `*.ts`."""
     patterns = [glob]
     while len(patterns) <= MAX_PATTERNS:
         pattern = next((item for item in patterns if _has_braces(item)), None)

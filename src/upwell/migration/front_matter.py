@@ -1,8 +1,8 @@
-"""Front matter as other programs write it: nearly YAML.
+"""Parses front matter as other programs write it, which is nearly YAML.
 
-Cursor writes `globs: **/*.ts`, and people write `description: Use jq: never grep`. A YAML parser
-rejects the whole block for one such line, and `alwaysApply: true` would be lost with it. This
-reader rejects no line. It reads `key: value`, lists, block texts and one level of nested keys
+Cursor writes `globs: **/*.ts`, and people write `description: Use jq: never grep`. For one such
+line a YAML parser rejects the whole block, and `alwaysApply: true` would be lost too. This parser
+rejects nothing. It reads `key: value`, lists, block text and one level of nested keys
 (`metadata.type`).
 """
 
@@ -16,8 +16,8 @@ Fields = dict[str, str | list[str]]
 
 
 def front_and_body(text: str) -> tuple[Fields, str]:
-    """The fields of the front matter by lower-case name, and the text below it. Without front
-    matter: no fields, and the whole text."""
+    """The fields of the front matter, by lower-case name, and the text below it. A text without
+    front matter is returned whole."""
     lines = text.splitlines()
     if not lines or lines[0].rstrip() != FENCE:
         return {}, text
@@ -28,14 +28,14 @@ def front_and_body(text: str) -> tuple[Fields, str]:
 
 
 def field(fields: Fields, *names: str) -> str:
-    """The first of these fields that is a text with content; "" if there is none."""
+    """The first of these fields that is a non-empty string; "" if there is none."""
     values = (fields.get(name) for name in names)
     return next((value for value in values if isinstance(value, str) and value), "")
 
 
 def items(fields: Fields, name: str) -> list[str]:
-    """The items of a list or of a comma-separated string. A comma in braces belongs to an item:
-    `src/*.{js,ts}`."""
+    """The items of a list or a comma-separated string. A comma inside braces does not separate
+    items: `src/*.{js,ts}`."""
     value = fields.get(name, "")
     if isinstance(value, list):
         return value

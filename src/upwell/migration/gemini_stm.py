@@ -1,6 +1,6 @@
-"""The `stm.json` of Gemini CLI's short-term memory, or of another tool in this format.
+"""The `stm.json` of Gemini CLI's short-term memory, or of another tool that uses this format.
 
-Its notes go into the `stm.json` that upwell uses here, where `search_memory` finds them.
+The notes go into upwell's own `stm.json`, where `search_memory` finds them.
 
 Source: the design of the feature, seed 001 (docs/names.md).
 """

@@ -1,9 +1,9 @@
-"""mem0 and OpenMemory: exports in JSON, `history.db` of a local mem0, and `openmemory.db`.
+"""mem0 and OpenMemory: JSON exports, `history.db` of a local mem0, and `openmemory.db`.
 
-An export is a list of memories, or an object with `results` or `memories`; an export of OpenMemory
-is a zip of JSON and JSON lines. `history.db` contains every change to every memory; the last change
-has the current text. A local Qdrant next to it is not read: its pickled Python objects could run
-code.
+An export is a list of memories, or an object with `results` or `memories`. OpenMemory exports a zip
+file with JSON and JSON lines. `history.db` holds every change to every memory, and the last change
+has the current text. A local Qdrant beside it is not read, because it holds pickled Python objects,
+which could run code.
 
 Sources: mem0ai 2.2 (`memory/storage`, `get_all`), OpenMemory (`models`, `routers/backup`), and the
 documentation of exports.
@@ -42,7 +42,7 @@ _DAMAGE = (
     zlib.error,
     zipfile.BadZipFile,
 )
-"""The exceptions that reading a damaged, encrypted or unsupported archive can raise."""
+"""What reading a damaged, encrypted or unsupported archive can raise."""
 _LISTS = ("results", "memories", "data")
 _TEXTS = ("memory", "content", "text", "data")
 _CHANGES = """
@@ -96,8 +96,8 @@ def _database(file: Path) -> Iterator[Item]:
 
 
 def _last_changes(database: ForeignDatabase) -> Iterable[Mapping[str, Any]]:
-    """The last row of each memory in the history. A deletion has no new text, and the old rows of
-    the memory stay in the history.
+    """The last change to each memory. The history keeps the earlier texts of deleted memories, so a
+    deletion is marked in `state`.
     """
     last: dict[str, Mapping[str, Any]] = {}
     for row in database.rows(_CHANGES):
@@ -112,7 +112,7 @@ def _last_changes(database: ForeignDatabase) -> Iterable[Mapping[str, Any]]:
 
 
 def _exported(file: Path) -> Iterator[Any]:
-    """The memories of an export.
+    """The memories in an export.
 
     Raises:
         UsageError: the file is not an export.
@@ -138,8 +138,8 @@ def _listed(value: Any, file: Path) -> Iterable[Any]:
 
 
 def _zipped(file: Path) -> Iterator[Any]:
-    """The memories in OpenMemory's export. The JSON lines are preferred, because they have the
-    names of apps and categories.
+    """The memories in OpenMemory's export. JSON lines are preferred, because they include the names
+    of apps and categories.
     """
     try:
         with zipfile.ZipFile(file) as archive:

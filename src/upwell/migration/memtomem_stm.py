@@ -1,9 +1,9 @@
 """The servers behind memtomem-stm's proxy, and its settings.
 
-The servers and the limits of their responses are in `stm_proxy.json`. Every setting can also be
-given as a variable, `MEMTOMEM_STM_SECTION__KEY`, in the shell or next to the proxy's command in an
-agent's file; a variable wins over the file. Thresholds are left out, because memtomem-stm's scores
-have another scale. Settings without an equivalent are also left out.
+`stm_proxy.json` holds the servers and the limits of their results. Any setting can also be an
+environment variable, `MEMTOMEM_STM_SECTION__KEY`, in the shell or in the proxy's entry in an
+agent's file. Variables take precedence over the file. Thresholds are left out, because
+memtomem-stm scores on another scale; so are settings without an equivalent.
 
 Source: memtomem-stm 0.6 (`config`, `proxy/config`, `surfacing/config`).
 """
@@ -61,7 +61,7 @@ _KEYS = {
     "surfacing.persist_query_text": "surface.persist_query_text",
 }
 _TABLES = ("ltm_mcp_headers",)
-"""Settings whose value is a table."""
+"""Settings whose values are tables."""
 _NOT_SETTINGS = ("proxy.upstream_servers", "proxy.enabled", "proxy.config_path")
 OTHER_SCALE = "scores are on another scale here"
 NO_COUNTERPART = "upwell has no such setting"
@@ -93,7 +93,7 @@ class MemtomemStm:
 
 
 def _environment(place: Place) -> dict[str, str]:
-    """The environment of the shell, overridden by the variables that agents give the proxy."""
+    """The shell's environment, overridden by the variables that agents give the proxy."""
     user = Installation(user_folder=place.user_folder, environment=place.environment, command=())
     return {**place.environment, **registered_environment(server_files().values(), user)}
 
@@ -110,7 +110,7 @@ def _setting(name: str, value: Any) -> Item:
 
 
 def _flat(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, Any]]:
-    """The settings below a section, by dotted name."""
+    """The settings in a section, by dotted name."""
     name = ".".join(path)
     if name in _NOT_SETTINGS:
         return
@@ -129,7 +129,6 @@ def _variables(environment: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
 
 
 def _value(text: str) -> Any:
-    """The value of a variable: JSON, else the text itself."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
-"""Imports memories, notes, settings and servers from another program: plans the import, then
+"""Imports memories, notes, settings and servers from another program: first plans the import, then
 carries it out.
 
-A memory has the same id at every import, so it is imported once. If the program has changed a text
-since the last import, the new text replaces the earlier one. Texts that the project already has,
-and memories that the user has deleted here, are left out.
+A memory gets the same id at every import, so it is imported only once. If its text has changed
+since the last import, the new text replaces the old. Texts that the project already has, and
+memories that the user has deleted here, are left out.
 """
 
 import asyncio
@@ -45,14 +45,14 @@ Progress = Callable[[int, int], None]
 
 
 class Configuration(Protocol):
-    """The configuration to which settings and servers are written."""
+    """The configuration file for imported settings and servers."""
 
     def obstacle(self, item: Setting | Server) -> str:
-        """The reason why this setting or server cannot be written; "" if it can."""
+        """Why this setting or server cannot be written, "" if it can."""
         ...
 
     def write(self, settings: Sequence[Setting], servers: Sequence[Server]) -> None:
-        """Write them all.
+        """Write all of them or none.
 
         Raises:
             ConfigError, StoreUnwritable: nothing was written.
@@ -62,8 +62,8 @@ class Configuration(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Present:
-    """What is already here: the memories with an id in the import, the ids in the trash, and every
-    memory's project and text hash.
+    """What upwell already has: memories with an id from the import, the ids in the trash, and the
+    project and text hash of every memory.
     """
 
     memories: dict[str, Memory]
@@ -72,7 +72,7 @@ class _Present:
 
 
 class MovingIn:
-    """Plans an import from another program, and carries it out."""
+    """Plans an import from another program and carries it out."""
 
     def __init__(self, library: Library, notes: ShortTerm, configuration: Configuration) -> None:
         self._library = library
@@ -82,7 +82,7 @@ class MovingIn:
     async def plan(
         self, program: Program, stores: Sequence[Path], place: Place, projects: Projects
     ) -> Plan:
-        """Read the stores of a program. Writes nothing.
+        """Read a program's stores. Writes nothing.
 
         Raises:
             UsageError: a store cannot be read.
@@ -104,7 +104,7 @@ class MovingIn:
         """Write everything in the plan.
 
         Raises:
-            StoreError, ConfigError: writing failed; the next run writes the rest.
+            StoreError, ConfigError: writing failed. The next run writes the rest.
         """
         total = len(plan.memories)
         for start in range(0, total, BATCH):
@@ -164,7 +164,6 @@ class MovingIn:
     def _obstacle_to(
         self, note: Note, content: str, present: Mapping[str, str], contents: set[str]
     ) -> str:
-        """The reason why a note is not imported; "" if it is."""
         if not content.strip():
             return EMPTY
         if not self._notes.takes_from(note.project):
@@ -198,7 +197,7 @@ def _read(program: Program, stores: Sequence[Path], place: Place) -> list[Item]:
 
 
 def _placed(record: Record, projects: Projects) -> Memory | LeftOut:
-    """The memory in its project, with paths relative to that project."""
+    """The memory with its project, and with paths relative to that project."""
     memory = record.memory
     if record.project_name:
         project, why = projects.place(record.project_name)
@@ -226,7 +225,6 @@ def _checked(memory: Memory) -> tuple[Memory, tuple[str, ...]] | LeftOut:
 def _obstacle(
     memory: Memory, known: Memory | None, text: tuple[str | None, str], present: _Present
 ) -> str:
-    """The reason why a memory is not imported; "" if it is."""
     if memory.id in present.deleted:
         return DELETED
     if known is not None and known.content_hash == text[1]:
@@ -235,5 +233,5 @@ def _obstacle(
 
 
 def _renewed(memory: Memory, known: Memory) -> Memory:
-    """A memory that is already here, with its new text. A paused rule stays paused."""
+    """A paused rule stays paused when its text changes."""
     return replace(memory, tags=(*memory.tags, PAUSED)) if PAUSED in known.tags else memory

@@ -1,4 +1,4 @@
-"""The plan of an import: the items to import and the items to leave out."""
+"""The plan of an import: what to import and what to leave out."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ STANDING_RULE = "standing rule"
 
 @dataclass(slots=True)
 class Omission:
-    """The number of items that are left out for one reason, and some examples."""
+    """How many items are left out for one reason, and some examples."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -24,8 +24,8 @@ class Omission:
 
 @dataclass(slots=True)
 class Plan:
-    """`redacted` counts the masked secrets by rule. `changed` counts the memories whose new text
-    replaces one imported earlier. `notes_file` is the file for the notes."""
+    """`redacted` counts the masked secrets by rule. `changed` counts the memories that replace an
+    earlier text. `notes_file` is the file that the notes go into."""
 
     program: str
     stores: list[str]
@@ -84,5 +84,5 @@ class Plan:
 
 
 def kind_of(memory: Memory) -> str:
-    """The name of a memory's kind in the report."""
+    """The kind of a memory as the report names it."""
     return STANDING_RULE if memory.pinned else memory.namespace

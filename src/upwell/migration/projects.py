@@ -1,4 +1,4 @@
-"""Finds the project of a memory if the other program stores only the project's name."""
+"""Finds the project of a memory if the other program stored only the project's name."""
 
 import json
 import os
@@ -19,9 +19,9 @@ NO_PROJECT = ("", "unknown-project", "default")
 
 @dataclass(frozen=True, slots=True)
 class Projects:
-    """The folders of projects by name. `given` comes from the user. `known` contains the folders on
-    this machine, by the last part of their path and by the name that Claude Code derives from it.
-    With `everywhere`, a name without a folder means every project.
+    """The folders of projects, by name. `given` comes from the user. `known` holds the folders on
+    this machine, both by the last part of their path and by the name that Claude Code derives from
+    the path. With `everywhere`, a name without a folder means every project.
     """
 
     given: Mapping[str, str] = field(default_factory=dict)
@@ -29,8 +29,8 @@ class Projects:
     everywhere: bool = False
 
     def place(self, name: str) -> tuple[str | None, str]:
-        """The folder of the project called `name`, and ""; or None and the reason why it has no
-        folder. None with "" means every project.
+        """The folder of the project `name` and "", or None and why it has no folder. None and ""
+        together mean every project.
         """
         if name in NO_PROJECT:
             return None, ""
@@ -48,8 +48,8 @@ class Projects:
 
 
 def projects_at(place: Place, given: Iterable[str] = (), *, everywhere: bool = False) -> Projects:
-    """The projects given by the user as NAME=FOLDER, the repository of the working directory, and
-    the folders in which Claude Code has worked.
+    """The projects that the user gave as NAME=FOLDER, the repository around the working directory,
+    and the folders in which Claude Code has worked.
 
     Raises:
         UsageError: an item of `given` is not NAME=FOLDER.
@@ -59,7 +59,7 @@ def projects_at(place: Place, given: Iterable[str] = (), *, everywhere: bool = F
         if folder and os.path.isdir(folder):
             root = project_of(folder) or folder
             known[os.path.basename(root)].setdefault(root)
-            # This is how Claude Code names its own folder for a project.
+            # Claude Code names its own folder for a project like this.
             known[re.sub("[^a-zA-Z0-9]", "-", folder)].setdefault(root)
     return Projects(
         given=dict(map(_assignment, given)),
@@ -69,7 +69,7 @@ def projects_at(place: Place, given: Iterable[str] = (), *, everywhere: bool = F
 
 
 def _folders_of_claude(place: Place) -> list[str]:
-    """The folders that Claude Code lists in its own file, `~/.claude.json`."""
+    """The folders that Claude Code lists in `~/.claude.json`."""
     try:
         listed = json.loads(read_text(place.folder_named("CLAUDE_CONFIG_DIR", "") / ".claude.json"))
     except (UsageError, ValueError, RecursionError):
@@ -83,10 +83,10 @@ def _is_table(value: object) -> TypeGuard[dict[str, object]]:
 
 
 def _assignment(item: str) -> tuple[str, str]:
-    """The name and the project of `--project NAME=FOLDER`.
+    """The name and the project in `--project NAME=FOLDER`.
 
     Raises:
-        UsageError: it has no name, or the folder does not exist.
+        UsageError: the name is missing, or the folder does not exist.
     """
     name, _, folder = item.partition("=")
     path = Path(os.path.expanduser(folder))

@@ -1,4 +1,4 @@
-"""The programs from which upwell can import memories."""
+"""The programs that upwell can import memories from."""
 
 from difflib import get_close_matches
 from pkgutil import resolve_name
@@ -19,13 +19,15 @@ PROGRAMS: dict[str, str] = {
     "memtomem-stm": "upwell.migration.memtomem_stm:MemtomemStm",
     "gemini-stm": "upwell.migration.gemini_stm:GeminiStm",
 }
-"""Name → class, written `module:class`. Add a program by writing its file and a line here."""
+"""The class of each program, as `module:class`. To add a program, write its module and add a line
+here."""
 
 
 def program_named(name: str) -> "Program":
-    """The program with this name.
+    """Return the program with this name.
 
-    Raises: UsageError: no program has this name; the hint suggests the nearest name.
+    Raises:
+        UsageError: there is none. The hint suggests the nearest name.
     """
     if name not in PROGRAMS:
         nearest = get_close_matches(name.lower(), PROGRAMS, 1, 0.5)

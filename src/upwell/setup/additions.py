@@ -1,5 +1,5 @@
 """Adds another program's settings and servers to `config.toml`. The user's own settings win,
-comments and order are kept, and nothing is written that upwell would refuse.
+comments and order are kept, and what upwell would reject is not written.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +18,8 @@ SET_HERE = "already set in config.toml"
 
 
 class Additions:
-    """Additions to the file at `path`. `mistakes_in` returns the mistakes in proposed content of
-    the file.
+    """Additions to the file at `path`. `mistakes_in()` returns the mistakes in a proposed content
+    of the file.
     """
 
     def __init__(self, path: Path, mistakes_in: Callable[[str], Sequence[ConfigError]]) -> None:
@@ -27,7 +27,7 @@ class Additions:
         self._mistakes_in = mistakes_in
 
     def obstacle(self, key: Key, value: Any) -> str:
-        """The reason why a setting or a server's table cannot be written; "" if it can.
+        """Why a setting or a server's table cannot be written, "" if it can.
 
         Raises:
             ConfigError: the file is not TOML.
@@ -42,10 +42,10 @@ class Additions:
         return f"upwell does not accept it: {new[0].hint or new[0].message}" if new else ""
 
     def write(self, additions: Sequence[tuple[Key, Any]]) -> None:
-        """Write all additions, except keys that were set in the meantime.
+        """Write all additions, except keys that have been set in the meantime.
 
         Raises:
-            ConfigError: the file is not TOML; it stays unchanged.
+            ConfigError: the file is not TOML. It stays unchanged.
             StoreUnwritable: the file cannot be written.
         """
         with exclusively(self._path):
@@ -60,7 +60,7 @@ def _is_set(document: Mapping[str, Any], key: Key) -> bool:
     table: Any = document
     for part in key:
         if not isinstance(table, Mapping):
-            # There is a value where the section should be, so nothing can be added below it.
+            # A value is in the section's place, so nothing can be added below it.
             return True
         if part not in table:
             return False
@@ -71,6 +71,6 @@ def _is_set(document: Mapping[str, Any], key: Key) -> bool:
 def _put(document: Any, key: Key, value: Any) -> None:
     table = document
     for part in key[:-1]:
-        # A section without keys of its own, like [tool] above [tool."fs__*"], needs no header.
+        # A section without own keys, such as [tool] above [tool."fs__*"], needs no header.
         table = table.setdefault(part, tomlkit.table(is_super_table=True))
     table[key[-1]] = written(value) if isinstance(value, Mapping) else value

@@ -1,6 +1,6 @@
 """Checks the addresses that a login may contact. The MCP server supplies them, so they could point
-into the local network. The check judges the host that the system would connect to, however it is
-written: `2852039166`, `0xa9fea9fe`, `[::ffff:169.254.169.254]` and `169-254-169-254.nip.io` are
+into the local network. What counts is the host that the system would connect to, in whatever
+spelling: `2852039166`, `0xa9fea9fe`, `[::ffff:169.254.169.254]` and `169-254-169-254.nip.io` are
 the same host.
 """
 
@@ -16,12 +16,11 @@ METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "instance-da
 METADATA_ADDRESSES = frozenset(
     map(ipaddress.ip_address, ("100.100.100.200", "192.0.0.192", "fd00:ec2::254"))
 )
-"""Addresses of cloud metadata services outside the link-local range."""
+"""Cloud metadata services outside the link-local range."""
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 RESOLVE_SECONDS = 5.0
 LOCAL_ENDS = (".local", ".lan", ".internal", ".intranet", ".corp", ".home", ".home.arpa")
-"""Endings of host names that only a local network resolves. Names without a dot also count as
-local."""
+"""Endings of names that only a local network resolves. Names without a dot are local as well."""
 MIRRORS = (".nip.io", ".sslip.io", ".xip.io", ".traefik.me", ".local.gd")
 """Domains that resolve `10-0-0-1.DOMAIN` to 10.0.0.1."""
 LOOPBACK_DOMAINS = (".localhost", ".localtest.me", ".lvh.me", ".vcap.me", ".lacolhost.com")
@@ -30,10 +29,12 @@ _HEX_QUAD = re.compile(r"(?<![0-9a-z])[0-9a-f]{8}(?![0-9a-z])")
 
 
 def check(address: str, url: str) -> None:
-    """Check an address supplied by the server at `url`. It must use HTTPS. Plain HTTP is allowed
-    only to the server's own origin, and between two hosts on this machine. A public server may not
-    point to a private address, and a server elsewhere may not point to this machine. A cloud's
-    metadata service is never allowed.
+    """Check an address that the server at `url` supplied.
+
+    - It must use HTTPS, unless it has the server's own origin or both are on this machine.
+    - A public server may not point to a private address.
+    - Only a server on this machine may point to this machine.
+    - Nothing may point to a cloud's metadata service.
 
     Raises:
         PermissionError: the address is not allowed.
@@ -51,7 +52,7 @@ def check(address: str, url: str) -> None:
 
 
 async def check_resolved(address: str, url: str) -> None:
-    """Check an address, and every IP address that its host currently resolves to.
+    """Check an address and all IP addresses that its host resolves to now.
 
     Raises:
         PermissionError: one of them is not allowed.
@@ -65,15 +66,15 @@ async def check_resolved(address: str, url: str) -> None:
         async with asyncio.timeout(RESOLVE_SECONDS):
             addresses = await asyncio.get_running_loop().getaddrinfo(host, None)
     except (OSError, TimeoutError):
-        # A name that cannot be resolved cannot be contacted either.
+        # A host that cannot be resolved cannot be contacted either.
         return
     for ip in {str(entry[4][0]).partition("%")[0] for entry in addresses}:
         check(f"https://[{ip}]/" if ":" in ip else f"https://{ip}/", url)
 
 
 def ip_of(host: str) -> Ip | None:
-    """The IP address that `host` represents, in any spelling; None for a host name. An IPv4 address
-    inside an IPv6 address is returned as IPv4."""
+    """The IP address that `host` is, in any spelling; None for a host name. An IPv4 address inside
+    an IPv6 address is returned as IPv4."""
     try:
         ip: Ip = ipaddress.ip_address(host)
     except ValueError:
@@ -89,7 +90,7 @@ def ip_of(host: str) -> Ip | None:
 
 
 def _meant(host: str) -> Ip | None:
-    """The IP address that `host` is or spells out, like `10-0-0-1.nip.io`; None for other names."""
+    """The IP address that `host` is or spells out (`10-0-0-1.nip.io`); None for other names."""
     if ip := ip_of(host):
         return ip
     spelt = _QUAD.search(host)
@@ -122,8 +123,8 @@ def _is_metadata(host: str) -> bool:
 
 
 def _is_as_near(host: str, own_host: str) -> bool:
-    """True if a server at `own_host` may send a login to `host`: the host is public, or the server
-    is at least as near to this machine, for example if both are in a private network."""
+    """True if a server at `own_host` may send a login to `host`. Either `host` is public, or the
+    server is at least as near to this machine, such as in the same private network."""
     if _is_loopback(host):
         return _is_loopback(own_host)
     ip, own = _meant(host), _meant(own_host)

@@ -24,8 +24,8 @@ _ANSWER = (
 
 
 class Callback:
-    """Listens while its context is open. `expect` sets the state of the current login; a request
-    with any other state is refused."""
+    """Listens while its context is open. `expect()` sets the state of the current login. A request
+    with another state is rejected."""
 
     def __init__(self, port: int = 0) -> None:
         self._port = port
@@ -67,7 +67,7 @@ class Callback:
         self._state, self._server_name = state, server
 
     async def answer(self) -> Mapping[str, str]:
-        """Wait for the browser to return. Returns the query parameters of its request."""
+        """Wait for the browser. Returns the query parameters of its request."""
         assert self._response
         return await self._response
 
@@ -100,7 +100,7 @@ async def _target(reader: asyncio.StreamReader) -> str:
     """The target of a GET request.
 
     Raises:
-        ValueError: it is not a GET request.
+        ValueError: the request has another method.
     """
     method, _, rest = (await reader.readline()).decode("latin-1").partition(" ")
     for _ in range(MAX_LINES):

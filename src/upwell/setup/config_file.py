@@ -13,10 +13,10 @@ from upwell.ground.home import Home, default_home
 def set_setting(
     section: str, name: str, value: bool | int | float | str, home: Path | None = None
 ) -> Path:
-    """Write `name = value` into `[section]`. Returns the path of the file.
+    """Write `name = value` to `[section]`. Returns the path of `config.toml`.
 
     Raises:
-        ConfigError: the file is not TOML; it stays unchanged.
+        ConfigError: the file is not TOML. It stays unchanged.
     """
     files = Home(home or default_home()).prepare()
     with exclusively(files.config_file):

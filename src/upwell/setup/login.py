@@ -1,8 +1,8 @@
-"""Signs in to a server in the user's browser, with the official SDK's OAuth client.
+"""Signs in to a server through the user's browser, with the OAuth client of the official SDK.
 
 The SDK finds the authorization server (RFC 9728, 8414), registers upwell there (RFC 7591), builds
-the request (PKCE, resource, state, issuer) and exchanges the code. Only this module loads the SDK,
-which the extra `upwell[login]` installs.
+the request (PKCE, resource, state, issuer) and exchanges the code. No other module loads the SDK.
+The extra `upwell[login]` installs it.
 """
 
 import asyncio
@@ -36,15 +36,19 @@ _HEADERS = {
     "mcp-protocol-version": "2025-11-25",
 }
 Show = Callable[[str], Awaitable[None]]
-"""Receives the address for the user's browser."""
+"""Receives the address that the user's browser should open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginRequest:
-    """A request for a login at `server`, whose address is `url`. `client_id` is the id of a client
-    registered beforehand, and `port` is the port of its redirect address; without a `client_id`,
-    upwell registers itself. `scope` is added to the scopes that the server requests. With a
-    `client_secret`, upwell signs in without a user, and only at the authorization server `issuer`.
+    """A request to log in to `server` at the address `url`.
+
+    - `client_id` is the id of a client that was registered beforehand. Without it, upwell registers
+      itself.
+    - `port` is the port of the redirect address.
+    - `scope` is requested in addition to the scopes that the server asks for.
+    - With `client_secret`, upwell signs in without a user, and only at the authorization server
+      `issuer`.
     """
 
     server: str
@@ -62,10 +66,10 @@ async def in_browser(address: str) -> None:
 
 
 async def log_in(request: LoginRequest, show: Show = in_browser) -> Login:
-    """Sign in, and wait for the user for up to five minutes.
+    """Sign in. The user has five minutes to do so in the browser.
 
     Raises:
-        UpstreamUnavailable: the server needs no login or refused it, or the user did not return.
+        UpstreamUnavailable: the server needs no login or rejected it, or the user did not return.
         UsageError: the SDK is not installed, or the port is in use.
     """
     _check_installed()
@@ -84,7 +88,7 @@ def _check_installed() -> None:
 
 
 async def _sign_in(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
-    """Send the server a request that makes the SDK log in, and return the login."""
+    """Send the server a request, for which the SDK has to log in. Returns the login."""
     import httpx2
 
     logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -118,7 +122,7 @@ def _machine(request: LoginRequest) -> "OAuthClientProvider":
 
 
 async def _try(client: "httpx2.AsyncClient", url: str) -> None:
-    """Open a session, which triggers the login, and close it.
+    """Open and close a session, which makes the SDK log in.
 
     Raises:
         PermissionError: the server rejects the token that it issued.
@@ -181,8 +185,8 @@ def _provider(request: LoginRequest, callback: Callback, show: Show) -> "OAuthCl
 
 
 def with_scope(address: str, scope: str) -> str:
-    """The address of an authorization request with these scopes added. By itself, the SDK requests
-    only the scopes in the server's metadata; it requests others only within its own sessions."""
+    """Add scopes to the address of an authorization request. Outside its own sessions, the SDK
+    requests only the scopes in the server's metadata."""
     if not scope:
         return address
     parts = urlsplit(address)
@@ -193,8 +197,8 @@ def with_scope(address: str, scope: str) -> str:
 
 
 class _NoStorage:
-    """The storage that the SDK requires. It stores nothing: the tokens are read from the SDK's
-    context at the end."""
+    """The storage that the SDK requires. It stores nothing, because `_login()` takes the tokens
+    from the context of the SDK."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -248,7 +252,7 @@ def _beside(url: str, path: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The error in one line. A malformed answer is not quoted, because it may contain tokens."""
+    """The error on one line. A malformed response is not quoted, because it may contain tokens."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     text = " ".join(str(error).split())

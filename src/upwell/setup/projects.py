@@ -1,5 +1,5 @@
-"""`upwell off --project` adds a project's folder to `projects.exclude`; `upwell on --project`
-removes it.
+"""Adds a project's folder to `projects.exclude` (`upwell off --project`) and removes it again
+(`upwell on --project`).
 """
 
 import glob
@@ -18,7 +18,7 @@ from upwell.setup.config_file import read_document, write_document
 
 
 def project_here(folder: str) -> str:
-    """The project that contains a folder.
+    """The project around a folder.
 
     Raises:
         UsageError: the project is the home folder or the root.
@@ -33,7 +33,7 @@ def project_here(folder: str) -> str:
 
 
 def exclude_project(project: str, home: Path | None = None) -> Path:
-    """Add the project to `projects.exclude`. Returns the path of the file.
+    """Add the project to `projects.exclude`. Returns the path of `config.toml`.
 
     Raises:
         ConfigError: the file is not TOML, or `projects.exclude` is not a list. The file stays
@@ -43,10 +43,11 @@ def exclude_project(project: str, home: Path | None = None) -> Path:
 
 
 def include_project(project: str, home: Path | None = None) -> Path:
-    """Remove the project from `projects.exclude`. Returns the path of the file.
+    """Remove the project from `projects.exclude`. Returns the path of `config.toml`.
 
     Raises:
-        ConfigError: as in `exclude_project`. UsageError: another pattern excludes the project.
+        ConfigError: as in `exclude_project()`.
+        UsageError: another pattern excludes the project.
     """
 
     def without(patterns: Sequence[str]) -> list[str]:
@@ -62,7 +63,7 @@ def include_project(project: str, home: Path | None = None) -> Path:
 
 
 def _without(patterns: Sequence[str], project: str) -> list[str]:
-    """The patterns, except those that match only this folder."""
+    """The patterns except those that match only this folder."""
     own = {project, glob.escape(project)}
     return [
         pattern

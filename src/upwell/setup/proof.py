@@ -1,5 +1,5 @@
-"""Proves that an installed hook works, by running the command in the host's own file on a recorded
-event, as the host would.
+"""Proves that an installed hook works. Like the host, it runs the command in the host's own file,
+with a recorded event.
 """
 
 import json
@@ -14,15 +14,14 @@ from upwell.hosts.base import PROBE_SESSIONS, Host
 
 TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
-"""How many times an event is tried, because the daemon may still be starting at the first try."""
+"""How often an event is tried. The daemon may still be starting at the first attempt."""
 _NOT_INHERITED = frozenset({"UPWELL_HOME", "COPILOT_CLI", "COPILOT_HOOK_DIR"})
-"""Variables that may be set in this terminal and would change the hook's answer."""
+"""Variables of this terminal that would change the hook's output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The outcome of a trial. `fault` is "" if the hook works; `command` is the command that was
-    run."""
+    """The outcome of a test. `fault` is "" if the hook works. `command` is the command that ran."""
 
     host: str
     event: str
@@ -38,7 +37,7 @@ def prove(
     events_answered: Callable[[], int],
 ) -> Proof:
     """Run the session-start command in `hooks_file`, the content of the host's hooks file, as if a
-    session started in `folder`. `events_answered` returns how many events the daemon has answered
+    session started in `folder`. `events_answered()` returns how many events the daemon has answered
     so far.
     """
     event = host.probe.event
@@ -59,8 +58,8 @@ def prove(
 
 
 def run_once(host: Host, hooks_file: str, environment: Mapping[str, str], seconds: float) -> str:
-    """Run the command in `hooks_file`, the content of an agent's hooks file, on an event that
-    upwell does not answer. Returns the command's fault; "" if it works.
+    """Run the command in `hooks_file`, the content of the host's hooks file, with an event that
+    upwell ignores. Returns what is wrong with the command, "" if it works.
 
     Raises:
         ConfigError: the file does not have the expected structure.
@@ -82,7 +81,6 @@ def _fault(
     environment: Mapping[str, str],
     seconds: float = TIMEOUT_SECONDS,
 ) -> str:
-    """The fault of one run; "" if the answer is valid."""
     inherited = {key: value for key, value in environment.items() if key not in _NOT_INHERITED}
     try:
         done = subprocess.run(

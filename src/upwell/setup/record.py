@@ -1,5 +1,5 @@
-"""The record of `upwell setup`: everything that setup changed and learned. `upwell setup --undo`
-reverts exactly these changes, and `--forget` also drops what was learned.
+"""The record of what `upwell setup` changed and learned. `upwell setup --undo` reverts exactly
+these changes. `--forget` also drops what was learned.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ SHORTEN = ("hook", "compress")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """A change to `config.toml`. `before` is its earlier content (None if there was no file),
-    `written` is the digest of the content that setup wrote, and `servers` are the added servers.
+    """A change to `config.toml`. `before` is the content before it, None if there was no file.
+    `written` is the digest of the content that setup wrote. `servers` are the added servers.
     `capture` and `shorten` are True if setup switched them on."""
 
     before: str | None = None
@@ -31,8 +31,8 @@ class ConfigChange:
     shorten: bool = False
 
     def after(self, path: Path) -> str | None:
-        """The content of the file without this change: the earlier bytes or, if the file has been
-        edited since, the current content without our entries.
+        """The content of the file with this change undone. If the file has been edited since, this
+        is the current content without our entries, otherwise the content before the change.
 
         Raises:
             ConfigError: the file is not TOML.
@@ -56,9 +56,13 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupRecord:
-    """`hooks` and `clients` are the agents whose hooks and servers setup changed, and `files` are
-    the paths of their files (empty in a record from an older version). `config` is the change to
-    `config.toml`, and `learned` maps each kind of finding to the keys of the learned findings."""
+    """What setup changed and learned.
+
+    - `hooks` and `clients` are the agents whose hooks and servers setup changed. `files` are the
+      paths of their files, empty in a record from an older version.
+    - `config` is the change to `config.toml`.
+    - `learned` maps each kind of finding to the keys of the findings that were learned.
+    """
 
     hooks: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
@@ -67,7 +71,7 @@ class SetupRecord:
     learned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def joined(self, other: "SetupRecord") -> "SetupRecord":
-        """This record joined with the record of a later run."""
+        """This record combined with that of a later run."""
         kinds = {*self.learned, *other.learned}
         return SetupRecord(
             hooks=_joined(self.hooks, other.hooks),
@@ -82,7 +86,7 @@ class SetupRecord:
 
 
 def read_record(path: Path) -> SetupRecord | None:
-    """The record; None if it does not exist.
+    """The record; None if there is none.
 
     Raises:
         StoreUnwritable: the file is damaged or cannot be read.
@@ -119,8 +123,8 @@ def add_to_record(path: Path, addition: SetupRecord) -> None:
 
 
 def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) -> None:
-    """With `undone`, drop everything except the learned findings; with `forgotten`, drop the
-    findings. A record that becomes empty is deleted.
+    """Drop the learned findings if `forgotten`, and everything else if `undone`. An empty record is
+    deleted.
     """
     with exclusively(path):
         record = read_record(path) or SetupRecord()
@@ -137,8 +141,8 @@ def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) 
 def config_plan(
     path: Path, text: str | None, before: str | None, shorten: Sequence[str] = ()
 ) -> Plan:
-    """The change from `before` to `text`. It also switches on capture, and shortening for the
-    agents in `shorten`, unless `text` already sets these keys.
+    """Plan the change from `before` to `text`. The plan also switches on capture, and shortening
+    for the agents in `shorten`, unless `text` sets these keys.
     """
     document = tomlkit.parse(text or "")
     values = [(CAPTURE, True), *([(SHORTEN, list(shorten))] if shorten else [])]
@@ -150,7 +154,7 @@ def config_plan(
 
 
 def switch_of(text: str | None, switch: tuple[str, str]) -> object:
-    """The value of a switch, such as `CAPTURE`, in the content of `config.toml`; None if it is not
+    """The value of a switch, such as `CAPTURE`, in the text of `config.toml`; None if it is not
     set.
     """
     section, key = switch
@@ -158,7 +162,7 @@ def switch_of(text: str | None, switch: tuple[str, str]) -> object:
 
 
 def switches_on(plan: Plan, switch: tuple[str, str]) -> bool:
-    """True if this change to `config.toml` sets the switch for the first time."""
+    """True if this change to `config.toml` sets a switch that was not set before."""
     return switch_of(plan.before, switch) is None and switch_of(plan.after, switch) is not None
 
 
@@ -172,8 +176,8 @@ def _joined(earlier: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]
 
 
 def _joined_change(earlier: ConfigChange | None, later: ConfigChange | None) -> ConfigChange | None:
-    """Join two changes into one. Undoing restores the content before the first change only if
-    nobody edited the file between the two.
+    """Combine two changes. Undoing the result restores the content before the first change, but
+    only if nobody edited the file between the two.
     """
     if earlier is None or later is None:
         return later or earlier

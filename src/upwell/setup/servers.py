@@ -24,12 +24,12 @@ def add_server(
     transport: str = "",
     auth: str = "",
 ) -> Path:
-    """Write `[server.NAME]`: a command with its environment, or an address with its headers.
-    Returns the path of the file.
+    """Write `[server.NAME]`: a command with its environment, or a URL with its headers. Returns the
+    path of `config.toml`.
 
     Raises:
         UsageError: the name is invalid or taken.
-        ConfigError: the file is not TOML; it stays unchanged.
+        ConfigError: the file is not TOML. It stays unchanged.
     """
     check_server_name(name)
     files = Home(home or default_home()).prepare()
@@ -56,7 +56,7 @@ def add_server(
 
 
 def set_auth(name: str, home: Path | None = None) -> Path:
-    """Record that a server needs a login. Returns the path of the file.
+    """Record that a server needs a login. Returns the path of `config.toml`.
 
     Raises:
         ConfigError: there is no such server.
@@ -73,7 +73,7 @@ def set_auth(name: str, home: Path | None = None) -> Path:
 
 
 def written(server: Mapping[str, Any]) -> tomlkit.items.Table:
-    """A server as a TOML table without empty values. Nested tables are inline."""
+    """The server as a TOML table. Empty values are left out, and nested tables are inline."""
     entry = tomlkit.table()
     for key, value in server.items():
         if isinstance(value, Mapping) and value:
@@ -86,7 +86,7 @@ def written(server: Mapping[str, Any]) -> tomlkit.items.Table:
 
 
 def remove_server(name: str, home: Path | None = None) -> Path:
-    """Remove `[server.NAME]`. Returns the path of the file.
+    """Remove `[server.NAME]`. Returns the path of `config.toml`.
 
     Raises:
         ConfigError: there is no such server.

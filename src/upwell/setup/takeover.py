@@ -1,8 +1,8 @@
 """Moves the agents' MCP servers behind upwell, and gives them back.
 
-The servers move to `config.toml`, and each agent gets one server: upwell. If a server is the proxy
-memtomem-stm, the servers behind that proxy move instead. All changes are planned before any is
-made. An agent's file that cannot be read is reported and left unchanged; the other files are
+The servers move to `config.toml`, and each agent keeps one server: upwell. If a server is the proxy
+memtomem-stm, the servers behind the proxy move instead. Everything is planned before the first
+change. An agent's file that cannot be read is reported and left unchanged, and the others are still
 changed.
 """
 
@@ -34,9 +34,9 @@ _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server in an agent's file. `name` is its name behind upwell; "" if the server stays in the
-    agent's file, for the reason in `left`. `known` is True if upwell already has the server.
-    `proxy` is the name of the proxy in front of the server.
+    """A server in an agent's file. `name` is its name behind upwell, "" if the server stays in the
+    agent's file because of `left`. `known` is True if upwell already has the server. `proxy` is the
+    name of the proxy that the server is behind.
     """
 
     client: str
@@ -50,9 +50,9 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class OutdatedRule:
-    """A permission rule of the agent `host` that contains names of tools from before the move.
-    `renamed` is its pattern with the new names or, for a rule about all tools of a server, the
-    prefix of the new names (`PermissionRule.behind_upwell`)."""
+    """A permission rule of the agent `host` that still uses tool names from before the move.
+    `renamed` is its pattern with the new names. For a rule about all tools of a server, it is the
+    prefix of the new names (`PermissionRule.behind_upwell()`)."""
 
     host: str
     rule: PermissionRule
@@ -61,9 +61,9 @@ class OutdatedRule:
 
 @dataclass(slots=True)
 class Takeover:
-    """A plan: `config` for `config.toml` and `files` for the agents' files. `refused` gives the
-    reason for each file that cannot be changed. `outdated` lists the permission rules that will
-    match nothing afterwards; the plan leaves them to the user.
+    """A plan. `config` is the change to `config.toml`, and `files` are the changes to the agents'
+    files. `refused` gives the reason for each file that cannot be changed. `outdated` lists the
+    permission rules that will match nothing afterwards. The plan leaves them to the user.
     """
 
     config: Plan
@@ -79,7 +79,7 @@ class Takeover:
 
 
 class Clients:
-    """The agents on this machine and their servers; with `project`, also the agents' files in that
+    """The agents on this machine and their servers. `project` adds the agents' files in that
     folder. Permission rules are read from the user's settings and from those in `folder`, the
     working directory. `leave` names servers that stay in the agents' files."""
 
@@ -107,7 +107,7 @@ class Clients:
         self._installer = Installer(installation, home.clients_file, files)
 
     def taking_over(self, *, moving: bool = True) -> Takeover:
-        """The plan of `init`. Without `moving`, the agents' files are only read.
+        """The plan of `upwell init`. Without `moving`, the agents' files stay unchanged.
 
         Raises:
             ConfigError: `config.toml` cannot be read, or no name is free for a server.
@@ -137,8 +137,8 @@ class Clients:
         return takeover
 
     def _taken(self, client: str, agent: str, entry: Entry, servers: Any) -> list[Server]:
-        """An agent's server or, if that is a proxy that upwell replaces, the servers behind the
-        proxy. New ones are added to `servers`.
+        """The agent's server or, if that is a proxy that upwell replaces, the servers behind it.
+        New servers are added to `servers`.
         """
         user = self._installation
         behind = servers_behind(entry.table, user.environment, user.user_folder)
@@ -152,7 +152,7 @@ class Clients:
         ] or [_taken(client, agent, entry, servers)]
 
     def _outdated(self, servers: Sequence[Server]) -> list[OutdatedRule]:
-        """The permission rules for these servers that have no successor yet."""
+        """The rules that name these servers and have no successor yet."""
         outdated = []
         for host in HOSTS.values():
             new_names = {
@@ -172,7 +172,7 @@ class Clients:
         """Write the servers to `config.toml`. The agents' files stay unchanged.
 
         Raises:
-            ConfigError: the file changed since the plan was made.
+            ConfigError: the file has changed since the plan was made.
             StoreUnwritable: the file cannot be written.
         """
         if not takeover.config.changes:
@@ -186,12 +186,12 @@ class Clients:
             write_document(path, tomlkit.parse(takeover.config.after or ""))
 
     def apply(self, plan: Plan) -> str:
-        """Write an agent's file. Returns the path of the backup; "" if there is none."""
+        """Carry out the plan for an agent's file. Returns the path of the backup, "" for none."""
         return self._installer.apply(plan)
 
     def giving_back(self) -> tuple[list[Plan], dict[str, str]]:
-        """The plans of `eject`, and the reason for each file that cannot be changed. They include
-        files in other settings folders of an agent, if our entries are recorded there."""
+        """The plans of `upwell eject`, and the reason for each file that cannot be changed. If our
+        entries are recorded in other settings folders of an agent, those files are included."""
         plans, refused = [], {}
         for name, path in self._written():
             try:
@@ -201,12 +201,12 @@ class Clients:
         return [plan for plan in plans if plan.changes], refused
 
     def paths(self, agent: str) -> list[Path]:
-        """The files of this agent that have our entry (`Installer.paths`)."""
+        """The agent's files that have our entry (see `Installer.paths()`)."""
         return self._installer.paths(agent)
 
     def _written(self) -> list[tuple[str, Path]]:
-        """Each file that may have our entries, with its agent. Files in projects other than the
-        current one are left out."""
+        """The files that may have our entries, with their agents. Files in other projects are left
+        out."""
         here = [
             (name, client.path(self._installation).resolve())
             for name, client in self._files.items()
@@ -219,7 +219,7 @@ class Clients:
         return list(dict.fromkeys([*here, *recorded]))
 
     def diff(self, plan: Plan, hides: Hides) -> str:
-        """The diff, with `***` for values that `hides` selects."""
+        """The diff of a plan, with `***` in place of every value that `hides()` selects."""
         format = self._formats.get(plan.agent, TOML)
 
         def shown(text: str | None) -> str | None:
@@ -230,13 +230,13 @@ class Clients:
 
 
 def _in_rules(name: str) -> str:
-    """A server's name as agents write it in the names of its tools."""
+    """The server's name in the form that agents use in tool names."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)
 
 
 def _has_successor(rule: PermissionRule, renamed: str, rules: Iterable[PermissionRule]) -> bool:
-    """True if another rule has the new name and the same action. For a rule about all tools of a
-    server, it is enough if another rule has the new name of any of them."""
+    """True if another rule with the same action has the new name. For a rule about all tools of a
+    server, the new name of any of its tools is enough."""
     patterns = [other.pattern for other in rules if other.action == rule.action]
     if rule.tool:
         return renamed in patterns
@@ -244,7 +244,7 @@ def _has_successor(rule: PermissionRule, renamed: str, rules: Iterable[Permissio
 
 
 def _taken(client: str, agent: str, entry: Entry, servers: Any) -> Server:
-    """An agent's server. It is added to `servers` unless it is already there, or cannot move."""
+    """The agent's server. It is added to `servers` unless it cannot move or is already there."""
     table = entry.table
     if not table:
         return Server(client, entry.name, table, left=entry.left)
@@ -257,8 +257,8 @@ def _taken(client: str, agent: str, entry: Entry, servers: Any) -> Server:
 def _name(
     original: str, agent: str, table: Mapping[str, Any], servers: Mapping[str, Any]
 ) -> tuple[str, bool]:
-    """A server's name behind upwell, and whether upwell has the same server already. Tries the
-    server's own name, then that name followed by the agent's, then both followed by a number."""
+    """A server's name behind upwell, and whether upwell already has this server. The name is the
+    original one, if necessary followed by the agent's name, then also by a number."""
     for name in _names(original, agent):
         if name not in servers:
             return name, False
