@@ -72,7 +72,6 @@ class _Turn:
     has_run: bool = False
 
     def begin(self, at: float, prompt: str) -> None:
-        """Begin a new turn with the user's prompt."""
         self.end(at)
         self.number += 1
         self.is_corrected = self.number > 1 and is_correction(prompt)

@@ -116,7 +116,6 @@ def main(args: list[str]) -> int:
 
 
 def _seconds(name: str, default: float) -> float:
-    """Return a time limit in seconds. Its environment variable is in milliseconds."""
     value = os.environ.get("UPWELL_HOOK__" + name, "")
     return int(value) / 1000 if value.isdecimal() else default
 

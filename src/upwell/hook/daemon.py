@@ -295,7 +295,6 @@ def read_head(line: bytes) -> Request:
 
 
 async def _is_taken(reader: asyncio.StreamReader) -> bool:
-    """Return whether the client reports that it wrote the whole answer."""
     async with asyncio.timeout(RECEIPT_SECONDS):
         return await reader.read(len(TAKEN)) == TAKEN
 

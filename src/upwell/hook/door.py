@@ -156,7 +156,6 @@ class HookDoor:
     async def _answer(
         self, host: Host, event: Event, left_ms: int | None, receipt: Receipt
     ) -> bytes:
-        """Look for memories and shorten the tool's result at the same time."""
         deadline = asyncio.get_running_loop().time() + self._seconds_for(event, left_ms)
         cue = _cue(event, host.name, self._opt_ins.read_command)
         if self._is_unannounced(event):
@@ -202,7 +201,6 @@ class HookDoor:
         return NEUTRAL
 
     def _event(self, host: Host, name: str, body: bytes) -> Event | None:
-        """Return the event in `body`, or None if it needs no answer."""
         payload = _payload(body) if self._options.enabled else None
         if payload is None or self._answered_elsewhere(host.name, payload):
             return None
@@ -241,9 +239,8 @@ class HookDoor:
     async def _output_in_time(
         self, shortening: "asyncio.Task[Mapping[str, Any]]", deadline: float
     ) -> Mapping[str, Any]:
-        """Return the output with the shortened result. If it is late, it is cancelled, because it
-        would count as a saving, and the output is empty, so that the agent gets the tool's own
-        result.
+        """Return the output with the shortened result, or an empty output past the deadline. A late
+        shortening is cancelled, because it would count as a saving.
         """
         left = deadline - asyncio.get_running_loop().time()
         done, _ = await asyncio.wait({shortening}, timeout=max(0.0, left))
@@ -297,7 +294,7 @@ class HookDoor:
     async def _conclude(
         self, surfacing: Surfacing, cue: Cue, omitted: int, *, delivered: bool
     ) -> None:
-        """Record whether the memories were delivered, without the last `omitted` entries."""
+        """Record whether the memories were delivered. The last `omitted` entries were left out."""
         if not delivered:
             LOG.info("the answer to a hook did not reach its host")
             await self._surfacer.deliveries.take_back(surfacing, cue)
@@ -333,8 +330,6 @@ class HookDoor:
 
 
 class _Recent:
-    """Remembers the last `MAX_REMEMBERED` keys, each with a value."""
-
     def __init__(self) -> None:
         self._values: OrderedDict[Hashable, Any] = OrderedDict()
 
@@ -370,8 +365,8 @@ class DuplicateEvents:
 
 
 def _fingerprint(event: Event) -> bytes:
-    """Return a digest of the parts of an event that do not depend on the host that reports it. The
-    session and the event's name do depend on it."""
+    """Return a digest of the parts of an event that are the same for all hosts. The session and the
+    event's name are not."""
     text = event.text if event.kind is not EventKind.SESSION else ""
     args = sorted(str(value) for value in event.args.values() if isinstance(value, str | int))
     parts = [str(event.kind), event.cwd or "", text, args]

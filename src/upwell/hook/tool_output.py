@@ -35,8 +35,8 @@ async def no_shortening(
 
 
 def may_shorten(event: Event, cue: Cue) -> bool:
-    """Return whether the tool's result may be shortened. It may not if the tool reads files for
-    edits, if the tool writes, or if the agent is reading an original with `upwell read`.
+    """Return whether the tool's result may be shortened. Results of tools that read or write files
+    stay unchanged, and so do originals that the agent reads with `upwell read`.
     """
     if event.reply is None or event.tool in UNTOUCHED_TOOLS or writes(cue):
         return False

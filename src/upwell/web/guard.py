@@ -103,12 +103,10 @@ class Guard:
                 await _refused(413, "the body is too large")(scope, receive, send)
 
     async def _principal(self, headers: Headers) -> Principal | InvalidToken | None:
-        """Return the principal of the request's token, or None without a known token."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         return await self._admission.find(token.strip()) if scheme.lower() == "bearer" else None
 
     async def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
-        """Return the response that refuses the request, or None to let it pass."""
         if refusal := self._malformed(headers):
             return refusal
         path = scope["path"]
@@ -149,7 +147,6 @@ class Guard:
 
 
 def _shown(principal: Principal) -> str:
-    """Return the name of a principal, with the tenant unless it is the home's own."""
     return f"{principal.name} of {principal.tenant}" if principal.tenant else principal.name
 
 
@@ -170,7 +167,7 @@ def _refused(status: int, why: str, *, ask: bool = False) -> JSONResponse:
 
 
 def _origin_of(origin: str) -> str:
-    """Return the host in a web page's origin, or "" if `origin` is not a web page's."""
+    """Return the host in the origin of a web page, or "" for any other origin."""
     scheme, separator, authority = origin.partition("://")
     return _name_of(authority) if separator and scheme.lower() in ("http", "https") else ""
 

@@ -137,7 +137,6 @@ class TeamDoor:
 
 
 async def _body(request: Request) -> bytes:
-    """Read the body of a request. The guard has limited its size."""
     headers = request.headers
     if request.method == "GET":
         return b""

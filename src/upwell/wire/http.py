@@ -95,12 +95,12 @@ async def body_of(response: "httpx2.Response", max_bytes: int, identity: bytes) 
 
 
 def too_large(identity: bytes, size: int) -> Line:
-    """Return the line that replaces the answer to this request if the answer is too large."""
+    """Return the line that replaces an answer that is too large."""
     return Line(b'{"id":%b' % identity, oversize=size)
 
 
 def is_answer(event: Event, identity: bytes) -> bool:
-    """Return whether an event is the answer to this request."""
+    """Return whether an event answers this request."""
     try:
         message = read_message(event.data)
     except NotJson:
@@ -251,7 +251,6 @@ class HttpLink:
     async def _post(
         self, line: bytes, message: RawObject, identity: bytes | None, modern: Mapping[str, str]
     ) -> None:
-        """Send one message with the headers of our session, or those of a `modern` request."""
         import httpx2
 
         if not self._url:
@@ -335,7 +334,6 @@ class HttpLink:
     async def _read(
         self, response: "httpx2.Response", identity: bytes, *, opens_session: bool = False
     ) -> "_Progress":
-        """Pass on the messages of a stream until the stream ends."""
         progress = _Progress()
         async for event in read_events(pieces_of(response), self._max_bytes):
             progress.last_event = event.id or progress.last_event
@@ -454,7 +452,6 @@ def _description(error: Exception) -> str:
 
 
 def _note_session(session: dict[str, str], response: "httpx2.Response", body: bytes) -> None:
-    """Store the headers of our session from the answer to `initialize`."""
     if session or not (version := _VERSION.search(body[:65536])):
         return
     session["mcp-protocol-version"] = version.group(1).decode()

@@ -104,7 +104,7 @@ class Logins:
         return login if login is not None and login.url == url else None
 
     def described(self, server: str, url: str, clock: Clock = SYSTEM_CLOCK) -> str:
-        """Describe the state of the login to a server in a few words.
+        """Describe the state of the login to a server. See `Login.described()`.
 
         Raises:
             StoreCorrupt, StoreUnwritable: the file cannot be read.

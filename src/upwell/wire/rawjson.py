@@ -209,7 +209,6 @@ def kind_of(raw: bytes) -> str:
 
 
 def _is(key: bytes, name: str) -> bool:
-    """Return whether a raw key, with or without escapes, spells `name`."""
     return key[1:-1] == name.encode() or (b"\\" in key and loads(key) == name)
 
 

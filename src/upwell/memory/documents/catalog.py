@@ -71,8 +71,7 @@ class Catalog:
         return await database.read(lambda db: self._sections.search(db, query, deadline))
 
     async def passages(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Cut each section in `hits`, which come from other searches, to the passage relevant to
-        `query`."""
+        """Cut each section in `hits` to the passage relevant to `query`."""
         database = await self._open()
         return await database.read(lambda db: self._sections.passages(db, query, hits))
 
@@ -86,8 +85,7 @@ class Catalog:
         return section or await self._store.get(memory_id)
 
     async def known(self) -> Mapping[str, Known]:
-        """Return the state of every indexed file. It is cached until any process changes the
-        index."""
+        """Return the state of every indexed file, cached until a process changes the index."""
         database = await self._open()
         version = await database.data_version()
         if self._known is None or self._known[0] != version:
@@ -97,8 +95,8 @@ class Catalog:
     async def file_cited(
         self, cited: str, project: str | None, namespaces: Sequence[str] = ()
     ) -> tuple[str, str] | None:
-        """Return the path of the file with this citation, and the path of its source. With
-        `namespaces`, only a file whose whole content is in them is found."""
+        """Return the path of the file with this citation, and the path of its source. See
+        `tables.file_cited()`."""
         if not self.exists:
             return None
         database = await self._open()
@@ -124,8 +122,7 @@ class Catalog:
         await self._store.measure(projects)
 
     async def counts(self, source: str = "") -> tuple[int, int]:
-        """Return the number of readable files, and the number of their sections with text and of
-        their notes. Without `source`, the files of all sources are counted."""
+        """Count the files and chunks of a source, or of all sources. See `tables.counts()`."""
         if not self.exists:
             return 0, 0
         return await (await self._open()).read(partial(tables.counts, source=source))

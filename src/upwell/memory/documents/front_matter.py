@@ -88,7 +88,6 @@ def namespace_of(front: Front, path: str) -> str:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """Return the items of a list or of a comma-separated string."""
     parts = value if isinstance(value, list) else str(value or "").split(",")
     texts = (part.strip().strip("\"'").strip() for part in parts if isinstance(part, str))
     return tuple(filter(None, texts))

@@ -55,8 +55,8 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The result of a check. `files` and `chunks` are the numbers in the index, `seconds` is how
-    long the check took, and `problems` are the skipped paths."""
+    """The result of a check. `files` and `chunks` count the whole index. `problems` are the skipped
+    paths."""
 
     files: int
     chunks: int
@@ -205,7 +205,6 @@ class Documents:
         await _finish(self._start(project), deadline.remaining())
 
     async def _catch_up(self, query: Query, deadline: Deadline) -> None:
-        """Check for changes, and wait for the check as long as the query allows."""
         if not self._watches:
             return
         project = query.scope.project
@@ -276,8 +275,6 @@ class Documents:
 
 
 async def _finish(task: asyncio.Task[None], seconds: float) -> None:
-    """Wait at most this long for a task. An unfinished task continues to run. Raises the exception
-    of a finished task."""
     done, _ = await asyncio.wait({task}, timeout=max(0.0, seconds))
     if done:
         task.result()
@@ -324,7 +321,6 @@ def _is_joined(hit: Hit) -> bool:
 
 
 def _best_by_memory(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the best hit for each memory, best first."""
     best: dict[str, Hit] = {}
     for hit in sorted(hits, key=lambda hit: -hit.score):
         best.setdefault(hit.memory.id, hit)

@@ -123,8 +123,6 @@ def _scan_folder(source: Source, others: set[str], known: Mapping[str, Known], l
 
 
 def _may_be_read(entry: os.DirEntry[str], path: str, look: Look) -> bool:
-    """Return whether the entry is a regular file with a UTF-8 name. Otherwise, a symbolic link or a
-    bad name is recorded as a problem."""
     if entry.is_symlink():
         look.problems.append(Problem(path, "symbolic links are not followed"))
         return False

@@ -110,8 +110,8 @@ def file_cited(
 
 
 def counts(db: sqlite3.Connection, source: str = "") -> tuple[int, int]:
-    """Return the number of readable files, and the number of their sections with text and of their
-    notes. Without `source`, the files of all sources are counted."""
+    """Count the readable files of a source, or of all sources, and the chunks in them. Chunks are
+    sections with text, and notes."""
     within = "WHERE problem = ''" + (" AND source = ?" if source else "")
     files, chunks = db.execute(
         "SELECT count(*), "
@@ -139,7 +139,7 @@ def section(db: sqlite3.Connection, id: str, tenant: str) -> Memory | None:
 
 
 def embed_sections(db: sqlite3.Connection) -> None:
-    """Mark the files to be read again whose sections are not memories yet. Searches by meaning do
+    """Mark files to be read again if their sections are not memories yet. Searches by meaning do
     not find such sections."""
     missing = "SELECT file FROM section WHERE text != '' AND id NOT IN (SELECT id FROM part)"
     db.execute(f"UPDATE file SET hash = '', mtime_ns = 0 WHERE no IN ({missing})")

@@ -173,8 +173,8 @@ class Overview:
 
 
 class Overviews:
-    """Caches the overviews of the most recently searched scopes, and the version of each tenant's
-    memories that the database last reported."""
+    """A cache of overviews, and of the versions of the tenants' memories that the database last
+    reported."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[tuple[str, str | None], Overview] = OrderedDict()
@@ -188,7 +188,7 @@ class Overviews:
             self._versions.popitem(last=False)
 
     def forget(self, tenant: str) -> None:
-        """Forget the version. Call this after this process has changed the tenant's memories."""
+        """Forget the version, after this process has changed the tenant's memories."""
         self._versions.pop(tenant, None)
 
     def version(self, tenant: str) -> int | None:
@@ -299,9 +299,8 @@ def corpus_of(rows: Rows) -> tuple[Corpus, float]:
 
 
 def key_of(scope: Scope, sizes: Rows) -> int | None:
-    """Return the number of the scope under which null scores for `scope` are stored. It is the
-    scope of the project, or the global one while the project has none. Returns None if no scope is
-    visible.
+    """Return the number of the scope under which the null scores for `scope` are stored: that of
+    the project, or the global one while the project has none. Returns None if no scope is visible.
     """
     if not sizes:
         return None

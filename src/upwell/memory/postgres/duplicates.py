@@ -35,8 +35,8 @@ _SHARING = """
 async def find_duplicates(
     postgres: Postgres, tenant: str, memories: Sequence[Memory]
 ) -> list[tuple[str, ...]]:
-    """Return the ids of each memory's exact and near duplicates. Only memories of the same project
-    that are stored or come earlier in `memories` count. A stored memory with the same id does not.
+    """Return the ids of each memory's exact and near duplicates. They are memories of the same
+    project with another id, and are stored or come earlier in `memories`.
 
     Raises:
         StoreError: the database failed.
@@ -63,7 +63,6 @@ async def find_duplicates(
 async def _exact(
     postgres: Postgres, tenant: str, project: str, memories: Sequence[Memory]
 ) -> Mapping[str, list[str]]:
-    """Map the hash of a text to the ids of the stored memories with that text."""
     hashes = [memory.content_hash for memory in memories]
     (rows,) = await postgres.ask(tenant, Statement(_EXACT, {"project": project, "hashes": hashes}))
     same: dict[str, list[str]] = defaultdict(list)

@@ -187,14 +187,11 @@ async def _found(
 
 
 def _numbers_in(found: Rows) -> frozenset[int]:
-    """Parse the value of a setting. `found` is one row with this value."""
     listed = found[0][0]
     return frozenset(map(int, listed.split(","))) if listed else frozenset()
 
 
 def _noted(finding: Statement) -> Statement:
-    """Return the statement that runs `finding` and adds the numbers found to the setting
-    `_NUMBERS`."""
     return Statement(
         f"""SELECT length(set_config('{_NUMBERS}', concat_ws(',',
                 nullif(current_setting('{_NUMBERS}', true), ''), string_agg(n::text, ',')), true))
@@ -321,8 +318,6 @@ def _by_anchors(keys: Sequence[str], counts: Counts) -> Statement:
 
 
 def _by_triggers(triggers: Sequence[str], counts: Counts) -> Statement:
-    """Return the statement that finds the newest memories with each of these triggers, in the order
-    of the triggers."""
     values = {**_spans(counts.corpus), "most": PER_TRIGGER}
     names = [sound(trigger) for trigger in triggers]
     return _newest_with("memory_trigger", "trigger", names, counts.keep, values)
@@ -395,9 +390,6 @@ def successors_sql(superseded: str) -> str:
 def _gathered(
     tenant: str, keep: Filter, found: _Found, stems: Collection[str]
 ) -> tuple[dict[int, Candidate], dict[str, Successor]]:
-    """Return the candidates among the rows that were found, and the successors of superseded
-    candidates. The rows include the neighbours of turns of a conversation.
-    """
     own = [row_of(tenant, row) for row in found.rows if keep.passes(row[_LEADING:])]
     heads = {row[0]: row[1:] for row in found.newer}
     head_of = {head[_LEADING + ID]: head for head in heads.values()}

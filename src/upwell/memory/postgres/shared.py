@@ -1,5 +1,5 @@
-"""The team's store as machines with a copy use it. It returns the changes since a cursor and
-accepts the writes that machines send."""
+"""The interface of the team's store to machines with a copy. It returns the changes since a cursor
+and accepts the machines' writes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -79,7 +79,7 @@ class PostgresSharedMemories:
         self._tenant = tenant
 
     async def identity(self) -> str:
-        """Return the store's identity, which does not change when the store is moved.
+        """Return the store's identity.
 
         Raises:
             StoreError: the database failed.
@@ -141,7 +141,6 @@ class PostgresSharedMemories:
     async def _apply(
         self, transaction: Transaction, writes: Sequence[Outgoing]
     ) -> Sequence[Memory]:
-        """Apply these writes. Returns the memories that were stored."""
         memories = [
             replace(write.content, tenant=self._tenant)
             for write in writes
@@ -248,7 +247,6 @@ async def _beyond(
 
 
 def _touched(write: Outgoing) -> set[str]:
-    """Return the ids of the memories that a write changes, deletes or supersedes."""
     supersedes = write.content.supersedes if isinstance(write.content, Memory) else None
     return {write.id, *([supersedes] if supersedes else [])}
 

@@ -148,8 +148,8 @@ class Question:
         )
 
     def statement(self, found: str, named: str) -> Statement:
-        """Return the statement that reads the vectors of certain memories. `found` is an SQL array
-        of their numbers. The neighbours of the memories in the SQL array `named` are also read."""
+        """Return the statement that reads the vectors of the memories in the SQL array `found`, and
+        of the neighbours of those in the SQL array `named`."""
         return Statement(
             f"""SELECT e.n, e.numbers FROM (
                     SELECT unnest({found}) AS n UNION
@@ -282,7 +282,6 @@ class PostgresVectors:
         await self._postgres.ask(self._tenant, self._of_model(_RELEASE, complete=complete))
 
     async def _embed_all(self, progress: Progress | None) -> tuple[int, bool]:
-        """Return the number of embedded memories, and whether every batch was embedded."""
         done, after = 0, -1
         earlier, total = await self.counts()
         while batch := await self._due(after):

@@ -209,7 +209,6 @@ def cut(cursors: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tup
 
 
 def _beginning(cursor: Cursor, page: Page, changes: Sequence[Change]) -> Page:
-    """Return the page with only these changes, which are its first."""
     if len(changes) == len(page.changes):
         return page
     if not changes:

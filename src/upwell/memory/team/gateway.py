@@ -233,7 +233,6 @@ def _client() -> "httpx2.AsyncClient":
 
 
 def _batches(writes: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
-    """Split the writes into batches of a size that the gateway accepts."""
     batch: list[Outgoing] = []
     size = exchange.MAX_NAME_CHARS
     for write in writes:

@@ -43,7 +43,8 @@ def prose(text: str) -> Markup:
 
 
 def plain(text: str) -> str:
-    """Return the text on one line without Markdown's markup, for titles. It is not escaped."""
+    """Return the text on one line without Markdown's markup, for titles. The result is not
+    escaped."""
     return prose(text).striptags()
 
 

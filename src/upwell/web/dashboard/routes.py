@@ -167,7 +167,6 @@ async def _answered(work: Awaitable[Response]) -> Response:
 
 
 async def _event_stream(desk: Desk, fields: Fields) -> AsyncIterator[str]:
-    """Yield new events as HTML, in the format of server-sent events."""
     from upwell.web.dashboard.templating import rendered
 
     yield ": begin\n\n"

@@ -282,7 +282,6 @@ class Index:
         return postings
 
     def _beginning_with(self, term: str) -> tuple[str, ...]:
-        """Return the longer terms that a short `term` may abbreviate."""
         if not (3 <= len(term) <= 6 and term.isascii() and term.isalpha()):
             return ()
         cached = self._prefixed.get(term)

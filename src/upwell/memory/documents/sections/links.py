@@ -14,14 +14,14 @@ _MARKDOWN_NAME = re.compile(r"\.(?:mdx?|markdown|html)$")
 NEAR_CHARS = 120
 """How many characters before and after a link describe its target."""
 MAX_LINK_COUNT = 3
-"""How many occurrences of a term in the links to a section count at most."""
+"""The maximum count of a term in the links to a section."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link to the section `anchor` of `page`. `page` is a path without its suffix. An empty
-    `anchor` is the beginning of the page. `terms` are those of the link's text, and `near` also has
-    those around the link."""
+    """A link to a section. `page` is a path without its suffix, and an empty `anchor` means the
+    beginning of the page. `terms` are those of the link's text, and `near` also has those around
+    the link."""
 
     page: str
     anchor: str
@@ -53,7 +53,6 @@ def links_in(path: str, section: Section) -> Iterator[Link]:
 
 
 def _target(path: str, url: str) -> tuple[str, str] | None:
-    """Return the page and anchor of a link, or None if the link leaves the documentation."""
     if "://" in url:
         return None
     page, _, anchor = url.partition("#")

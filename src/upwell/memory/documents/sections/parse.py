@@ -118,7 +118,6 @@ def _title(front_lines: Sequence[str]) -> str:
 
 
 def _marks(lines: Sequence[str], start: int) -> Iterator[_Mark]:
-    """Return the headings from the line `start` on. Lines in fences are ignored."""
     fence, after_prose = "", False
     for number in range(start, len(lines)):
         line = lines[number]
@@ -179,7 +178,6 @@ class _Cutter:
 
 
 def _blocks(lines: Sequence[str], start: int, end: int, offset: int = 0) -> tuple[Block, ...]:
-    """Return the blocks in the lines from `start` to `end` (exclusive)."""
     cutter, fence = _Cutter(lines, offset), ""
     for number in range(start, end):
         line = lines[number]
@@ -205,7 +203,6 @@ def _blocks(lines: Sequence[str], start: int, end: int, offset: int = 0) -> tupl
 
 
 def _take_line(cutter: _Cutter, line: str, bare: str, number: int) -> None:
-    """Process a line outside fences."""
     if bare[0] in ":/" and _CALLOUT_END.match(line):
         cutter.end_callout(number)
     elif bare[0] in ":!?/>" and _CALLOUT.match(line):

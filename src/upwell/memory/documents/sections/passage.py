@@ -102,7 +102,6 @@ def _worths(index: Index, number: int, blocks: Sequence[Block], reading: Reading
 
 
 def _worth(index: Index, present: Collection[str], reading: Reading) -> float:
-    """Return how much of the question a text with these terms contains."""
     total = 0.0
     for term, weight in reading.weights.items():
         if term in present:
@@ -140,7 +139,6 @@ def _with_lead(blocks: Sequence[Block], best: int) -> set[int]:
 
 
 def _leading(blocks: Sequence[Block], best: int) -> set[int]:
-    """Return the blocks above a block that lead into it."""
     block_numbers: set[int] = set()
     index, indent = best, blocks[best].indent
     while index > 0:
@@ -171,8 +169,6 @@ def _size(blocks: Sequence[Block], block_numbers: Collection[int]) -> int:
 def _with_items(
     blocks: Sequence[Block], worth: Sequence[float], best: int, block_numbers: set[int]
 ) -> set[int]:
-    """While there is room, add other items with the same indent that also contain much of the
-    question."""
     size = _size(blocks, block_numbers)
     for index in sorted(range(len(blocks)), key=lambda position: (-worth[position], position)):
         if worth[index] < NEIGHBOUR_SHARE * worth[best]:
@@ -227,7 +223,6 @@ def _belongs(blocks: Sequence[Block], worth: Sequence[float], best: int, index: 
 
 
 def _promises(blocks: Sequence[Block], index: int, room: int) -> bool:
-    """Return whether a block introduces the next one and there is no room for both."""
     if blocks[index].kind != CALLOUT and not _announces(blocks[index]):
         return False
     after = len(blocks[index + 1].text) if index + 1 < len(blocks) else room
@@ -284,7 +279,6 @@ def _excerpt(
 def _span(
     index: Index, parts: Sequence[str], reading: Reading, max_chars: int, *, is_lead: bool
 ) -> tuple[int, int]:
-    """Return the positions of the first and last part to quote."""
     worth = [_worth(index, frozenset(terms(part)), reading) for part in parts]
     best = (
         len(parts) - 1

@@ -76,7 +76,6 @@ def rank(index: Index, reading: Reading) -> list[Ranked]:
 
 
 def _distinct(index: Index, order: Iterable[int]) -> Iterator[int]:
-    """Keep only the first of sections with the same text."""
     seen: set[int] = set()
     for number in order:
         digest = index.places[number].digest
@@ -88,8 +87,6 @@ def _distinct(index: Index, order: Iterable[int]) -> Iterator[int]:
 def _by_terms(
     index: Index, reading: Reading
 ) -> tuple[dict[str, dict[int, float]], dict[int, float]]:
-    """Return the contribution of each of the strongest terms to each section, and each section's
-    sum."""
     weights = reading.weights
     by_term: dict[str, dict[int, float]] = {}
     scores: dict[int, float] = defaultdict(float)

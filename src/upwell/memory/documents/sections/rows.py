@@ -188,8 +188,6 @@ def remove(db: sqlite3.Connection, file: int) -> None:
 
 
 def _scope(db: sqlite3.Connection, project: str) -> int:
-    """Return the number of a project's scope, which is created if needed. "" is the global
-    scope."""
     db.execute("INSERT OR IGNORE INTO section_scope (project) VALUES (?)", (project,))
     row = db.execute("SELECT no FROM section_scope WHERE project = ?", (project,)).fetchone()
     return int(row[0])

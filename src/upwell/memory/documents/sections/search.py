@@ -72,8 +72,8 @@ class SectionSearch:
             return hits(index, query, self._tenant)
 
     def passages(self, db: sqlite3.Connection, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Cut each section in `hits`, which come from other searches, to the passage relevant to
-        the query. Hits that are not sections stay unchanged."""
+        """Cut each section in `hits` to the passage relevant to the query. Other hits stay
+        unchanged."""
         with snapshot(db):
             index = self._index(db, query.scope.project, shared_only(query.scope.namespaces))
             reading = read(index, question_of(query))
@@ -149,8 +149,8 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
 
 
 def _naming(index: Index, ranked: Sequence[Ranked], query: Query) -> set[int]:
-    """Return the sections among the best whose text contains the path of a file in the call,
-    relative to the project."""
+    """Return the best sections whose text contains the path, relative to the project, of a file in
+    the call."""
     if query.source is not QuerySource.PATH:
         return set()
     paths = [path for path in _inside(query) if "/" in path.strip("/")]
@@ -235,7 +235,6 @@ def _repeats(heading: str, path_terms: set[str]) -> bool:
 
 
 def _loose_terms(name: str) -> list[str]:
-    """Return the terms of all parts of a path or heading."""
     return terms(name.translate(PATH_BREAKS))
 
 
