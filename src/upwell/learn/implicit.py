@@ -148,9 +148,6 @@ Written = Callable[[float], Sequence[tuple[float, str]]]
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """An event of a session: a cue and its surfacing, the id of a memory that was opened, text that
-    the agent wrote, or the session's end."""
-
     cue: Cue | None = None
     surfacing: Surfacing | None = None
     opened: str = ""

@@ -77,7 +77,6 @@ class _Purpose:
 
     @property
     def best(self) -> str:
-        """The command that worked most often. In a tie, the latest of them."""
         return max(reversed(self.worked), key=self.worked.__getitem__, default="")
 
     @property

@@ -112,7 +112,6 @@ def _exact_terms(turn: Turn) -> Iterable[int]:
 
 
 def _remarks(turn: Turn) -> str:
-    """Everything that the agent wrote before the closing answer."""
     shortened = (remark[:MAX_REMARK_CHARS] for remark in turn.remarks[:-1])
     return "\n".join(shortened)[:MAX_REMARKS_CHARS]
 

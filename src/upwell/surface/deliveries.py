@@ -53,8 +53,8 @@ class Deliveries:
         await self._pending.settled(session)
 
     async def reserve(self, surfacing: Surfacing, cue: Cue, query: Query) -> None:
-        """Count the memories in `surfacing` as delivered for a minute, and count it towards the
-        session's rate limit."""
+        """Count the memories in `surfacing` as delivered for a minute, and count `surfacing`
+        towards the session's rate limit."""
         if not cue.session:
             return
         reader = cue.session, cue.principal.name

@@ -97,8 +97,8 @@ def _lacks(hits: Iterable[Hit], project: str | None) -> dict[str, str]:
 
 
 def _ambiguity_of(memory: Memory, trigger: str, project: str | None) -> str:
-    """The reason not to give a location for a bare file name: several files in the project have
-    that name. "" if the name is unique."""
+    """The reason not to give a location for a bare file name, if several files in the project have
+    that name."""
     if not trigger.startswith("file:") or memory.project is None or not memory.paths:
         return ""
     name = os.path.basename(memory.paths[0])

@@ -156,8 +156,8 @@ NOVELTY = "new"
 
 class PostFilter:
     """The checks on the hits of a search. Each hit must be probable enough, of a kind that helps at
-    this moment, new to the session, and not rated down. The hits of an explicit request only have
-    to be probable enough."""
+    this moment, new to the session, and not rated down. The hits for an explicit request only need
+    a sufficient score, also compared with the best score (`MIN_SHARE_ASKED`)."""
 
     def __init__(
         self,
@@ -297,9 +297,8 @@ def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) ->
 
 
 def spread(hits: Sequence[Hit]) -> list[Hit]:
-    """Reorder `hits` so that no file dominates: while other sources have hits left, a source that
-    already has a third of the positions waits. A memory outside any file counts as its own source.
-    """
+    """Reorder `hits` so that no file dominates (`SHARE_OF_A_SOURCE`). A memory outside any file
+    counts as its own source."""
     remaining, placed = list(hits), list[Hit]()
     places: Counter[str] = Counter()
     while remaining:

@@ -212,7 +212,6 @@ class Journal:
     def _encoded(
         self, pending: Mapping[str, _Decision]
     ) -> tuple[dict[str, bytes], dict[str, bytes], dict[str, bytes]]:
-        """The entries to write, by id: decisions, query texts, and steps with files."""
         entries = {
             key: dumped(_without_defaults(_described(key, decision)) | self._situation(decision))
             for key, decision in pending.items()

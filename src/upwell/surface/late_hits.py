@@ -30,8 +30,8 @@ class _Offer:
 
 class LateHits:
     """Keeps each session's latest hits that were found too late for their call. A later cue gets
-    them once, if it is about one of the same files or has the same words for the same tool, unless
-    the memory has changed."""
+    them once, if it is about one of the same files, or has the same words for the same tool, and if
+    the memory has not changed."""
 
     def __init__(self, state: SessionState, reader: MemoryReader) -> None:
         self._state = state
@@ -52,9 +52,8 @@ class LateHits:
         await self._state.put(cue.session, LATE, "", _encoded(offer), ttl_seconds=LATE_SECONDS)
 
     async def take(self, cue: Cue, query: Query) -> list[Hit]:
-        """The session's late hits, if this cue is about the same thing and the memory has not
-        changed. Any automatic cue ends the offer, because the cue's own search finds the current
-        memories."""
+        """The session's late hits for this cue. Any automatic cue ends the offer, because the cue's
+        own search finds the current memories."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return []
         value = await self._state.get(cue.session, LATE)

@@ -111,8 +111,8 @@ class Learning:
         return self.learned.min_score(tool, cue.principal.name, case, exact=exact)
 
     def is_demoted(self, memory_id: str, cue: Cue) -> bool:
-        """True if the cue's principal has rated the memory down so often that it is shown only on
-        request."""
+        """True if the cue's principal has rated the memory down so often that only requests show
+        it."""
         return self.learned.is_demoted(memory_id, cue.principal.name)
 
     async def sightings(self) -> Sequence[Sighting]:

@@ -36,7 +36,6 @@ def loaded_by(host: str, cwd: str | None, texts: Iterable[str]) -> set[str]:
 
 
 def _files(auto_loaded: AutoLoaded, cwd: str | None) -> Iterator[Path]:
-    """The instruction files and the files that they import, at most `MAX_FILES`."""
     pending, tried = deque(_named(auto_loaded, cwd)), set[str]()
     found = 0
     while pending and found < MAX_FILES and len(tried) < MAX_LOOKED_FOR:

@@ -239,8 +239,6 @@ def names_in(cue: Cue) -> Sequence[str]:
 
 
 def _is_exact(cue: Cue, moment: Moment, memory: Memory) -> bool:
-    """At the `FILE` and `NAME` moments, True if the memory is about exactly the file or name of the
-    cue. At all other moments, True."""
     if moment is Moment.FILE:
         return _is_about(memory, file_of(cue))
     if moment is Moment.NAME:

@@ -272,7 +272,6 @@ class Surfacer:
         return await self._speak(question, choice, hits)
 
     async def _take_late_verdict(self, cue: Cue, moment: Moment | None) -> Outcome | None:
-        """Show the judge's choice for an earlier event, whatever the moment is now."""
         if self._judge is None or self._gate.silencing(cue):
             return None
         late = await self._judge.take_late(cue)
@@ -285,7 +284,6 @@ class Surfacer:
     async def _question(
         self, cue: Cue, moment: Moment | None, triggers: Sequence[str], deadline: Deadline
     ) -> _Question | Skip:
-        """The query and the intent of a cue, or the reason why it may not start a search."""
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
         if silence := self._gate.silencing(cue, triggers):
             return replace(silence, intent=intent)
@@ -302,7 +300,6 @@ class Surfacer:
     def _triggered_query(
         self, cue: Cue, intent: Intent, moment: Moment | None, triggers: Sequence[str]
     ) -> Query | None:
-        """The query of a cue with its triggers. At `Moment.TRIGGER`, only its triggers."""
         query = self._query(cue, intent) if moment is not Moment.TRIGGER else None
         if query is not None and moment is Moment.FILE and self._judge is None:
             query = replace(query, file=file_of(cue))
@@ -334,8 +331,6 @@ class Surfacer:
     async def _search(
         self, question: _Question, deadline: Deadline
     ) -> tuple[list[Hit] | Skip, _Question]:
-        """The hits for a question, and the question with its intent, which the model may have
-        refined in the meantime."""
         cue, intent = question.cue, question.intent
         if not self._classifier.can_refine(cue.text, intent):
             result = await self._recall(question, deadline)

@@ -354,7 +354,6 @@ def usable(text: str) -> bool:
 
 
 def _without_secrets(args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments without secrets, down to the depth that queries read."""
     return {name: _cleaned(value, _MAX_DEPTH) for name, value in islice(args.items(), _MAX_CLEANED)}
 
 
@@ -430,7 +429,6 @@ def says_little(query: Query, lexicon: Lexicon) -> bool:
 
 
 def _in_words(key: str, value: Any, speech: Speech, root: str | None) -> str:
-    """An argument as words; command lines lose the words that many commands share."""
     text = _string(value)
     if key.rpartition(".")[2] in COMMAND_KEYS:
         return speech.command(text, root)

@@ -117,7 +117,6 @@ class Rules:
         return opening if opening and not await self.has(cue.session) else []
 
     async def _matching(self, cue: Cue, rules: Sequence[Memory]) -> list[Memory]:
-        """The rules that have a scope, match the cue, and are new to the session."""
         matching = {
             _key(cue.session, rule.id): rule for rule in rules if scope_of(rule).matches(cue)
         }

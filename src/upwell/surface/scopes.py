@@ -171,7 +171,7 @@ def _steps(cue: Cue) -> list[str]:
 
 
 def _lines(cue: Cue) -> Iterator[str]:
-    """The commands of a call. Some agents pass a command as a list of words."""
+    """Some agents pass a command as a list of words."""
     for key in sorted(COMMAND_KEYS & cue.args.keys()):
         value = cue.args[key]
         if isinstance(value, list):

@@ -355,8 +355,6 @@ class _Block:
         return added if added and self._add(lines) else []
 
     def add_notes(self, notes: Sequence[Hit], heading: str) -> list[Hit]:
-        """Add the best notes that fit, in order, and return them. A note that is too long is
-        skipped."""
         added: list[Hit] = []
         for hit in notes:
             if len(added) == MAX_NOTES:
