@@ -20,8 +20,8 @@ from upwell.learn.thresholds import Sample, Use
 NEGATIVE = frozenset({Rating.NOT_RELEVANT, Rating.ALREADY_KNOWN})
 IGNORED_WEIGHT = 0.25
 MAX_IGNORED = 1.0
-"""The maximum weight of ignored surfacings. Four weigh as much as one rating, and any more add
-nothing."""
+"""The maximum total weight of the times that agents ignored a memory. Four times weigh as much as
+one rating, and further times add nothing."""
 
 
 def negatives(samples: Iterable[Sample]) -> float:

@@ -1,5 +1,5 @@
-"""The score that a memory needs to surface with one tool's results: `min_score`, adjusted to the
-outcomes of earlier surfacings with that tool.
+"""The score that a memory needs to surface with one tool's results: `min_score`, adjusted to how
+useful earlier memories were for that tool.
 
 The score of a memory is a calibrated probability `p` that it is relevant. Feedback shows how often
 `p` was right for this tool. An intercept `b` on the log-odds is fitted to the feedback (logistic

@@ -47,7 +47,7 @@ class Refusal:
 
 
 class Guards:
-    """Refuses the calls that match a guard. `is_paused` returns whether a session is paused;
+    """Refuses the calls that match a guard. `is_paused` returns whether a session is paused.
     `refused` records a refusal for `explain`."""
 
     def __init__(

@@ -91,7 +91,7 @@ class JudgeModel:
 
     def may_ask(self, cue: Cue) -> bool:
         """True if the session is within its limit of questions and the model has not failed several
-        times in a row. Counts that the limit was reached."""
+        times in a row. If the limit is reached, this is counted."""
         if cue.session and self._calls.get(cue.session, 0) >= self._options.calls:
             self._count("capped", cue)
             return False

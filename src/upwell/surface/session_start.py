@@ -150,7 +150,7 @@ class SessionStart:
         self, cue: Cue, now: float, shown_ids: Collection[str] = ()
     ) -> Surfacing | Skip:
         """The rules and notes for the start of this cue's session, without the memories in
-        `shown_ids`; or the reason why there are none.
+        `shown_ids`. If there are none, the reason.
 
         A session that was resumed, or whose start was missed, gets the standing rules only if it
         lacks them. A session that lost its context gets its memories again. If `surface.moments` is

@@ -57,7 +57,7 @@ _WRITE_VERBS = _words(
     """
 )
 """Verbs that mean a change in many APIs. They count as the first, second or last word of a tool's
-name; the patterns above count anywhere in the name."""
+name. The patterns above count anywhere in the name."""
 _WRITE_OPENINGS = _words("book build buy complete import link new order play star start tag turn")
 """Verbs that are also common nouns or adjectives. They count only as the first word of a tool's
 name."""
