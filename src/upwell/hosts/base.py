@@ -135,18 +135,14 @@ class Host:
 
     - `name` is the host's name on the command line. `title` is the product's name, and the heading
       of its section in `docs/hooks.md`.
-    - `events` parses the host's events and builds the output of our hook. `hooks` is the file that
-      configures the hooks.
-    - `probe` is an event for testing the installed hooks.
     - `writers` maps the agent's tools that change files to upwell's names for them (`Edit`,
       `Write`). `recorded_tools` maps further names that occur only in transcripts, such as those of
       earlier versions.
-    - `servers` is the file of the agent's MCP servers, or None if `upwell init` does not touch it.
+    - `servers` is None if `upwell init` does not touch the agent's MCP servers.
     - `clients` are lower-case patterns of the names by which the host introduces itself to MCP
       servers (`clientInfo.name`).
     - `hooks_off` returns the setting that stops the host from running the user's hooks in a folder,
       or "" if they run.
-    - `permissions` returns the host's rules for tools of MCP servers in a folder.
     - `shares_hooks`: the host also runs the hooks in another host's file, so one event may arrive
       under several host names.
     """

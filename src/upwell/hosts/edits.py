@@ -200,7 +200,7 @@ def _mask(table: Any, path: KeyPath, hides: Hides) -> None:
 
 
 def _begins_table(line: str, path: KeyPath) -> bool:
-    """True if this line is the header of the table at `path`, or of a table inside it."""
+    """True if this line is the header of the table at `path` or of a table inside it."""
     try:
         table: Any = tomllib.loads(line.removeprefix(_BOM))
     except tomllib.TOMLDecodeError:

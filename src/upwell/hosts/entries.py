@@ -72,7 +72,6 @@ def is_upwell(raw: Mapping[str, Any]) -> bool:
 
 
 def _words(raw: Mapping[str, Any]) -> list[str]:
-    """The command line, or [] if any word is not a string."""
     command, args = raw.get("command"), raw.get("args") or []
     words = [*(command if isinstance(command, list) else [command]), *args]
     return words if command and all(isinstance(word, str) for word in words) else []
@@ -104,7 +103,6 @@ def _http_server(raw: Mapping[str, Any], plain_url: PlainUrl) -> dict[str, Any]:
 
 
 def _strings(value: Any) -> dict[str, str] | None:
-    """A table of strings, with numbers converted; None for anything else."""
     if not value:
         return {}
     if not isinstance(value, Mapping):

@@ -57,7 +57,6 @@ class Event:
     - `reply_chars`: the size of the tool's result, None if the event has no result.
     - `answer`: the beginning of the result as text, and whether the call failed.
     - `reply`: the result in the host's own shape, None if the host does not let us replace it.
-    - `transcript`: the file in which the host records the session.
     - `is_continued`: at the end of a turn, True if a hook has already made the agent continue.
     - `reports_compactions`: True if the host sends an event for every compaction. Otherwise only
       the transcript shows them.
@@ -171,7 +170,7 @@ def size_of(value: Any) -> int | None:
 
 def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> ToolAnswer | None:
     """The first `MAX_ANSWER_CHARS` characters of a tool's result, as text; None if the event has no
-    result. A command has also failed if its result reports an exit status other than 0.
+    result. A command counts as failed if its result reports an exit status other than 0.
     """
     if value is None:
         return None
@@ -193,7 +192,6 @@ def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> Tool
 
 
 def _exit_status(value: Any, text: str) -> int | None:
-    """The exit status from a field of the result, or from the text around the output."""
     for name in _STATUS_FIELDS:
         status = table_of(value).get(name)
         if isinstance(status, int) and not isinstance(status, bool):

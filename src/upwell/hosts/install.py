@@ -276,7 +276,7 @@ def _backed_up(plan: Plan) -> str:
 
 
 def _missing_folders(path: Path) -> list[str]:
-    """The missing folders around a file, innermost first."""
+    """Innermost first."""
     return [str(folder) for folder in path.parents if not folder.exists()]
 
 

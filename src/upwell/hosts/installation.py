@@ -88,7 +88,7 @@ class HookFile(ConfigFile, Protocol):
     @property
     def http_setup(self) -> str:
         """The shell command that prepares the environment for HTTP hooks, with `{token_file}` for
-        the file of the token. Empty for a host without HTTP hooks."""
+        the path of the token file. Empty for a host without HTTP hooks."""
         ...
 
     def command(self, text: str, event: str) -> Sequence[str]:

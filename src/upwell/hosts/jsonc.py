@@ -221,7 +221,7 @@ class _Reader:
 
 
 def with_child(text: str, path: Sequence[str], value: Any, key: str = "") -> str:
-    """Return `text` with `value` appended to the list at `path`, or added to the table as `key`."""
+    """Return `text` with `value` appended to the list at `path` or added to the table as `key`."""
     node = _at(parse(text), path)
     unit = _unit(text)
     outer = _line_indent(text, node.start)

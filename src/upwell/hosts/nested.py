@@ -70,16 +70,12 @@ def blocked(event: Event, question: str) -> Mapping[str, Any]:
 class NestedEvents:
     """The events of one host that uses this format.
 
-    - `readers` maps the host's own tools that read or search to upwell's names. `server_marks` are
-      the prefixes of MCP tools.
     - `synthetic_prompt` is how prompts begin that the host writes itself.
     - `user_words` removes what the host has added to the user's prompt.
     - `restores_context`: a resumed session still has the context that hooks added at its start.
     - `really_compacts` returns False if an event only announces a possible compaction.
     - `read_reply` returns the replaceable part of a tool's result, and `write_reply` builds the
       output that replaces it.
-    - `write_refusal` builds the output that blocks a tool call.
-    - `write_question` builds the output that makes the agent continue at the end of a turn.
     """
 
     max_bytes: int

@@ -27,13 +27,10 @@ Shape = Literal["plain", "typed", "listed"]
 class ServerFile:
     """A file in which an agent configures its MCP servers.
 
-    - `file` is the path of the file. `folder` is the agent's own folder, which exists if the agent
-      is installed.
+    - `folder` is the agent's own folder, which exists if the agent is installed.
     - `tables` are the tables that hold servers. upwell's entry goes into the first.
     - `shape` is the form of an entry: `typed` entries have a `type`, and `listed` entries hold the
       program and its arguments in one list.
-    - `placeholders` matches the placeholders that the agent fills in. `plain_url` is the transport
-      of a `url` without a type.
     - `project_file` is the file of a project's own servers. `holds_projects`: the user's file also
       holds servers of projects, under `projects` and the project's path.
     - `project` is the folder of the project that this file belongs to, "" for the user's own file.

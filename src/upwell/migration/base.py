@@ -38,8 +38,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A memory of another program. `project_name` is its project if the program stores only the
-    project's name and no path.
+    """A memory of another program. `project_name` is set if the program stores only the project's
+    name and no path.
     """
 
     memory: Memory
@@ -133,9 +133,9 @@ def record(
     project_name: str = "",
     session: str = "",
 ) -> Record:
-    """Create a memory. Its provenance names the program and the session, its `source` the program
-    and the id there. Its id in upwell is the same at every import. A `kind` that is not a valid
-    namespace becomes a tag."""
+    """Create a memory. Its provenance names the program and the session. Its `source` names the
+    program and the id there. Its id in upwell is the same at every import. A `kind` that is not a
+    valid namespace becomes a tag."""
     name, extra_tags = _namespace(kind)
     identity = json.dumps([program, record_id])
     memory = Memory(
@@ -207,8 +207,8 @@ def metadata_of(value: object) -> Mapping[str, Any]:
 
 
 def project_in(metadata: Mapping[str, Any]) -> tuple[str | None, str]:
-    """The project's folder and "", or None and the project's name, which is "" if the metadata
-    names no project."""
+    """The project's folder and "", or None and the project's name if that is all the metadata
+    gives. If it gives neither, the name is ""."""
     stated = [string(metadata.get(name)) for name in _PROJECTS]
     for value in filter(None, stated):
         return (value, "") if value.startswith("/") else (None, value)

@@ -90,7 +90,6 @@ def _may_be_searched(folder: Path, place: Place) -> bool:
 
 
 def _folders(config: Any) -> list[Path]:
-    """The folders of the projects. A project is given as a path or as an object with a path."""
     projects = config.get("projects") if isinstance(config, Mapping) else None
     values = projects.values() if isinstance(projects, Mapping) else ()
     paths = (value.get("path") if isinstance(value, Mapping) else value for value in values)

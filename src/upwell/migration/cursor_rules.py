@@ -47,7 +47,6 @@ class CursorRules:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The rule files in a folder and its subfolders."""
     if folder.parts[-2:] == _RULES.parts:
         yield from folder.rglob("*.mdc")
         return
@@ -62,7 +61,6 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _root(path: Path) -> Path:
-    """The project that a file or folder of rules belongs to."""
     absolute = path.resolve()
     parts = absolute.parts
     if ".cursor" in parts:

@@ -112,11 +112,6 @@ def _last_changes(database: ForeignDatabase) -> Iterable[Mapping[str, Any]]:
 
 
 def _exported(file: Path) -> Iterator[Any]:
-    """The memories in an export.
-
-    Raises:
-        UsageError: the file is not an export.
-    """
     if zipfile.is_zipfile(file):
         yield from _zipped(file)
         return

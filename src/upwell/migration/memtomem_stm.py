@@ -110,7 +110,6 @@ def _setting(name: str, value: Any) -> Item:
 
 
 def _flat(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, Any]]:
-    """The settings in a section, by dotted name."""
     name = ".".join(path)
     if name in _NOT_SETTINGS:
         return

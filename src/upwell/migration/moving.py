@@ -197,7 +197,6 @@ def _read(program: Program, stores: Sequence[Path], place: Place) -> list[Item]:
 
 
 def _placed(record: Record, projects: Projects) -> Memory | LeftOut:
-    """The memory with its project, and with paths relative to that project."""
     memory = record.memory
     if record.project_name:
         project, why = projects.place(record.project_name)

@@ -29,8 +29,8 @@ class Projects:
     everywhere: bool = False
 
     def place(self, name: str) -> tuple[str | None, str]:
-        """The folder of the project `name` and "", or None and why it has no folder. None and ""
-        together mean every project.
+        """Return the folder of the project `name`, and why there is none. None without a reason
+        means every project.
         """
         if name in NO_PROJECT:
             return None, ""
@@ -69,7 +69,6 @@ def projects_at(place: Place, given: Iterable[str] = (), *, everywhere: bool = F
 
 
 def _folders_of_claude(place: Place) -> list[str]:
-    """The folders that Claude Code lists in `~/.claude.json`."""
     try:
         listed = json.loads(read_text(place.folder_named("CLAUDE_CONFIG_DIR", "") / ".claude.json"))
     except (UsageError, ValueError, RecursionError):
@@ -83,11 +82,6 @@ def _is_table(value: object) -> TypeGuard[dict[str, object]]:
 
 
 def _assignment(item: str) -> tuple[str, str]:
-    """The name and the project in `--project NAME=FOLDER`.
-
-    Raises:
-        UsageError: the name is missing, or the folder does not exist.
-    """
     name, _, folder = item.partition("=")
     path = Path(os.path.expanduser(folder))
     if not name or not folder or not path.is_dir():

@@ -169,7 +169,7 @@ class Projects:
         return replace(memory, project=folder, paths=paths)
 
     def shown(self, text: str) -> str:
-        """`text` with the repositories' folders in place of their checkouts'."""
+        """`text` with the folder of each checkout replaced by that of its repository."""
         for root, project in self._known.items():
             if project is not None:
                 text = text.replace(project.folder, root)

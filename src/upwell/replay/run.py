@@ -195,7 +195,6 @@ class Replay:
         return _Session(Relocation(project, event.cwd))
 
     async def _project_at(self, root: str, at: float) -> Project | None:
-        """The project in its state at the time `at`; None if git cannot read it."""
         is_new = not self._projects.knows(root)
         project = self._projects.at(root)
         if project is None:
@@ -287,8 +286,8 @@ def kind_of(memory: Memory) -> str:
 
 
 def name_of(memory: Memory) -> str:
-    """The id of a memory; for a passage of a document its file and lines, because the id of a
-    passage depends on the folder of the checkout."""
+    """The id of a memory. A passage of a document is identified by its file and lines instead,
+    because its id depends on the folder of the checkout."""
     if memory.lines is None:
         return memory.id
     return f"{memory.source}#L{memory.lines[0]}-L{memory.lines[1]}"
@@ -301,7 +300,6 @@ def _tokens(surfacing: Surfacing) -> int:
 
 
 def _texts_written(event: Event) -> list[tuple[float, str]]:
-    """What the agent said, or the texts that it passed to a tool."""
     if event.kind is Kind.SAY:
         return [(event.t, event.text)]
     if event.kind is Kind.TOOL:

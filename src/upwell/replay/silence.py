@@ -45,7 +45,7 @@ class Material:
 
 
 def silence(summary: Summary, material: Material | None) -> Iterator[str]:
-    """Explain to a person, in lines, why no memory surfaced. `material` is None if the replay was
+    """Lines that explain to a person why no memory surfaced. `material` is None if the replay was
     interrupted."""
     counts = [(summary.doors["prompt"], "prompt"), (summary.doors["tool"], "call")]
     looked = _listed([counted(number, name) for number, name in counts if number])

@@ -175,6 +175,5 @@ class Timeline:
 
 
 def _boundary(event: Event, kind: Kind, number: int) -> Event:
-    """An event that marks the start or end of this event's session."""
     text = "startup" if kind is Kind.START else ""
     return replace(event, kind=kind, i=number, text=text, tool="", args={}, out="", failed=False)

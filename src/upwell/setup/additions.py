@@ -71,6 +71,6 @@ def _is_set(document: Mapping[str, Any], key: Key) -> bool:
 def _put(document: Any, key: Key, value: Any) -> None:
     table = document
     for part in key[:-1]:
-        # A section without own keys, such as [tool] above [tool."fs__*"], needs no header.
+        # A section without keys of its own, such as [tool] above [tool."fs__*"], needs no header.
         table = table.setdefault(part, tomlkit.table(is_super_table=True))
     table[key[-1]] = written(value) if isinstance(value, Mapping) else value

@@ -97,11 +97,6 @@ class Callback:
 
 
 async def _target(reader: asyncio.StreamReader) -> str:
-    """The target of a GET request.
-
-    Raises:
-        ValueError: the request has another method.
-    """
     method, _, rest = (await reader.readline()).decode("latin-1").partition(" ")
     for _ in range(MAX_LINES):
         if not (await reader.readline()).strip():

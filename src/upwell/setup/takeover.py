@@ -34,9 +34,9 @@ _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server in an agent's file. `name` is its name behind upwell, "" if the server stays in the
-    agent's file because of `left`. `known` is True if upwell already has the server. `proxy` is the
-    name of the proxy that the server is behind.
+    """A server in an agent's file. `name` is its name behind upwell, "" if it stays in the agent's
+    file for the reason in `left`. `known` is True if upwell already has it. `proxy` is the name of
+    the proxy in front of it.
     """
 
     client: str
@@ -152,7 +152,6 @@ class Clients:
         ] or [_taken(client, agent, entry, servers)]
 
     def _outdated(self, servers: Sequence[Server]) -> list[OutdatedRule]:
-        """The rules that name these servers and have no successor yet."""
         outdated = []
         for host in HOSTS.values():
             new_names = {

@@ -99,7 +99,8 @@ class Draft:
     offset: int = 0
 
     def event(self, kind: Kind, at: float = 0.0, **fields: Any) -> Event:
-        """Create an event. If `at` is 0 or too early, it gets the time of the previous event."""
+        """Create an event. If it has no time or is out of order, it gets the time of the previous
+        event."""
         self.at = max(self.at, at)
         return Event(
             session=self.session,
@@ -311,7 +312,6 @@ def prompt_in(message: str) -> str:
 
 
 def _without_inserted(text: str) -> str:
-    """`text` without the elements that the host inserted."""
     parts, offset, unclosed = [], 0, 0
     while (opening := _INSERTED.search(text, offset)) and unclosed < _MAX_OPEN:
         closing = f"</{opening[1]}>"

@@ -97,7 +97,6 @@ def _exported(document: Mapping[str, Any]) -> Iterator[Message]:
 
 
 def _stored(path: Path, session: str) -> Iterator[Message]:
-    """The messages of a session in `storage/`."""
     storage = path.parent.parent.parent
     messages = [
         table(_file(file)) for file in sorted((storage / "message" / session).glob("*.json"))

@@ -248,7 +248,6 @@ def _written(tool: str, out: str) -> dict[str, Any]:
 
 
 def _fences(text: str) -> list[tuple[str, str]]:
-    """The fenced blocks of a text, as pairs of language and content."""
     fences: list[tuple[str, str]] = []
     body = f"\n{text}"
     mark, language, start = "", "", 0
@@ -343,7 +342,6 @@ def _modified_at(path: Path) -> float:
 
 
 def _project(path: Path) -> str | None:
-    """The folder that contains `.specstory/history`."""
     parts = path.absolute().parts
     if parts[-3:-1] != (".specstory", "history"):
         return None
