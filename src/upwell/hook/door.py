@@ -42,11 +42,11 @@ _DOORS = {
     EventKind.TOOL: Door.TOOL,
 }
 TurnEnd = Callable[[Event], Coroutine[Any, Any, None]]
-"""Is called when a turn or a session ends, and before the agent compacts its context."""
+"""Called when a turn or a session ends, and before the agent compacts its context."""
 
 
 Asking = Callable[[Host, Event], Coroutine[Any, Any, str]]
-"""Is called for every event. Returns the question to ask the agent at the end of a turn, or ""."""
+"""Called for every event. Returns the question to ask the agent at the end of a turn, or ""."""
 
 
 async def ignore_turn_end(_: Event) -> None:

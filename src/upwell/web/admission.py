@@ -26,7 +26,7 @@ class TooMany:
 
 
 class Bucket:
-    """A token bucket that admits `per_minute` requests on average and as a burst."""
+    """A token bucket that admits `per_minute` requests on average, and as many in one burst."""
 
     def __init__(self, per_minute: int, now: float) -> None:
         self._per_minute = per_minute

@@ -1,6 +1,6 @@
 """The owner's own access token, and the tokens that the owner gave to others.
 
-Of a token given to others, upwell stores only the digest. A token has 256 random bits, so it cannot
+upwell stores only the digests of tokens given to others. A token has 256 random bits, so it cannot
 be recovered even from an unsalted digest. Tokens begin with `upw_`, so that they are recognised and
 masked everywhere. Older tokens without this prefix stay valid.
 """

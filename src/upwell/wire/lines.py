@@ -26,9 +26,8 @@ class Line:
     """One line without its newline.
 
     For a line over the size limit, `oversize` is its size so far, and `data` is only its beginning.
-    If `lost` is set, this is no line but a report: the request with this raw id will not be
-    answered,
-    for the given `reason`.
+    If `lost` is set, the object is not a line. It reports that the request with this raw id will
+    not be answered, for the given `reason`.
     """
 
     data: bytes

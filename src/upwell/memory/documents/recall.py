@@ -45,7 +45,7 @@ PAUSE_SECONDS = 1.0
 """The interval at which automatic doors check the files while there is no index and no
 `stm.json`."""
 QUIET_SECONDS = 60.0
-"""The interval at which they check while the list of imports is empty as well."""
+"""The same interval while the list of imports is empty as well."""
 SHARE = 10
 """While there is an index or an `stm.json`, the interval is this many times as long as the last
 check took."""

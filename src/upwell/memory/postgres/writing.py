@@ -33,7 +33,7 @@ _OLD = """
 NEXT_VERSION = Statement(
     "UPDATE upwell.tenant SET version = version + 1 WHERE tenant = %(tenant)s", {}
 )
-"""Tells all processes that the tenant's memories have changed, by increasing the version."""
+"""Tells all processes that the tenant's memories have changed."""
 
 LOCK_TENANT = Statement("SELECT FROM upwell.tenant WHERE tenant = %(tenant)s FOR UPDATE", {})
 """Makes the tenant's other writers wait until the end of the transaction."""
@@ -222,9 +222,8 @@ def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, .
 
 def array(values: Sequence[Any]) -> Sequence[Any] | str:
     """Return `values` as an array literal (PostgreSQL documentation, 8.15.2) if they are all texts
-    or all numbers, and unchanged otherwise. The driver takes ten times as long to encode a list.
-    For a batch of long texts, which has hundreds of thousands of postings, that would block the
-    event loop.
+    or all numbers, and unchanged otherwise. The driver takes ten times as long to encode a list,
+    which would block the event loop for the hundreds of thousands of postings of long texts.
     """
     kinds = set(map(type, values))
     if kinds == {str}:

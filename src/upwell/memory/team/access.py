@@ -23,8 +23,8 @@ READER = "your token may only read the team's memories"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of writes. They may change only namespaces for which `may_change()` returns True.
-    The whole store may have at most `max_memories`, or any number if this is 0."""
+    """Writes may change only namespaces for which `may_change()` returns True. The whole store may
+    have at most `max_memories`, or any number if this is 0."""
 
     may_change: Callable[[str], bool]
     max_memories: int = 0

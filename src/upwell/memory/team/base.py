@@ -57,7 +57,7 @@ class Cursor:
         return int(version), id
 
     def behind(self, version: int, id: str) -> "Cursor":
-        """Return the cursor after a change of the page that follows this cursor."""
+        """Return the cursor of a copy that has also applied this change of the next page."""
         if self.base < 0:
             return Cursor(self.project, version, id)
         return Cursor.filling(self.project, self.base, version, id)

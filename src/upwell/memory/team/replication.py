@@ -15,8 +15,8 @@ from upwell.ground.trace import LOG
 from upwell.memory.team.base import Cursor, Outgoing, Page, Refused, SharedMemories
 
 BUSY_SHARE = 0.5
-"""The maximum share of time that filling a copy is busy. A higher share would delay an agent's
-events."""
+"""Filling a copy is busy for at most this share of the time, so that an agent's events are not
+delayed."""
 
 
 class Copy(Protocol):

@@ -9,7 +9,7 @@ from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Tr
 from upwell.ground.types.principal import PRIVATE
 
 TEAM = "team"
-"""The namespace of shared memories. More of them are below it (`team/…`)."""
+"""Shared memories are in this namespace or in one below it (`team/…`)."""
 
 _OF_THIS_MACHINE = ("/", "~")
 

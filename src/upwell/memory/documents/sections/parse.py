@@ -27,8 +27,8 @@ PROSE, ITEM, CODE, TABLE, CALLOUT = "prose", "item", "code", "table", "callout"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The lines `first` to `last` (1-based, inclusive) of one kind. `indent` is the indent of a
-    list item. `callout` is the first line of the note or warning that contains the block, or 0."""
+    """Lines of one kind, from `first` to `last` (1-based, inclusive). `indent` is that of a list
+    item. `callout` is the first line of the note or warning that contains the block, or 0."""
 
     kind: str
     first: int
