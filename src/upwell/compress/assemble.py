@@ -24,8 +24,7 @@ from upwell.ground.text.tokens import chars_per_token, weigh
 from upwell.ground.types.compression import Kind, Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
-"""The estimated size of an omission mark: in characters if it is between lines, in characters if it
-is inside a line, and in tokens."""
+"""The estimated length of an omission mark between lines and inside a line, and its tokens."""
 _MOST_SHARE, _SHARE_PER_COVERAGE = 0.9, 1.3
 """Units that answer the question get a share of the budget: `_SHARE_PER_COVERAGE` times the part of
 the question that the best unit covers, but at most `_MOST_SHARE`. A question that the text does not
@@ -97,7 +96,7 @@ def assemble(
 
 
 class _Weights:
-    """Estimates the tokens of units. Each estimate is made when it is first needed, and cached."""
+    """Estimates the tokens of units on demand, and caches the estimates."""
 
     def __init__(self, units: Units, text: str) -> None:
         self.text = text
@@ -120,7 +119,7 @@ class _Weights:
 
 
 def _max_chars(text: str, remaining: RemainingBudget) -> float:
-    """Return how many characters a selection within `remaining` is likely to have at most."""
+    """Estimate the maximum number of characters of a selection within `remaining`."""
     if remaining.tokens == math.inf:
         return remaining.chars
     chars = _USUAL_SPREAD * chars_per_token(text, remaining.tokens)
@@ -190,7 +189,7 @@ def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
 
 
 def _lend(units: Units, scores: dict[int, float], own: dict[int, float]) -> None:
-    """Give neighbours and units under headings their part of the `own` scores of the matches."""
+    """Score the neighbours of matches, and the units under matching headings."""
     size = len(units)
     for unit, score in own.items():
         worth = score
@@ -361,7 +360,7 @@ class _Gaps:
 
 
 def _lines_of(passage: Passage) -> Callable[[str], int]:
-    """Return a function that counts the lines of the original that a part of a text represents."""
+    """Return a function that counts how many original lines a part of the text represents."""
     if passage.folded:
         return listings.count_lines if passage.kind == Kind.GREP else logs.count_lines
     return lambda part: part.count("\n") + (not part.endswith("\n"))

@@ -34,8 +34,8 @@ class Tools:
     """Collaborators of a strategy. All are optional; `compress()` provides none.
 
     `embedder` finds answers whose words differ from the question's. `chat` writes summaries within
-    `llm_timeout_seconds`. `may_send` returns whether a text may be sent to a model: it must not
-    contain a secret.
+    `llm_timeout_seconds`. `may_send` returns false for a text with a secret, which must not be sent
+    to a model.
     """
 
     embedder: Embedder | None = None
@@ -107,7 +107,7 @@ def whole(passage: Passage) -> Compressed:
 def outcome(
     passage: Passage, fitted: Fitted, strategy: str, *, lossless: bool = False
 ) -> Compressed:
-    """Return the result of `strategy` for `passage`, with its sizes."""
+    """Build the result of `strategy` for `passage`."""
     return Compressed(
         text=fitted.text,
         strategy=strategy,

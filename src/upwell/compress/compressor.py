@@ -37,8 +37,8 @@ _NUMBERED = frozenset(
 contain line numbers of their own.
 """
 _ROOM_ABOVE_FLOOR = 1.05
-"""The soft budget is raised to at least this multiple of the retention floor, because whole units
-leave up to 3 % of a budget unused, and the result must not fall below the floor.
+"""The soft budget is raised to at least this multiple of the retention floor. Whole units leave up
+to 3 % of a budget unused, and the result must still reach the floor.
 """
 _PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
 _MAY_EXCEED = frozenset({"selective", "progressive"})

@@ -1,10 +1,10 @@
 """Order the units of a text by the names in them.
 
 Agents use code, search results, diffs and command output for the identifiers, paths and numbers
-that they contain. Units are selected by their worth per character. Only names that no selected unit
-shows yet count towards the worth of a unit, and its length includes the units that it needs. A unit
-next to a selected one needs no omission mark, so the selection grows in runs of lines. The order
-does not depend on the budget.
+that they contain. Units are selected by their worth per character. The worth of a unit comes from
+names that no selected unit contains, and its length includes the units that it needs. A unit next
+to a selected unit needs no omission mark, so the selection grows in runs of lines. The order does
+not depend on the budget.
 
 The constants were fitted to the tool outputs of recorded agent sessions, and to the names that the
 agents used in their next actions. Half of the repositories were used for fitting, the other half
@@ -35,8 +35,8 @@ _MARK_CHARS = 8
 _LINE = 0.16
 """The worth of a unit without its names. It makes the selection complete runs of lines."""
 _EARLY_PART = 0.3
-"""`_LINE` is multiplied by up to `1 + Units.early` in this share of the units, from the beginning
-of the text."""
+"""In this share of the units, at the beginning of a text, `_LINE` is multiplied by up to
+`1 + Units.early`."""
 _RUN = 0.2
 """Each selected neighbour raises the worth of a unit by this share."""
 _RAISED, _SIGNATURE = 2.0, 4.0
@@ -49,7 +49,7 @@ _SAME = 1e-9
 _NEARLY = 0.8
 """A unit is selected if its density (worth per character) is at least this share of the highest
 density in the heap. The densities in the heap are upper bounds, so the unit is usually the best
-anyway. Not recomputing the others saves a third of the steps.
+anyway. Selecting it without recomputing the others saves a third of the steps.
 """
 _LEAST_LINE = 12
 """A unit shorter than this, such as a bracket, is worth nothing unless it contains a new name."""

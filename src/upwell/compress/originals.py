@@ -121,8 +121,8 @@ class Originals:
         return original
 
     async def readable(self, originals: Sequence[StoredOriginal]) -> list[StoredOriginal]:
-        """Return the originals of one result. An original without its key could not be read later,
-        because memory had no room for it or because it expires immediately."""
+        """Return the originals of one result. If an original could not be read later, its key is
+        removed. This happens if memory had no room for it or if it expires immediately."""
         return [
             original if await self._is_readable(original) else replace(original, key="", private="")
             for original in originals
@@ -210,7 +210,7 @@ class Originals:
         return other
 
     def _entry_key(self, key: str, number: int | None = None) -> str:
-        """Return the key in the TTL store of an original, or of its part `number`."""
+        """Return the key under which the TTL store has an original, or its part `number`."""
         owner = f"{self._principal}@" if self._principal else ""
         return f"{owner}{key}" if number is None else f"{owner}{key}/{number}"
 

@@ -1,1 +1,2 @@
-"""`upwell demo`: shortens results and adds memories, with a server and files from the package."""
+"""`upwell demo`: shortens results and adds memories. The server and its files are part of the
+package."""

@@ -1,8 +1,8 @@
-"""A short piece of real work: an agent calls a real server through `upwell serve` over stdio.
+"""The demo: an agent calls a real server through `upwell serve` over stdio.
 
-For each call the demo shows the reply, the memories that came with it, and the reason for them. It
-checks its own claims and fails if one does not hold: if an answer was lost in shortening, if bytes
-were changed, or if an original cannot be read back in full.
+For each call the demo shows the reply, the memories that came with it, and the reason why they were
+shown. The demo also checks upwell. It fails if a shortened reply lost an answer, if another reply
+changed, or if an original cannot be read back in full.
 """
 
 import asyncio
@@ -130,7 +130,7 @@ class Agent:
         await self._peer.notify("notifications/initialized")
 
     async def call(self, tool: str, args: Mapping[str, Any]) -> list[str]:
-        """The text blocks of the answer."""
+        """Return the text blocks of the result."""
         result = await self.ask("tools/call", {"name": tool, "arguments": args})
         return [block["text"] for block in result["content"] if block["type"] == "text"]
 
@@ -143,7 +143,7 @@ class Agent:
 
 
 async def play(show: Print, environment: Mapping[str, str], decisions: Decisions) -> None:
-    """Run the demo in a scratch home and then remove it. `decisions` reads a home's journal.
+    """Run the demo in a temporary folder. `decisions` reads the journal of a home.
 
     Raises:
         DemoFailed: a claim of the demo does not hold.
@@ -156,7 +156,7 @@ async def play(show: Print, environment: Mapping[str, str], decisions: Decisions
 
 
 class Play:
-    """The demo in a scratch folder, which contains the shop's files and upwell's home."""
+    """The demo in the folder `scratch`, which contains the files of the shop and a home."""
 
     def __init__(
         self, show: Print, scratch: Path, environment: Mapping[str, str], decisions: Decisions
@@ -193,7 +193,7 @@ class Play:
         self._show(NEXT)
 
     async def _work(self, direct: "Agent", gateway: "Agent") -> tuple[int, int]:
-        """Run the steps in order. Returns the tokens of all replies without upwell, and with it."""
+        """Run the steps. Returns the tokens of all replies without upwell, and with upwell."""
         await direct.handshake()
         await gateway.handshake()
         await gateway.ask("tools/list", {})
@@ -205,8 +205,8 @@ class Play:
         return before, after
 
     async def _step(self, step: Step, direct: "Agent", gateway: "Agent") -> tuple[int, int]:
-        """Make one call through upwell and, unless it writes, also directly, and show the
-        difference. Returns the tokens without upwell, and with it."""
+        """Make one call through upwell and show its result. Returns the tokens of the reply without
+        upwell, and with upwell."""
         shown_args = ", ".join(f"{name}={value!r}" for name, value in step.args.items())
         self._show(f"   {step.tool}({shown_args})")
         texts = await gateway.call(step.tool, step.args)
@@ -226,7 +226,6 @@ class Play:
         return before, after
 
     async def _original(self, step: Step, direct: "Agent") -> str:
-        """The reply that the server gives without upwell in between."""
         bare_args = {name: value for name, value in step.args.items() if name != "_context_query"}
         return (await direct.call(step.tool.removeprefix("shop__"), bare_args))[0]
 
@@ -238,7 +237,7 @@ class Play:
             self._show(_indented(block))
 
     async def _read_back(self, gateway: "Agent", notice: str, original: str) -> None:
-        """Fetch the whole original by its key and compare."""
+        """Fetch the whole original by its key, and compare it with `original`."""
         key = notice.partition('key="')[2].partition('"')[0]
         chunks: list[str] = []
         offset = 0
@@ -256,7 +255,7 @@ class Play:
         )
 
     async def _explain(self) -> None:
-        """Print the journal's reason for each call."""
+        """Show the decision about memories that the journal has for each call."""
         self._show("\nWhy upwell spoke or stayed silent:")
         for number, decision in enumerate(await self._decisions(self._home), 1):
             query = f" for {decision['queries'][0]!r}" if decision["queries"] else ""
@@ -266,7 +265,7 @@ class Play:
             self._show(f"   {number}. {decision['outcome']}{detail}{query}{score}")
 
     async def _upwell(self, *args: str) -> None:
-        """Run one command of the CLI and print it."""
+        """Run a command of the CLI. Show the command and its output."""
         shown = " ".join(
             "python" if arg == sys.executable else json.dumps(arg) if " " in arg else arg
             for arg in args
@@ -303,7 +302,7 @@ What to type next:
 
 
 def excerpt(text: str, answers: Sequence[str]) -> str:
-    """The part of a shortened text around the first answer.
+    """Return the part of a shortened text around the first answer.
 
     Raises:
         DemoFailed: an answer was lost.

@@ -1,4 +1,5 @@
-"""The demo's MCP server, which serves a small shop's files over stdio. It needs only the stdlib.
+"""The MCP server of the demo, which serves the files of a small shop over stdio. It needs only the
+standard library.
 
 python -m upwell.demo.server [FOLDER]
 """
@@ -14,11 +15,15 @@ _TEXT = {"type": "string"}
 
 
 class CallFailed(Exception):
-    """The call cannot be answered."""
+    """The tool does not exist, or its arguments are invalid."""
 
 
 def inside(root: Path, path: str) -> Path:
-    """The file at `path` below `root`."""
+    """Return the file at `path` below `root`.
+
+    Raises:
+        CallFailed: there is no such file, or it is not below `root`.
+    """
     file = (root / path).resolve()
     if not file.is_relative_to(root.resolve()) or not file.is_file():
         raise CallFailed(f"no file {path!r}")
@@ -71,7 +76,7 @@ def call(root: Path, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(root: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """The `result` or `error` member of the reply to one request."""
+    """Return the `result` or `error` member of the reply to a request."""
     method, params = request.get("method"), request.get("params") or {}
     if method == "initialize":
         info = {"name": "upwell-demo-shop", "version": "1"}

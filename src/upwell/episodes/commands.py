@@ -1,4 +1,4 @@
-"""Learns from commands that were called wrongly and, soon after, in a way that worked."""
+"""Learns from commands that were first called wrongly and soon after in a way that worked."""
 
 import re
 from collections import deque
@@ -20,7 +20,7 @@ from upwell.episodes.triggers import of_failure
 
 MAX_OPEN = 8
 MAX_DISTANCE = 5
-"""A command corrects a failed one only if it follows within this many commands."""
+"""A command corrects a failed command only if it follows within this many shell calls."""
 MAX_SHOWN_CHARS = 160
 MAX_QUOTE_CHARS = 120
 MIN_SHARED = 0.5
@@ -32,14 +32,14 @@ _RISKY = re.compile(
 _UNREPEATABLE = re.compile(
     r"/tmp/|/var/folders/|\$\(|`|/private/|[0-9a-f]{12,}|(?i:password|token|secret|api_?key|bearer)"
 )
-"""Parts of commands that are valid only in one session, or must not be repeated (secrets)."""
+"""Parts of commands that are valid only in one session, or that must not be repeated (secrets)."""
 _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """A failure for which no working command has been found yet. `age` is the number of commands
-    since the failure; `others` are those of them that were called correctly.
+    """A failure for which no working command has been found yet. `age` is the number of shell calls
+    since the failure. `others` contains the commands in those calls that were called correctly.
     """
 
     event: Event
@@ -49,13 +49,13 @@ class _Open:
 
 
 class CommandMiner:
-    """Collects the commands that worked after others had failed."""
+    """Finds the commands that worked after other commands had failed."""
 
     def __init__(self) -> None:
         self._open: deque[_Open] = deque(maxlen=MAX_OPEN)
 
     def feed(self, event: Event) -> Iterator[Episode]:
-        """Take the next event of the session."""
+        """Process the next event. Yields the episodes that it completes."""
         if event.tool in WRITERS:
             self._open.clear()
             return
@@ -87,8 +87,8 @@ class CommandMiner:
                     break
 
     def _drop_rerun(self, steps: Sequence[Step], failure: Failure | None) -> None:
-        """Forget failures of a command that was run again with a different outcome: it failed
-        because of the state of the folder, not because of how it was called.
+        """Forget the failures of commands that were run again with a different outcome. They failed
+        because of the state of the folder, not because of how they were called.
         """
         now = failure.signature if failure else ""
         words = {step.words for step in steps}
@@ -100,7 +100,7 @@ class CommandMiner:
         self._open = deque(others, maxlen=MAX_OPEN)
 
     def _forget(self, failure: Failure) -> None:
-        """Forget a failure that has already led to a conclusion."""
+        """Forget all failures with the same error as `failure`."""
         others = [each for each in self._open if each.failure.signature != failure.signature]
         self._open = deque(others, maxlen=MAX_OPEN)
 
@@ -119,8 +119,8 @@ def _episode(open_failure: _Open, event: Event, text: str) -> Episode:
 
 
 def _conclusion(open_failure: _Open, correction: Step) -> str:
-    """The sentence about the failure and the command that worked; "" if the command did not replace
-    the failed one.
+    """Return the sentence about the failure and the command that worked, or "" if `correction` does
+    not replace the failed command.
     """
     failed_step, fault = open_failure.failure.step, open_failure.failure.fault
     if not _can_be_said(correction.text) or _RISKY.search(correction.text):
@@ -139,12 +139,12 @@ def _conclusion(open_failure: _Open, correction: Step) -> str:
 
 
 def _shown(command: str, root: str | None) -> str:
-    """A command with its paths relative to the folder of the session."""
+    """Make the paths in a command relative to the folder of the session."""
     return command.replace(f"{root}/", "") if root else command
 
 
 def _replaces(failed_step: Step, correction: Step, failure: Failure) -> bool:
-    """True if `correction` makes the same request as `failed_step` in another way."""
+    """Return whether `correction` does what `failed_step` was meant to do."""
     fault = failure.fault
     if (
         fault is Fault.SERVICE
@@ -174,21 +174,21 @@ def _replaces(failed_step: Step, correction: Step, failure: Failure) -> bool:
 
 
 def _continues(failed_step: Step, correction: Step, named_words: set[str]) -> bool:
-    """True if both have the same sub-commands, at least before any that the error names."""
+    """Return whether both have the same sub-commands, up to the first one that the error names."""
     verbs = failed_step.verbs
     known = next((place for place, verb in enumerate(verbs) if verb in named_words), len(verbs))
     return verbs[:known] == correction.verbs[:known]
 
 
 def _is_obvious(failure: Failure, correction: Step) -> bool:
-    """True if `correction` only leaves something out. The error itself names the wrong word, and
-    agents correct the call at once.
+    """Return whether `correction` only leaves something out. The error names the wrong word, so
+    agents correct such a call immediately without help.
     """
     return failure.fault is Fault.OPTION and set(correction.words) <= set(failure.step.words)
 
 
 def _named(step: Step, message: str) -> set[str]:
-    """The arguments or options that the error quotes."""
+    """Return the arguments and options that the error quotes."""
     return {
         word
         for word in step.args
@@ -199,7 +199,7 @@ def _named(step: Step, message: str) -> set[str]:
 
 
 def _alike(old: str, new: str) -> bool:
-    """True if someone who runs the script `old` could have meant `new`: both are in the same
+    """Return whether someone who ran the script `old` could have meant `new`: both are in the same
     folder, or one name contains all words of the other.
     """
     folder, _, name = old.rpartition("/")
@@ -212,13 +212,14 @@ def _alike(old: str, new: str) -> bool:
 
 
 def _shared(failed_step: Step, correction: Step) -> float:
-    """The share of the failed command's arguments, without options, that `correction` also has."""
+    """Return the share of the failed command's arguments that `correction` also has. Options do not
+    count."""
     first = {word for word in failed_step.args if not word.startswith("-")}
     return len(first & set(correction.words)) / len(first) if first else 0.0
 
 
 def _service(steps: Sequence[Step]) -> str:
-    """The last command that started something."""
+    """Return the last command that started a service, or ""."""
     for step in reversed(steps):
         words = set(step.words[1:3])
         if words & _STARTS and not _INSTALLS.search(step.text) and _can_be_said(step.text):
@@ -227,7 +228,8 @@ def _service(steps: Sequence[Step]) -> str:
 
 
 def _can_be_said(text: str) -> bool:
-    """True if a command is short, on one line, and free of details of this session."""
+    """Return whether a command can be quoted: it is short, on one line, and has no details of this
+    session."""
     return (
         len(text) <= MAX_SHOWN_CHARS
         and "\n" not in text
@@ -237,7 +239,6 @@ def _can_be_said(text: str) -> bool:
 
 
 def _quoted(message: str) -> str:
-    """An error message in quotation marks; if it is too long, cut after a whole word."""
     words = message.strip().rstrip(".:").replace('"', "'").replace("`", "'")
     if len(words) > MAX_QUOTE_CHARS:
         words = words[:MAX_QUOTE_CHARS].rpartition(" ")[0] + " …"

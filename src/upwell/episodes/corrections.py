@@ -1,8 +1,9 @@
-"""Finds a user's rules for the work: "never use grep on JSON, use jq". Most sentences with "always"
-or "don't" are orders for one task, or describe the product ("always show the last row"). A rule is
-a complete sentence about the agent's own work: it begins as rules do, its verb is about work, and
-nothing in it refers to another sentence, to one task or to one moment. A sentence that makes no
-sense on its own is dropped.
+"""Finds a user's rules for the work, such as "never use grep on JSON, use jq".
+
+Most sentences with "always" or "don't" are not rules. They are orders for one task, or describe the
+product ("always show the last row"). A rule is a complete sentence about the agent's own work: it
+begins as rules do, its verb is about work, and nothing in it refers to another sentence, to one
+task or to one moment.
 """
 
 import re
@@ -13,7 +14,7 @@ from upwell.episodes.events import Event
 
 MAX_MESSAGE_CHARS = 1_000
 MAX_MESSAGE_LINES = 15
-"""A message with more lines than this is pasted text or a plan."""
+"""A message with more lines than this is assumed to be pasted text or a plan."""
 MAX_RULE_WORDS = 40
 _WORK_VERBS = frozenset(
     """
@@ -30,8 +31,8 @@ _COMMON_VERBS = frozenset(
     print provide put rename replace reply respond return save set start store update upgrade wrap
     """.split()
 )
-"""Verbs that are used both for the work and for the product; a rule with one of them needs another
-word about the work.
+"""Verbs that are used for both the work and the product. A rule with such a verb needs another word
+about the work.
 """
 _PRODUCT_VERBS = frozenset(
     """
@@ -40,7 +41,7 @@ _PRODUCT_VERBS = frozenset(
     reset saw scroll see select show sort stretch support toggle works display
     """.split()
 )
-"""Verbs of sentences that describe the product ("always show …") or tell what happened."""
+"""Verbs in sentences that describe the product ("always show …") or say what happened."""
 _WORK_NOUNS = """
     agent agents approval assumption assumptions branch branches build changelog class classes code
     codebase command commands comment comments commit commits credentials dependencies dependency
@@ -108,7 +109,7 @@ _FORMS = tuple(
         rf"^{_VERB}\b.*\b(?:from now on|going forward)$",
     )
 )
-"""The forms in which rules are written. The group `verb` matches the verb."""
+"""The forms that rules have. The group `verb` matches the verb."""
 _ORDER = re.compile(rf"^{_FREQUENCY} [a-z]", re.IGNORECASE)
 _LASTING = re.compile(r"\b(?:from now on|going forward)\b", re.IGNORECASE)
 _QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|(?<!\w)'[^']*'(?!\w)|“[^“”]*”|@[\w./-]+")
@@ -140,9 +141,10 @@ _HERE_AT_END = re.compile(
     rf"{_HERE.pattern}(?=[,.!]|$)",
     re.IGNORECASE,
 )
-"""A mention of the project. `_HERE` matches it anywhere, to ignore it when a sentence is judged.
-`_HERE_AT_END` matches it at the end of a clause, where a rule does not need it: every rule belongs
-to a project. After a participle, the mention is kept ("the names used in this repository").
+"""Two patterns for "in this repository" and the like. `_HERE` matches these words anywhere; they
+are ignored when a sentence is judged. `_HERE_AT_END` matches them at the end of a clause. A rule
+does not need them there, because every rule belongs to a project. After a participle, the words are
+kept ("the names used in this repository").
 """
 _BARE_VERB = re.compile(
     r"\b(?:always|be|don'?t|ever|forward|must|never|not|on|only|should|to) [\w-]+$", re.IGNORECASE
@@ -153,7 +155,7 @@ _REASON = re.compile(
     r"(?P<reason>[^,]*)$",
     re.IGNORECASE,
 )
-"""A last clause that gives the reason for the rule: "…, it breaks the build"."""
+"""A last clause that gives the reason for the rule, as in "…, it breaks the build"."""
 _LIMIT = re.compile(
     _any_word(
         "about after already before change draft except fine fix for if in just ok okay only once "
@@ -161,16 +163,16 @@ _LIMIT = re.compile(
     ),
     re.IGNORECASE,
 )
-"""Words of a last clause that limits the rule, or is about the task."""
+"""Words that show that the last clause limits the rule or is about the task."""
 _PLACES = re.compile(
     r"\b(?:in|under|inside|within|below)\s+`?((?:[\w.-]+/)+(?=[\s`.,]|$)|[\w./-]*\*[\w./*-]*\w)"
 )
-"""A folder, written with its slash, or a glob."""
+"""A folder with a slash at its end, or a glob."""
 _PAIRS = (("(", ")"), ("[", "]"), ("“", "”"))
 
 
 def rules_of(prompt: Event) -> Iterator[Episode]:
-    """The rules in a user's prompt."""
+    """Yield the rules in a user's prompt."""
     for rule in rules_in(prompt.text):
         yield Episode(
             kind=EpisodeKind.RULE,
@@ -185,7 +187,7 @@ def rules_of(prompt: Event) -> Iterator[Episode]:
 
 
 def rules_in(message: str) -> Iterator[str]:
-    """The sentences of a user's message that are rules for the work."""
+    """Yield the sentences of a user's message that are rules for the work."""
     if len(message) > MAX_MESSAGE_CHARS or message.count("\n") >= MAX_MESSAGE_LINES:
         return
     for sentence in sentences(message):
@@ -198,14 +200,14 @@ def rules_in(message: str) -> Iterator[str]:
 
 
 def _here_needed(here: re.Match[str]) -> str:
-    """The mention of the project if the verb has no other object ("never push in this repository"),
-    else ""."""
+    """Keep "in this repository" if the verb has no other object, as in "never push in this
+    repository"."""
     return here[0] if _BARE_VERB.search(here.string[: here.start()]) else ""
 
 
 def _without_reason(rule: str) -> str:
-    """The sentence without its last clause, if that clause gives the reason ("…, it breaks the
-    build"). A clause that refers to another sentence, or that limits the rule, is kept."""
+    """Remove the last clause if it gives the reason. A clause that refers to another sentence, or
+    that limits the rule, is kept."""
     match = _REASON.search(rule.rstrip(" .!"))
     if match is None or _ELSEWHERE.search(match["reason"]) or _LIMIT.search(match["reason"]):
         return rule
@@ -213,13 +215,13 @@ def _without_reason(rule: str) -> str:
 
 
 def _scope(rule: str) -> tuple[str, ...]:
-    """The files to which a rule is restricted, as globs; none for a rule about everything."""
+    """Return globs for the files to which a rule is restricted."""
     globs = (match[1] for match in _PLACES.finditer(rule))
     return tuple(f"{glob}**" if glob.endswith("/") else glob for glob in globs)
 
 
 def _is_whole(rule: str) -> bool:
-    """True if the sentence makes sense on its own."""
+    """Return whether the sentence makes sense on its own."""
     words = rule.split()
     bare = _QUOTED.sub("X", _LASTING.sub("", rule)).strip()
     return (
@@ -231,14 +233,14 @@ def _is_whole(rule: str) -> bool:
 
 
 def _is_rule(rule: str) -> bool:
-    """True if the sentence begins as rules about the work do."""
+    """Return whether the sentence begins as rules about the work do."""
     plain = rule.rstrip(" .!")
     matches = (form.search(plain) for form in _FORMS)
     return any(match is not None and _is_of_work(match["verb"].lower(), rule) for match in matches)
 
 
 def _is_of_work(verb: str, rule: str) -> bool:
-    """True if the sentence is about the work, not the product."""
+    """Return whether the sentence is about the work, not the product."""
     if _OF_PRODUCT.search(rule) and not _OF_WORK.search(rule):
         return False
     bases = {verb, *(verb.removesuffix(end) for end in ("ing", "ting", "ning"))}
@@ -252,15 +254,14 @@ def _is_of_work(verb: str, rule: str) -> bool:
 
 
 def _finished(rule: str) -> str:
-    """The sentence with a capital letter and a full stop."""
     text = rule.rstrip(" .!,;") + "."
     return text[:1].upper() + text[1:]
 
 
 MIN_CHARS, MAX_CHARS, MIN_WORDS = 20, 400, 5
-"""The bounds of a sentence's length. Shorter and longer texts are left out."""
+"""Sentences that are shorter or longer than this are ignored."""
 MIN_WRAPPED_CHARS = 60
-"""A line of at least this length that ends within a sentence counts as wrapped."""
+"""A line of at least this length counts as wrapped if it ends within a sentence."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _MARKS = re.compile(r"^[\s>*#\-–•\d.)]+|(?<!/)[*_`]{2,}(?!/)")
 _OPENING = re.compile(r"```|<[a-z-]{1,60}>")
@@ -269,7 +270,7 @@ _CLOSING_TAG = re.compile(r"</[a-z-]{1,60}>")
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a text, without code and fragments."""
+    """Yield the sentences of a text. Code and fragments are left out."""
     for part in _SENTENCE.split(_joined(_without_code(text))):
         sentence = " ".join(_MARKS.sub("", part).split())
         if MIN_CHARS <= len(sentence) <= MAX_CHARS and len(sentence.split()) >= MIN_WORDS:
@@ -277,7 +278,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def _joined(text: str) -> str:
-    """The text with its wrapped lines joined."""
+    """Join wrapped lines."""
     lines: list[str] = []
     for line in text.splitlines():
         before = lines[-1] if lines else ""
@@ -290,9 +291,8 @@ def _joined(text: str) -> str:
 
 
 def _without_code(text: str) -> str:
-    """The text without fenced code and without the contents of tags. The search for tags stops at a
-    tag that is never closed, because looking for the end of each further tag would take quadratic
-    time.
+    """Remove fenced code and the contents of tags. If a tag is never closed, all text up to the
+    next fence is kept, because looking for the end of each further tag would take quadratic time.
     """
     parts, at = [], 0
     while match := _OPENING.search(text, at):

@@ -1,4 +1,4 @@
-"""An episode: a conclusion of a past session, with the keys of the situations that it is about."""
+"""An episode: a conclusion from a past session, and when it surfaces."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,26 +8,26 @@ class EpisodeKind(StrEnum):
     """The form of what was learned."""
 
     COMMAND = "command"
-    """A command failed, and another one for the same purpose succeeded."""
+    """A command failed, and another command for the same purpose succeeded."""
     PLACE = "place"
     """A session worked with a file, or a search showed where a name is defined."""
     TICKET = "ticket"
-    """A prompt named a ticket, and the agent opened the file that bears its name."""
+    """A prompt named a ticket, and the agent opened a file with the ticket in its path."""
     RULE = "rule"
-    """The user laid down a rule for the work. The episode's `paths` are globs of the files to which
-    the rule is restricted.
+    """The user stated a rule for the work. If the rule is restricted to some files, `Episode.paths`
+    contains their globs.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """A conclusion of a session, in one or two complete sentences.
+    """A conclusion from a session.
 
-    `text` is the conclusion with its reason. `triggers` are the keys of the events at which it
-    surfaces (`triggers_of`). `paths` and `identifiers` must still exist then; paths are relative to
-    `cwd`, the folder of the session. `evidence` lists the indexes (`Event.i`) of the events in
-    `session` that led to the episode. `tool` is the tool of the last of these events, and `at` is
-    the time of that event in seconds since the epoch.
+    `text` is the conclusion with its reason, in one or two complete sentences. It surfaces at
+    events with one of the `triggers` (see `triggers_of()`), provided that `paths` and `identifiers`
+    still exist. The paths are relative to `cwd`, the folder of the session. `evidence` lists the
+    indexes (`Event.i`) of the events in `session` that led to the episode. `tool` and `at` are the
+    tool and the time (in seconds since the epoch) of the last of these events.
     """
 
     kind: EpisodeKind

@@ -1,8 +1,8 @@
 """Neutral events: the record of a session in one format for all agent hosts.
 
-A file of neutral events has one JSON object per line, `{"session", "i", "t", "kind", "text"?,
-"tool"?, "args"?, "out"?, "failed"?, "cwd"?, "host"?}`, in order of time. Paths in the repository
-are absolute, or begin with `$ROOT/`.
+A file of neutral events has one JSON object per line: `{"session", "i", "t", "kind", "text"?,
+"tool"?, "args"?, "out"?, "failed"?, "cwd"?, "host"?}`. Paths in the repository are absolute, or
+begin with `$ROOT/`.
 """
 
 import json
@@ -17,9 +17,9 @@ import orjson
 from upwell.ground.errors import UsageError
 
 ROOT = "$ROOT"
-"""Stands for the folder of the repository in the paths of neutral events."""
+"""In the paths of neutral events, stands for the folder of the repository."""
 WRITERS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
-"""The tools that change files, under the names of Claude Code."""
+"""The tools that change files, by their names in Claude Code."""
 
 
 class Kind(StrEnum):
@@ -35,13 +35,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event of a session. `i` is its index in the session, counted from 0; `t` is its time in
+    """One event of a session. `i` is its index in the session, counted from 0. `t` is its time in
     seconds since the epoch.
 
     `text` is the user's prompt or the agent's words. `tool` and `args` describe a call, with the
-    names that Claude Code gives to tools and arguments; `out` is the tool's result, and `failed` is
-    true if the call failed. `cwd` is absolute. `offset` is the position in bytes of the event's
-    record in the transcript, or 0 if the format has no lines.
+    names of tools and arguments in Claude Code. `out` is the result of the call. `cwd` is absolute.
+    `offset` is the position in bytes of the event's record in the transcript, or 0 if the format
+    has no lines.
     """
 
     session: str
@@ -63,7 +63,7 @@ class BadEvent(UsageError):
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """The events of a file in order of time, whatever the order of its lines.
+    """Yield the events of a file in order of time. Its lines may be in any order.
 
     Raises:
         BadEvent: a line is not an event; the message names the file and the line.
@@ -76,7 +76,7 @@ def read_events(path: Path) -> Iterator[Event]:
 
 
 def event_of(line: bytes, source: str) -> Event:
-    """The event in a line.
+    """Parse a line.
 
     Raises:
         BadEvent: the line is not an event; the message begins with `source`.
@@ -102,7 +102,7 @@ def event_of(line: bytes, source: str) -> Event:
 
 
 def line_of(event: Event) -> str:
-    """An event as a line of a file, without the line break. Empty fields are left out."""
+    """Return an event as a line of a file, without the line break. Empty fields are left out."""
     entry: dict[str, Any] = {"session": event.session, "i": event.i, "t": event.t}
     entry["kind"] = str(event.kind)
     fields = {name: getattr(event, name) for name in _OPTIONAL}
@@ -147,7 +147,7 @@ def _table(line: bytes, source: str) -> dict[str, Any]:
 
 
 def _in_order(file: BinaryIO, path: Path) -> list[tuple[int, int]]:
-    """The number and offset of each line that is not blank, in the order of the events' times."""
+    """Return the number and offset of each line that is not blank, in order of time."""
     lines: list[tuple[float, int, int]] = []
     offset = 0
     for number, line in enumerate(file, start=1):
@@ -160,6 +160,6 @@ def _in_order(file: BinaryIO, path: Path) -> list[tuple[int, int]]:
 
 
 def inside(path: str, root: str | None) -> str:
-    """`path` relative to the folder `root`, if it is inside."""
+    """Make `path` relative to the folder `root`, if it is inside. Also remove a leading `./`."""
     path = path.removeprefix("./")
     return path.removeprefix(f"{root.rstrip('/')}/") if root else path

@@ -1,9 +1,9 @@
-"""Failures of usage: commands that were called wrongly, as opposed to failing tests and bugs.
+"""Usage errors: commands that were called wrongly, as opposed to failing tests and bugs.
 
 Examples are a wrong option, a missing argument, a program, script or task that does not exist, and
-a service that is not running. The next session is likely to make the same mistake. Failures are
-recognised by the phrases of common command-line libraries, shells and tools, and not by the names
-of programs, because a project has programs of its own.
+a service that is not running. The next session is likely to make the same mistake. Usage errors are
+recognised by phrases of common command-line libraries, shells and tools. The names of programs do
+not matter, because each project has its own.
 """
 
 import re
@@ -15,17 +15,17 @@ from upwell.episodes.events import Event
 from upwell.episodes.signatures import Step, command_of, signature, steps_of
 
 HEAD_CHARS, TAIL_CHARS = 2_000, 800
-"""The parts of a result that are read: errors are at its beginning or at its end."""
+"""How much of the beginning and the end of a result is read. Errors are in one of these places."""
 MAX_HEAD_LINES, MAX_TAIL_LINES = 6, 4
 MAX_MESSAGE_CHARS = 240
 MAX_UNFLAGGED_CHARS = 1_500
-"""Hosts do not always report that a command failed. If they do not, a result longer than this
-counts as normal output.
+"""Hosts do not always report that a command failed. A longer result without such a report counts as
+normal output.
 """
 
 
 class Fault(StrEnum):
-    """The faulty part of a call."""
+    """What was wrong with a call."""
 
     OPTION = "option"
     ARGUMENT = "argument"
@@ -37,7 +37,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A simple command that was called wrongly. `message` is the error as the program printed it;
+    """A simple command that was called wrongly. `message` is the error as it was printed;
     `signature` is the error without paths and numbers."""
 
     step: Step
@@ -47,8 +47,8 @@ class Failure:
 
     @property
     def speaker(self) -> str:
-        """The program that reports the error, or the shell for a program that does not exist. For
-        an error about options or arguments, the program's sub-commands follow its name."""
+        """The program that reports the error, or `shell` if the program does not exist. If the
+        error is about options or arguments, the sub-commands follow the name of the program."""
         if self.signature.startswith(_NOT_FOUND):
             return "shell"
         parts = [self.step.program]
@@ -186,7 +186,7 @@ _MESSAGE_STARTS = (
     "✗",
     "❌",
 )
-"""The beginnings of lines that report an error."""
+"""How lines that report an error begin."""
 _REFUSALS = (
     "The user doesn't want",
     "Permission to use",
@@ -194,7 +194,7 @@ _REFUSALS = (
     "[Request interrupted",
     "This command requires approval",
 )
-"""Replies of the host in place of the command's output."""
+"""How a result begins if the host or the user refused the call."""
 _READERS = frozenset(
     "cat head tail less more bat nl grep rg ag sed awk find fd ls tree diff jq wc sort uniq".split()
 )
@@ -204,13 +204,13 @@ _ASIDE = frozenset(
 )
 """Commands that only prepare or accompany the work."""
 _CLIENTS = frozenset({"curl", "wget", "http", "psql", "sqlite3"})
-"""Programs that query services, often only to check whether a service is running."""
+"""Programs that query services, often only to check whether the service is running."""
 _LABELS = frozenset({"error", "err", "fatal", "usage", "unknown", "invalid", "missing", "warning"})
-"""Words at the beginning of an error that are not names of programs."""
+"""Words with which errors begin and that are not names of programs."""
 _NOT_FOUND = "command not found"
 _CALLED = frozenset({Fault.OPTION, Fault.ARGUMENT})
-"""Faults in the options or arguments. If the program prints its usage with such an error, agents
-correct the call at once, and the failure is ignored.
+"""Faults in the options or arguments. If the program also prints its usage, the failure is ignored,
+because agents then correct the call immediately.
 """
 _HELP = frozenset({"--help", "-h", "help", "-help"})
 _WORDS = re.compile(r"[\w:-]+")
@@ -220,17 +220,17 @@ _TESTS = frozenset(
     "test tests pytest jest vitest mocha lint eslint ruff mypy tsc check clippy golangci-lint"
     " playwright cypress".split()
 )
-"""Commands whose output is mostly about the code. Words such as "is required" or "connection
-refused" in that output do not show that the command was called wrongly."""
+"""Commands whose output is mostly about the code. Phrases such as "is required" or "connection
+refused" in that output do not mean that the command was called wrongly."""
 
 
 def is_refused(event: Event) -> bool:
-    """True if the user or the host refused the call, so that the tool never ran."""
+    """Return whether the user or the host refused the call, so that the tool never ran."""
     return event.out.startswith(_REFUSALS)
 
 
 def failure_of(event: Event) -> Failure | None:
-    """The failure of usage in a shell call, if any."""
+    """Return the usage error in a shell call, if there is one."""
     command = command_of(event)
     if not command or is_refused(event):
         return None
@@ -255,12 +255,12 @@ def failure_of(event: Event) -> Failure | None:
 
 
 def asks_help(step: Step) -> bool:
-    """True if the command only asks for its usage."""
+    """Return whether the command only asks for its usage."""
     return bool(_HELP & set(step.args))
 
 
 def succeeded(event: Event) -> bool:
-    """True if a shell call succeeded, as far as its result shows."""
+    """Return whether a shell call succeeded, as far as its result shows."""
     if event.failed or is_refused(event):
         return False
     return not any(
@@ -270,7 +270,8 @@ def succeeded(event: Event) -> bool:
 
 
 def real_steps(command: str) -> Sequence[Step]:
-    """The steps that do the work: without `cd`, `echo` and readers at the end of a pipe."""
+    """Return the steps that do the work. `cd`, `echo` and the like are left out, and so are readers
+    such as `tail` unless there are only readers."""
     return _working(steps_of(command))
 
 
@@ -280,7 +281,8 @@ def _working(steps: Sequence[Step]) -> Sequence[Step]:
 
 
 def _message(out: str, command: str) -> tuple[Fault, str] | None:
-    """The fault and the text of the first line that names a fault where programs print errors."""
+    """Find the first line that reports a fault, at the beginning or the end of the output. Returns
+    the fault and the line."""
     head = out[:HEAD_CHARS]
     tail = out[-TAIL_CHARS:] if len(out) > HEAD_CHARS else ""
     low = f"{head}\n{tail}".lower()
@@ -305,7 +307,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _echoes(line: str, command: str) -> bool:
-    """True if the line is a prompt with the command, as terminals show it."""
+    """Return whether the line repeats the command, as a terminal shows it after the prompt."""
     return command[:40] in line
 
 
@@ -317,14 +319,14 @@ def _fault(low: str) -> Fault | None:
 
 
 def _names_program(line: str, command: str) -> bool:
-    """True if the line begins with a program of the command, as in `gh: unknown flag`."""
+    """Return whether the line begins with a program of the command, as in `gh: unknown flag`."""
     name = line.partition(":")[0]
     return bool(name) and " " not in name and name in command
 
 
 def _culprit(steps: Sequence[Step], fault: Fault, message: str) -> Step | None:
-    """The step that the message is about: the step whose program it names, or the only step that
-    does the work."""
+    """Return the step that the message is about: the step whose program the message names, or the
+    only step that does the work."""
     if fault is Fault.QUOTING or _NOT_FOUND in message:
         return _with_word(steps, _complaint(message))
     speaker = message.partition(":")[0].rpartition("/")[2]
@@ -339,8 +341,8 @@ def _culprit(steps: Sequence[Step], fault: Fault, message: str) -> Step | None:
 
 
 def _with_word(steps: Sequence[Step], word: str) -> Step | None:
-    """The step that contains `word`: preferably as its program, else among its first words (as a
-    wrapper), else anywhere."""
+    """Return the step that contains `word`: preferably as its program, else among its first words
+    (as a wrapper), else anywhere."""
     candidates = [step for step in steps if step.program == word]
     candidates += [step for step in steps if word in step.text.split()[:3]]
     candidates += [step for step in steps if word in step.text]
@@ -348,8 +350,8 @@ def _with_word(steps: Sequence[Step], word: str) -> Step | None:
 
 
 def _complaint(message: str) -> str:
-    """The word that a shell could not run or expand: `zsh: command not found: WORD`,
-    `bash: WORD: command not found`, "parse error near `WORD'"."""
+    """Return the word that a shell could not run or expand, as in `zsh: command not found: WORD`,
+    `bash: WORD: command not found`, or "parse error near `WORD'"."""
     before, _, after = message.partition(_NOT_FOUND)
     if _NOT_FOUND in message and not after.strip(" :"):
         after = before.rstrip(": ").rpartition(" ")[2]

@@ -1,4 +1,4 @@
-"""The miner reads the events of one session and concludes episodes from them."""
+"""Derives episodes from the events of a session."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ class EpisodeMiner:
         self._tickets = TicketMiner()
 
     def feed(self, event: Event) -> Sequence[Episode]:
-        """Take the next event. Returns the episodes that it completes."""
+        """Process the next event. Returns the episodes that it completes."""
         if event.kind is Kind.TOOL:
             self._places.feed(event)
             return (*self._commands.feed(event), *self._tickets.feed(event))
@@ -29,5 +29,5 @@ class EpisodeMiner:
         return ()
 
     def end(self) -> Sequence[Episode]:
-        """End the session. Returns the episodes that could only be concluded at the end."""
+        """End the session. Returns the episodes that can only be known at the end."""
         return tuple(self._places.end())

@@ -1,5 +1,4 @@
-"""Locations: the files that sessions worked with, and the identifiers that searches found in
-code."""
+"""Finds the files that sessions worked with, and the files in which identifiers are defined."""
 
 from collections.abc import Iterator
 
@@ -10,16 +9,16 @@ from upwell.episodes.triggers import of_place, of_symbols
 
 MAX_FILES, MAX_SYMBOLS = 512, 256
 MAX_PLACES = 2
-"""A name that is defined in more files than this has no place."""
+"""A name that is defined in more files than this gets no episode."""
 _FOREIGN = ("node_modules/", ".git/", "dist/", "build/", "vendor/", ".venv/", "target/")
 _DOCUMENTS = (".md", ".mdx", ".rst", ".txt", ".adoc")
-"""Documents, which quote definitions instead of containing them."""
+"""Documents only quote definitions."""
 _FILE_TOOLS = frozenset({"Read", *WRITERS})
 
 
 class PlaceMiner:
-    """Collects files and definitions. The episodes are concluded when the session ends, because
-    files and definitions may move during a session.
+    """Collects files and definitions. It returns episodes only when the session ends, because files
+    and definitions may move during a session.
     """
 
     def __init__(self) -> None:
@@ -27,7 +26,7 @@ class PlaceMiner:
         self._symbols: dict[str, dict[str, Event]] = {}
 
     def feed(self, event: Event) -> None:
-        """Take the next event of the session."""
+        """Process the next event of the session."""
         if event.kind is not Kind.TOOL:
             return
         if event.tool in _FILE_TOOLS:
@@ -44,7 +43,7 @@ class PlaceMiner:
                     self._symbols.pop(next(iter(self._symbols)))
 
     def end(self) -> Iterator[Episode]:
-        """Conclude the places at the end of the session."""
+        """End the session. Yields an episode for each place."""
         for path, event in self._files.items():
             if keys := of_place(path):
                 folder, _, name = path.rpartition("/")
@@ -64,8 +63,8 @@ class PlaceMiner:
 
 
 def _own(path: str, root: str | None) -> str:
-    """The path relative to the session's folder; "" for a file outside the folder, or in
-    dependencies and build output.
+    """Return `path` relative to the folder of the session, or "" if the file is outside that folder
+    or belongs to dependencies or build output.
     """
     own = inside(path, root)
     if own.startswith(("/", "~", "../", "$")) or any(part in own for part in _FOREIGN):

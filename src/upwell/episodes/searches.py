@@ -1,6 +1,4 @@
-"""Reads searches: the file that was missing, the names that a search did not find, and the files
-that define a name.
-"""
+"""Finds missing files, names that a search did not find, and the files that define a name."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +10,7 @@ from upwell.episodes.signatures import Step, command_of, steps_of
 HEAD_CHARS = 400
 MAX_LINES, MAX_LINE_CHARS = 300, 400
 MAX_NAMES = 4
-"""The maximum number of names in a pattern. One with more names searches for a topic, not for these
-names."""
+"""A pattern with more names than this searches for a topic, not for these names."""
 MIN_NAME_CHARS = 8
 _ABSENT = ("no such file or directory", "file does not exist", "enoent", "path does not exist")
 _NOTHING = ("no matches found", "no files found", "no results found", "found 0 ")
@@ -26,15 +23,15 @@ _RECEIVER = re.compile(r"func[ +*]*\\?\((?:\w{1,20} [+*]?)?\\?\*?\w+\\?\)")
 _DEFINING = frozenset(
     "func def class interface struct type enum trait fn const function module record object".split()
 )
-"""The keywords of definitions in common languages."""
+"""Keywords that begin a definition in common languages."""
 _VALUES = frozenset({"const", "type", "object", "module"})
-"""Keywords that count only at the beginning of a line, because what they define elsewhere is
-local."""
+"""Keywords that count only if the line is not indented, because otherwise the definition is local.
+"""
 _FILES = re.compile(r"Found \d+ files?$")
 
 
 def missing_path(event: Event) -> str:
-    """The missing file that a call tried to open; "" if there is none."""
+    """Return the missing file that a call tried to open, or ""."""
     if event.kind is not Kind.TOOL or is_refused(event):
         return ""
     head = event.out[:HEAD_CHARS]
@@ -51,7 +48,7 @@ def missing_path(event: Event) -> str:
 
 
 def names_not_found(event: Event) -> Sequence[str]:
-    """The names in code that a search in a folder did not find."""
+    """Return the identifiers that a search in a folder did not find."""
     pattern, place = _search(event)
     if not pattern or _is_file(place) or is_refused(event):
         return ()
@@ -60,7 +57,8 @@ def names_not_found(event: Event) -> Sequence[str]:
 
 
 def definitions(event: Event) -> Iterator[tuple[str, str]]:
-    """The names in a search pattern whose definitions the search showed, each with its file."""
+    """Yield each name in the search pattern whose definition was found, with the file that defines
+    it."""
     pattern, place = _search(event)
     names = names_in(pattern) if pattern and not event.failed else ()
     if not names:
@@ -76,8 +74,8 @@ def definitions(event: Event) -> Iterator[tuple[str, str]]:
 
 
 def names_in(pattern: str) -> Sequence[str]:
-    """The compound names in a search pattern: `SaveChanges`, `save_changes`. The type in a Go
-    method's receiver is left out, because the search looks for the method."""
+    """Return the compound names in a search pattern, such as `SaveChanges` or `save_changes`. The
+    receiver type of a Go method is left out, because the search is for the method."""
     names = dict.fromkeys(
         name
         for name in _NAME.findall(_plain(pattern))
@@ -87,7 +85,7 @@ def names_in(pattern: str) -> Sequence[str]:
 
 
 def _search(event: Event) -> tuple[str, str]:
-    """The pattern and the path of a text search; "" for other calls."""
+    """Return the pattern and the path of a text search. Both are "" for other calls."""
     if event.tool == "Grep":
         return _text(event.args, "pattern"), _text(event.args, "path")
     steps = steps_of(command_of(event))
@@ -107,8 +105,8 @@ def _is_file(place: str) -> bool:
 
 
 def _asks_for_names(pattern: str) -> bool:
-    """True if a pattern contains only names and keywords of definitions. Any other pattern searches
-    for uses of the names.
+    """Return whether a pattern contains only names and keywords of definitions. Other patterns
+    search for uses of the names.
     """
     plain = _plain(pattern)
     words = {word for word in _NAME.findall(plain) if len(word) > 1}
@@ -116,7 +114,7 @@ def _asks_for_names(pattern: str) -> bool:
 
 
 def _plain(pattern: str) -> str:
-    """The pattern without escapes such as `\\b` and `\\w`, and without receivers of Go methods."""
+    """Remove escapes such as `\\b` and `\\w`, and the receivers of Go methods."""
     return _RECEIVER.sub("func ", _ESCAPES.sub(" ", pattern[:MAX_LINE_CHARS]))
 
 
@@ -125,8 +123,8 @@ def _asks_definition(pattern: str) -> bool:
 
 
 def _defined_in(line: str, name: str, place: str) -> str:
-    """The file of a line `FILE:LINE:CODE`, `FILE:CODE` or `LINE:CODE` that defines the name; ""
-    for others."""
+    """Return the file of a line (`FILE:LINE:CODE`, `FILE:CODE` or `LINE:CODE`) that defines the
+    name, or "" for other lines."""
     file, _, code = line.partition(":")
     number, _, rest = code.partition(":")
     if file.isdigit():
@@ -140,8 +138,8 @@ def _defined_in(line: str, name: str, place: str) -> str:
 
 
 def _introduces(before: str) -> bool:
-    """True if a keyword that defines something precedes the name, possibly with the receiver of a
-    Go method in between. An indented constant does not count, because it is local.
+    """Return whether a keyword that defines something precedes the name. The receiver of a Go
+    method may be between them. An indented constant does not count, because it is local.
     """
     code = before.rstrip()
     if code == before:
@@ -154,14 +152,14 @@ def _introduces(before: str) -> bool:
 
 
 def _literal(event: Event) -> str:
-    """The path at the end of a glob pattern, if its last part is a file name."""
+    """Return the path at the end of a glob pattern, or "" if the pattern names no single file."""
     pattern = _text(event.args, "pattern")
     path = pattern.rpartition("**/")[2]
     return path if _is_file(path) and not any(char in path for char in "*?[{") else ""
 
 
 def _named_missing(command: str, head: str) -> str:
-    """The file that a reading program could not open: `cat: PATH: No such file or directory`."""
+    """Return the file that a program could not open (`cat: PATH: No such file or directory`)."""
     step: Step | None = next((s for s in steps_of(command) if s.program in _READERS), None)
     if step is None:
         return ""

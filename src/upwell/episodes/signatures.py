@@ -1,6 +1,6 @@
 """Splits a shell script into its simple commands, and removes details such as numbers and folders
-from a line of output. None of this text can be trusted, so it is read only up to fixed limits, in
-one pass over its characters or by regular expressions without backtracking.
+from a line of output. The text is not trusted, so it is read only up to fixed limits, in one pass
+or by regular expressions without backtracking.
 """
 
 import re
@@ -13,11 +13,11 @@ from upwell.episodes.events import Event, Kind
 MAX_COMMAND_CHARS = 2_000
 MAX_SIGNATURE_CHARS = 160
 MAX_LINE_CHARS = 2_000
-"""How much of a line is read. The limit is needed, because the search for folders takes quadratic
+"""How much of a line is read. The limit is needed because the search for folders takes quadratic
 time."""
 _DIGEST_BYTES = 8
 _WRAPPERS = frozenset("sudo time env nohup command exec npx bunx pnpx uvx caffeinate".split())
-"""Programs that run the command after them."""
+"""Programs that run the command in their arguments."""
 _RUNNERS = frozenset(
     {"uv run", "poetry run", "pdm run", "pipenv run", "rye run", "hatch run", "pnpm exec"}
     | {"npm exec", "yarn exec", "bundle exec", "mise exec", "pnpm dlx", "yarn dlx", "bun x"}
@@ -25,7 +25,7 @@ _RUNNERS = frozenset(
 _TIMERS = frozenset({"timeout", "gtimeout", "nice"})
 """Wrappers with an argument of their own, such as a duration."""
 _GRAMMAR = frozenset({"!", "(", "{", "then", "do", "else", "if", "while"})
-"""Words of the shell language that may precede a command."""
+"""Shell keywords that may precede a command."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PLAIN = re.compile(r"[a-z][a-z0-9:_-]*")
 _FOLDERS = re.compile(r"(?<![^\s'\"`:,;(/])(?:[^\s'\"`:,;(/]*+/)++")
@@ -36,8 +36,8 @@ _BLANKS = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A simple command of a script. `text` is the original text up to the redirections. `words`
-    begins with the program, without the assignments and wrappers (`sudo`, `uv run`) before it.
+    """A simple command of a script. `text` is its original text up to the first redirection.
+    `words` begins with the program; assignments and wrappers (`sudo`, `uv run`) are left out.
     `piped` means that the command reads the output of the previous step.
     """
 
@@ -57,12 +57,12 @@ class Step:
 
     @property
     def verbs(self) -> Sequence[str]:
-        """The sub-commands of a call: at most two plain words among its first arguments."""
+        """The sub-commands: at most two plain words among the first arguments."""
         return [word for word in self.words[1:6] if _PLAIN.fullmatch(word)][:2]
 
 
 def command_of(event: Event) -> str:
-    """The command of a shell call; "" for any other event."""
+    """Return the script of a shell call, or "" for any other event."""
     if event.kind is not Kind.TOOL or event.tool != "Bash":
         return ""
     command = event.args.get("command")
@@ -70,8 +70,8 @@ def command_of(event: Event) -> str:
 
 
 def steps_of(command: str) -> Sequence[Step]:
-    """The simple commands of a shell script, in order; a pipe separates commands as `;` does. If a
-    shell would reject the script, only the part before the error is read.
+    """Return the simple commands of a shell script, in order. The commands of a pipeline are
+    separate steps.
     """
     steps = []
     for words, text, piped in _Splitter(command[:MAX_COMMAND_CHARS]).parts():
@@ -82,19 +82,19 @@ def steps_of(command: str) -> Sequence[Step]:
 
 
 def signature(line: str) -> str:
-    """A line of output without its variable parts: folders, numbers and hashes."""
+    """Return a line of output without its variable parts: folders, numbers and hashes."""
     low = _HEXES.sub("#", _FOLDERS.sub("/", line[:MAX_LINE_CHARS].lower()))
     return _BLANKS.sub(" ", _NUMBERS.sub("#", low)).strip()[:MAX_SIGNATURE_CHARS]
 
 
 def digest(text: str) -> str:
-    """A short digest of a text, the same in every process."""
+    """Return a short digest of a text, which is the same in every process."""
     return blake2b(text.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 class _Splitter:
     """Splits a script in one pass, by the rules of POSIX shells for quoting and separators (Shell
-    Command Language, 2.2 and 2.9). Reading stops at a here-document."""
+    Command Language, 2.2 and 2.9). It stops at a here-document."""
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -104,7 +104,7 @@ class _Splitter:
         self._cut = -1
 
     def parts(self) -> Iterator[tuple[list[str], str, bool]]:
-        """The words and the text of each simple command, and whether it reads from a pipe."""
+        """Yield the words and the text of each simple command, and whether it reads from a pipe."""
         command, start, place = self._command, 0, 0
         while place < len(command):
             char = command[place]
@@ -147,7 +147,7 @@ class _Splitter:
         self._word, self._open = [], False
 
     def _quoted(self, quote: str, place: int) -> int:
-        """The index of the quote that closes the one at `place`."""
+        """Take the quoted text that begins at `place`. Returns the index of the closing quote."""
         end = self._command.find(quote, place + 1)
         while quote == '"' and end > 0 and self._command[end - 1] == "\\":
             end = self._command.find(quote, end + 1)
@@ -172,7 +172,6 @@ class _Splitter:
 
 
 def _unwrapped(words: list[str]) -> list[str]:
-    """The words from the program on, without assignments and wrappers."""
     place = 0
     while place < len(words):
         word = words[place]

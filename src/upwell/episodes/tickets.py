@@ -1,5 +1,6 @@
-"""Finds the tickets that prompts and paths name (`ABC-123`, `#045`, `task 45`) and the file of each
-ticket: the first file with the ticket in its path that the agent opens after a prompt.
+"""Finds the tickets that prompts and paths name (`ABC-123`, `#045`, `task 45`), and the file of
+each ticket. This is the first file that the agent opens after the prompt and whose path contains
+the ticket.
 """
 
 import re
@@ -9,13 +10,11 @@ from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.events import Event, inside
 
 MAX_PROMPT_CHARS = 600
-"""A prompt longer than this has context of its own, and the tickets in it are not its subject."""
+"""A longer prompt contains its own context, so the tickets in it are ignored."""
 MAX_TICKETS = 2
-"""A text that names more tickets than this is not about any of them in particular."""
+"""A text that names more tickets than this is not about any particular ticket."""
 MAX_DISTANCE = 40
-"""A file belongs to a ticket only if it appears within this many calls after the prompt that names
-the ticket.
-"""
+"""A file belongs to a ticket only if it is opened within this many calls after the prompt."""
 _KEY = re.compile(r"\b[A-Z][A-Z0-9]+-[0-9]+\b")
 _NUMBERED = re.compile(
     r"\b(?:task|issue|ticket|story|bug|spec|adr|rfc|epic)s?[ _-]?#?([0-9]+)\b"
@@ -24,13 +23,13 @@ _NUMBERED = re.compile(
 )
 _DIGITS = re.compile(r"[0-9]+")
 _TECHNICAL = frozenset("UTF ISO SHA RFC GPT ES MD TLS AES RSA HTTP CVE PR STEP BASE EC IPV".split())
-"""Prefixes of names that look like tickets."""
+"""The prefixes of technical names that look like tickets, such as `UTF-8`."""
 MIN_BARE = 10
-"""A smaller number directly after `#` is taken for the number of a list item."""
+"""A smaller number after a bare `#` is assumed to number a list item."""
 
 
 def tickets_in(text: str) -> Sequence[str]:
-    """The tickets that a text is about: `ABC-123`, or a number without leading zeros."""
+    """Return the tickets that a text is about: `ABC-123`, or a number without leading zeros."""
     tickets = [
         match[0]
         for match in _KEY.finditer(text)
@@ -46,12 +45,12 @@ def tickets_in(text: str) -> Sequence[str]:
 
 
 def tickets_of(prompt: Event) -> Sequence[str]:
-    """The tickets that a prompt is about."""
+    """Return the tickets that a prompt is about."""
     return tickets_in(prompt.text) if len(prompt.text) <= MAX_PROMPT_CHARS else ()
 
 
 def path_names(path: str, ticket: str) -> bool:
-    """True if one of the last two parts of a path names the ticket."""
+    """Return whether one of the last two parts of `path` names the ticket."""
     parts = "/".join(path.split("/")[-2:])
     if "-" in ticket:
         return ticket.lower() in parts.lower()
@@ -59,22 +58,21 @@ def path_names(path: str, ticket: str) -> bool:
 
 
 class TicketMiner:
-    """Collects the file of each ticket: the first file with the ticket in its path that is opened
-    after the prompt."""
+    """Finds the file of each ticket in a session."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Event] = {}
         self._calls = 0
 
     def prompt(self, event: Event) -> None:
-        """Note the tickets that a prompt names."""
+        """Process a prompt, which may name tickets."""
         tickets = tickets_of(event)
         if tickets:
             self._waiting = dict.fromkeys(tickets, event)
             self._calls = 0
 
     def feed(self, event: Event) -> Iterator[Episode]:
-        """Note the file that a call opens."""
+        """Process a call. Yields an episode for each ticket whose file the call opens."""
         if not self._waiting:
             return
         self._calls += 1

@@ -1,13 +1,12 @@
-"""Triggers: the keys of the situations in which an episode (a conclusion of a past session)
-surfaces.
+"""Triggers: the keys of the situations in which an episode surfaces.
 
-A trigger is a short string `kind:value`. Equal events give the same triggers in every session, so
-that a lookup by equality finds the episodes for a situation:
+A trigger is a short string `kind:value`. The same situation gives the same triggers in every
+session, so its episodes are found by comparing triggers for equality:
 
-    fails:PROGRAM:DIGEST    a command of this program fails with this error
-    file:NAME               a file of this name is missing (only for distinctive names)
-    file:FOLDER/NAME        a file is missing in this folder, or in a folder of this folder
-    below:FOLDER/NAME       a file is missing in this folder; it may be one folder further down
+    fails:PROGRAM:DIGEST    this program fails with this error
+    file:NAME               a file with this name is missing (only for distinctive names)
+    file:FOLDER/NAME        a file is missing in this folder, or in one of its subfolders
+    below:FOLDER/NAME       a file is missing in this folder; it may be in a subfolder
     symbol:NAME             a search for this identifier found nothing
     ticket:NAME             a prompt names this ticket
 """
@@ -28,7 +27,7 @@ _FAMILIES = {
     **dict.fromkeys((".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"), ".js"),
     **dict.fromkeys((".jsonc", ".json5"), ".json"),
 }
-"""Extensions that are easily confused when someone guesses a file name."""
+"""Extensions that are easily confused when an agent guesses a file name. They count as equal."""
 _SITUATIONS = {
     **dict.fromkeys(("file", "below"), "the file {} is missing"),
     "symbol": "a search for {} finds nothing",
@@ -39,12 +38,12 @@ _FRAMEWORK = frozenset(
     "index main mod lib __init__ __main__ page layout route package tsconfig conftest error"
     " loading readme.md skill.md claude.md agents.md gemini.md changelog.md license.md".split()
 )
-"""Names that occur in many folders, with a different meaning in each."""
+"""File names that occur in many folders and therefore identify nothing."""
 _ROLES = frozenset({"test", "tests", "spec"})
 
 
 def triggers_of(event: Event) -> tuple[Trigger, ...]:
-    """The triggers of an event, the most exact first; most events have none."""
+    """Return the triggers of an event, most exact first. Most events have none."""
     if event.kind is Kind.PROMPT:
         return _bounded(f"ticket:{name}" for name in tickets_of(event))
     if event.kind is not Kind.TOOL:
@@ -57,7 +56,7 @@ def triggers_of(event: Event) -> tuple[Trigger, ...]:
 
 
 def in_words(trigger: Trigger) -> str:
-    """The situation in which an episode with this trigger surfaces."""
+    """Describe the situation in which an episode with this trigger surfaces."""
     kind, _, value = trigger.partition(":")
     if kind == "fails":
         program = value.partition(":")[0].partition(" ")[0]
@@ -66,17 +65,17 @@ def in_words(trigger: Trigger) -> str:
 
 
 def of_failure(failure: Failure) -> tuple[Trigger, ...]:
-    """The key of a program's error."""
+    """Return the trigger for an error of a program."""
     return (f"fails:{failure.speaker[:60]}:{digest(failure.signature)}",)
 
 
 def of_symbols(names: Iterable[str]) -> tuple[Trigger, ...]:
-    """The keys of searches that do not find these names."""
+    """Return the triggers for searches that do not find these names."""
     return _bounded(f"symbol:{name}" for name in names)
 
 
 def at_missing(path: str) -> tuple[Trigger, ...]:
-    """The keys of a file that is missing at `path`."""
+    """Return the triggers for a file that is missing at `path`."""
     folder, name = _split(path)
     if not name:
         return ()
@@ -88,7 +87,7 @@ def at_missing(path: str) -> tuple[Trigger, ...]:
 
 
 def of_place(path: str) -> tuple[Trigger, ...]:
-    """The keys of a file that exists at `path`."""
+    """Return the triggers at which a file that exists at `path` surfaces."""
     folder, name = _split(path)
     if not name:
         return ()
@@ -101,7 +100,7 @@ def _bounded(keys: Iterable[str]) -> tuple[Trigger, ...]:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """The folder and the name of a file, "" for a name that identifies nothing."""
+    """Return the folder and the name of a file. The name is "" if it identifies nothing."""
     folder, _, name = path.rpartition("/")
     stem, dot, suffix = name.rpartition(".")
     if not stem or {stem.partition(".")[0].lower(), name.lower()} & _FRAMEWORK:
@@ -110,7 +109,7 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _alone(name: str) -> tuple[str, ...]:
-    """The key of a name that is distinctive by itself: one of several words, or a long one."""
+    """Return the trigger for a name alone, if the name is long or has several words."""
     words = [word for word in _WORDS.findall(name.rpartition(".")[0]) if word not in _ROLES]
     letters = sum(map(len, words))
     return (f"file:{name}",) if letters >= 12 or (len(words) > 1 and letters >= 8) else ()
